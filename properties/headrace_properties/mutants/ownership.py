@@ -13,7 +13,7 @@ from headrace.wire.keys import KeyInterval
 from headrace.wire.rows import RowImage
 from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
 from headrace_sim import Does, Step
-from headrace_sim.faults import DelayCommit, FaultSchedule, Operate, Pause, StepFault
+from headrace_sim.faults import DelayCommit, FaultSchedule, Noise, Operate, Pause, StepFault
 
 _TRANSACTION = 4
 """Requests that the store serves while a transaction is between its check and its end."""
@@ -39,6 +39,18 @@ class WithoutSequencers(WritesOfTheReplacedAreNew):
         """Let everybody report."""
         del latest
         return True
+
+
+class MintsAgain(Mediator):
+    """Makes a mint again that the network repeats."""
+
+    probe: ClassVar[Probe]
+
+    def _mint(self, request: m.Mint) -> m.Reply:
+        if (request.epoch, request.number) <= self._last_mint:
+            self.probe.note()
+            self._last_mint = (request.epoch, request.number - 1)
+        return super()._mint(request)
 
 
 class ChecksAtBegin(Mediator):
@@ -274,6 +286,21 @@ _MERGE = Step("master-0", Does.SENDS, "Mint", 2)
 """The first mint of a master divides the key spaces."""
 
 MUTANTS = (
+    Mutant(
+        "a repeated mint counts", ("L5", "L6"), "7.1",
+        "a mint that the network repeats is made once more, and takes back what later ones have changed",
+        Parts(mediator=MintsAgain), "windows",
+        Directed(
+            FaultSchedule(
+                (
+                    Noise(at_us=0, for_us=3 * SECOND, duplicate=1.0, delay_us=SECOND, kinds=("Mint",)),
+                    Operate(at_us=1_200 * MILLISECOND, verb=m.SplitInterval("senders", "ac")),
+                ),
+                7 * SECOND,
+            ),
+            why="only the newest kinds of faults repeat mints, and a later mint must come in between: chance took 180 runs",
+        ),
+    ),
     Mutant(
         "without sequencers", ("S6", "S4"), "6.2",
         "the store applies every write, whoever sends it", Parts(rules=WithoutSequencers), "windows",

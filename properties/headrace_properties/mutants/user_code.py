@@ -6,6 +6,7 @@ import msgspec
 
 from headrace import SECOND
 from headrace.api.context import Context
+from headrace.history import DeadLettered
 from headrace.rules import Rules
 from headrace.wire.rows import Production, RowDelta
 from headrace.worker.running import Cause, StepRun
@@ -43,6 +44,20 @@ class DropsFailures(StepRun):
         return given_up
 
 
+class GivesUpSilently(StepRun):
+    """Leaves a dead letter and reports it nowhere."""
+
+    probe: ClassVar[Probe]
+
+    def give_up(self, cause: Cause, attempts: int, error: Exception) -> bool:
+        """Leave the letter only."""
+        given_up = super().give_up(cause, attempts, error)
+        if given_up:
+            self.probe.note()
+            self.events = tuple(event for event in self.events if not isinstance(event, DeadLettered))
+        return given_up
+
+
 class LeavesTraces(StepRun):
     """Runs a record twice when it is in a step with others, as if the first time had failed."""
 
@@ -75,6 +90,11 @@ MUTANTS = (
     Mutant(
         "a failed record is dropped", ("S4", "reference"), "4.1",
         "a record that user code keeps failing on is ACKed, and nobody is told", Parts(run=DropsFailures), "refusing",
+    ),
+    Mutant(
+        "a dead letter is not reported", ("S5",), "4.1",
+        "a record that user code keeps failing on becomes a dead letter, and no event says so", Parts(run=GivesUpSilently),
+        "refusing",
     ),
     Mutant(
         "a re-run leaves traces", ("S4", "reference"), "6.1.2",
