@@ -38,7 +38,7 @@ def output_lines(outputs: Counter[Emitted], pipeline: Pipeline) -> list[bytes]:
     """Write each record as a line, without its end."""
     is_json = {
         stream: isinstance(pipeline.codec(stream), JsonCodec | TypedCodec)
-        for stream in pipeline.output_streams
+        for stream in {record.stream for record in outputs}
     }
     records = sorted(outputs.elements(), key=output_order)
     return [msgspec.json.encode(_line(record, is_json=is_json[record.stream])) for record in records]

@@ -17,6 +17,7 @@ from headrace_cli._exit import RESULT_WORDS, ExitCode
 from headrace_cli._flights_report import findings_document, print_findings, print_flights
 from headrace_cli._hosts import HostName, HostOptions, HostRun
 from headrace_cli._jobs import Job, JobInput
+from headrace_cli._output import output_lines
 from headrace_cli._render import (
     counted,
     plain_table,
@@ -225,6 +226,8 @@ def _comparison_document(ran: Ran) -> dict[str, Any] | None:
         "only_here": comparison.only_first.total(),
         "only_there": comparison.only_second.total(),
         "examples": [
-            {"side": _SIDES[side], **msgspec.to_builtins(one)} for side, one in comparison.examples()
+            {"side": _SIDES[side], **msgspec.json.decode(line)}
+            for side, record in comparison.examples()
+            for line in output_lines(Counter([record]), ran.job.pipeline)
         ],
     }

@@ -318,6 +318,14 @@ def test_an_earlier_output_is_compared_record_by_record(folder: Path, run: Run) 
     )
     assert "only here: counts 'a' at 2000000 us: 1" in differs.stdout
     assert "only there: counts 'a' at 2000000 us: 2" in differs.stdout
+    examples = printed(run(*on, "--compare", "before", "--json").stdout)["comparison"]["examples"]
+    assert examples[0] == {
+        "side": "only here",
+        "stream": "counts",
+        "key": "a",
+        "timestamp": 2 * SECOND,
+        "value": 1,
+    }
 
 
 def test_json_tells_the_run_and_the_comparison(folder: Path, run: Run) -> None:

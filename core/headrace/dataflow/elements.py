@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace import HOUR, MAX_TIME, MIN_TIME, OptionsError
+from headrace import HOUR, MAX_TIME, MIN_TIME, OptionsError, format_time
 
 END_OF_TIME = MAX_TIME - 24 * HOUR
 """The end of the global window. The time after it leaves room for successive groupings (Beam reserves a day, too)."""
@@ -36,6 +36,12 @@ class Window(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if not (type(self.start) is type(self.end) is int and self.start < self.end):
             expected = "two ints of microseconds, its start before its end"
             raise OptionsError("window", (self.start, self.end), expected)
+
+    def __repr__(self) -> str:
+        """Show it as in the papers, in seconds of event time."""
+        if (self.start, self.end) == (MIN_TIME, END_OF_TIME):
+            return "Window[global)"
+        return f"Window[{format_time(self.start)}, {format_time(self.end)})"
 
     @property
     def last(self) -> int:

@@ -52,6 +52,15 @@ class Pane(Carrier, msgspec.Struct, frozen=True, omit_defaults=True):
     timing: Timing = Timing.ON_TIME
     retraction: bool = False
 
+    def __repr__(self) -> str:
+        """Show it in a line.
+
+        >>> Pane(5, Window(0, 1_000_000), 999_999, 1, Timing.LATE)
+        Pane(5 in Window[0.000000s, 1.000000s), late, index 1)
+        """
+        sign = "retraction of " * self.retraction
+        return f"Pane({sign}{self.value!r} in {self.window!r}, {self.timing.value}, index {self.index})"
+
     def is_plain(self) -> bool:
         """Look at its value."""
         return is_plain(self.value)
