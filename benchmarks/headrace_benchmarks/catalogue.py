@@ -1,6 +1,6 @@
 """The catalogue of ``headrace bench``."""
 
-from headrace_benchmarks import harness, kernels, promises
+from headrace_benchmarks import harness, kernels, promises, spark_jobs
 from headrace_benchmarks.figures import Benchmark
 from headrace_benchmarks.section8 import benchmark as section8
 
@@ -11,6 +11,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         harness.ALARMS,
         kernels.BENCHMARK,
         promises.BENCHMARK,
+        spark_jobs.BENCHMARK,
         *section8.BENCHMARKS,
     )
 }
