@@ -15,7 +15,8 @@ from tests.spark.test_stateful_conformance import write_batches
 def on_spark(spark: SparkSession, name: str, place: Path) -> dict[str, Any]:
     """Run a case on Spark, one file for each batch, as a backlog."""
     source, checkpoint = place / "source", str(place / "checkpoint")
-    write_batches(spark, FEED, INPUT, source)
+    for file in write_batches(spark, FEED, INPUT, place):
+        file.rename(source / file.name)
     outputs: dict[str, list[Any]] = {}
 
     def take(batch: DataFrame, number: int) -> None:

@@ -5,52 +5,97 @@ The simulated Spark is compared with what is recorded, in tests/sim/spark/test_s
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import Phase, given, settings
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace_sim.spark.job import TimeMode, TransformWithState
-from tests.sim.spark.processors import CASES, INPUT, OUTCOMES, OUTPUT, Case, told
+from tests.sim.spark.processors import (
+    CASES,
+    CLOCKED,
+    CLOCKED_OUTCOMES,
+    INPUT,
+    OUTCOMES,
+    OUTPUT,
+    Case,
+    simulated,
+    told,
+)
+from tests.sim.spark.programs import PROGRAMS, RECORDED, Program, case_of
 
+_ALL: Any = {"availableNow": True}
+_ONE_BATCH: Any = {"once": True}  # a query by processing time never says that it is done
 SAMPLE = ("NumberMap", "PassesOn, then CountsTold, late rows")
-_ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def on_spark(spark: SparkSession, case: Case, place: Path) -> dict[str, Any]:
-    """Run a case on Spark, one file for each batch, as a backlog."""
+    """Run a case on Spark, one file for each batch, as a backlog; where the clock matters, each batch by a query of its own."""
     source, checkpoint = place / "source", str(place / "checkpoint")
-    write_batches(spark, case.feed(), INPUT, source)
-    frame = spark.readStream.schema(INPUT).option("maxFilesPerTrigger", 1).parquet(str(source))
+    files = write_batches(spark, case.feed(), INPUT, place)
     outputs: dict[int, list[Any]] = {}
+    progress: list[Any] = []
 
     def take(batch: DataFrame, number: int) -> None:
         outputs[number] = [tuple(row) for row in batch.collect()]
 
-    writer = _stateful(spark, frame, case).writeStream.foreachBatch(take)
-    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-    query.awaitTermination()
-    progress = [step for step in query.recentProgress if step["batchId"] in outputs]
+    for wait_s, ready in zip(
+        case.waits_s or (0,), [[file] for file in files] if case.waits_s else [files], strict=True
+    ):
+        time.sleep(wait_s)
+        for file in ready:
+            file.rename(source / file.name)
+        frame = spark.readStream.schema(INPUT).option("maxFilesPerTrigger", 1).parquet(str(source))
+        writer = (
+            stateful(spark, frame, case).writeStream.outputMode(case.output_mode.value).foreachBatch(take)
+        )
+        query = (
+            writer.option("checkpointLocation", checkpoint)
+            .trigger(**_ONE_BATCH if case.waits_s else _ALL)
+            .start()
+        )
+        query.awaitTermination()
+        progress += [step for step in query.recentProgress if step["batchId"] in outputs]
     late = sum(part["numRowsDroppedByWatermark"] for step in progress for part in step["stateOperators"])
-    watermarks = [_watermark_ms(checkpoint, batch) for batch in outputs]
-    state, timers = _state(spark, checkpoint, case.mode)
-    return told(outputs, state, timers) | {"watermarks": watermarks, "late": late}
+    logs = [offset_log(checkpoint, batch) for batch in outputs]
+    state, timers = state_of(spark, checkpoint, case.mode)
+    found = told(outputs, state, timers) | {
+        "watermarks": [log["batchWatermarkMs"] for log in logs],
+        "late": late,
+    }
+    if not case.waits_s:
+        return found
+    rows = {step["batchId"]: step["numInputRows"] for step in progress}
+    return found | {
+        "clock": [
+            [log["batchTimestampMs"], rows.get(batch, 0)] for batch, log in zip(outputs, logs, strict=True)
+        ]
+    }
 
 
-def write_batches(spark: SparkSession, feed: Any, schema: Any, source: Path) -> None:
-    """Write a file for each batch, in order of their times."""
-    source.mkdir(parents=True)
+def write_batches(spark: SparkSession, feed: Any, schema: Any, place: Path) -> list[Path]:
+    """Write a file for each batch, in order of their times, beside the directory of the source."""
+    (place / "source").mkdir(parents=True)
+    files = []
     for number, rows in enumerate(feed):
-        part = source.parent / f"part{number}"
+        part = place / f"part{number}"
         spark.createDataFrame(rows, schema).coalesce(1).write.parquet(str(part))
         (file,) = part.glob("*.parquet")
         os.utime(file, (1_000_000 + number, 1_000_000 + number))
-        file.rename(source / f"{number}.parquet")
+        files.append(file.rename(place / f"{number}.parquet"))
+    return files
 
 
-def _stateful(spark: SparkSession, frame: DataFrame, case: Case) -> DataFrame:
-    mode = {TimeMode.NONE: "None", TimeMode.EVENT_TIME: "EventTime"}[case.mode]
+def stateful(spark: SparkSession, frame: DataFrame, case: Case) -> DataFrame:
+    mode = {
+        TimeMode.NONE: "None",
+        TimeMode.EVENT_TIME: "EventTime",
+        TimeMode.PROCESSING_TIME: "ProcessingTime",
+    }[case.mode]
     if case.mode is TimeMode.EVENT_TIME:
         frame = frame.withWatermark("at", f"{case.watermark_ms or 0} milliseconds")
     first = case.job().stateful[0]
@@ -60,7 +105,7 @@ def _stateful(spark: SparkSession, frame: DataFrame, case: Case) -> DataFrame:
     initial = None
     if case.initial is not None:
         initial = spark.createDataFrame(list(case.initial.rows), case.initial.schema).groupBy("k")
-    given = transform(case.processor(), OUTPUT, "Append", mode, initial, first.event_time)
+    given = transform(case.processor(), OUTPUT, case.output_mode.value, mode, initial, first.event_time)
     return (
         given
         if case.then is None
@@ -68,15 +113,12 @@ def _stateful(spark: SparkSession, frame: DataFrame, case: Case) -> DataFrame:
     )
 
 
-def _watermark_ms(checkpoint: str, batch: int) -> int:
-    return int(
-        json.loads((Path(checkpoint) / "offsets" / str(batch)).read_text().splitlines()[1])[
-            "batchWatermarkMs"
-        ]
-    )
+def offset_log(checkpoint: str, batch: int) -> Any:
+    """Return the metadata of a batch."""
+    return json.loads((Path(checkpoint) / "offsets" / str(batch)).read_text().splitlines()[1])
 
 
-def _state(spark: SparkSession, checkpoint: str, mode: TimeMode) -> tuple[list[str], list[str]]:
+def state_of(spark: SparkSession, checkpoint: str, mode: TimeMode) -> tuple[list[str], list[str]]:
     """Read the state after the last batch by Spark's own readers."""
     state, timers = [], []
     reader = spark.read.format("statestore").option("path", checkpoint)
@@ -106,13 +148,18 @@ def _state(spark: SparkSession, checkpoint: str, mode: TimeMode) -> tuple[list[s
 
 def _held(row: Any) -> Any:
     if "user_map_key" in row:
-        return tuple(row.user_map_key), tuple(row.user_map_value)
-    return tuple(row.list_element if "list_element" in row else row.value)
+        return tuple(row.user_map_key), _lasting(row.user_map_value)
+    return _lasting(row.list_element if "list_element" in row else row.value)
+
+
+def _lasting(held: Any) -> Any:
+    """Return what is held, without when it expires."""
+    return tuple(held.value if "ttlExpirationMs" in held else held)
 
 
 @pytest.fixture
 def rocks(fresh_session: SparkSession) -> SparkSession:
-    fresh_session.conf.set("spark.sql.streaming.stateStore.providerClass", _ROCKS)
+    fresh_session.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS)
     return fresh_session
 
 
@@ -127,6 +174,38 @@ def test_spark_gives_what_is_recorded_of_it_for_all_processors(rocks: SparkSessi
         name: on_spark(rocks, case, tmp_path / str(number))
         for number, (name, case) in enumerate(CASES.items())
     }
-    if os.environ.get("WRITE") == "yes":
-        OUTCOMES.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False) + "\n")
+    _keep(OUTCOMES, outcomes)
     assert outcomes == json.loads(OUTCOMES.read_text())
+
+
+@pytest.mark.nightly
+def test_ttl_and_timers_by_the_clock_agree_with_spark_at_the_same_times(
+    rocks: SparkSession, tmp_path: Path
+) -> None:
+    outcomes = {
+        name: json.loads(json.dumps(on_spark(rocks, case, tmp_path / name))) for name, case in CLOCKED.items()
+    }
+    _keep(CLOCKED_OUTCOMES, outcomes)
+    again = {name: simulated(case, outcomes[name]["clock"]) for name, case in CLOCKED.items()}
+    assert json.loads(json.dumps(again)) == outcomes
+
+
+@pytest.mark.nightly
+def test_programs_drawn_anew_agree_with_spark(rocks: SparkSession, tmp_path: Path) -> None:
+    """``--hypothesis-seed`` draws others; a program that differs is named by its number, and is a key of the outputs."""
+    programs: list[Program] = []
+
+    @settings(max_examples=150, phases=[Phase.generate], database=None, deadline=None)
+    @given(PROGRAMS)
+    def draw(program: Program) -> None:
+        programs.append(json.loads(json.dumps(program)))
+
+    draw()
+    outcome = json.loads(json.dumps(on_spark(rocks, case_of(programs), tmp_path)))
+    _keep(RECORDED, {"programs": programs, "outcome": outcome})
+    assert json.loads(json.dumps(simulated(case_of(programs)))) == outcome, programs
+
+
+def _keep(file: Path, outcomes: Any) -> None:
+    if os.environ.get("WRITE") == "yes":
+        file.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False) + "\n")

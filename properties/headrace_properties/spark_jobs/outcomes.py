@@ -363,9 +363,26 @@ class _Check:
         self._kept = noted.kept
         if calm.failure is not None:
             raise JobFailsError(
-                f"{type(calm.failure).__name__}: {calm.failure}", place_of_error(calm.failure)
+                f"{type(calm.failure).__name__}: {calm.failure}",
+                place_of_error(calm.failure, self._place_of_processor()),
             )
         return calm
+
+    def _idle_timer(self, calm: Outcome, noted: Noted) -> JobFinding | None:
+        """Find a timer that never fires, since nothing gives a watermark; else one that is lost."""
+        for place, step in enumerate(self._job.steps):
+            timed = isinstance(step, TransformWithState) and step.time_mode is TimeMode.EVENT_TIME
+            if not timed or any(isinstance(one, Watermark) for one in self._job.steps[:place]):
+                continue
+            if calm.timers.get(place):
+                told = "no timer fires: the time mode is EventTime, and without withWatermark() the watermark stays at 0"
+                remedy = "Call withWatermark() before groupBy(); Spark does not ask for it"
+                return JobFinding(Cause.TIMER, step.place, told, remedy, ())
+        return _lost_timer(calm, noted)
+
+    def _place_of_processor(self) -> str:
+        processors = (step.processor for step in self._job.stateful if isinstance(step, TransformWithState))
+        return next((place_of(processor) for processor in processors), self._place)
 
     def _judge(self, cause: Cause, schedule: Schedule, calm: Outcome, outcome: Outcome) -> None:
         found = self._compared(calm, outcome, schedule)
@@ -470,7 +487,7 @@ class _Check:
         def found(kept: tuple[int, ...], _schedule: Schedule) -> JobFinding | None:
             feed = narrowed(self._feed, kept)
             calm, noted = _watched_calmly(self._job, feed)
-            look = {Cause.TIMER: _lost_timer, Cause.TTL: _expired, Cause.GROWTH: self._growing}[cause]
+            look = {Cause.TIMER: self._idle_timer, Cause.TTL: _expired, Cause.GROWTH: self._growing}[cause]
             finding = None if calm.failure is not None else look(calm, noted)
             return None if finding is None else replace(finding, feed=feed, kept=kept)
 

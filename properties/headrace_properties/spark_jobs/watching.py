@@ -174,7 +174,12 @@ class Watched(StatefulProcessor):
         before = _remembered(self._processor)
         self._handle.begin(key, timerValues, expiredTimerInfo.getExpiryTimeInMs())
         _note(Call(key, f"timer at {self._handle.firing} ms"))
-        yield from _told(key, self._processor.handleExpiredTimer(key, timerValues, expiredTimerInfo))
+        yield from _told(
+            key,
+            self._processor.handleExpiredTimer(
+                key=key, timerValues=timerValues, expiredTimerInfo=expiredTimerInfo
+            ),
+        )
         self._handle.end()
         _compare(self._processor, self._memory, before)
 
@@ -397,11 +402,11 @@ def _read(key: tuple[Any, ...], rows: Iterable[Any]) -> Iterator[Any]:
         yield item
 
 
-def _told(key: tuple[Any, ...], yielded: Iterable[Any] | None) -> Iterator[Any]:
+def _told(key: tuple[Any, ...], yielded: Iterable[Any]) -> Iterator[Any]:
     if _journal is None:
-        yield from yielded or ()
+        yield from yielded
         return
-    for item in yielded or ():
+    for item in yielded:
         frame = getattr(yielded, "gi_frame", None)
         place = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
         for row in _rows_of(item):

@@ -73,7 +73,8 @@ class _Parser:
         self.position = 0
 
     def fail(self, problem: str) -> Any:
-        raise SchemaTextError(self.text, self.position, problem)
+        named = problem if problem.startswith("[") else f"[PARSE_SYNTAX_ERROR] {problem}"
+        raise SchemaTextError(self.text, self.position, named)
 
     def at_end(self) -> bool:
         return not self.text[self.position :].strip()
@@ -120,7 +121,7 @@ class _Parser:
         if name == "struct":
             return self._enclosed(lambda: t.StructType(self.columns(lambda: self.next_is(">"))))
         self.position = start
-        return self.fail(f"unsupported data type {name!r}")
+        return self.fail(f"[UNSUPPORTED_DATATYPE] unsupported data type {name!r}")
 
     def _enclosed(self, inner: Any) -> Any:
         self.expect("<")

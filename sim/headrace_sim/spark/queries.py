@@ -479,8 +479,8 @@ def _plan(job: SparkJob, session: Session) -> list[_Stage]:
         if isinstance(step, Watermark):
             column = step.column
         elif isinstance(step, TransformWithState | ApplyWithState):
-            if step.time_mode is TimeMode.EVENT_TIME and not column:
-                problem = "time mode or timeout EventTime without a watermark"
+            if isinstance(step, ApplyWithState) and step.time_mode is TimeMode.EVENT_TIME and not column:
+                problem = "timeout EventTime without a watermark"
                 raise SparkJobError(problem, shown_place(step.place), "Call withWatermark() before groupBy()")
             column = step.event_time if isinstance(step, TransformWithState) else ""
         stages.append(made)

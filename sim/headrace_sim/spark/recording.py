@@ -34,6 +34,7 @@ from headrace_sim.spark.job import (
 )  # fmt: skip
 from headrace_sim.spark.recorded_columns import columns_without_java, node_of, shown
 from headrace_sim.spark.refusals import (
+    DRIVER_CRASH,
     CannotFollowError,
     place_of_error,
     refuse_the_rest,
@@ -291,7 +292,7 @@ for _name in _LIKE_THE_FRAME:
 
 def _interval_us(text: str, place: str) -> int:
     """Return an interval of Spark's, such as ``10 minutes`` or ``1 hour 30 seconds``, in microseconds."""
-    parts = re.findall(r"(\d+)\s*([a-z]+)", text.lower().removeprefix("interval"))
+    parts = re.findall(r"(-?\d+)\s*([a-z]+)", text.lower().removeprefix("interval"))
     known = [(int(number), unit.rstrip("s")) for number, unit in parts]
     if not known or any(unit not in _UNITS_US for _, unit in known):
         raise SparkJobError(
@@ -299,7 +300,11 @@ def _interval_us(text: str, place: str) -> int:
             shown_place(place),
             "Write it as '10 minutes'",
         )
-    return sum(number * _UNITS_US[unit] for number, unit in known)
+    length_us = sum(number * _UNITS_US[unit] for number, unit in known)
+    if length_us < 0:
+        problem = f"the delay threshold ({text}) should not be negative (IllegalArgumentException)"
+        raise SparkJobError(problem, shown_place(place), "Say how much later than the latest a row may come")
+    return length_us
 
 
 class StreamGroups(GroupedData):
@@ -358,16 +363,16 @@ class StreamGroups(GroupedData):
                 if isinstance(processor, type)
                 else "Let its class extend pyspark.sql.streaming.StatefulProcessor"
             )
-            raise SparkJobError(
-                f"the stateful processor is {kind!r}, not a StatefulProcessor", shown_place(place), remedy
-            )
+            problem = f"the stateful processor is {kind!r}, not a StatefulProcessor ({DRIVER_CRASH})"
+            raise SparkJobError(problem, shown_place(place), remedy)
         schema = parse_schema(output) if isinstance(output, str) else output
         step = TransformWithState(
             processor, self._keys(place), schema, _chosen(OutputMode, output_mode, "output mode", place),
             _chosen(TimeMode, time_mode, "time mode", place), pandas, _initial_state(initial, place), event_time, place,
         )  # fmt: skip
         if event_time and event_time not in schema.names:
-            problem = f"[UNRESOLVED_COLUMN] eventTimeColumnName {event_time!r} is not in the output: {', '.join(schema.names)}"
+            names = ", ".join(schema.names)
+            problem = f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] eventTimeColumnName {event_time!r} is not in the output: {names}"
             raise SparkJobError(problem, shown_place(place), "Name a TIMESTAMP column of the output schema")
         return self._frame._then(step)
 
@@ -405,12 +410,17 @@ class StreamGroups(GroupedData):
         return tuple(name for name in names if name is not None)
 
 
+_CONDITIONS = {OutputMode: "STREAMING_OUTPUT_MODE.INVALID", TimeMode: "STATEFUL_PROCESSOR_UNKNOWN_TIME_MODE"}
+
+
 def _chosen(kinds: Any, given: str, what: str, place: str) -> Any:
     found = next((kind for kind in kinds if kind.value == str(given).lower()), None)
     if found is None:
         named = ", ".join(kind.value for kind in kinds)
         raise SparkJobError(
-            f"the {what} {given!r} is none of: {named}", shown_place(place), "Choose one of them"
+            f"[{_CONDITIONS[kinds]}] the {what} {given!r} is none of: {named}",
+            shown_place(place),
+            "Choose one of them",
         )
     return found
 

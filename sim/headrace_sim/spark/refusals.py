@@ -18,6 +18,10 @@ def _folder(file: str) -> str:
 
 _OWN, _PYSPARK, _STANDARD = (_folder(file) for file in (__file__, pyspark.__file__, os.__file__))
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
+_WATCHING = f"{os.sep}headrace_properties{os.sep}spark_jobs{os.sep}"
+"""What stands between PySpark and the user's processor while a job is checked."""
+DRIVER_CRASH = "Spark says only: TransformWithStateInPySpark driver worker exited unexpectedly (crashed)"
+"""What the user sees of anything that goes wrong where the driver runs ``init`` and ``close``."""
 HEARD: deque[HeadraceError] = deque(maxlen=10)
 """The latest refusals, for who must know of one even if the user's code caught it."""
 
@@ -53,7 +57,7 @@ def _frames_of_user() -> list[FrameType]:
     while frame is not None and _is_below_user(frame):
         frame = frame.f_back
     frames = []
-    while frame is not None and not frame.f_code.co_filename.startswith(_OWN):
+    while frame is not None and not _is_ours(frame.f_code.co_filename):
         frames.append(frame)
         frame = frame.f_back
     return frames
@@ -61,11 +65,23 @@ def _frames_of_user() -> list[FrameType]:
 
 def _is_below_user(frame: FrameType) -> bool:
     name = frame.f_code.co_filename
-    return name.startswith((_OWN, _PYSPARK)) or (name.startswith(_STANDARD) and _INSTALLED not in name)
+    return (
+        _is_ours(name) or name.startswith(_PYSPARK) or (name.startswith(_STANDARD) and _INSTALLED not in name)
+    )
 
 
-def place_of_error(error: BaseException) -> str:
-    """Return ``file:line`` of the innermost frame of the user's code in a traceback."""
+def _is_ours(file: str) -> bool:
+    return file.startswith(_OWN) or _WATCHING in file
+
+
+def place_of_error(error: BaseException, otherwise: str = "") -> str:
+    """Return ``file:line`` of the innermost frame of the user's code in a traceback.
+
+    Args:
+        error: It.
+        otherwise: The place if none of its frames is the user's. "": that of the innermost frame.
+
+    """
     frames = []
     trace = error.__traceback__
     while trace is not None:
@@ -74,8 +90,11 @@ def place_of_error(error: BaseException) -> str:
     own = [
         place
         for place in frames
-        if not place[0].startswith((_OWN, _PYSPARK, _STANDARD)) and _INSTALLED not in place[0]
+        if not (_is_ours(place[0]) or place[0].startswith((_PYSPARK, _STANDARD)) or _INSTALLED in place[0])
+        and Path(place[0]).exists()  # a library's compiled frames have names of files that are not here
     ]
+    if otherwise and not own:
+        return otherwise
     file, line = (own or frames or [("unknown", 0)])[-1]
     return f"{file}:{line}"
 

@@ -42,7 +42,8 @@ class StateCallError(HeadraceError):
         """Name the call, its place, and what Spark has against it."""
         return (
             f"{shown_place(self.place)}: {self.call}: {self.problem} "
-            "(on Spark the query fails here with an EOFError or ConnectionResetError)"
+            "(on Spark the query fails here with a PySparkRuntimeError, or with an EOFError or ConnectionResetError, "
+            "which name no cause)"
         )
 
 
@@ -195,16 +196,23 @@ class StateServer:
 
     def _timer(self, operation: str, change: Callable[[Key], None]) -> tuple[Any, ...]:
         self._step(operation)
-        if self._mode is TimeMode.NONE:
-            problem = f"Failed to perform stateful processor operation={operation} with invalid timeMode=None"
-            raise StateCallError(operation, users_place(), problem)
+        self._expect_timers(operation)
         if self._phase not in {_PHASES.INITIALIZED, _PHASES.DATA_PROCESSED}:
             raise StateCallError(operation, users_place(), self._wrong_phase(operation)[1])
         change(self._own_key("timer"))
         return _OK, "", b""
 
+    def _expect_timers(self, operation: str) -> None:
+        if self._mode is TimeMode.NONE:
+            problem = (
+                "[STATEFUL_PROCESSOR_CANNOT_PERFORM_OPERATION_WITH_INVALID_TIME_MODE] "
+                f"Failed to perform stateful processor operation={operation} with invalid timeMode=NoTime"
+            )
+            raise StateCallError(operation, users_place(), problem)
+
     def _timerStateCall_list(self, _message: Any, _: Any) -> tuple[Any, ...]:
         self._step("list_timers")
+        self._expect_timers("list_timers")
         found = [
             messages.TimerInfo(timestampMs=expiry) for expiry in self.store.timers_of(self._own_key("timer"))
         ]

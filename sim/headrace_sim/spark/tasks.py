@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor_util import (
 )
 
 from headrace_sim.spark.job import SparkJobError, TimeMode, TransformWithState
-from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.refusals import DRIVER_CRASH, place_of_error, shown_place
 from headrace_sim.spark.state_server import BatchTimes, StateClient, StateServer, Variable
 from headrace_sim.spark.stores import Key, Store
 from headrace_sim.spark.values import InputRows, OutputRows, key_order
@@ -69,9 +69,17 @@ class Operator:
     def _declared(self) -> dict[str, Variable]:
         """Run ``init`` and ``close`` as the driver does, to learn the variables."""
         server = self._server(Store(), BatchTimes(-1, -1), lambda _: None)
-        self._driven().transformWithStateUDF(
-            StateClient(server, self.key_schema), _MODES.PRE_INIT, None, iter(())
-        )
+        client = StateClient(server, self.key_schema)
+        try:
+            self._driven().transformWithStateUDF(client, _MODES.PRE_INIT, None, iter(()))
+        except Exception as error:
+            problem = (
+                f"init() or close() fails on the driver: {type(error).__name__}: {error} ({DRIVER_CRASH})"
+            )
+            place = shown_place(place_of_error(error, self.stage.place))
+            raise SparkJobError(
+                problem, place, "Spark runs both before the first batch, without a key"
+            ) from error
         return server.variables
 
     def _server(self, store: Store, times: BatchTimes, step: Callable[[str], None]) -> StateServer:
@@ -202,7 +210,7 @@ def copied(value: Any, place: str, what: str) -> Callable[[], Any]:
     try:
         pickled = cloudpickle.dumps(value)
     except Exception as error:
-        problem = f"the {what} cannot be pickled: {error}"
+        problem = f"the {what} cannot be pickled (PicklingError): {error}"
         remedy = "Make connections, locks and files in the task, not before"
         raise SparkJobError(problem, shown_place(place), remedy) from error
     return lambda: pickle.loads(pickled)  # noqa: S301  pickled here

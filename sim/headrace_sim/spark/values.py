@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
+from math import isnan, nan
+from struct import pack
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +36,7 @@ def stored(schema: t.StructType, internal: Any) -> tuple[Any, ...]:
     if not isinstance(internal, (tuple, list)) or len(internal) != len(schema.fields):
         count = len(internal) if isinstance(internal, (tuple, list)) else 1
         problem = (
-            "Input row doesn't have expected number of values required by the schema. "
+            "[STRUCT_ARRAY_LENGTH_MISMATCH] Input row doesn't have expected number of values required by the schema. "
             f"{len(schema.fields)} fields are required while {count} values are provided."
         )
         raise ValueRefusedError(problem)
@@ -101,6 +103,8 @@ def _fraction(kind: t.DataType, value: Any) -> Any:
         return made if abs(made) < Decimal(10) ** (kind.precision - kind.scale) else None
     if not isinstance(value, float):
         return None
+    if isnan(value):
+        return nan  # the one, so that it is found again as a key
     return single_precision(value) if isinstance(kind, t.FloatType) else value
 
 
@@ -129,6 +133,8 @@ def byte_order(row: tuple[Any, ...]) -> bytes:
             if isinstance(value, str)
             else bytes(value)
             if isinstance(value, (bytes, bytearray))
+            else byte_order(value)
+            if isinstance(value, tuple)
             else None
         )
         if data is None:
@@ -146,6 +152,8 @@ def _word(value: Any) -> bytes:
         value = t.DateType().toInternal(value)
     if isinstance(value, int):
         return (value % (1 << 64)).to_bytes(8, "little")
+    if isinstance(value, float):
+        return pack("<d", value)
     return repr(value).encode() if value is not None else bytes(8)
 
 
@@ -212,7 +220,9 @@ class OutputRows:
         for frame in given:
             _expect_frame(frame)
             whole = t.StructType([t.StructField("_0", self.schema)])
-            batch = PandasToArrowConversion.convert([frame], whole, timezone=SESSION_ZONE, arrow_cast=True)
+            batch = PandasToArrowConversion.convert(
+                [frame], whole, timezone=SESSION_ZONE, arrow_cast=True, assign_cols_by_name=True
+            )
             rows += self._collected(pa.RecordBatch.from_struct_array(batch.column(0)))
         return rows
 

@@ -362,7 +362,7 @@ PLANTED = {
         ("pandas frames", "every frame of the iterator"),
     ),
     "sink with two non-atomic writes": Planted(
-        sink(two_writes), sink(one_transaction), FEED, "missing", ("the driver died", "payments")
+        sink(two_writes), sink(one_transaction), TOGETHER, "missing", ("the driver died", "payments")
     ),
     "append sink without batch id": Planted(
         sink(append),

@@ -1,5 +1,6 @@
 """A job whose outcome depends on what it must not is found, with its cause; a mended one holds in every schedule."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.properties.spark_jobs.planted import (
     ShortTtl,
     SumByMinute,
     SumOfCall,
+    SumOfFrames,
     at,
     by_clock,
     job,
@@ -55,6 +57,23 @@ def test_state_that_the_processor_cleared_has_not_expired() -> None:
 
 def test_expiry_that_is_meant_can_be_allowed() -> None:
     assert check_job(by_clock(ShortTtl()), FEED, schedules=10, allow={Cause.TTL}).findings == ()
+
+
+def test_timers_that_no_watermark_fires_are_found() -> None:
+    without = replace(MENDED, steps=MENDED.steps[1:])
+    finding = check_job(without, FEED, schedules=1).findings[0]
+    assert (finding.cause, finding.place) == (Cause.TIMER, "here:2")
+    assert "without withWatermark() the watermark stays at 0" in str(finding)
+
+
+class FramesInOtherOrder(SumOfFrames):
+    def told(self, key: Any, frame: Any) -> Any:
+        return super().told(key, frame)[["n", "k"]]
+
+
+def test_pandas_frames_are_matched_by_the_names_of_their_columns() -> None:
+    report = check_job(job(FramesInOtherOrder(), pandas=True), FEED, schedules=1)
+    assert ("a", 3) in report.outcome.outputs[0]
 
 
 def test_late_rows_of_the_feed_itself_are_counted_and_no_finding() -> None:

@@ -3,10 +3,12 @@
 Seconds in the feeds are event time. What a processor yields is text, so that all of them have one output schema.
 """
 
-from collections.abc import Callable, Iterator
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.job import InitialState, OutputMode, SparkJob, TimeMode, TransformWithState, Watermark
-from headrace_sim.spark.queries import run_job
+from headrace_sim.spark.queries import Batch, Outcome, run_job
+from headrace_sim.spark.schedules import Schedule
 
 INPUT = parse_schema("k STRING, at TIMESTAMP, n INT")
 OUTPUT = parse_schema("k STRING, said STRING, at TIMESTAMP")
@@ -391,9 +394,222 @@ class PandasTimers(PandasSums):
         )
 
 
+class ValueExpires(Processor):
+    """A value that lives 10 s, and reading does not prolong it."""
+
+    def declare(self, handle: Any) -> None:
+        self.value = handle.getValueState("value", "n INT", 10_000)
+
+    def rows(self, key: str, rows: list[Any], times: Any) -> Any:
+        yield self.value.exists(), self.value.get()
+        for row in rows:
+            if row.n > 0:
+                self.value.update((row.n,))
+        yield self.value.exists(), self.value.get()
+
+
+class ListExpires(Processor):
+    """Each element lives 10 s by itself."""
+
+    def declare(self, handle: Any) -> None:
+        self.list = handle.getListState("list", "n INT", 10_000)
+
+    def rows(self, key: str, rows: list[Any], times: Any) -> Any:
+        yield self.list.exists(), list(self.list.get())
+        for row in rows:
+            if row.n > 9:
+                self.list.put([(row.n,), (row.n + 1,)])
+            elif row.n > 0:
+                self.list.appendValue((row.n,))
+        yield self.list.exists(), list(self.list.get())
+
+
+class MapExpires(Processor):
+    """Each key of the map lives 10 s by itself."""
+
+    def declare(self, handle: Any) -> None:
+        self.map = handle.getMapState("map", "n INT", "n INT", 10_000)
+
+    def rows(self, key: str, rows: list[Any], times: Any) -> Any:
+        yield self.map.exists(), [(tuple(one), tuple(held)) for one, held in self.map.iterator()]
+        for row in rows:
+            if row.n > 0:
+                self.map.updateValue((row.n % 3,), (row.n,))
+        yield (
+            [self.map.containsKey((one,)) for one in range(3)],
+            list(self.map.keys()),
+            [tuple(held) for held in self.map.values()],
+        )
+
+
+class ExpiresAndStays(Processor):
+    """One variable expires, the other does not."""
+
+    def declare(self, handle: Any) -> None:
+        self.short = handle.getValueState("short", "n INT", 10_000)
+        self.long = handle.getValueState("long", "n INT")
+
+    def rows(self, key: str, rows: list[Any], times: Any) -> Any:
+        yield self.short.get(), self.long.get()
+        if rows[0].n > 0:
+            self.short.update((rows[0].n,))
+            self.long.update((rows[0].n,))
+
+
+class ClockTimers(Processor):
+    """Timers by processing time: one that is due at once, and one that is due later."""
+
+    def declare(self, handle: Any) -> None:
+        self.begun = handle.getValueState("begun", "at LONG")
+
+    def rows(self, key: str, rows: list[Any], times: Any) -> Any:
+        now = times.getCurrentProcessingTimeInMs()
+        begun = (self.begun.get() or (now,))[0]
+        self.begun.update((begun,))
+        for wait in (0, -1, 8_000, 600_000):
+            self.handle.registerTimer(now + wait)
+        yield sorted(expiry - now for expiry in self.handle.listTimers() if expiry >= now - 1)
+
+    def timer(self, key: str, expiry: int, times: Any) -> Any:
+        now = times.getCurrentProcessingTimeInMs()
+        yield expiry - self.begun.get()[0], expiry <= now, times.getCurrentWatermarkInMs()
+
+
+class ClockTimersAndTtl(Processor):
+    """A timer finds the value expired, or not."""
+
+    def declare(self, handle: Any) -> None:
+        self.value = handle.getValueState("value", "n INT", 10_000)
+
+    def rows(self, key: str, rows: list[Any], times: Any) -> Any:
+        self.value.update((rows[0].n,))
+        self.handle.registerTimer(times.getCurrentProcessingTimeInMs() + 3_000 * rows[0].n)
+        return ()
+
+    def timer(self, key: str, expiry: int, times: Any) -> Any:
+        yield self.value.exists(), self.value.get()
+        self.value.update((-1,))
+
+
+class LongLists(Processor):
+    """More elements, and more keys of a map, than one message of Spark's has."""
+
+    def declare(self, handle: Any) -> None:
+        self.list = handle.getListState("list", "n INT")
+        self.map = handle.getMapState("map", "n INT", "s STRING")
+
+    def rows(self, key: str, rows: list[Any], times: Any) -> Any:
+        self.list.appendList([(number,) for number in range(2500)])
+        for number in range(0, 3000, 17):
+            self.map.updateValue((number,), ("x" * 50,))
+        found = [row[0] for row in self.list.get()]
+        yield found == [*range(2500)]
+        keys = self.map.keys()
+        yield [number for (number,) in keys][:20], len(list(self.map.values()))
+        self.list.clear()
+        self.map.clear()
+
+
+class ChangesWhileRead(Processor):
+    """Changes a map and a list while an iterator reads them."""
+
+    def declare(self, handle: Any) -> None:
+        self.list = handle.getListState("list", "n INT")
+        self.map = handle.getMapState("map", "n INT", "n INT")
+
+    def rows(self, key: str, rows: list[Any], times: Any) -> Any:
+        for number in range(3):
+            self.map.updateValue((number,), (number,))
+        seen = []
+        for one, _ in self.map.iterator():
+            self.map.removeKey(one)
+            self.map.updateValue((one[0] + 10,), (1,))
+            seen.append(one[0])
+        keys = self.map.keys()
+        yield seen, sorted(number for (number,) in keys)
+        self.list.put([(1,), (2,)])
+        reading = self.list.get()
+        first = next(reading)
+        self.list.clear()
+        yield first, list(reading), self.list.exists()
+
+
+class NullElements(Processor):
+    """Nulls as elements, values, keys of maps; and a struct of nulls."""
+
+    def declare(self, handle: Any) -> None:
+        self.list = handle.getListState("list", "n INT, s STRING")
+        self.value = handle.getValueState("value", "p STRUCT<x: INT, y: ARRAY<INT>>")
+
+    def rows(self, key: str, rows: list[Any], times: Any) -> Any:
+        self.list.appendList([(None, None), (1, None)])
+        yield list(self.list.get())
+        for held in ((None,), (Row(x=None, y=[None, 1]),), (Row(x=1, y=None),)):
+            self.value.update(held)
+            yield self.value.get()
+
+
+class KeysOfManyTypes(Processor):
+    """A map whose keys are dates, floats, and nested."""
+
+    def declare(self, handle: Any) -> None:
+        self.dates = handle.getMapState("dates", "d DATE, x DOUBLE", "n INT")
+        self.nested = handle.getMapState("nested", "p STRUCT<x: INT, y: STRING>", "n INT")
+
+    def rows(self, key: str, rows: list[Any], times: Any) -> Any:
+        for day, x in ((1, 1.5), (2, -1.5), (1, 0.0), (3, float("nan")), (3, float("nan"))):
+            self.dates.updateValue((date(2020, 1, day), x), (day,))
+        yield list(self.dates.keys())
+        for x, y in ((2, "b"), (1, "a"), (1, None)):
+            self.nested.updateValue((Row(x=x, y=y),), (x,))
+        yield list(self.nested.keys()), self.nested.containsKey((Row(x=1, y=None),))
+
+
+class Forgotten(Processor):
+    """Values that are cleared twice, put after clear, and removed without being there."""
+
+    def declare(self, handle: Any) -> None:
+        self.value = handle.getValueState("value", "n INT")
+        self.list = handle.getListState("list", "n INT")
+        self.map = handle.getMapState("map", "n INT", "n INT")
+
+    def rows(self, key: str, rows: list[Any], times: Any) -> Any:
+        for variable in (self.value, self.list, self.map):
+            variable.clear()
+            variable.clear()
+        self.map.removeKey((1,))
+        yield self.value.get(), list(self.list.get()), self.map.getValue((1,)), self.map.exists()
+        self.list.appendValue((1,))
+        self.list.clear()
+        self.list.appendValue((2,))
+        self.value.update((1,))
+        self.value.clear()
+        yield list(self.list.get()), self.value.exists()
+
+
+class PandasSeeded(PandasSums):
+    """Begins with an initial state, given as a frame."""
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        self.sum.update(
+            ((self.sum.get() or (0,))[0] + int(initialState["n"].sum()) * 1000 + len(initialState),)
+        )
+
+
+class SeededWithTimers(Seeded):
+    """Registers a timer for a key that has no rows yet."""
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        super().handleInitialState(key, initialState, timerValues)
+        self.handle.registerTimer(2000 + initialState.n)
+
+    def timer(self, key: str, expiry: int, times: Any) -> Any:
+        yield expiry, self.count.get()
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A processor, how it is run, and its batches."""
+    """A processor, how it is run, and its batches. ``waits_s``: how long before each batch, where the clock matters."""
 
     processor: Callable[[], StatefulProcessor]
     mode: TimeMode = TimeMode.NONE
@@ -405,6 +621,8 @@ class Case:
     initial: InitialState | None = None
     then: Callable[[], StatefulProcessor] | None = None
     watermark_ms: int | None = None
+    output_mode: OutputMode = OutputMode.APPEND
+    waits_s: tuple[float, ...] = ()
 
     def job(self) -> SparkJob:
         """Return the job."""
@@ -418,7 +636,7 @@ class Case:
                 made,
                 ("k",),
                 OUTPUT,
-                OutputMode.APPEND,
+                self.output_mode,
                 self.mode,
                 pandas,
                 self.initial,
@@ -446,13 +664,22 @@ _SEEDS = InitialState(
     (("a", datetime(1970, 1, 2), 10), ("a", datetime(1970, 1, 2), 5), ("z", datetime(1970, 1, 2), 7)),
 )
 
+_ODD_KEYS: Any = (((None, 1, 1), ("", 2, 2), (None, 3, 3)), (("", 4, 3), (None, 5, 1), (" ", 5, 2)))
+_CLOCK = (
+    (("a", 1, 1), ("b", 1, 2), ("c", 1, 12)),
+    (("a", 2, 0), ("b", 2, 4), ("c", 2, 5)),
+    (("a", 3, 0), ("b", 3, 0), ("c", 3, 0)),
+    (("b", 4, 1), ("a", 4, 7)),
+    (("c", 5, 3), ("a", 5, 0)),
+)
+
 CASES: dict[str, Case] = {
     **{
         made.__name__: Case(made)
         for made in (
             Sums, ClearedAtThree, WrapsIntegers, WrongTypes, NullInNotNull, RichValues, Appends, Replaces,
             ListReadWhileAppended, WordMap, NumberMap, MapWithNulls, Deletes, ReadsFirstRowOnly, TellsWhatItIsGiven,
-            SelfCounts, YieldsByName, PandasSums,
+            SelfCounts, YieldsByName, PandasSums, LongLists, ChangesWhileRead, NullElements, KeysOfManyTypes, Forgotten,
         )
     },
     **{
@@ -465,10 +692,23 @@ CASES: dict[str, Case] = {
     "TellsWatermark, late rows, delay": Case(TellsWatermark, TimeMode.EVENT_TIME, _LATE, watermark_ms=1500),
     "Sessions, late rows": Case(Sessions, TimeMode.EVENT_TIME, _LATE, watermark_ms=500),
     "Seeded": Case(Seeded, initial=_SEEDS),
+    "PandasSeeded": Case(PandasSeeded, initial=_SEEDS),
+    "SeededWithTimers": Case(SeededWithTimers, TimeMode.EVENT_TIME, initial=_SEEDS),
+    "Sums, output mode Update": Case(Sums, output_mode=OutputMode.UPDATE),
+    "ManyTimers, output mode Update": Case(ManyTimers, TimeMode.EVENT_TIME, output_mode=OutputMode.UPDATE),
+    "Sums, keys that are null or empty": Case(Sums, batches=_ODD_KEYS),
+    "Appends, keys that are null or empty": Case(Appends, batches=_ODD_KEYS),
     "PassesOn, then CountsTold": Case(PassesOn, TimeMode.EVENT_TIME, then=CountsTold),
     "PassesOn, then CountsTold, late rows": Case(PassesOn, TimeMode.EVENT_TIME, _LATE, then=CountsTold),
 }  # fmt: skip
 
+CLOCKED = {
+    made.__name__: Case(made, TimeMode.PROCESSING_TIME, _CLOCK, waits_s=(0, 0, 0, 4, 9))
+    for made in (ValueExpires, ListExpires, MapExpires, ExpiresAndStays, ClockTimers, ClockTimersAndTtl)
+}
+"""Cases whose outcome depends on when each batch ran: the times are recorded with it."""
+
+CLOCKED_OUTCOMES = Path(__file__).parent / "clocked_outcomes.json"
 OUTCOMES = Path(__file__).parent / "stateful_outcomes.json"
 """What Spark gave for each case. Written by tests/spark/test_stateful_conformance.py."""
 
@@ -484,9 +724,28 @@ def _text(row: Any) -> str:
     return f"{k}: {said}" if at is None else f"{k}: {said} at {at}"
 
 
-def simulated(case: Case) -> dict[str, Any]:
-    """Return what the simulated Spark gives."""
-    outcome = run_job(case.job(), case.feed())
+def simulated(case: Case, clock: Sequence[tuple[int, int]] = ()) -> dict[str, Any]:
+    """Return what the simulated Spark gives. ``clock``: of each batch, its time in ms and its number of rows."""
+    feed, outcome = case.feed(), Outcome()
+    if not clock:
+        outcome = run_job(case.job(), feed)
+    else:
+        times = [at for at, _ in clock]
+        steps = tuple(after - before for before, after in pairwise(times))
+        schedule = Schedule(tuple(rows for _, rows in clock), start_ms=times[0], steps_ms=steps)
+
+        def take(batch: Batch, found: Outcome) -> None:
+            nonlocal outcome
+            if batch.number == len(clock) - 1:
+                outcome = copy.deepcopy(found)  # what follows, Spark did not get to do
+
+        run_job(case.job(), feed, schedule, after_batch=take)
+    found = as_text(outcome)
+    return found | {"clock": [list(one) for one in clock]} if clock else found
+
+
+def as_text(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome in the form in which it is kept. Raise what ended the query, if anything did."""
     if outcome.failure is not None:
         raise outcome.failure
     state = [

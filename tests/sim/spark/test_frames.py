@@ -109,9 +109,9 @@ def test_types_are_read_from_text() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a INTT", "at 'INTT': unsupported data type 'intt'"),
+        ("a INTT", "at 'INTT': [UNSUPPORTED_DATATYPE] unsupported data type 'intt'"),
         ("a INT,", "a column's name is missing"),
-        ("a INT b INT", "at 'b INT': the text should end here"),
+        ("a INT b INT", "at 'b INT': [PARSE_SYNTAX_ERROR] the text should end here"),
         ("a array<int", "'>' is missing"),
         ("a", "a type is missing"),
         ("a DECIMAL(x)", "'x' is not a number"),

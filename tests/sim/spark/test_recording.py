@@ -100,7 +100,7 @@ def test_returned_frame_is_a_job_without_a_sink() -> None:
         (lambda df: df.withWatermark("at", "soon"), "[CANNOT_PARSE_INTERVAL]"),
         (
             lambda df: df.groupBy("word").transformWithState(Count, "n INT", "update", "none"),
-            "not a StatefulProcessor. Give an instance",
+            "not a StatefulProcessor (Spark says only: TransformWithStateInPySpark driver worker exited unexpectedly",
         ),
         (
             lambda df: df.groupBy("word").transformWithState(object(), "n INT", "update", "none"),

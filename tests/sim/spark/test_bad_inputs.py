@@ -1,0 +1,23 @@
+"""What users get wrong is refused with the error that Spark gives, at the line to fix; what Spark accepts is accepted."""
+
+import json
+
+import pytest
+
+from headrace.api.errors import HeadraceError
+from headrace_properties.spark_jobs.outcomes import check_job
+from headrace_sim.spark.recording import record
+from tests.sim.spark.bad_inputs import BUILDS, REFUSALS, ROWS, SCHEMA, line_to_fix
+
+RECORDED = json.loads(REFUSALS.read_text())
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_bad_input_is_refused_as_spark_refuses_it_at_the_line_to_fix(name: str) -> None:
+    if not RECORDED[name]:
+        check_job(record(BUILDS[name], SCHEMA), [ROWS], schedules=1)
+        return
+    with pytest.raises(HeadraceError) as caught:
+        check_job(record(BUILDS[name], SCHEMA), [ROWS], schedules=1)
+    assert RECORDED[name] in str(caught.value)
+    assert f"bad_inputs.py:{line_to_fix(name) or ''}" in str(caught.value)
