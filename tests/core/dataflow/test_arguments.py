@@ -216,7 +216,7 @@ class Own:
         ),
         (Own(Window(0, 5)), DataflowError, r"assign_windows returned Window\[0.000000s, 0.000005s\)"),
         (Own([(0, 5)]), DataflowError, r"assign_windows returned \[\(0, 5\)\]"),
-        (Own([Window(2**63, 2**64)]), DataflowError, r"assign_windows returned .*9223372036854.775808s"),
+        (Own([Window(2**63, 2**64)]), DataflowError, r"assign_windows returned \[Window\[end, end\)\]"),
         (Own([Window(0, 5)], 5), DataflowError, r"merge_windows returned 5 .*Return an iterable"),
         (Own([Window(0, 5)], [(0, 5)]), DataflowError, r"merge_windows returned \[\(0, 5\)\]"),
         (Own([Window(0, 5)], []), WindowMergeError, "must be covered by exactly one"),
