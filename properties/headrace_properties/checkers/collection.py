@@ -5,6 +5,7 @@ from headrace.history import (
     CheckpointsDeleted,
     Event,
     Executed,
+    FaultStruck,
     IdsCollected,
     Injected,
     InjectorReported,
@@ -12,6 +13,7 @@ from headrace.history import (
     Resent,
     RunEnded,
 )
+from headrace.wire.messages import STORE
 from headrace_properties.checkers.ending import Calm
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
@@ -111,6 +113,9 @@ class CollectedAreDone:
 class Drained:
     """L3: once faults have stopped, checkpoints that have arrived are deleted, and ids behind the horizon collected.
 
+    Choice: most runs come to rest soon after the heal, so that ids are judged by their owner's own calm: the time since it got
+    the keys, and since a fault last struck it or the store.
+
     Args:
         ledger: the truth.
         options: of the engine, for its slack and periods; ``None``: the default.
@@ -138,15 +143,21 @@ class Drained:
         self._found = Finding()
         self._calm = Calm()
         self._rises: dict[str, list[tuple[int, int]]] = {}
+        self._struck: dict[str, int] = {}
         self._drained = 0
         self._why = "the run has not ended"
         self.handlers: Handlers = {
             **self._calm.handlers,
+            FaultStruck: self._on_fault,
             Published: self._on_published,
             CheckpointsDeleted: self._on_deleted,
             IdsCollected: self._on_collected,
             RunEnded: self._on_end,
         }
+
+    def _on_fault(self, event: FaultStruck) -> None:
+        self._calm.handlers[FaultStruck](event)
+        self._struck[event.process] = event.at_us
 
     def _on_published(self, event: Published) -> None:
         for name, progress in event.values:
@@ -197,7 +208,8 @@ class Drained:
         senders = self._ledger.topology.senders[name]
         horizon = min((self._horizon_at(sender, until_us) for sender in senders), default=MIN_TIME)
         for record_id, (key, origin, at_us) in self._ledger.ids.get(name, {}).items():
-            if origin + self._slack_us < horizon and at_us <= until_us:
+            overdue = origin + self._slack_us < horizon and at_us <= until_us
+            if overdue and self._could_collect(name, key, until_us):
                 self._found.violated(
                     f"id {record_id} is still in a row of {name!r} at the end, {format_time(event.at_us)}; its origin,"
                     f" {format_time(origin)}, has long been behind the horizon, {format_time(horizon)} (MillWheel 6.1.1)",
@@ -205,6 +217,12 @@ class Drained:
                     awaited=Awaited(AwaitedKind.ID, name, at_us, key, record_id),
                 )
                 return
+
+    def _could_collect(self, name: str, key: str, until_us: int) -> bool:
+        """Tell whether a key's owner has had it, and neither owner nor store was struck, ever since."""
+        owners = [mint for mint in self._ledger.live_mints(name) if mint.interval.contains(key)]
+        strikes = [self._struck.get(process, 0) for process in (STORE, *(mint.owner for mint in owners))]
+        return all(at_us <= until_us for at_us in (*strikes, *(mint.at_us for mint in owners)))
 
     def _horizon_at(self, sender: str, until_us: int) -> int:
         rises = self._rises.get(sender, ())

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headrace import MAX_TIME, SECOND, EngineOptions
-from headrace.history import Healed, History, Resent
+from headrace.history import FaultStruck, Healed, History, Resent
 from headrace.store.mediator import Mediator, StoredRow
 from headrace.wire import messages as m
 from headrace_properties.checkers import judge
@@ -154,6 +154,22 @@ HISTORIES: Table = {
         spares("L3"),
         back(), wait(4_000), end(),
         violates("L3", "id queries/0:0 is still in a row")),
+    # Found by a search: its owner was paused nearly all the time.
+    **{f"an id may stay for a while after {what}": (
+        begin, inject(0, 100, origin=5), take("counter", 1, query(0, 100, origin=5)),
+        publish("queries", 10, horizon=5 * SECOND), wait(4_000), disturbance, wait(4_000), end(),
+        spares("L3"),
+        back(), wait(4_000), end(),
+        violates("L3", "id queries/0:0 is still in a row"))
+        for what, disturbance in {
+            "its owner was revived": add(FaultStruck, "worker-0", "revive", ""),
+            "the store was struck": add(FaultStruck, "store", "drop", ""),
+            "its keys went to another owner": own("counter", 3, "worker-1"),
+        }.items()},
+    "a fault at another worker is no reason to keep an id": (
+        begin, inject(0, 100, origin=5), take("counter", 1, query(0, 100, origin=5)),
+        publish("queries", 10, horizon=5 * SECOND), wait(4_000), add(FaultStruck, "worker-2", "revive", ""), wait(4_000),
+        end(), violates("L3", "id queries/0:0 is still in a row")),
 }
 # fmt: on
 
