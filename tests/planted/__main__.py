@@ -25,7 +25,7 @@ def main() -> int:
     wrong = 0
     for bug in options.bugs or BUGS:
         if options.mended:
-            trial = verify(bug, "mended", "--allow-unknown", "all", "--examples", str(options.mended))
+            trial = verify(bug, "mended", "--allow-unknown", "all", runs=options.mended)
             right, said = trial.code == 0, "holds" if trial.code == 0 else "ACCUSED"
         else:
             trial = verify(bug)

@@ -10,7 +10,7 @@ from tests.planted.trials import BUGS, verify
 
 SHORT = ("--examples", "4")
 IMPATIENT = {"endless_loop": ("--code-timeout", "2")}
-DEEP = ("--examples", "5000")
+DEEP = 5_000
 
 
 def check_found(bug: str, *options: str) -> None:
@@ -20,8 +20,8 @@ def check_found(bug: str, *options: str) -> None:
     assert trial.is_explained, (trial.cause, trial.explanations, trial.output)
 
 
-def check_holds(bug: str, *options: str) -> None:
-    trial = verify(bug, "mended", "--allow-unknown", "all", *options)
+def check_holds(bug: str, *options: str, runs: int = 0) -> None:
+    trial = verify(bug, "mended", "--allow-unknown", "all", *options, runs=runs)
 
     assert trial.code == 0, trial.output
 
@@ -47,7 +47,7 @@ def test_a_planted_bug_is_found_with_default_settings(bug: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("bug", BUGS)
 def test_its_mended_twin_holds_in_thousands_of_runs(bug: str) -> None:
-    check_holds(bug, *DEEP)
+    check_holds(bug, runs=DEEP)
 
 
 def test_at_least_two_dozen_bugs_are_planted() -> None:

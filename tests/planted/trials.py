@@ -20,7 +20,10 @@ sentences of the explanation must have.
 """
 
 HANGS_S = 300
-"""No command may take so long, whatever user code does."""
+"""No command may take so long, whatever user code does, if it makes as many runs as by default."""
+
+HANGS_RUN_S = 1
+"""So much longer may it take for each run that is asked for."""
 
 SENTENCES = 3
 """The cause has to be named in so many."""
@@ -67,18 +70,23 @@ class Trial:
         return all(word in text for word in self.cause)
 
 
-def verify(bug: str, pipeline: str = "pipeline", *options: str) -> Trial:
+def verify(bug: str, pipeline: str = "pipeline", *options: str, runs: int = 0) -> Trial:
     """Run ``headrace verify`` on a planted pipeline, and explain what it finds.
 
     Args:
         bug: the module.
         pipeline: ``pipeline``, or ``mended``.
         options: of the command; default: none but that it may use one core, and knows of no kept failure.
+        runs: how many to make; 0: as many as by default.
     """
+    examples = ("--examples", str(runs)) if runs else ()
     name = f"tests.planted.{bug}:{pipeline}"
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "failure.json"
-        found = _headrace("verify", name, "--jobs", "1", "--save", str(saved), "--failures", folder, *options)
+        kept = ("--save", str(saved), "--failures", folder)
+        found = _headrace(
+            "verify", name, "--jobs", "1", *kept, *examples, *options, more_s=runs * HANGS_RUN_S
+        )
         trial = Trial(name, found.returncode, found.cpu_s, found.stdout + found.stderr)
         if saved.exists() and not trial.is_explained:
             story = _headrace("replay", str(saved), "--explain").stdout
@@ -93,5 +101,5 @@ def first_sentences(output: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(re.split(r"(?<=[.!?]) (?=[A-Z'\"])", text)[:SENTENCES]) for text in texts)
 
 
-def _headrace(*arguments: str) -> forked.Ended:
-    return forked.headrace(arguments, cwd=ROOT, env=os.environ, timeout_s=HANGS_S)
+def _headrace(*arguments: str, more_s: int = 0) -> forked.Ended:
+    return forked.headrace(arguments, cwd=ROOT, env=os.environ, timeout_s=HANGS_S + more_s)
