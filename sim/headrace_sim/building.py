@@ -1,4 +1,4 @@
-"""Building a cluster's parts from its options: the random streams, the sources, and the machines with their processes."""
+"""Build a cluster's parts from its options: random streams, sources, and machines with their processes."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from headrace_sim.protocol import Protocol
 
 
 def stream(seed: int, concern: str) -> random.Random:
-    """Return a concern's own random stream, so that the draws of one never shift those of another."""
+    """Return a concern's own random stream, so that drawing from one never shifts another."""
     return random.Random(f"{seed}/{concern}")
 
 
@@ -50,7 +50,7 @@ def machines_of(
 def _builders(
     pipelines: Sequence[Pipeline], options: ClusterOptions, protocol: Protocol, history: History
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Give the addresses, each with what makes its process."""
+    """Return the addresses, each with the function that makes its process."""
     engine = options.engine
     common = (pipelines, engine, history, protocol.rules)
     for address in engine.master_addresses():

@@ -33,7 +33,7 @@ class Cluster:
         options: of the cluster.
         seed: root of all draws; each concern has its own stream.
         protocol: the state machines to host.
-        history: where to write what happens; default: a new one.
+        history: receives the events; default: a new History.
 
     Raises:
         PipelineError: a version does not fit together, or does not fit the others.
@@ -89,13 +89,13 @@ class Cluster:
             raise self.host.error
 
     def advance(self, by_us: int) -> None:
-        """Let so much true time pass."""
+        """Let an amount of true time pass."""
         self.run_until(self.kernel.now + by_us)
 
     def run_to_the_end(self) -> None:
-        """Run until everything is done, or nothing more is for the options' grace; then write the last event.
+        """Run until everything is done, or no progress was made for the options' grace period; then write the last event.
 
-        A run that still makes progress goes on, however slow it is, up to the options' limit.
+        A run that still makes progress continues, however slowly, up to the options' limit.
         """
         with seldom_collected():
             why = self._ending.wait(self.advance)

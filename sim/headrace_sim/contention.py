@@ -1,6 +1,6 @@
-"""Shared machines: now and then others use the CPU, and what a process has begun waits until they are done.
+"""Shared machines: other jobs occasionally use the CPU, and a process's work waits until they are done.
 
-This is where the tail of a latency comes from on machines that are not busy themselves (Dean and Barroso, The Tail at Scale).
+This causes the tail of latencies on machines that are not busy themselves (Dean and Barroso, The Tail at Scale).
 """
 
 import random
@@ -11,11 +11,11 @@ from headrace_sim.distributions import Distribution
 
 
 class Contention(msgspec.Struct, frozen=True):
-    """How often and for how long others use a machine's CPU; each machine draws for itself.
+    """How often and for how long other jobs use a machine's CPU, drawn per machine.
 
     Attributes:
         gap: from the end of one slice to the start of the next, microseconds.
-        slice: how long the others use it, microseconds.
+        slice: how long other jobs use it, microseconds.
     """
 
     gap: Distribution
@@ -23,11 +23,11 @@ class Contention(msgspec.Struct, frozen=True):
 
 
 class SharedCpu:
-    """One machine's CPU, to be asked in order of time.
+    """One machine's CPU, queried in order of time.
 
     Args:
         contention: of the machine.
-        source: of its draws.
+        source: its random source.
 
     Attributes:
         taken_us: when the others use it next, true time: work that ends before is undisturbed.
@@ -42,7 +42,7 @@ class SharedCpu:
         self._take()
 
     def finish(self, begin_us: int, work_us: int) -> int:
-        """Return when work is done that begins then and needs the CPU for so long. It is interrupted, not begun again.
+        """Return when work ends that begins then and needs the CPU for this long. It is interrupted, not restarted.
 
         >>> from headrace_sim import Constant
         >>> cpu = SharedCpu(Contention(gap=Constant(100), slice=Constant(30)), random.Random(0))

@@ -8,10 +8,10 @@ from headrace_sim.cluster import Cluster
 
 
 class Director:
-    """Makes scheduled faults happen.
+    """Begins and ends scheduled faults.
 
     Args:
-        cluster: where.
+        cluster: the cluster to disturb.
         schedule: the faults.
     """
 
@@ -100,5 +100,5 @@ class Director:
         return max(self._heals_at_us - self._cluster.kernel.now, 0)
 
     def _lasts(self, addresses: Iterable[str]) -> bool:
-        """Tell whether what stops these addresses, or cuts them off, does not end."""
+        """Return whether faults that stop these addresses or cut them off last forever."""
         return all(address in self._schedule.lasting for address in addresses)

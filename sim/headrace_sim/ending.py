@@ -1,7 +1,7 @@
-"""When a run is over: everything is done, or nothing more has been done for a while.
+"""Decide when a run is over: everything is done, or no progress was made for a while.
 
-Progress is what is done for the first time, read from the History. A record that is sent again, a write that is repeated or a
-watermark that is told again is none: a stuck run does these forever.
+Progress is anything done for the first time, read from the History. A resent record, a repeated write or a repeated watermark is
+not progress: a stuck run makes these forever.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -28,7 +28,7 @@ class Ending:
         options: how long to wait.
 
     Attributes:
-        lasting: addresses that do not heal: their work is somebody else's.
+        lasting: addresses that do not heal; other processes must do their work.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Ending:
     def quiescent(self) -> bool:
         """Whether all that was accepted is processed, every watermark is at its end and every interval has an owner.
 
-        No wall timer is overdue, either. An interval that has no owner, or one that has yet to scan it, may have checkpoints that
-        nobody knows of.
+        No wall timer is overdue, either. An interval without an owner, or whose owner has not scanned it yet, may have
+        checkpoints that no process knows of.
         """
         if not all(source.exhausted for source in self._sources.values()):
             return False
@@ -98,7 +98,7 @@ class Ending:
         return not any(due_us <= now for due_us in self._wall_timers())
 
     def _is_owned(self, assignment: Assignment) -> bool:
-        """Tell whether its owner runs, in the incarnation that it was given to, and has scanned it."""
+        """Return whether its owner runs, in the incarnation that it was assigned to, and has scanned it."""
         node = self._host.nodes[assignment.owner]
         return (
             node.state is NodeState.UP
@@ -107,11 +107,11 @@ class Ending:
         )
 
     def _last_wall_timer_us(self) -> int:
-        """When the last durable wall timer is due by any clock, true time: a run that waits for it is not stuck."""
+        """Return when the last durable wall timer is due by any clock, true time: a run that waits for it is not stuck."""
         return max(self._wall_timers(), default=MIN_TIME)
 
     def _wall_timers(self) -> Iterator[int]:
-        """When each durable wall timer is due by the clock that is furthest behind, true time."""
+        """Return when each durable wall timer is due by the slowest clock, true time."""
         behind_us = min(node.clock_us for node in self._host.nodes.values())
         assignments = self._host.wire.announcements.table.assignments
         for name in {assignment.computation: None for assignment in assignments}:
@@ -122,7 +122,7 @@ class Ending:
 
 
 class Accomplished:
-    """What a run has done so far. Nothing is read before somebody asks, and each event once.
+    """Tracks a run's progress. It reads events only on demand, and each event once.
 
     Args:
         history: of the run; events may be taken out of it meanwhile.
@@ -146,7 +146,7 @@ class Accomplished:
         }
 
     def latest_us(self) -> int:
-        """When something was last done for the first time, true time in microseconds; `MIN_TIME`: never."""
+        """Return the time of the last progress, true time in microseconds; `MIN_TIME` if there was none."""
         events = self._history.events
         begin = self._read if self._read <= len(events) else 0
         for event in events[begin:]:

@@ -118,7 +118,7 @@ class FeedBuilder:
         self, *, at_us: int, data: bytes, timestamp: int, key: str = "", stream: str | None = None,
         injector: str | None = None, process: int = 0,
     ) -> None:  # fmt: skip
-        """Add a record as the bytes that came from outside, well formed or not."""
+        """Add a record as raw bytes from outside, well-formed or not."""
         spec = self._pipeline.injectors[injector] if injector else self._default
         if type(timestamp) is not int:
             problem = f"timestamp {timestamp!r} is not an int"
@@ -150,7 +150,7 @@ class FeedBuilder:
 
 
 def ends_source(event: SourceEvent) -> bool:
-    """Tell whether nothing but such watermarks may follow it."""
+    """Return whether only watermarks of `MAX_TIME` may follow it."""
     return isinstance(event, SourceWatermark) and event.low_watermark == MAX_TIME
 
 

@@ -20,14 +20,14 @@ from headrace import HeadraceError, format_time
 
 
 class EndlessRunError(HeadraceError):
-    """A run does not end. Fields: events, at_us."""
+    """The run does not end. Fields: events, at_us."""
 
     def __init__(self, events: int, at_us: int) -> None:
         super().__init__(events, at_us)
         self.events, self.at_us = events, at_us
 
     def __str__(self) -> str:
-        """Say how far it got, and what may keep it going."""
+        """State how far the run got, and what may keep it going."""
         return (
             f"the run never ends: it has had {self.events:,} events and has reached {format_time(self.at_us)}. Look for a handler"
             " that sets its own timer again without end"
@@ -35,7 +35,7 @@ class EndlessRunError(HeadraceError):
 
 
 class HeapEvent(msgspec.Struct):
-    """What SimPy's loop reads of an event, and nothing else: a struct is built three times faster than a ``simpy.Event``.
+    """The parts of an event that SimPy's loop reads: a struct is built three times faster than a ``simpy.Event``.
 
     Attributes:
         callbacks: SimPy calls each of them with the event; the first sets `Kernel.now` to ``at_us``.
@@ -59,8 +59,8 @@ class Kernel:
 
     Attributes:
         now: true time, microseconds; kept by the callback of each event.
-        events: how many events have been put on the heap.
-        most_events: how many may be; ``None``: any number.
+        events: number of events put on the heap so far.
+        most_events: maximum number of events; ``None``: unlimited.
         take: decides on each event whose time has come, and lets it `happen` or keeps it for later; ``None``: all happen.
     """
 
@@ -85,7 +85,7 @@ class Kernel:
         """Schedule an event, not before now; events of one time happen in the order in which they were put.
 
         Raises:
-            EndlessRunError: it is one too many.
+            EndlessRunError: the maximum number of events is exceeded.
         """
         self.events += 1
         if self.events == self.most_events:
@@ -102,7 +102,7 @@ class Kernel:
         self.call_later(max(at_us - self.now, 0), function, argument)
 
     def pending(self) -> list[Any]:
-        """Return the events to come, in no order: ours, and the one of SimPy that ends `run_until`."""
+        """Return the pending events in no particular order: ours, and SimPy's event that ends `run_until`."""
         return [event for _, _, _, event in self._queue]
 
     def put_off(self, later_us: Callable[[Any], int]) -> None:
@@ -131,7 +131,7 @@ class Kernel:
         self.now = int(self._environment.now)
 
     def _offer_until(self, at_us: int, take: Callable[[Any], None]) -> None:
-        """Let time pass until then, and somebody decide on each event."""
+        """Let time pass until then, and let `take` decide on each event."""
         over: list[None] = []
         self.call_at(at_us, over.append, None)
         with seldom_collected(), contextlib.suppress(simpy.core.StopSimulation):

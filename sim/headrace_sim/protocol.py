@@ -19,13 +19,13 @@ class Protocol:
     """A protocol that a cluster can run.
 
     Attributes:
-        name: what reports call it.
-        rules: what all machines ask.
-        mediator: of the store.
-        worker: of each worker.
-        master: of each replica.
-        authority: of each replica of each shard.
-        injector: of each process.
+        name: its name in reports.
+        rules: the rules that all machines apply.
+        mediator: the store's mediator.
+        worker: the state machine of each worker.
+        master: the state machine of each master replica.
+        authority: the state machine of each replica of each shard.
+        injector: the state machine of each injector process.
     """
 
     name: str = "sound"

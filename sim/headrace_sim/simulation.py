@@ -28,11 +28,11 @@ def versions_of(pipeline: Versions) -> list[Pipeline]:
 
 
 class Redraw(msgspec.Struct, frozen=True):
-    """Another continuation of a run: the same up to a time, then without further faults and with new draws.
+    """Another continuation of a run: the same up to a time, then without further faults and with new random choices.
 
     Attributes:
-        at_us: the time, true time in microseconds; after the heal it means the heal.
-        seed: of the new draws.
+        at_us: the time at which it branches off, true time in microseconds; a time after the heal means the heal.
+        seed: seed of the new random choices.
     """
 
     at_us: int
@@ -51,23 +51,23 @@ def simulate(
     most_events: int | None = None,
     arrivals: Arrivals | None = None,
 ) -> History:
-    """Run a pipeline over a feed in a simulated cluster, with faults; then heal, and run until all is done.
+    """Run a pipeline over a feed in a simulated cluster, with faults; then heal, and run until all work is done.
 
     Args:
         pipeline: the pipeline, or its deployed versions (3), of which the first is in force from the start.
         feed: the input.
         options: of the cluster; default: three workers, two masters, two authorities.
         faults: what goes wrong.
-        seed: root of all draws.
+        seed: root seed of all random choices.
         protocol: the state machines to host; default: the engine's own.
-        redraw: continue the run in another way from some time on.
+        redraw: another continuation of the run from some time on.
         most_events: events of the simulation that the run may have; default: any number.
-        arrivals: decides on the order of arrivals; default: it follows from the latencies that are drawn.
+        arrivals: decides the order of arrivals; default: randomly drawn latencies do.
 
     Raises:
         PipelineError: a version does not fit together, or does not fit the others.
         OptionsError: a fault names a process that does not exist.
-        EndlessRunError: it has had them, and is not over.
+        EndlessRunError: the run has had ``most_events`` events and is not over.
         HeadraceError: user code or input failed for good, and the policy is to stop.
     """
     planned = faults if redraw is None else faults.before(redraw.at_us)
@@ -98,7 +98,7 @@ def start(
     history: History | None = None,
     arrivals: Arrivals | None = None,
 ) -> Cluster:
-    """Build the cluster of a run, with its faults scheduled, and let the caller decide how time passes.
+    """Build the cluster of a run with its faults scheduled; the caller controls how time passes.
 
     Raises:
         PipelineError: a version does not fit together, or does not fit the others.

@@ -65,7 +65,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def verb(self) -> str:
-        """What happens, without who does it and for which time: ``sends Write``."""
+        """The kind of step, without process and count: ``sends Write``."""
         return f"{self.does.value} {self.message}"
 
     def __str__(self) -> str:

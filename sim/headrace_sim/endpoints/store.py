@@ -30,7 +30,7 @@ class StoreHost:
     Args:
         mediator: the engine's gatekeeper.
         options: the costs.
-        log: where strikes are written.
+        log: records the faults that take effect.
         costs: draws service times.
         noise: draws errors.
 
@@ -59,7 +59,7 @@ class StoreHost:
         self._next = 0
 
     def expect(self, fault: CommitFault) -> None:
-        """Let a fault strike the next writes of its process."""
+        """Apply a fault to the next writes of its process."""
         self.commit_faults.append((fault, fault.count))
 
     def begin(self, fault: WindowFault) -> int:
@@ -79,7 +79,7 @@ class StoreHost:
         self._windows.clear()
 
     def commit_fault(self, source: str, request: Request) -> CommitFault | None:
-        """Return the fault that strikes a request on its way, if any."""
+        """Return the fault that affects a request in flight, if any."""
         if type(request) is not Write:
             return None
         for index, (fault, left) in enumerate(self.commit_faults):

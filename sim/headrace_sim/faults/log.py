@@ -1,11 +1,11 @@
-"""The one place that writes that a fault has really struck."""
+"""Record that a fault really took effect; no other file does."""
 
 from headrace.history import FaultStruck, History
 from headrace_sim.kernel import Kernel
 
 
 class FaultLog:
-    """Writes strikes to a History.
+    """Records in a History the faults that take effect.
 
     Args:
         history: of the run.
@@ -23,17 +23,17 @@ class FaultLog:
         self.cause: int | None = None
 
     def begin(self, kind: str, address: str, detail: str) -> None:
-        """Write that somebody makes a fault strike, now: an activation of its own. The arguments are those of `struck`."""
+        """Record that an operator makes a fault take effect now, as an activation of its own; arguments as in `struck`."""
         self._history.begin(address, kind, self.cause)
         self.struck(kind, address, detail)
 
     def struck(self, kind: str, address: str, detail: str) -> None:
-        """Write that a fault has struck, now.
+        """Record that a fault takes effect now.
 
         Args:
             kind: the fault's verb.
-            address: of the process that it struck.
-            detail: what it struck there.
+            address: the affected process.
+            detail: what it affected there.
         """
         now = self._history.at_us = self._kernel.now
         self._history.record(FaultStruck(now, address, kind, detail))

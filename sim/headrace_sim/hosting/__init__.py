@@ -1,1 +1,1 @@
-"""How processes are driven: events in, effects carried out, and the protocol steps that faults are tied to."""
+"""Drive processes: feed them events, carry out their effects, and watch the protocol steps that faults are tied to."""

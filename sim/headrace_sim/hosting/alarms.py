@@ -1,4 +1,4 @@
-"""Machines' clocks as alarms: a process that asked to be woken is, when its own machine's clock says so."""
+"""Alarms: wake a process when its machine's clock reaches the time that it asked for."""
 
 from headrace.history import History
 from headrace.wire.effects import Wake
@@ -7,7 +7,7 @@ from headrace_sim.endpoints.node import Give, Node, NodeState
 from headrace_sim.kernel import Kernel
 
 _Alarm = tuple[Node, int, int, int | None]
-"""Machine, its incarnation, time on its clock, and the activation that set it."""
+"""Machine, its incarnation, time on its clock, and the activation that set the alarm."""
 
 
 class Alarms:
@@ -27,7 +27,7 @@ class Alarms:
         self._give = give
 
     def wake_at(self, node: Node, at_us: int) -> None:
-        """Wake a process when its machine's clock shows a time, also if the clock is set back meanwhile."""
+        """Wake a process when its machine's clock shows a time, even if the clock is set back meanwhile."""
         self._set((node, node.incarnation, at_us, self._history.activation))
 
     def _set(self, alarm: _Alarm) -> None:

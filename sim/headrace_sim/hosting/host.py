@@ -27,22 +27,22 @@ from headrace_sim.wires.store_link import StoreLink
 from headrace_sim.wires.wire import Wire
 
 Told = Callable[[Step, Event, str], None]
-"""Takes a protocol step, what is sent or received at it, and the address that this goes to."""
+"""Receives a protocol step, what is sent or received at it, and the target's address."""
 
 
 class StepObserver(Protocol):
-    """Looks at the protocol steps of some processes, and may stop these before, at or after one.
+    """Watches the protocol steps of some processes, and may stop a process before, at or after one.
 
     Attributes:
-        sending: process to the names of the messages to look at when it sends them.
-        receiving: process to the names of those to look at when it receives them.
+        sending: process to the names of the messages to watch when it sends them.
+        receiving: process to the names of the messages to watch when it receives them.
     """
 
     sending: Mapping[str, Collection[str]]
     receiving: Mapping[str, Collection[str]]
 
     def receives(self, node: Node, event: Event, cause: int | None) -> bool:
-        """Tell whether a process that is about to handle an event does so now."""
+        """Return whether a process that is about to handle an event does so now."""
         ...
 
     def carry_out(self, node: Node, effects: Sequence[Effect], sent_us: int) -> None:
@@ -50,11 +50,11 @@ class StepObserver(Protocol):
         ...
 
     def tell(self, told: Told) -> None:
-        """From now on look at every step, and tell of each before any fault begins at it."""
+        """From now on watch every step, and report each before any fault begins at it."""
         ...
 
     def forget(self) -> None:
-        """Let no fault begin any more."""
+        """Stop beginning faults."""
         ...
 
 
@@ -76,10 +76,10 @@ class Host:
         history: what has happened.
         nodes: the machines by address.
         wire: carries the messages.
-        departures: what has left a machine that stopped or changed its speed.
+        departures: messages that had left a machine before it stopped or changed its speed.
         readers: read the sources.
-        observer: looks at protocol steps; ``None``: nobody does.
-        error: what has ended the run for good.
+        observer: watches protocol steps; ``None``: they are not watched.
+        error: the error that ended the run for good.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Host:
                 self.carry_out(node, effect)
 
     def carry_out(self, node: Node, effect: Effect) -> None:
-        """Do what a process has asked for, other than sending a message."""
+        """Carry out an effect other than sending a message."""
         match effect:
             case WakeAt():
                 self._alarms.wake_at(node, effect.at_us)

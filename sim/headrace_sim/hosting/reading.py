@@ -1,4 +1,4 @@
-"""Injectors reading their sources (MillWheel 5.2): each process gets what has appeared, when it appears."""
+"""Read injectors' sources (MillWheel 5.2): each process gets events when they appear."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from headrace_sim.kernel import Kernel
 
 
 class Readers:
-    """Gives injectors' processes what their sources have.
+    """Gives injectors' processes the events of their sources.
 
     Args:
         kernel: the time.
@@ -35,7 +35,7 @@ class Readers:
         self._give = give
 
     def read(self, address: str, cause: int | None = None) -> None:
-        """Give a process what has appeared in its source, if it has one, and come back when more appears.
+        """Give a process what has appeared in its source, if it has one, and repeat when more appears.
 
         Args:
             address: of the process.
@@ -54,7 +54,7 @@ class Readers:
             self._kernel.call_at(next_us, self._ready, (address, source.readings))
 
     def note(self, address: str) -> None:
-        """Write to the History what a source has that it did not have before."""
+        """Write to the History what has newly appeared in a source."""
         history, now = self._history, self._kernel.now
         if not history.keeps:
             return

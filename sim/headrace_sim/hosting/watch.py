@@ -1,6 +1,6 @@
-"""Watching the protocol steps of a cluster's processes: counting them, and letting faults begin at them.
+"""Watch the protocol steps of a cluster's processes: count them, and begin faults at them.
 
-Where faults are planned, only the steps of their processes and messages are looked at, and none once everything has healed.
+If faults are planned, only the steps of their processes and messages are watched, and none after the heal.
 """
 
 from collections import Counter
@@ -40,14 +40,14 @@ class Watch:
 
     Args:
         host: of the processes.
-        log: where strikes are written.
+        log: records the faults that take effect.
         planned: the faults; none: it counts every step.
         begin: lets a fault begin.
 
     Attributes:
-        counts: how often each step that is looked for has come, by process, what it does, message and computation.
-        sending: process to the names of the messages that are looked for when it sends them.
-        receiving: process to the names of those that are looked for when it receives them.
+        counts: how often each watched step has occurred, by process, what it does, message and computation.
+        sending: process to the names of the messages that are watched when it sends them.
+        receiving: process to the names of the messages that are watched when it receives them.
     """
 
     def __init__(
@@ -76,18 +76,18 @@ class Watch:
         self.receiving = _looked_for(planned, Does.RECEIVES) or self._ever
 
     def tell(self, told: Told) -> None:
-        """From now on look at every step, and tell of each before any fault begins at it."""
+        """From now on watch every step, and report each before any fault begins at it."""
         self._told = told
         self._ever = self.sending = self.receiving = dict.fromkeys(self._host.nodes, _ALL)
 
     def forget(self) -> None:
-        """Let no fault begin any more; a watch that counts every step goes on counting."""
+        """Stop beginning faults; a watch that counts every step continues to count."""
         self._planned.clear()
         self._later.clear()
         self.sending = self.receiving = self._ever
 
     def receives(self, node: Node, event: Event, cause: int | None) -> bool:
-        """Tell whether a process that is about to handle an event does so now."""
+        """Return whether a process that is about to handle an event does so now."""
         caught = self._caught.pop((node.address, node.incarnation, id(event)), None)
         planned = self._comes(node.address, Does.RECEIVES, event) if caught is None else caught.tied
         after = [fault for fault in planned if fault.moment is Moment.AFTER]
@@ -101,7 +101,7 @@ class Watch:
             if fate.copies != 2:
                 return False
         if node.state is not NodeState.UP:
-            self._goes_on((node, _Caught(event, cause, after)))  # what a paused process gets, it keeps
+            self._goes_on((node, _Caught(event, cause, after)))  # a paused process keeps what it receives
             return False
         if after:  # the rest of this instant is the process's: it handles the event first
             kernel.call_later(0, self._has_received, (node, node.incarnation, after, cause))
@@ -130,7 +130,7 @@ class Watch:
                 return
 
     def _comes(self, address: str, does: Does, event: Event, to: str = "") -> Sequence[StepFault]:
-        """Count a step if it is looked for; return the faults that are tied to it."""
+        """Count a step if it is watched; return the faults that are tied to it."""
         name, looked_for = type(event).__name__, self.sending if does is Does.SENDS else self.receiving
         if name not in looked_for.get(address, ()):
             return ()
@@ -159,7 +159,7 @@ class Watch:
         return found
 
     def _strike(self, planned: Sequence[StepFault], moment: Moment, node: Node, cause: int | None) -> Fate:
-        """Let the faults of this moment begin; return what becomes of the message.
+        """Begin the faults of this moment; return the message's fate.
 
         Each is an activation of its own. The process's, to which ``cause`` has led, continues as another one.
         """
@@ -199,7 +199,7 @@ class Watch:
 
     @staticmethod
     def _stopped(node: Node, incarnation: int, sent_us: int) -> bool:
-        """Tell whether a process has just been stopped; if so, let what it had sent by then leave its machine."""
+        """Return whether a process has just been stopped; if so, let what it had already sent leave its machine."""
         if node.incarnation == incarnation and node.state is NodeState.UP:
             return False
         node.halted_at_us = sent_us + 1
@@ -221,7 +221,7 @@ class Watch:
 
 
 def place_of(step: Step) -> Place:
-    """Return a step without how often it has come."""
+    """Return a step without its count."""
     return step.process, step.does, step.message, step.computation
 
 

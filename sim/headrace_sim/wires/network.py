@@ -46,7 +46,7 @@ class Fate:
 
 
 Judge = Callable[[str, str, Message], Fate]
-"""Takes a message's source, its target and the message, and decides on it: `NORMAL` itself if nothing strikes it."""
+"""Takes a message's source, its target and the message, and decides on it: `NORMAL` itself if no fault affects it."""
 
 NORMAL = Fate()
 """What becomes of a message that no fault strikes."""
@@ -61,7 +61,7 @@ class Network:
     """Decides on each message while a fault is active.
 
     Args:
-        log: where strikes are written.
+        log: records the faults that take effect.
         noise: draws what befalls each message.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The wire to the store and back: two events for a request, and the faults that strike writes on their way."""
+"""The wire to the store and back: two events per request, and the faults that affect writes in flight."""
 
 import msgspec
 
