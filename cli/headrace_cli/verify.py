@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from headrace import OptionsError
 from headrace.histories import header_of
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import print_document, stdout_reserved
@@ -133,6 +134,14 @@ class SearchOptions:
             help="Number of different inputs, made from the seed and the numbers after it.",
         ),
     ] = FEEDS
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume",
+            metavar="FILE",
+            help="Exhaustive, lineage: note all runs in this file, and go on from those that it has.",
+        ),
+    ] = None
     outside: Annotated[
         str,
         typer.Option(
@@ -354,6 +363,8 @@ def _found(
     scope: Scope,
     on_run: Callable[[Verification], None],
 ) -> Verification:
+    if options.resume is not None and options.how not in (SearchKind.EXHAUSTIVE, SearchKind.LINEAGE):
+        raise OptionsError("resume", str(options.resume), "given with --search exhaustive or lineage")
     examples, seed, jobs = options.runs, options.seed, options.jobs or cores()
     if options.how is SearchKind.RANDOM:
         return search(
@@ -381,6 +392,7 @@ def _found(
             examples=math.inf if options.examples is None else options.examples,
             minutes=math.inf if options.minutes is None else options.minutes,
             jobs=jobs,
+            resume=options.resume,
             on_run=on_run,
         )
     pairs = examples if options.how is SearchKind.PAIRS else 0

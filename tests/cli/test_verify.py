@@ -557,3 +557,22 @@ def test_a_search_by_lineage_ends_and_says_in_how_many_runs(folder: Path, run: R
         r"Of the run without faults: \d+ single faults of these kinds at all its steps, and [\d,]+ pairs",
         said,
     )
+
+
+def test_a_scope_is_exhausted_in_two_goes(folder: Path, run: Run) -> None:
+    command = (
+        "verify",
+        *SMALL_SCOPE,
+        "--faults",
+        "0",
+        "--allow-unknown",
+        "all",
+        "--resume",
+        "search.journal",
+    )
+    assert run(*command, "--examples", "5").exit_code == 3
+    assert run(*command).exit_code == 0
+    refused = run(*command, "--records", "2")
+    assert refused.exit_code == 2
+    assert "cannot resume from search.journal" in " ".join(refused.stderr.split())
+    assert run("verify", "views:pipeline", "--resume", "search.journal").exit_code == 2

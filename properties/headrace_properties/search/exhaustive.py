@@ -13,12 +13,14 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
 from headrace import SECOND
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.ground import ground_of
+from headrace_properties.search.journal import Journal
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.parallel import RunTrials, runner
 from headrace_properties.search.plans import Plan
@@ -61,6 +63,7 @@ def explore(
     examples: float = math.inf,
     minutes: float = math.inf,
     jobs: int = 1,
+    resume: Path | None = None,
     on_run: Callable[[Verification], None] | None = None,
     on_judged: Callable[[Plan, JudgedRun], None] | None = None,
 ) -> Verification:
@@ -74,16 +77,21 @@ def explore(
         examples: stop after so many schedules.
         minutes: stop after so much wall time; how far it has come then depends on the machine.
         jobs: processes that share the runs. The result does not depend on it.
+        resume: a file to go on from, and to note all runs in; a new one is begun.
         on_run: told after each run, for progress.
         on_judged: given each run; then the search goes on after a failure, too.
 
     Raises:
+        JournalError: ``resume`` is the file of another search.
         OptionsError: a latency of the scope's cluster is no interval.
     """
     found = Verification(feed_seeds=(feed_seed,), exploration=Exploration(scope))
     search = _Search(application, scope, feed_seed, protocol, found)
     until_s = time.monotonic() + minutes * 60
     with seldom_collected(), runner(application, protocol, jobs) as run:
+        if resume is not None:
+            words = f"a search by {scope} of input {feed_seed} on the protocol {protocol.name}, exhaustive"
+            run = Journal(resume, words, application).through(run)  # noqa: PLW2901  the same runs
         for node, judged in search.schedules(run):
             trial = search.trial(node)
             found.take(judged)

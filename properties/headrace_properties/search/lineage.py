@@ -17,12 +17,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 
 from headrace import SECOND, OptionsError
 from headrace.history import Applied, Event, Executed, History, Output, ScanEnded
 from headrace.wire.messages import Deliver
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.ground import ground_of
+from headrace_properties.search.journal import Journal
 from headrace_properties.search.parallel import runner
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.schedules import Recording
@@ -52,6 +54,7 @@ def break_lineage(
     examples: float = math.inf,
     minutes: float = math.inf,
     jobs: int = 1,
+    resume: Path | None = None,
     on_run: Callable[[Verification], None] | None = None,
 ) -> Verification:
     """Run every set of faults that hits all known supports of a goal, smallest first, until one breaks something or none is left.
@@ -64,9 +67,11 @@ def break_lineage(
         examples: stop after so many runs.
         minutes: stop after so much wall time; how far it has come then depends on the machine.
         jobs: processes that share the runs. The result does not depend on it.
+        resume: a file to go on from, and to note all runs in; a new one is begun.
         on_run: told after each run, for progress.
 
     Raises:
+        JournalError: ``resume`` is the file of another search.
         OptionsError: a latency of the scope's cluster is no interval, or a kind of fault is none of `LINEAGE_KINDS`.
     """
     for kind in (*scope.kinds, *(breach.value for breach in scope.outside)):
@@ -78,6 +83,9 @@ def break_lineage(
     until_s = time.monotonic() + minutes * 60
     candidates: list[_Faults] = [()]
     with seldom_collected(), runner(application, protocol, jobs) as run:
+        if resume is not None:
+            words = f"a search by {scope} of input {feed_seed} on the protocol {protocol.name}, lineage"
+            run = Journal(resume, words, application).through(run)  # noqa: PLW2901  the same runs
         for size in range(scope.faults + 1):
             exploration.done, exploration.expected = 0, len(candidates)
             trials = [search.trial(faults) for faults in candidates]

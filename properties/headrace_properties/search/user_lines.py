@@ -28,7 +28,7 @@ def watched(application: Application) -> Iterator[set[Branch]]:
     if sys.gettrace() is not None:
         yield found
         return
-    files = {module.__file__ for module in user_modules(_modules(application))}
+    files = {module.__file__ for module in user_modules(modules_of(application))}
     sys.settrace(_tracer(files, found))
     try:
         yield found
@@ -64,7 +64,8 @@ def _tracer(files: set[str | None], found: set[Branch]) -> Callable[[FrameType, 
     return enter
 
 
-def _modules(application: Application) -> list[str]:
+def modules_of(application: Application) -> list[str]:
+    """List the modules of the computations' classes."""
     return [
         type(spec.computation).__module__
         for version in versions_of(application.versions)
@@ -73,7 +74,7 @@ def _modules(application: Application) -> list[str]:
 
 
 def _methods(application: Application) -> Iterator[CodeType]:
-    files = {module.__file__ for module in user_modules(_modules(application))}
+    files = {module.__file__ for module in user_modules(modules_of(application))}
     for version in versions_of(application.versions):
         for spec in version.computations.values():
             for kind in type(spec.computation).__mro__:
