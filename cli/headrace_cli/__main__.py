@@ -1,4 +1,4 @@
-"""``python -m headrace_cli``: the command, where its script is not on the path."""
+"""Run the command as ``python -m headrace_cli`` where its script is not on the path."""
 
 from headrace_cli.main import main
 

@@ -1,4 +1,4 @@
-"""What a verdict is about: the user's promises, the user's code, or the protocol."""
+"""The subject of a verdict: the user's promises, the user's code, or the protocol."""
 
 import enum
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ _CODE = "code:"
 
 
 class Concern(enum.Enum):
-    """What a verdict is about."""
+    """The subject of a verdict."""
 
     PROMISES = "promises"
     CODE = "code"
@@ -19,7 +19,7 @@ class Concern(enum.Enum):
 
 
 def concern_of(name: str) -> Concern:
-    """Tell what the verdict of a name is about; a promise may have any name that no invariant has."""
+    """Return the subject of a named verdict; a promise may have any name that no invariant has."""
     if name.startswith(_CODE) or is_finding(name):
         return Concern.CODE
     return Concern.PROTOCOL if name in titles() else Concern.PROMISES

@@ -1,4 +1,4 @@
-"""Where output goes: results to stdout, progress and errors to stderr.
+"""Route output: results to stdout, progress and errors to stderr.
 
 Rule of this file: what a user's data contains cannot steer the terminal.
 """
@@ -13,7 +13,7 @@ from rich.segment import Segment
 from headrace_properties.printable import visible
 
 _PLAIN_WIDTH = 100
-"""Columns of tables that go to a file or a pipe: the same everywhere, so that logs can be compared."""
+"""Width of tables written to a file or a pipe, in columns; fixed, so that logs can be compared."""
 
 
 def output_console() -> Console:
@@ -27,7 +27,7 @@ def error_console() -> Console:
 
 
 class _HarmlessConsole(Console):
-    """Shows control characters of a text instead of sending them. Rich has no other place through which all text passes."""
+    """Shows control characters of a text instead of sending them; Rich has no other hook that all text passes through."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render, with the control characters of each text written out."""

@@ -56,7 +56,7 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
 
 
 def progress_document(progress: Iterable[ComputationProgress]) -> list[dict[str, Any]]:
-    """Each computation's; a low watermark that is not known, or at its end, is null, and ``ended`` tells which."""
+    """Return each computation's progress; a low watermark that is unknown or at its end is null; ``ended`` distinguishes them."""
     return [
         {
             **dataclasses.asdict(one),
@@ -68,7 +68,7 @@ def progress_document(progress: Iterable[ComputationProgress]) -> list[dict[str,
 
 
 def failure_document(failure: Failure) -> dict[str, Any]:
-    """A failing run: what it broke, and all that it was made of."""
+    """Return a failing run: what it violated, and everything that determines it."""
     return {
         "violations": invariants_document(failure.violations),
         "error": failure.error,

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and how errors and signals are reported.
+"""End a command: its exit code, and the reports of errors and signals.
 
 Rules of this file: an error that Headrace raises on purpose is one message on stderr and exit code 2, never a
 traceback. Anything else that escapes is our own bug and keeps its traceback.
@@ -45,7 +45,7 @@ RESULT_WORDS = {
     ExitCode.INTERRUPTED: "interrupted",
     ExitCode.TERMINATED: "terminated",
 }
-"""The result in ``--json``."""
+"""The code's name in ``--json``."""
 
 
 class UnknownScenarioError(HeadraceError):
@@ -80,7 +80,7 @@ class UnwritableFileError(HeadraceError):
         self.path, self.reason, self.option = path, reason, option
 
     def __str__(self) -> str:
-        """Say which file, why, and which option names another."""
+        """Name the file, the reason, and the option for another file."""
         return f"cannot write {self.path}: {self.reason}. Name another file with {self.option}"
 
 
@@ -88,7 +88,7 @@ class ExistingFileError(UnwritableFileError):
     """A file would be replaced without ``--force``. Fields: as `UnwritableFileError`."""
 
     def __str__(self) -> str:
-        """Say which file, and both remedies."""
+        """Name the file, and both remedies."""
         return f"{super().__str__()}, or replace this one with --force"
 
 
@@ -107,7 +107,7 @@ def tidy_errors() -> Iterator[None]:
 
 
 def print_stop(error: HeadraceError) -> None:
-    """Say on stderr what stopped a command."""
+    """Report on stderr what stopped a command."""
     error_console().print(f"Error: {error}", soft_wrap=True)
 
 

@@ -38,7 +38,7 @@ class OutputFiles:
         self._claimed: dict[Path, str] = {}
 
     def claim(self, path: Path | None, option: str) -> None:
-        """Check before the work that a file can be written.
+        """Check before the work starts that a file can be written.
 
         Args:
             path: the file; ``None``: the option was not given.
@@ -57,7 +57,7 @@ class OutputFiles:
         self._claimed[place] = option
 
     def write(self, path: Path, option: str, make: Callable[[Path], object]) -> bool:
-        """Write a file after the work, and tell whether that was possible; on stderr, if not.
+        """Write a file after the work, and return whether that was possible; report a failure on stderr.
 
         Args:
             path: the file.
@@ -78,7 +78,7 @@ class OutputFiles:
         return False
 
     def code(self, code: ExitCode) -> ExitCode:
-        """Return the command's exit code: a missing file turns success into a usage error, and hides no violation."""
+        """Return the command's exit code: a missing file turns success into a usage error, but never hides a violation."""
         return ExitCode.WRONG_USE if self.failed and code in (ExitCode.HOLDS, ExitCode.UNKNOWN) else code
 
     def _check(self, path: Path, option: str) -> None:

@@ -1,4 +1,4 @@
-"""What Zeitgeist found in the flights, for people and as JSON."""
+"""Report what Zeitgeist found in the flights, for people and as JSON."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -17,7 +17,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def print_flights(console: Console, log: FlightLog) -> None:
-    """Say what the input was."""
+    """Describe the input."""
     options, departures = log.options, len(log.reports)
     days = f"{options.first} to {options.until - timedelta(days=1)}"
     print_text(
@@ -32,7 +32,7 @@ def print_flights(console: Console, log: FlightLog) -> None:
 
 
 def print_findings(console: Console, findings: Findings) -> None:
-    """Tell the blizzard's dips, hour by hour and airline by airline, and how much else was found."""
+    """Print the blizzard's dips by hour and by airline, and the number of other dips."""
     dips = findings.dips_in(BLIZZARD)
     if findings.options.until >= BLIZZARD[1]:
         print_heading(console, "The blizzard of 8-9 February 2013")
@@ -66,7 +66,7 @@ def _print_dips(console: Console, dips: Sequence[Dip]) -> None:
 
 
 def _hours(findings: Findings, dips: Sequence[Dip]) -> list[str]:
-    """Both days as rows of bars, an hour a character; below, in how many airlines a dip is under way."""
+    """Draw both days as rows of bars, one character per hour; below, the number of airlines with a dip in progress."""
     starts = range(midnight_us(BLIZZARD[0]), midnight_us(BLIZZARD[1]), HOUR)
     totals = [findings.total(start) for start in starts]
     highest = max(max(expected, actual) for expected, actual in totals) or 1
@@ -118,14 +118,14 @@ def draw_chart(findings: Findings, path: Path) -> None:
 
 
 def _days(options: LogOptions) -> tuple[date, date]:
-    """The days around the blizzard; of flights that do not include it, the last ones."""
+    """Return the days around the blizzard, or the last ones if the flights do not include it."""
     if options.first <= AROUND[0] and options.until >= AROUND[1]:
         return AROUND
     return max(options.first, options.until - (AROUND[1] - AROUND[0])), options.until
 
 
 def findings_document(findings: Findings, log: FlightLog) -> dict[str, Any]:
-    """Tell it as JSON; times in ISO 8601 on New York's clocks."""
+    """Return the findings as JSON; times are ISO 8601 in New York's time zone."""
     return {
         "flights": log.flights,
         "cancelled": log.cancelled,

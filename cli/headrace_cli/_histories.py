@@ -1,4 +1,4 @@
-"""The option ``--history``: what happened in a run, as a file for ``headrace check`` and ``headrace recheck``."""
+"""The option ``--history``: a run's History as a file for ``headrace check`` and ``headrace recheck``."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +20,6 @@ HistoryOption = Annotated[
 
 
 def write_history(files: OutputFiles, path: Path | None, history: Iterable[Event], header: Header) -> None:
-    """Write a History, if asked for; a file that cannot be written is reported, and hides nothing of the result."""
+    """Write a History if requested; a file that cannot be written is reported, and the result is still shown."""
     if path is not None:
         files.write(path, HISTORY, lambda place: save_history(place, history, header))

@@ -47,11 +47,11 @@ _SPARK_CONFIG: Mapping[str, str] = {
 
 _BATCH_EVENTS = 16_000
 _INTERVALS = 4
-"""Choice: on one machine, a micro-batch and each key interval in it cost as much as thousands of records do."""
+"""Choice: on one machine, a micro-batch and each of its key intervals cost as much as thousands of records."""
 
 
 class HostName(enum.StrEnum):
-    """What ``--on`` and ``--compare`` can name."""
+    """The values of ``--on`` and ``--compare``."""
 
     SIM = "sim"
     SPARK = "spark"
@@ -66,13 +66,13 @@ class HostError(HeadraceError):
         self.host, self.problem, self.remedy = host, problem, remedy
 
     def __str__(self) -> str:
-        """Say why, and what to do."""
+        """State the reason and the remedy."""
         return f"--on {self.host}: {self.problem}. {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
-    """What the user asks of a host.
+    """The options of a run on a host.
 
     Attributes:
         seed: of all that the host draws.
@@ -120,7 +120,7 @@ Host = Callable[[Pipeline, Feed, HostOptions, RunProgress], HostRun]
 
 
 def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:
-    """Run in the simulated cluster, under faults if wanted, and judge the run.
+    """Run in the simulated cluster, under faults if requested, and judge the run.
 
     Choice: records that a faulty source brings too late are left out of the faults: they change the input, and so the output.
 
@@ -164,7 +164,7 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
 
 
 class _HistoryReader:
-    """Takes a run's History piece by piece and forgets it, so that a long run needs little more memory than a short one.
+    """Consumes a run's History piece by piece and discards it, so a long run needs little more memory than a short one.
 
     Attributes:
         judge: all checkers.
@@ -188,7 +188,7 @@ class _HistoryReader:
         self.kept: list[Event] | None = None
 
     def take(self, history: History) -> None:
-        """Take what has happened since."""
+        """Take the events since the last call."""
         events = history.events
         self.judge.take(events)
         self.promises.take(events)
@@ -300,4 +300,4 @@ HOSTS: dict[HostName, Host] = {
     HostName.SPARK: run_on_spark,
     HostName.REFERENCE: run_on_reference,
 }
-"""Every host."""
+"""All hosts."""

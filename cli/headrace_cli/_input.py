@@ -25,21 +25,21 @@ from headrace.api.time import is_timestamp
 from headrace_sim import Feed, FeedBuilder
 
 _GAP_US = MILLISECOND
-"""Choice: what arrives is spread over wall time like this, whatever it was in reality: a year would not fit into a run."""
+"""Choice: wall time between arrivals, whatever it was in reality: a year would not fit into a run."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TABLES = (".csv", ".parquet")
 
 
 class InputError(HeadraceError):
-    """A line or row of an input file that is no record. Fields: path, line (from 1; 0: the file as a whole), problem."""
+    """A line or row of an input file is not a record. Fields: path, line (from 1; 0: the entire file), problem."""
 
     def __init__(self, path: str, line: int, problem: str) -> None:
         super().__init__(path, line, problem)
         self.path, self.line, self.problem = path, line, problem
 
     def __str__(self) -> str:
-        """Say where, and what is wrong."""
+        """State the place and the problem."""
         return f"{self.path}{f', line {self.line}' if self.line else ''}: {self.problem}"
 
 
@@ -160,7 +160,7 @@ def _object(text: bytes) -> dict[str, Any]:
 
 
 def _line(number: int, found: dict[str, Any], options: InputOptions, injectors: dict[str, str]) -> _InputLine:
-    """Read a line's object; a `ValueError` says what is wrong with it."""
+    """Read a line's object; raise `ValueError` with the problem if it is malformed."""
     enveloped = options.timestamp_field is None
     data = _bytes(found["value_base64"]) if enveloped and "value_base64" in found else None
     value = found.get("value") if enveloped else found
@@ -205,7 +205,7 @@ def _stream(stream: Any, injectors: dict[str, str]) -> str:
 
 
 def _key(key: Any) -> str:
-    """Numbers are written out: many files have numbered keys."""
+    """Return a key as text; numbers are accepted because many files have numbered keys."""
     if isinstance(key, bool) or not isinstance(key, str | int):
         raise ValueError(f"the key is {_kind(key)}, not a string")  # noqa: TRY004  as above
     return str(key)

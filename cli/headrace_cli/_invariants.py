@@ -1,4 +1,4 @@
-"""Invariants and promises that are named on the command line."""
+"""Parse invariants and promises named on the command line."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ class UnknownInvariantError(HeadraceError):
 def invariants_named(
     names: str, versions: Sequence[Pipeline], promises: Sequence[Promise] = ()
 ) -> tuple[str, ...]:
-    """Read a list of names, separated by commas; ``all``: every one that applies to a pipeline's versions.
+    """Read a comma-separated list of names; ``all`` means every one that applies to a pipeline's versions.
 
     Choice: ``all`` means invariants; a promise that nothing exercises has to be named.
 

@@ -23,7 +23,7 @@ ZEITGEIST = "zeitgeist"
 """Name of the pipeline over real flights."""
 
 SIMULATED_UNTIL = date(2013, 2, 15)
-"""Choice: the simulated cluster gets the flights until here, for the blizzard is over, and the run takes half a minute."""
+"""Choice: the simulated cluster gets the flights until this time: the blizzard is over, and the run takes half a minute."""
 
 
 class JobError(HeadraceError):
@@ -34,7 +34,7 @@ class JobError(HeadraceError):
         self.job, self.problem, self.remedy = job, problem, remedy
 
     def __str__(self) -> str:
-        """Say what does not fit, and what to do."""
+        """State the conflict and the remedy."""
         return f"{self.job}: {self.problem}. {self.remedy}"
 
 

@@ -25,7 +25,7 @@ FailuresOption = Annotated[
 
 
 class Memory:
-    """Keeps failures, and retires those that fail no longer. That it cannot write is said once, and changes no result.
+    """Keeps failures, and retires those that no longer fail. An unwritable directory is reported once and changes no result.
 
     Args:
         folder: where; ``None``: in the current directory, unless that is a home directory.
@@ -37,7 +37,7 @@ class Memory:
         self.failures = KeptFailures(folder or FOLDER, *of)
 
     def keep(self, data: bytes) -> Path | None:
-        """Keep a failure, as a replay file, and return the file's path if that is possible."""
+        """Keep a failure as a replay file, and return the file's path if it could be written."""
         if not self._writable:
             return None
         try:

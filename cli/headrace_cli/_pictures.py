@@ -52,7 +52,7 @@ class Showing:
 
     @property
     def pictures(self) -> bool:
-        """Whether a file is asked for."""
+        """Whether a file is requested."""
         return any(path is not None for _, path in self._paths())
 
     def files(self, inputs: Iterable[Path] = ()) -> OutputFiles:
@@ -77,7 +77,7 @@ class Showing:
         rates: FailureRates | None = None,
         pipelines: Sequence[Pipeline] = (),
     ) -> None:
-        """Write the files that were asked for. ``rates``: of failure, drawn beside the time; ``pipelines``: have the codecs."""
+        """Write the requested files. ``rates``: of failure, drawn beside the time; ``pipelines``: have the codecs."""
         said = {"title": title, "subtitle": subtitle}
         makers = {
             "html": lambda: spacetime_html(
@@ -100,7 +100,7 @@ class Showing:
     def print_story(
         self, console: Console, history: Sequence[Event], verdicts: Mapping[str, Verdict]
     ) -> None:
-        """Print how the first rule was violated, if asked for."""
+        """Print how the first rule was violated, if requested."""
         if self.explain:
             print_narrative(console, narrate(history, verdicts))
 

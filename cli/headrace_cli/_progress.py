@@ -1,4 +1,4 @@
-"""How far a search or a run has come, on stderr: a bar on a terminal, now and then a line elsewhere."""
+"""Show the progress of a search or a run on stderr: a bar on a terminal, an occasional line elsewhere."""
 
 import time
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from headrace_cli._render import counted
 from headrace_properties.search.verification import Verification
 
 _LINE_PERIOD_S = 10.0
-"""Choice: where there is no terminal, a line so often, so that a CI log shows life and is not flooded."""
+"""Choice: interval between lines without a terminal, so that a CI log shows life but is not flooded."""
 
 
 class SearchProgress:
@@ -49,7 +49,7 @@ class SearchProgress:
         self._bar: Progress | None = None
 
     def __enter__(self) -> Self:
-        """Begin to show it."""
+        """Start the display."""
         self._began = self._last_line = time.monotonic()
         if self._console.is_terminal:
             self._bar = Progress(
@@ -68,7 +68,7 @@ class SearchProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Take it away."""
+        """Remove the display."""
         self.elapsed_s = time.monotonic() - self._began
         if self._bar is not None:
             self._bar.stop()
@@ -80,11 +80,11 @@ class SearchProgress:
 
     @property
     def shrinking(self) -> bool:
-        """A failure was found, and is being made smaller."""
+        """Show that a failure was found and is being minimized."""
         return self.latest is not None and self.runs > self.latest.runs + self.latest.idle
 
     def on_run(self, verification: Verification) -> None:
-        """Take note of a run; `verify` calls it after each."""
+        """Count a run; `verify` calls it after each."""
         self.latest = verification
         self.runs += 1
         now = time.monotonic()
@@ -103,7 +103,7 @@ class SearchProgress:
             self._console.print(self._line(verification))
 
     def _how_far(self, verification: Verification) -> tuple[str, tuple[int, int]]:
-        """What is being done, how much of it is done, and of how much."""
+        """Show the current part, how much of it is done, and the total."""
         exploration = verification.exploration
         if exploration is not None:
             departures = counted(exploration.rounds, "departure")
@@ -121,7 +121,7 @@ class SearchProgress:
 
 
 class PartsProgress:
-    """Shows which part of a long measurement is being done, and how far it is; a context manager."""
+    """Shows the current part of a long measurement and its progress; a context manager."""
 
     def __init__(self) -> None:
         self._console = error_console()
@@ -132,18 +132,18 @@ class PartsProgress:
         self._task = self._bar.add_task("", total=None)
 
     def __enter__(self) -> Self:
-        """Begin to show it."""
+        """Start the display."""
         self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Take it away."""
+        """Remove the display."""
         self._bar.stop()
 
     def on_part(self, what: str, done: int, total: int) -> None:
-        """Tell what is being measured, how much of it is done, and of how much."""
+        """Show what is being measured, how much of it is done, and the total."""
         self._bar.update(self._task, description=what, completed=done, total=total)
         now = time.monotonic()
         if not self._console.is_terminal and now - self._last_line >= _LINE_PERIOD_S:
@@ -152,7 +152,7 @@ class PartsProgress:
 
 
 class RunProgress:
-    """Shows a run while it lasts; a context manager.
+    """Shows a run in progress; a context manager.
 
     Args:
         title: what is running.
@@ -171,7 +171,7 @@ class RunProgress:
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        """Begin to show it."""
+        """Start the display."""
         self._began = self._last_line = time.monotonic()
         if self._console.is_terminal:
             columns = (
@@ -189,7 +189,7 @@ class RunProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Take it away."""
+        """Remove the display."""
         self.elapsed_s = time.monotonic() - self._began
         if self._live is not None:
             self._live.stop()
@@ -197,7 +197,7 @@ class RunProgress:
             self._console.print(f"{self._at}: stopped at {self._done:.0%}", soft_wrap=True)
 
     def advance(self, done: float, what: str = "", computations: Sequence[ComputationProgress] = ()) -> None:
-        """Tell how far it is.
+        """Show its progress.
 
         Args:
             done: part of the run that is done, 0 to 1.

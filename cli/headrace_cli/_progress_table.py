@@ -1,4 +1,4 @@
-"""How far computations are, for people: a row of a table, or a line of a log."""
+"""Format computations' progress for people: as a table's rows, or as lines of a log."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ _COLUMNS = ("records", "late", "out", "low watermark", "lag", "timers", "keys", 
 
 
 def progress_table(computations: Iterable[ComputationProgress]) -> Table:
-    """How far computations are, one a line."""
+    """Return computations' progress as a table, one per row."""
     table = plain_table("computation", *_COLUMNS)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -25,7 +25,7 @@ def progress_table(computations: Iterable[ComputationProgress]) -> Table:
 
 
 def progress_line(one: ComputationProgress) -> str:
-    """How far a computation is, as a line of a log.
+    """Return a computation's progress as a line of a log.
 
     >>> progress_line(ComputationProgress("counter", 1_234, 3, 55, 1_500_000, 2_000_000, timers=17))
     'counter: records 1,234, late 3, out 55, low watermark 1.500000s, lag 2.0s, timers 17'
@@ -44,7 +44,7 @@ def _progress_cells(one: ComputationProgress) -> list[str]:
 
 
 def time_cell(time_us: int) -> str:
-    """An event time: a date if it can be one of our days."""
+    """Write an event time, as a date if it is plausible as one."""
     if not MIN_TIME < time_us < MAX_TIME:
         return "unknown" if time_us == MIN_TIME else "the end"
     if time_us < _YEAR_US:

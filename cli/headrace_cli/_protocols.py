@@ -1,4 +1,4 @@
-"""What ``--without`` can leave out of the protocol: the mutants that lack something, by what they lack."""
+"""The parts of the protocol that ``--without`` can leave out: mutants by what they lack."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ WithoutOption = Annotated[str | None, typer.Option(metavar="WHAT", help=_HELP)]
 
 
 def protocol_without(name: str | None) -> Protocol:
-    """The sound protocol, or the one that lacks something.
+    """Return the sound protocol, or the one that lacks the named part.
 
     Args:
         name: what it lacks, such as ``sequencers``; ``None``: nothing.

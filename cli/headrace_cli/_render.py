@@ -1,4 +1,4 @@
-"""What the commands print for people.
+"""Print the commands' output for people.
 
 Rule of this file: what comes from a run or from a user is printed as it is, never read as markup.
 """
@@ -58,7 +58,7 @@ def plain_table(*columns: str) -> Table:
 
 
 def print_table(console: Console, table: Table, *, indent: int = 0) -> None:
-    """Print a table; into a file or a pipe without the blanks that fill its last column."""
+    """Print a table; in a file or a pipe, without trailing blanks."""
     padded = Padding(table, (0, 0, 0, indent))
     if console.is_terminal:
         console.print(padded)
@@ -130,7 +130,7 @@ def print_violations(
 
 
 def print_error(console: Console, error: str, *, sound: bool) -> None:
-    """Print what a run stopped with. ``sound``: on the protocol as it is, where a failed assertion is a bug of ours."""
+    """Print the error that stopped a run. ``sound``: on the sound protocol, where a failed assertion is a bug of ours."""
     print_heading(console, "The run stopped")
     print_lines(console, error, indent=2)
     if sound and error.startswith(AssertionError.__name__):
@@ -138,7 +138,7 @@ def print_error(console: Console, error: str, *, sound: bool) -> None:
 
 
 def print_counts(console: Console, counts: Mapping[str, int]) -> None:
-    """Print names with numbers, in their order: the same each time, so that two reports can be compared."""
+    """Print names with numbers in a fixed order, so that two reports can be compared."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right")
     table.add_column()
@@ -155,7 +155,7 @@ def print_plan(console: Console, plan: Plan) -> None:
 
 
 def print_input(console: Console, lines: Sequence[str], *, whole: bool = False) -> None:
-    """Print an input, as `describe_input` writes it; of a long one the first records, unless the ``whole`` is wanted."""
+    """Print an input, as `describe_input` writes it; of a long one only the first records, unless ``whole``."""
     shown = lines if whole or len(lines) <= _MOST_RECORDS else lines[:_MOST_RECORDS]
     print_lines(console, "\n".join(shown) or "no records", indent=2)
     if len(shown) < len(lines):
@@ -175,7 +175,7 @@ def describe_event(event: msgspec.Struct) -> str:
 
 
 def print_dropped(console: Console, dropped: Mapping[str, int]) -> None:
-    """Say what groupings of the Dataflow layer dropped, if they did."""
+    """Report what groupings of the Dataflow layer dropped, if anything."""
     if dropped:
         counts = ", ".join(f"{name} {count:,}" for name, count in sorted(dropped.items()))
         print_text(console, f"elements dropped by groupings, being too late: {counts}", style="yellow")

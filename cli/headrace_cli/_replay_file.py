@@ -27,7 +27,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 def save_failure(data: bytes, path: Path | None, files: OutputFiles) -> Path | None:
-    """Write a failure to a file, and return its path; ``None``: it cannot be written, as stderr says.
+    """Write a failure to a file, and return its path; ``None`` if it cannot be written, which is reported on stderr.
 
     Args:
         data: what `to_replay` makes of it.

@@ -39,7 +39,7 @@ _SIDES = {"first": "only here", "second": "only there"}
 
 @dataclass(slots=True)
 class Ran:
-    """A run, and what became of its output.
+    """A run, with its output.
 
     Attributes:
         job: what was run.
@@ -71,12 +71,12 @@ class Ran:
 
     @property
     def differs(self) -> bool:
-        """What it was compared with is something else."""
+        """Whether its output differs from the one that it was compared with."""
         return self.comparison is not None and not self.comparison.same
 
     @property
     def violated(self) -> bool:
-        """An invariant is, in this run or in the one that it was compared with."""
+        """Whether an invariant is violated, in this run or in the one that it was compared with."""
         here = bool(violations(dict(self.run.verdicts)))
         return here or (self.other is not None and self.other.violated)
 
@@ -95,7 +95,7 @@ class Ran:
 
     @property
     def result(self) -> str:
-        """What ``--json`` calls it."""
+        """Its name in ``--json``."""
         if self.stopped_by is not None:
             return RESULT_WORDS[self.code]
         if self.violated:
@@ -121,7 +121,7 @@ class Ran:
             print_lines(console, "\n".join(map(str, self.files)), indent=2)
 
     def document(self) -> dict[str, Any]:
-        """Tell it as JSON."""
+        """Return it as JSON."""
         document: dict[str, Any] = {
             "pipeline": self.job.name,
             "seed": self.options.seed,
@@ -136,7 +136,7 @@ class Ran:
 
 
 def _print_run(console: Console, ran: Ran) -> None:
-    """Say what ran where, what struck it, and what the invariants say."""
+    """Print what ran where, which faults took effect, and the verdicts."""
     records, sent = counted(ran.input.feed.records, "record"), f"{ran.run.outputs.total():,}"
     title = f"{ran.job.name} on {ran.host}: {records} in, {sent} out, {ran.elapsed_s:.1f} s"
     print_text(console, title, style="bold")

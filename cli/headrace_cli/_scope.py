@@ -1,4 +1,4 @@
-"""``--search exhaustive``: its scope on the command line, and how far the search has come, for people and as JSON."""
+"""``--search exhaustive``: its scope on the command line, and its progress, for people and as JSON."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -35,7 +35,7 @@ class ScopeOptions:
 
     @property
     def scope(self) -> Scope:
-        """It, as the search takes it.
+        """Return the scope in the search's own type.
 
         Raises:
             OptionsError: there is no fault of that kind.
@@ -45,7 +45,7 @@ class ScopeOptions:
 
 
 def result_words(exploration: Exploration) -> str:
-    """Say in which runs everything holds."""
+    """Describe the runs in which everything holds."""
     runs = counted(exploration.total, "schedule")
     if exploration.exhausted and exploration.lineage:
         return (
@@ -57,7 +57,7 @@ def result_words(exploration: Exploration) -> str:
 
 
 def scope_lines(exploration: Exploration, pipeline: Pipeline, records: int) -> list[str]:
-    """Write the scope and how far the search has come, a line each.
+    """Write the scope and the search's progress, one line each.
 
     Args:
         exploration: of the search.

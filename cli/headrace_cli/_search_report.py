@@ -98,7 +98,7 @@ class SearchReport:
 
     @property
     def findings(self) -> tuple[UserFinding, ...]:
-        """What is wrong with user code by itself."""
+        """The findings about user code by itself."""
         return () if self.review is None else self.review.findings
 
     @property
@@ -116,7 +116,7 @@ class SearchReport:
 
     @property
     def _titles(self) -> dict[str, str]:
-        """What each promise says, by name."""
+        """Return each promise's statement, by name."""
         return {promise.name: promise.title for promise in self.target.promises}
 
     @property
@@ -271,7 +271,7 @@ class SearchReport:
 
     @property
     def replay_command(self) -> str:
-        """What runs the failure again."""
+        """Return the command that reruns the failure."""
         return self._command_for(self.saved_as)
 
     def _command_for(self, path: Path | None) -> str:
@@ -279,7 +279,7 @@ class SearchReport:
         return f"headrace replay {shlex.quote(str(path))}{timeout}"
 
     def document(self) -> dict[str, Any]:
-        """Tell it as JSON."""
+        """Return it as JSON."""
         found = self.verification
         return {
             "pipeline": self.target.name,
@@ -335,7 +335,7 @@ class SearchReport:
 
 
 def _inputs(found: Verification, feed: str) -> str:
-    """Say which inputs the runs had."""
+    """Describe the inputs of the runs."""
     seeds = found.feed_seeds
     made = counted(len(seeds), "input")
     if len(seeds) == found.feeds_asked == 1:
@@ -422,7 +422,7 @@ def _coverage_table(found: Verification) -> Table:
 
 
 def _kinds_that_never_struck(found: Verification) -> list[str]:
-    """A kind may strike in several ways: ``noise`` as ``noise_drop``, ``noise_delay``."""
+    """Return the kinds that never took effect; one kind may have several names: ``noise_drop``, ``noise_delay``."""
     struck = found.struck
     return [
         kind

@@ -1,4 +1,4 @@
-"""Signals: SIGINT, SIGTERM and SIGHUP end a command in good order, with what was found so far."""
+"""Handle signals: SIGINT, SIGTERM and SIGHUP end a command cleanly, with the results so far."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGTERM or SIGHUP has arrived; handled wherever Ctrl-C is. Fields: signal."""
+    """SIGTERM or SIGHUP arrived; it is handled wherever Ctrl-C is. Fields: signal."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number)
@@ -39,7 +39,7 @@ def signals_raised() -> Iterator[None]:
 
 
 class StopRequest:
-    """Whether somebody wants the command to stop.
+    """Whether a signal has asked the command to stop.
 
     Attributes:
         signal: the signal that has arrived; ``None``: none.
@@ -49,7 +49,7 @@ class StopRequest:
         self.signal: signal.Signals | None = None
 
     def __call__(self) -> bool:
-        """Tell whether one has arrived."""
+        """Return whether a signal has arrived."""
         return self.signal is not None
 
     def _take(self, number: int, _frame: FrameType | None) -> None:

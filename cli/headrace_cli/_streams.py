@@ -1,4 +1,4 @@
-"""stdout and stderr that can be closed or full without losing a verdict.
+"""Keep verdicts although stdout or stderr is closed or full.
 
 Rule of this file: a stream that takes no more raises nothing, so that the command does the rest of its work. What stdout refuses
 because its disk is full goes to stderr. At the end the command exits with 2 instead of its own code.
@@ -16,7 +16,7 @@ _STDOUT, _STDERR = 1, 2
 
 
 class _Descriptor(io.FileIO):
-    """A file descriptor that takes everything; what the system refuses goes to another descriptor, or nowhere.
+    """A file descriptor that accepts everything; what the system refuses goes to another descriptor, or is dropped.
 
     Args:
         number: of the descriptor.
@@ -51,7 +51,7 @@ class _Descriptor(io.FileIO):
 
 @contextmanager
 def guarded_streams() -> Iterator[None]:
-    """Let nothing fail within because stdout or stderr is closed or full.
+    """Prevent failures within that are caused by a closed or full stdout or stderr.
 
     Raises:
         SystemExit: stdout is closed, or has taken no more; with exit code 2.
@@ -73,7 +73,7 @@ def guarded_streams() -> Iterator[None]:
 
 
 def _fill_closed() -> None:
-    """Let no file that is opened later take the number of a stream that is closed."""
+    """Prevent files opened later from taking the number of a closed stream."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         pass
     os.close(number)

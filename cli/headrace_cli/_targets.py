@@ -1,4 +1,4 @@
-"""Finding the user's pipeline and its input: ``MODULE:PIPELINE``, and the function or Hypothesis strategy ``feed`` beside it.
+"""Find the user's pipeline and its input: ``MODULE:PIPELINE``, and the function or Hypothesis strategy ``feed`` beside it.
 
 Whatever is wrong with them is found here, before anything runs, and reported in one line that says what to do.
 """
@@ -21,7 +21,7 @@ from headrace_sim import Feed, FeedEntry
 
 DEFAULT_FEED = "feed"
 PROMISES = "promises"
-"""What a module calls the list of its promises."""
+"""The name of a module's list of promises."""
 
 _OUR_PACKAGES = ("headrace", "headrace_sim", "headrace_properties", "headrace_cli")
 
