@@ -73,6 +73,7 @@ class Grouped:
     lateness_us: int | None
     allow_unsafe_triggers: bool
     dropped_to: str
+    shards: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -297,6 +298,9 @@ class Builder:
             codec=self._values(),
         )
         name = self._name(node.name)
+        if node.shards and source.has_retractions:
+            problem = "its input may have retractions, which accumulators of shards cannot take back"
+            raise DataflowError(f"grouping {name!r}", problem, "Remove the fanout")
         check_grouping(
             f"grouping {name!r}",
             grouping,

@@ -52,15 +52,17 @@ from headrace.dataflow.pardo import (
     Labelled,
     Map,
     MoveInTime,
+    Shard,
     Step,
     TaggedDoFn,
     Tagging,
     Typed,
+    Unshard,
 )
 from headrace.dataflow.stateful import StatefulFn
 from headrace.dataflow.transforms import KeyExtractor
 from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger
-from headrace.dataflow.windows import GlobalWindows, WindowFn
+from headrace.dataflow.windows import FixedWindows, GlobalWindows, SlidingWindows, WindowFn
 
 V = TypeVar("V")
 W = TypeVar("W")
@@ -352,18 +354,48 @@ class PCollection(Generic[V]):
 
     # What, for each key and window. ``name`` is the computation's name; repeated names are numbered.
 
-    def combine(self, combine: CombineFn, *, name: str = "combine") -> "PCollection[Any]":
+    def combine(self, combine: CombineFn, *, fanout: int = 1, name: str = "combine") -> "PCollection[Any]":
         """Group by key and window, and combine the values (``GroupByKeyAndWindow``, 2.2).
 
         Args:
             combine: the combiner.
+            fanout: over how many keys, 256 at most, the elements of a hot key are spread; each first combines its own, and the
+                second grouping the accumulators (Beam: ``with_hot_key_fanout``). Both have the trigger: delays add up, and a
+                count is one of elements, then of accumulators. The input must not have retractions.
             name: name of the computation.
 
         Raises:
-            OptionsError: the combiner or the name is invalid.
+            OptionsError: the combiner, the fan-out or the name is invalid.
+            DataflowError: a fan-out is given, and the windows may merge, or ``dropped_to`` is given.
         """
         check_combine(combine)
         check_name("name", name)
+        check_count("fanout", fanout)
+        if fanout == 1:
+            return self._combined(combine, name)
+        if fanout > _MOST_SHARDS:
+            raise OptionsError("fanout", fanout, f"at most {_MOST_SHARDS}")
+        windows = self.merging if self.windows is None else self.windows
+        if not isinstance(windows, GlobalWindows | FixedWindows | SlidingWindows):
+            problem, remedy = (
+                "sessions of shards end before the whole session",
+                "Use windows that never merge",
+            )
+            raise DataflowError(f"grouping {name!r} with a fanout", problem, remedy)
+        if self.dropped_to:
+            problem = "elements that it drops would have the keys of shards"
+            raise DataflowError(f"grouping {name!r} with a fanout", problem, "Remove dropped_to")
+        partly = CombineFn(combine.create, combine.add, combine.merge)
+        merged = CombineFn(combine.create, combine.merge, combine.merge, combine.extract)
+        shards = (
+            self._then(Shard(fanout), self.steps_name)
+            .discarding()
+            ._combined(partly, f"{name} shards", shards=True)
+        )
+        whole = replace(shards._then(Unshard(), None), when=self.when, accumulation=self.accumulation)
+        return replace(whole, allow_unsafe_triggers=self.allow_unsafe_triggers)._combined(merged, name)
+
+    def _combined(self, combine: CombineFn, name: str, *, shards: bool = False) -> "PCollection[Any]":
         grouped = Grouped(
             self.chain,
             name,
@@ -375,6 +407,7 @@ class PCollection(Generic[V]):
             self.lateness_us,
             self.allow_unsafe_triggers,
             self.dropped_to,
+            shards,
         )
         merging = self.merging if self.windows is None else self.windows
         return PCollection(
@@ -573,6 +606,8 @@ def co_group(
     ]
     return flatten(*labelled).combine(by_label(collections), name=name)
 
+
+_MOST_SHARDS = 256
 
 _SETTINGS = {
     "windows": "window_into",

@@ -6,6 +6,7 @@ Rules of this file: a step changes only what it is for; so the outputs of a retr
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
+from zlib import crc32
 
 from msgspec.structs import replace
 
@@ -94,6 +95,31 @@ class Typed:
     def __call__(self, element: Element) -> Iterable[Element]:
         """Return the element."""
         return (element,)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Spreads the elements of each key over several keys, by event time.
+
+    Attributes:
+        shards: number of keys for each key.
+    """
+
+    shards: int
+
+    def __call__(self, element: Element) -> Iterable[Element]:
+        """Put the shard in front, so that shards are in distant parts of the key space."""
+        shard = crc32(str(element.time).encode()) % self.shards
+        return (replace(element, key=f"{shard * 256 // self.shards:02x}/{element.key}"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Unshard:
+    """Restores the keys that `Shard` changed."""
+
+    def __call__(self, element: Element) -> Iterable[Element]:
+        """Remove the shard."""
+        return (replace(element, key=element.key.split("/", 1)[1]),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,11 @@ import pytest
 
 from headrace import MAX_TIME, MILLISECOND, SECOND, OptionsError, Pipeline
 from headrace.dataflow import (
+    LIST,
+    MEAN,
+    SUM,
     AtCount,
+    CombineFn,
     DataflowError,
     Element,
     FixedWindows,
@@ -19,10 +23,14 @@ from headrace.dataflow import (
     PCollection,
     Repeat,
     Sessions,
+    SlidingWindows,
+    WindowFn,
     co_group,
     flatten,
     read,
+    top,
 )
+from headrace.dataflow.pardo import Shard, Unshard
 from headrace_properties.reference import run_reference
 from headrace_properties.search.application import Application
 from headrace_properties.search.verification import verify
@@ -375,6 +383,7 @@ FLOWS: dict[str, Callable[[], Flow]] = {
     ),
     "stateful": lambda: read("views").par_do_stateful(Timeout()).to("out"),
     "enrich": lambda: read("views").enrich(read("clicks"), lambda views, clicks: [views, clicks]).to("out"),
+    "fan-out": lambda: small("views").combine(SUM, fanout=3).to("out"),
     "side": lambda: (
         read("views").side_input(small("clicks").sum(), lambda *both: list(both), shards=2).to("out")
     ),
@@ -414,6 +423,42 @@ def test_no_fault_changes_what_comes_out(name: str) -> None:
     assert [checker for checker, verdict in found.verdicts.items() if isinstance(verdict, Violated)] == []
 
 
+# A hot key
+
+
+@pytest.mark.parametrize("combine", [SUM, MEAN, LIST, top(3)], ids=["sum", "mean", "list", "top"])
+@pytest.mark.parametrize(
+    "windows", [FixedWindows(5 * SECOND), SlidingWindows(4 * SECOND, 2 * SECOND)], ids=["fixed", "sliding"]
+)
+def test_a_fan_out_changes_no_result(combine: CombineFn, windows: WindowFn) -> None:
+    rows: list[Row] = [("views", "ann", number % 7, number) for number in (*range(1, 12), *range(15, 24))]
+    plain = read("views").window_into(windows)
+    expected = elements(plain.combine(combine).map(_ordered).to("out"), rows)
+    found = elements(plain.combine(combine, fanout=4).map(_ordered).to("out"), rows)
+    assert found == expected
+    assert {key for key, *_ in found} == {"ann"}
+
+
+def _ordered(value: Any) -> Any:
+    return sorted(value) if isinstance(value, list) else value
+
+
+def test_a_hot_key_is_spread_over_distant_keys() -> None:
+    shards = {made.key for time in range(100) for made in Shard(4)(Element("a/b", 1, time))}
+    assert shards == {"00/a/b", "40/a/b", "80/a/b", "c0/a/b"}
+    assert {made.key for key in shards for made in Unshard()(Element(key, 1, 0))} == {"a/b"}
+
+
+def test_a_fan_out_that_could_change_a_result_is_refused() -> None:
+    early = small("views").trigger(Repeat(AtCount(1))).accumulating_and_retracting().sum()
+    with pytest.raises(DataflowError, match=r"accumulators of shards cannot take back\. Remove the fanout"):
+        early.combine(SUM, fanout=2).to("out").pipeline("ads")
+    with pytest.raises(DataflowError, match=r"Use windows that never merge"):
+        ANY.window_into(Sessions(SECOND)).combine(SUM, fanout=2)
+    with pytest.raises(DataflowError, match=r"the keys of shards\. Remove dropped_to"):
+        small("views").allowed_lateness(0, dropped_to="late").combine(SUM, fanout=2)
+
+
 # What is refused
 
 
@@ -433,6 +478,8 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a function": (lambda: ANY.par_do_stateful(len), "an object with all methods"),
     "side": (lambda: ANY.enrich("rates", len), "a collection"),
     "function": (lambda: ANY.enrich(CLICKS, 5), "a function"),
+    "fanout": (lambda: ANY.combine(SUM, fanout=0), "at least 1"),
+    "a large fanout": (lambda: ANY.combine(SUM, fanout=257), "at most 256"),
     "shards": (lambda: ANY.side_input(CLICKS, len, shards=0), "at least 1"),
     "with_key": (lambda: ANY.map(len, with_key=1), "True or False"),
     "key": (lambda: ANY.top(2, key="size"), "a function"),
