@@ -182,7 +182,7 @@ class Office:
         return sorted((json.loads(row[0]) for row in rows), key=lambda one: str(one["text"]))
 
     def await_delivered(self, count: int) -> list[dict[str, object]]:
-        for _ in range(100):
+        for _ in range(1000):
             self.job.await_termination(0.2)
             if self.database.exists() and len(found := self._delivered_if_any()) >= count:
                 return found

@@ -4,6 +4,7 @@ Rule of this file: where a History does not have all that a letter is made of, t
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from headrace import HeadraceError
 from headrace.api.dead_letters import step_letter
@@ -85,11 +86,13 @@ class StepLetters:
         if event.timer is None and reported is None:
             return None
         source, value = reported if event.timer is None and reported is not None else (None, None)
-        made = step_letter(event.computation, event.key, event.cause, source, value, letter.timestamp, error)
         encoded = set[bytes]()
-        for pipeline in self._versions:
-            try:
-                encoded.add(pipeline.codec(letter.stream).encode(made))
-            except (HeadraceError, LookupError):  # a version that does not have the stream
-                continue
+        for key in (
+            event.key,
+            event.key.partition("/")[2],
+        ):  # on Spark, the group of keys is in front: `user_key`
+            made = step_letter(event.computation, key, event.cause, source, value, letter.timestamp, error)
+            for pipeline in self._versions:
+                with suppress(HeadraceError, LookupError):  # a version that does not have the stream
+                    encoded.add(pipeline.codec(letter.stream).encode(made))
         return letter.value in encoded if encoded else None
