@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -79,6 +80,21 @@ def test_a_signal_is_passed_on_to_the_job(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.stdout.readline() == "terminated\n"
     assert process.returncode == 143
+
+
+def test_a_signal_that_comes_before_the_job_has_begun_is_passed_on_when_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Signalled(subprocess.Popen[bytes]):
+        def __init__(self, command: list[Any], **kwargs: Any) -> None:
+            if command[-1] == "job.py":
+                signal.raise_signal(signal.SIGTERM)
+            super().__init__(command, **kwargs)
+
+    for name, value in stand_in(tmp_path, WAITING).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(subprocess, "Popen", Signalled)
+    assert spark_submit(["job.py"]) in (-signal.SIGTERM, 143)  # it has not, or has, set its trap
 
 
 def test_a_job_that_a_signal_has_ended_says_so_as_in_a_shell(

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -39,7 +39,11 @@ def spark_submit(arguments: Sequence[str]) -> int:
     """
     environment = os.environ | process_environment(_master(arguments), launched=True)
     script = Path(environment.get("SPARK_HOME") or _find_spark_home(), "bin", "spark-submit")
-    with subprocess.Popen([script, *arguments], env=environment) as process, _signals_passed_on(process):  # noqa: S603
+    with (
+        _signals_passed_on() as pass_on_to,
+        subprocess.Popen([script, *arguments], env=environment) as process,  # noqa: S603
+    ):
+        pass_on_to(process)
         return process.wait()
 
 
@@ -71,16 +75,27 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def _signals_passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+def _signals_passed_on() -> "Iterator[Callable[[subprocess.Popen[bytes]], None]]":
+    """Yield what names the process that gets the signals: also those that come before there is one."""
+    processes, early = list["subprocess.Popen[bytes]"](), list[int]()
+
     def pass_on(number: int, _frame: FrameType | None) -> None:
-        process.send_signal(number)
+        if processes:
+            processes[0].send_signal(number)
+        else:
+            early.append(number)
+
+    def pass_on_to(process: "subprocess.Popen[bytes]") -> None:
+        processes.append(process)
+        for number in early:
+            process.send_signal(number)
 
     if threading.current_thread() is not threading.main_thread():  # signals can be handled only there
-        yield
+        yield pass_on_to
         return
     before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
     try:
-        yield
+        yield pass_on_to
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
