@@ -144,7 +144,7 @@ def test_each_command_on_spark_runs_and_prints_what_the_page_says(page: Path, tm
 
 
 def test_commands_on_spark_are_among_them() -> None:
-    assert sum(needs_spark(command) for page in ON_SPARK for command in commands_of(page)) == 7
+    assert {"README.md", "spark-jobs.md", "zeitgeist.md"} <= {page.name for page in ON_SPARK}
 
 
 @pytest.mark.parametrize(
