@@ -141,8 +141,11 @@ def _mutants(size: Size, options: BenchOptions, on_progress: OnProgress) -> Iter
         "mutants killed only in a directed scenario", len(directed),
         detail="; ".join(f"{hunted.name}: {_why(hunted.name)}" for hunted in directed),
     )  # fmt: skip
-    soon = sum(hunted.killed and not hunted.directed and hunted.runs <= SOON for hunted in found)
-    yield at_least(f"mutants killed by chance within {SOON} seeds", soon, min(35, len(found)), binding=True)
+    by_chance = [hunted for hunted in found if not hunted.directed]
+    soon = sum(hunted.killed and hunted.runs <= SOON for hunted in by_chance)
+    yield at_least(
+        f"mutants killed by chance within {SOON} seeds", soon, min(35, len(by_chance)), binding=True
+    )
     faults = [hunted.faults for hunted in found if hunted.faults is not None]
     yield at_most("faults in a mutant's smallest plan, maximum", max(faults, default=0), 3, binding=True)
     yield at_most("faults in a mutant's smallest plan, median", median(faults or [0]), 1, binding=True)
