@@ -1,4 +1,4 @@
-"""From an emission to its productions (MillWheel 4.2, 4.3, 6.1.1): one for each consumer of the stream, named and keyed.
+"""Turn an emission into its productions (MillWheel 4.2, 4.3, 6.1.1): one for each consumer of the stream, named and keyed.
 
 Rules of this file, for workers, for injectors and for Spark's host alike:
 
@@ -17,7 +17,7 @@ from headrace.delivery.deployed import Deployed
 from headrace.wire.rows import Production, Version
 
 CONSUMED = "stream {!r}, consumed by {!r}, record {}"
-"""Where a value cannot be read; see `decode_at`."""
+"""The place of a value that cannot be read; see `decode_at`."""
 
 
 def productions_of(

@@ -60,7 +60,7 @@ class Routing:
 
 
 NOWHERE = Routing(Table())
-"""The routing before the first table: only the outside world can be reached."""
+"""The routing before the first table: only the outside world is reachable."""
 
 
 def routing_of(table: Table) -> Routing:

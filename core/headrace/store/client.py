@@ -1,4 +1,4 @@
-"""How a process talks to the store: numbered requests, asked again until they are answered.
+"""The client of the store: numbered requests, resent until they are answered.
 
 Rules of this file:
 
@@ -17,11 +17,11 @@ from headrace.wire.effects import Effect, Send
 from headrace.wire.messages import STORE, Reply, Request, Unavailable
 
 OnReply = Callable[[int, Reply], None]
-"""Takes the asker's clock in microseconds, and the reply."""
+"""Called with the asker's clock in microseconds, and the reply."""
 
 
 class _Open(msgspec.Struct, eq=False):
-    """A request that is not answered yet, and when it was last sent, and is to be sent again."""
+    """An unanswered request, when it was last sent, and when it is resent."""
 
     request: Request
     on_reply: OnReply
@@ -33,11 +33,11 @@ class _Open(msgspec.Struct, eq=False):
 
 
 class StoreClient:
-    """Requests that are not answered yet.
+    """The unanswered requests of a process.
 
     Args:
         effects: where sends are appended.
-        timeout_us: an unanswered request is sent again after this.
+        timeout_us: an unanswered request is resent after this.
 
     Attributes:
         asked_us: when the request that is being answered was last sent.
@@ -58,21 +58,21 @@ class StoreClient:
         self._last = incarnation << 32
 
     def number(self) -> int:
-        """The number for the next request."""
+        """Return the number for the next request."""
         self._last += 1
         return self._last
 
     def ask(
         self, now: int, request: Request, on_reply: OnReply, owner: object, *, timeout_us: int | None = None
     ) -> None:
-        """Send a request, again and again until it is answered.
+        """Send a request, and resend it until it is answered.
 
         Args:
             now: the asker's clock, microseconds.
             request: with a number of its own.
-            on_reply: is called once.
-            owner: whose requests `forget` drops.
-            timeout_us: after which this one is sent again, if not after the client's own.
+            on_reply: called once, with the reply.
+            owner: the owner under which `forget` drops the request.
+            timeout_us: resend this request after this; default: the client's own.
         """
         wait_us = self._timeout_us if timeout_us is None else timeout_us
         if wait_us not in self._due:
@@ -82,7 +82,7 @@ class StoreClient:
         self._effects.append(Send(STORE, request))
 
     def reply(self, now: int, reply: Reply) -> None:
-        """Take a reply; one to a request that is not open any more is ignored."""
+        """Take a reply; ignore one to a request that is no longer open."""
         if type(reply) is Unavailable:
             return
         found = self._open.pop(reply.request, None)
@@ -92,7 +92,7 @@ class StoreClient:
             found.on_reply(now, reply)
 
     def open_requests(self) -> list[Request]:
-        """What is not answered yet."""
+        """Return the unanswered requests."""
         return [asked.request for asked in self._open.values()]
 
     def asks(self, owner: object) -> int:
@@ -100,23 +100,23 @@ class StoreClient:
         return sum(asked.owner is owner for asked in self._open.values())
 
     def forget(self, owner: object) -> None:
-        """Drop the open requests of an owner that is gone."""
+        """Drop the open requests of an owner that no longer exists."""
         if self._open:
             for number in [number for number, asked in self._open.items() if asked.owner is owner]:
                 self._open.pop(number).is_open = False
 
     def set_clock_back(self, now: int) -> None:
-        """The asker's clock was put back; see `headrace.deadlines`."""
+        """Adjust to an asker's clock that was set back; see `headrace.deadlines`."""
         for asked in self._open.values():
             asked.asked_us = min(asked.asked_us, now)
             asked.due_us = brought_forward(asked.due_us, now, asked.timeout_us)
 
     def next_due(self) -> int | None:
-        """When something is to be asked again, microseconds; ``None``: all is answered."""
+        """Return when the next request is resent, microseconds; ``None`` if all are answered."""
         return min([asked.due_us for asked in self._open.values()]) if self._open else None
 
     def sweep(self, now: int) -> None:
-        """Ask again what has waited too long."""
+        """Resend the requests that have waited too long."""
         for due in self._due.values():
             while due and (due[0].due_us <= now or not due[0].is_open):
                 asked = due.popleft()
@@ -126,5 +126,5 @@ class StoreClient:
                     self._effects.append(Send(STORE, asked.request))
 
     def __len__(self) -> int:
-        """How many requests are open."""
+        """Return the number of open requests."""
         return len(self._open)

@@ -1,4 +1,4 @@
-"""Who is active among the replicas of a role (MillWheel 6.2, 7.1): masters, and each shard of the authority.
+"""Elect the active replica of a role (MillWheel 6.2, 7.1): masters, and each shard of the authority.
 
 Rules of this file:
 
@@ -20,7 +20,7 @@ from headrace.wire.messages import Claim, Claimed, Peek, Peeked, Refused, Renew,
 
 
 class Standing(enum.Enum):
-    """What a replica is to its role."""
+    """A replica's standing in its role."""
 
     NEW = "new"
     """It has not been started."""
@@ -33,31 +33,31 @@ class Standing(enum.Enum):
 
 
 class State(enum.Enum):
-    """Where a replica is in the election."""
+    """A replica's state in the election."""
 
     STANDBY = "standby"
-    """Waits for its next look at the journal."""
+    """It waits for its next look at the journal."""
     PEEKING = "peeking"
-    """Has asked whether the holder has renewed."""
+    """It has asked whether the holder has renewed."""
     CLAIMING = "claiming"
-    """Has asked for the role."""
+    """It has asked for the role."""
     HOLDING = "holding"
-    """Has the role, as far as it knows."""
+    """It has the role, as far as it knows."""
     RENEWING = "renewing"
-    """Has the role, and has asked to keep it."""
+    """It has the role, and has asked to keep it."""
 
     __hash__ = object.__hash__
 
 
 class Input(enum.Enum):
-    """What moves a replica on."""
+    """An input that changes a replica's state."""
 
     TURN = "turn"
     """It is time to ask."""
     ALIVE = "alive"
-    """The holder has renewed, or has not yet stood still for a lease."""
+    """The holder has renewed, or has been silent for less than a lease."""
     SILENT = "silent"
-    """The holder has stood still for a lease, or there was never one."""
+    """The holder has been silent for a lease, or there was never one."""
     CLAIMED = "claimed"
     """The role is this replica's."""
     RENEWED = "renewed"
@@ -80,10 +80,10 @@ ELECTION: dict[tuple[State, Input], State] = {
     (State.RENEWING, Input.RENEWED): State.HOLDING,
     (State.RENEWING, Input.REFUSED): State.STANDBY,  # 6.2
 }
-"""What is not here cannot happen: a reply is taken only while its request is open."""
+"""All possible transitions: no others can occur, since a reply is taken only while its request is open."""
 
 OnClaimed = Callable[[int, Claimed], None]
-"""Takes this replica's clock in microseconds, and what the store says to its new holder."""
+"""Called with this replica's clock in microseconds, and the store's reply to its new holder."""
 
 
 class Election:
@@ -97,11 +97,11 @@ class Election:
         options: for the lease and the store's time-out.
         store: of this replica.
         on_claimed: called when it has become the holder.
-        on_lost: called when it has learned that it is the holder no longer; what only a holder may know goes now.
-        rules: what it asks.
+        on_lost: called when it has learned that it no longer holds the role; it drops what only a holder may know.
+        rules: the rules of the protocol.
 
     Attributes:
-        state: where it stands.
+        state: its state in the election.
         epoch: under which it holds the role; 0: it does not.
         standing: what this replica is to its role; kept, as it is looked up with each event.
     """
@@ -132,33 +132,33 @@ class Election:
         self.state = State.STANDBY
 
     def start(self, now: int, incarnation: int) -> None:
-        """Begin. Replicas take turns by their number, so that fresh ones do not duel (it would be harmless)."""
+        """Start. Replicas take turns by number, so that fresh ones do not duel (which would be harmless)."""
         self._holder = f"{self._address}#{incarnation}"
         self.standing = Standing.STANDBY
         self._turn.due_us = now + _rank(self._address) * self._turn.wait_us
         self.tick(now)
 
     def tick(self, now: int) -> None:
-        """Ask what is to be asked by now."""
+        """Send the requests that are due."""
         if self.state in _WAITING and self._turn.is_due(now):
             self._step(now, Input.TURN)
 
     @property
     def due_us(self) -> int:
-        """When `tick` will have something to do, on this replica's clock; `MAX_TIME`: not before the store has answered."""
+        """Return when `tick` is next due, on this replica's clock; `MAX_TIME`: not before the store has answered."""
         return self._turn.due_us if self.state in _WAITING else MAX_TIME
 
     def set_clock_back(self, now: int) -> None:
-        """This replica's clock was put back: it waits for no turn longer than a turn, and a lease begins again."""
+        """Adjust to a clock that was set back: wait no longer than one turn, and begin a new lease."""
         self._turn.set_clock_back(now)
         self._seen_at_us = min(self._seen_at_us, now)
 
     def renewed(self, asked_us: int) -> None:
-        """The store took a journal entry or a mint of this epoch that was sent at this time."""
+        """Note that the store accepted a journal entry or a mint of this epoch that was sent at this time."""
         self._step(asked_us, Input.RENEWED)
 
     def refused(self, now: int) -> None:
-        """The store refused a journal entry or a mint of this epoch."""
+        """Note that the store refused a journal entry or a mint of this epoch."""
         self._step(now, Input.REFUSED)
 
     def _answered(self, now: int, reply: Reply) -> None:
@@ -205,7 +205,7 @@ class Election:
             self._on_lost()
 
     def _request(self) -> Peek | Claim | Renew:
-        """Build what the state stands for."""
+        """Build the request that the state stands for."""
         number = self._store.number()
         if self.state is State.PEEKING:
             return Peek(number, self._role)
@@ -224,7 +224,7 @@ class Election:
 
 
 _WAITING = (State.STANDBY, State.HOLDING)
-"""Nothing is asked of the store."""
+"""The states without an open request to the store."""
 
 
 def _rank(address: str) -> int:

@@ -44,7 +44,7 @@ def authority_role(shard: int) -> str:
 
 
 class StoredRow:
-    """One row as it rests in the store."""
+    """One row as stored."""
 
     __slots__ = ("hold", "number", "productions", "seen", "sequencer", "state", "timers")
 
@@ -65,7 +65,7 @@ class StoredRow:
         )  # fmt: skip
 
     def apply(self, sequencer: int, delta: RowDelta) -> None:
-        """Make all changes of a delta that comes from the owner of this sequencer."""
+        """Apply a delta from the owner of this sequencer."""
         self.sequencer, self.number = sequencer, delta.number
         if delta.state is not None:
             self.state = delta.state
@@ -90,7 +90,7 @@ class StoredRow:
 
 
 class Journal:
-    """A role's fenced journal. ``renewals`` moves whenever its holder shows that it lives."""
+    """A role's fenced journal. ``renewals`` grows whenever its holder shows that it is alive."""
 
     __slots__ = ("contents", "epoch", "holder", "position", "renewals")
 
@@ -106,9 +106,9 @@ class Mediator:
     """The store's gatekeeper: `handle` takes a request and gives its reply, at once and atomically.
 
     Args:
-        history: where what it applied and refused is written.
+        history: records what it applied and refused.
         page_rows: rows in one page of a scan.
-        rules: what it asks.
+        rules: the rules of the protocol.
     """
 
     def __init__(self, history: History, page_rows: int = 1_000, rules: Rules = RULES) -> None:
@@ -153,7 +153,7 @@ class Mediator:
         Args:
             history: see `Mediator`.
             rows: by computation and key; changed in place.
-            progress: what was journaled, by computation and injector.
+            progress: the journaled progress, by computation and injector.
             next_sequencer: the first to mint; more than any before.
         """
         mediator = cls(history)
@@ -161,16 +161,16 @@ class Mediator:
         return mediator
 
     def rows(self, computation: str) -> dict[str, StoredRow]:
-        """The rows of a computation by key, as they are now."""
+        """Return the current rows of a computation by key."""
         return self._rows.get(computation, {})
 
     def images(self) -> dict[str, dict[str, RowImage]]:
-        """Read all rows as they are now, by computation and key."""
+        """Return all current rows, by computation and key."""
         return {name: {key: row.image(key) for key, row in rows.items()} for name, rows in self._rows.items()}
 
     @property
     def table(self) -> m.Table:
-        """The assignment table as it was last minted."""
+        """Return the assignment table as last minted."""
         return self._table
 
     def handle(self, request: m.Request) -> m.Reply:
@@ -184,7 +184,7 @@ class Mediator:
         return self._is_valid(self._valid.get(computation, _NOBODY).get(sequencer), low, high)
 
     def live_sequencer(self, computation: str, key: str) -> int:
-        """The sequencer that owns a key now; 0 if none does."""
+        """Return the sequencer that owns a key now; 0 if none does."""
         for sequencer, interval in self._live.get(computation, _NOBODY).items():
             if interval.contains(key):
                 return sequencer
@@ -413,7 +413,7 @@ class Mediator:
 
 
 def _change_of(interval: KeyInterval, minted: list[KeyInterval]) -> Change:
-    """Tell what a mint of these intervals does to an older one, all of whose keys they have."""
+    """Describe the effect of minting these intervals on an older one whose keys they cover."""
     if interval in minted:
         return Change.MOVED
     return Change.SPLIT if sum(one.overlaps(interval) for one in minted) > 1 else Change.MERGED

@@ -45,12 +45,12 @@ class Accounts:
         self._origins = OldestWork()
 
     def start_from(self, low_watermark: int, horizon: int) -> None:
-        """Nothing that a predecessor's reports have led to is taken back."""
+        """Resume from a predecessor's reports: nothing that they led to is taken back."""
         self.low_watermark = self._rules.advanced(self.low_watermark, low_watermark)
         self.horizon = self._rules.advanced(self.horizon, horizon)
 
     def add_production(self, holder: Holder, production: Production) -> None:
-        """A production is pending."""
+        """Count a pending production."""
         work = _CHECKPOINT if holder.durable else _SENT
         timestamp, origin = production.timestamp, production.origin
         if self._holds_watermark(work, timestamp, self.low_watermark):
@@ -70,7 +70,7 @@ class Accounts:
             self._origins.remove(production.origin)
 
     def add_timer(self, timer: StoredTimer) -> LiveTimer:
-        """A timer is pending."""
+        """Count a pending timer."""
         held = timer.held
         holds_watermark = False
         if held is not None and self._holds_watermark(self._timer, held, self.low_watermark):
@@ -91,7 +91,7 @@ class Accounts:
             self._origins.remove(live.timer.origin)
 
     def hold_origin(self, origin: int) -> bool:
-        """A step that fired a timer is under way, with an origin of its own; tells whether it was counted."""
+        """Count a step in progress that fired a timer, with an origin of its own; return whether it was counted."""
         if not self._holds_horizon(_FIRING, origin, self.horizon):
             return False
         self._origins.add(origin)
@@ -111,14 +111,14 @@ class Accounts:
             self._work.add(hold)
 
     def report(self, input_low: int, input_horizon: int) -> tuple[int, int]:
-        """(low watermark, horizon) to report now, in microseconds."""
+        """Return the (low watermark, horizon) to report now, in microseconds."""
         reach = self._rules.low_watermark
         self.low_watermark = reach(self.low_watermark, self._work.oldest(), input_low)
         self.horizon = reach(self.horizon, self._origins.oldest(), input_horizon)
         return self.low_watermark, self.horizon
 
     def release_watermark(self, live: LiveTimer) -> None:
-        """Let a timer hold the watermark no longer."""
+        """Release a timer's hold of the watermark."""
         if live.holds_watermark and live.timer.held is not None:
             live.holds_watermark = False
             self._work.remove(live.timer.held)
@@ -128,5 +128,5 @@ class Accounts:
         return self._work.buckets(width_us)
 
     def __len__(self) -> int:
-        """How much work is counted in event time."""
+        """Return how much work is counted in event time."""
         return len(self._work)

@@ -1,4 +1,4 @@
-"""The framework-level row cache (MillWheel 8.3): a capacity in bytes, and who leaves first.
+"""The framework-level row cache (MillWheel 8.3): its capacity in bytes, and the order of eviction.
 
 The framework knows more than a storage system: a row that buffers data until the watermark passes a window boundary will be
 fetched then, so the most recently modified row is the one least likely to be fetched soon.
@@ -21,14 +21,14 @@ _FEW = 64
 
 
 NO_IDS: Mapping[str, int] = MappingProxyType({})
-"""What most rows have seen that can still come again: nothing, for which nobody needs a dict of his own."""
+"""The shared empty set of ids: most rows have seen nothing that can still be retried, and need no dict of their own."""
 
 
 class CachedRow(msgspec.Struct, eq=False, gc=False):
-    """The part of a row that is worth keeping near.
+    """The cached part of a row.
 
     Attributes:
-        state: of the user.
+        state: the user's state.
         seen: ids of records that it has consumed, with their origins; `NO_IDS`, or a dict.
     """
 
@@ -37,7 +37,7 @@ class CachedRow(msgspec.Struct, eq=False, gc=False):
 
 
 def compact(state: bytes) -> bytes:
-    """Copy a state that is to rest: what an encoder gives has up to as much room to spare as it has bytes."""
+    """Copy a state to be kept: an encoder's result may have as much spare room as it has bytes."""
     return b"%b" % state
 
 
@@ -64,7 +64,7 @@ class RowCache:
 
     Args:
         capacity_bytes: of states and ids; 0 keeps nothing between steps.
-        eviction: who leaves first.
+        eviction: the order of eviction.
         rules: what it asks.
     """
 
@@ -156,7 +156,7 @@ class RowCache:
             heappush(heap, entry)
 
     def _evict_in_order(self, owners: Iterable[Cacheable]) -> None:
-        """The first leaves first, unless it is busy."""
+        """Evict rows in order, except busy ones."""
         excess_bytes, leaving = self.used_bytes - self._capacity_bytes, []
         for owner in owners:
             if excess_bytes <= 0:

@@ -1,4 +1,4 @@
-"""From steps to writes (MillWheel 6.1.1, 6.1.3, 6.2): which steps run, when they are written, and what follows from that.
+"""Turn steps into writes (MillWheel 6.1.1, 6.1.3, 6.2): which steps run, when they are written, and what follows a commit.
 
 Rules of this file:
 
@@ -169,7 +169,7 @@ class Commits:
         return number
 
     def _take(self, run: StepRun, count: int) -> None:
-        """Take notice of what ran, whether or not it will be committed; ``count``: of what it consumed."""
+        """Note what ran, whether or not it will be committed; ``count``: how many inputs it consumed."""
         soft, shared, slot = self.soft, self.shared, run.slot
         runs = count + run.failed
         shared.runs += runs
@@ -240,7 +240,7 @@ class Commits:
             self.sending.ack_steps([step])
 
     def sweep(self, now: int) -> None:
-        """Look after what has waited long enough: stragglers, rests, deletions."""
+        """Handle what has waited long enough: stragglers, rows to release, deletions."""
         if self._stragglers:
             self._checkpoint_stragglers(now)
         while self._resting and self._resting[0][0] <= now:

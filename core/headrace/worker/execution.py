@@ -60,14 +60,14 @@ def stamp_of(timer: StoredTimer, low_watermark: int) -> int:
 
 
 def timer_identity(computation: str, timer: StoredTimer) -> str:
-    """What names a timer as the cause of productions."""
+    """Return the identity of a timer as the cause of productions."""
     return f"{computation}@{timer.set_by}!{timer.tag}"
 
 
 def stored_timers(
     rules: Rules, context: Context, *, handler_time: int, now: int, set_by: Version, origin: int
 ) -> dict[str, StoredTimer | None]:
-    """What the timers that user code asked for come to in the row (4.6); ``None``: cancelled.
+    """Return how the timers that user code requested change the row (4.6); ``None``: cancelled.
 
     Args:
         rules: of the protocol.
@@ -93,7 +93,7 @@ def stored_timers(
 
 
 def asked_of(context: Context | None) -> Asked:
-    """What user code asked of its row, for the History; ``None``: it did not get so far."""
+    """Return what user code requested of its row, for the History; ``None`` if it did not get that far."""
     if context is None or (context.timers is None and context.new_hold is None):
         return _NOTHING
     timers = [

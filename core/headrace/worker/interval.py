@@ -250,7 +250,7 @@ class OwnedInterval:
     # Time
 
     def sweep(self, now: int) -> None:
-        """Look after what has waited long enough."""
+        """Handle what has waited long enough."""
         if self.state in WORKING:
             self.commits.sweep(now)
 

@@ -1,4 +1,4 @@
-"""The life of an assignment (MillWheel 6.2, 7.1): scanned, then owned, then dropped.
+"""The states of an assignment (MillWheel 6.2, 7.1): scanned, then owned, then dropped.
 
 Rules of this file: work begins when the recovery scan has ended, or, if scans are asynchronous, with its first page; and never
 again after the interval was dropped. Any other move is our bug.
@@ -8,7 +8,7 @@ import enum
 
 
 class IntervalState(enum.IntEnum):
-    """Where an assignment is."""
+    """The state of an assignment."""
 
     SCANNING = 0
     OWNED = 1
@@ -18,7 +18,7 @@ class IntervalState(enum.IntEnum):
 
 
 class IntervalInput(enum.IntEnum):
-    """What moves it on."""
+    """An input that changes the state of an assignment."""
 
     SCAN_ENDED = 0
     REFUSED = 1

@@ -21,7 +21,7 @@ class Pace(enum.IntEnum):
 
 
 class PaceInput(enum.IntEnum):
-    """What changes that."""
+    """An input that changes what the next write waits for."""
 
     WROTE = 0
     """A write was sent, and another may be."""

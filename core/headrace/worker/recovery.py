@@ -49,7 +49,7 @@ class Recovery:
         on_refused: called if the interval has a newer owner.
 
     Attributes:
-        early: deliveries that have come too early, with their senders.
+        early: deliveries that arrived too early, with their senders.
         rows: how many rows have come.
         productions: record id and consumer of each checkpoint that has come.
     """
@@ -78,11 +78,11 @@ class Recovery:
         return key in self._read or (self._scanned_to is not None and key <= self._scanned_to)
 
     def note_read(self, key: str) -> None:
-        """The row of a key was read before the scan has come to it."""
+        """Note that a key's row was read before the scan reached it."""
         self._read.add(key)
 
     def is_read(self, key: str) -> bool:
-        """Tell whether a key's row was read before the scan came to it."""
+        """Return whether a key's row was read before the scan reached it."""
         return key in self._read
 
     def keep(self, production: Production, sender: str) -> None:

@@ -54,14 +54,14 @@ class Cause(msgspec.Struct, eq=False, gc=False):
 
 
 class Setting(msgspec.Struct, frozen=True, gc=False):
-    """What is the same for all steps of an interval.
+    """The settings shared by all steps of an interval.
 
     Attributes:
         rules: of the protocol.
         address: of the worker.
         most: records and timers that may share a step.
         attempts: how often user code is run for a cause that it fails on.
-        keeps: somebody wants to know what ran; see `History.keeps`.
+        keeps: whether executions are recorded; see `History.keeps`.
     """
 
     rules: Rules
