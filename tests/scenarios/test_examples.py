@@ -14,6 +14,7 @@ from headrace_properties.search.ground import ground_of
 from headrace_properties.search.plans import draw_faults
 from headrace_properties.user_code.findings import examine
 from headrace_properties.verdict import Holds, Verdict, Violated
+from headrace_scenarios.chaos import turnstiles
 from headrace_scenarios.examples import bank, orders, windowed_join
 from headrace_sim import ClusterOptions, simulate
 
@@ -158,3 +159,12 @@ def test_every_promise_of_the_examples_is_broken_by_some_broken_example() -> Non
     assert {promise.name for promise in promises if promise.kind.value != "sometimes"} == {
         one[3] for one in BROKEN
     }
+
+
+def test_a_person_whom_no_hall_counts_breaks_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drop(_: Computation, context: Context, timer: Timer) -> None:
+        context.state.pop(timer.tag)
+
+    assert isinstance(judged(turnstiles, turnstiles.pipeline, 0, faults=3)["everybody_is_counted"], Holds)
+    monkeypatch.setattr(turnstiles.SecondCounter, "process_timer", drop)
+    assert isinstance(judged(turnstiles, turnstiles.pipeline, 0, faults=3)["everybody_is_counted"], Violated)

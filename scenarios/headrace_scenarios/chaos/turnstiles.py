@@ -9,6 +9,7 @@ arrival. No record is late, because hosts differ in what they find late.
 from random import Random
 
 from headrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace_properties.promises import Moment, at_end
 from headrace_sim.feed import Feed, FeedBuilder
 
 HALLS = {"north": ("n1", "n2", "n3"), "south": ("s1", "s2"), "west": ("w1",)}
@@ -59,6 +60,20 @@ pipeline.add(
 pipeline.add(
     SecondCounter("hall_counts"), name="hall_counter", inputs={"turnstile_counts": hall}, outputs=["hall_counts"]
 )  # fmt: skip
+
+
+@at_end
+def everybody_is_counted(moment: Moment) -> None:
+    """Turnstiles, halls and what they told all count the people who passed."""
+    people = sum(passage.value["people"] for passage in moment.inputs("passages"))
+    for counter in ("turnstile_counter", "hall_counter"):
+        counted = sum(state["all"] for state in moment.states(counter).values())
+        assert counted == people, f"{counter} counts {counted} of {people}"
+    told = sum(count.value["people"] for count in moment.outputs("hall_counts"))
+    assert told == people, f"{told} of {people} are told"
+
+
+promises = [everybody_is_counted]
 
 
 def feed(seed: int) -> Feed:

@@ -487,6 +487,7 @@ def anomaly_pipeline(
         name="window_counter",
         inputs={source: key},
         outputs=[stream for stream in ("window_counts", running_counts, "late") if stream],
+        ordered=running,  # a running count is told at each record, in whatever order they come
         state_codec=TypedCodec(OpenBuckets),
         split_at=split_at,
     )

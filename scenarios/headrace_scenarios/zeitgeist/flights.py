@@ -24,8 +24,10 @@ from datetime import date, timedelta
 
 from headrace import HOUR, SECOND, Pipeline, Record
 from headrace.api.specs import KeyExtractor
+from headrace_properties.promises import Moment, at_end
 from headrace_scenarios.zeitgeist.computations import ZeitgeistOptions, anomaly_pipeline
 from headrace_scenarios.zeitgeist.flight_log import AIRPORTS, Departure, LogOptions, flight_log, local
+from headrace_scenarios.zeitgeist.promises import buckets_in_order, late_searches_are_told
 from headrace_sim.feed import Feed
 
 HOURLY = ZeitgeistOptions(
@@ -95,6 +97,17 @@ def build(
 
 pipeline = build()
 """The pipeline that counts departures by airline."""
+
+
+@at_end
+def no_departure_is_lost(moment: Moment) -> None:
+    """Each departure is late, or is counted in one hour that is compared with its prediction."""
+    compared = sum(comparison.value.count for comparison in moment.outputs("comparisons"))
+    late, departures = len(moment.outputs("late")), len(moment.inputs("departures"))
+    assert compared + late == departures, f"{departures} departures, {compared} compared and {late} late"
+
+
+promises = [buckets_in_order, late_searches_are_told, no_departure_is_lost]
 
 SIMULATED_DAY_US = SECOND
 """Wall time of a replayed day in simulations, microseconds."""

@@ -12,14 +12,17 @@ import pytest
 from headrace import HOUR, MAX_TIME, MINUTE, SECOND, OptionsError
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_properties.checkers import judge
+from headrace_properties.promises import judge_promises
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.results import outputs_of
 from headrace_properties.search.judging import violations
 from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.user_code.comparison import same_output
+from headrace_properties.verdict import Holds, Violated
 from headrace_scenarios.feed_table import COLUMNS, feed_table
 from headrace_scenarios.zeitgeist import Anomaly, AnomalyKind, RunningCount
 from headrace_scenarios.zeitgeist.chart import draw
+from headrace_scenarios.zeitgeist.computations import DipDetector
 from headrace_scenarios.zeitgeist.findings import BLIZZARD, Findings, find
 from headrace_scenarios.zeitgeist.flight_log import (
     AIRPORTS,
@@ -34,7 +37,15 @@ from headrace_scenarios.zeitgeist.flight_log import (
     local,
     midnight_us,
 )
-from headrace_scenarios.zeitgeist.flights import HOURLY, build, by_destination, feed, hour_of_day, pipeline
+from headrace_scenarios.zeitgeist.flights import (
+    HOURLY,
+    build,
+    by_destination,
+    feed,
+    hour_of_day,
+    pipeline,
+    promises,
+)
 from headrace_sim import ClusterOptions, Feed, FeedEntry, simulate
 from headrace_sim.faults import LateRecords
 
@@ -343,3 +354,14 @@ def test_whatever_is_compared_is_compared_as_often_as_it_comes() -> None:
 
 def test_the_whole_year_is_the_default() -> None:
     assert (LogOptions().first, LogOptions().until) == YEAR
+
+
+def test_a_lost_departure_breaks_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = judge_promises(simulate(pipeline, feed(0)), promises, [pipeline])
+    monkeypatch.setattr(DipDetector, "process_timer", lambda *_: None)
+    broken = judge_promises(simulate(pipeline, feed(0)), promises, [pipeline])
+
+    assert {name: type(verdict) for name, verdict in kept.items()} == dict.fromkeys(
+        ["buckets_in_order", "late_searches_are_told", "no_departure_is_lost"], Holds
+    )
+    assert isinstance(broken["no_departure_is_lost"], Violated)
