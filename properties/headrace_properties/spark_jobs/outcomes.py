@@ -31,6 +31,7 @@ from headrace_properties.spark_jobs.watching import (
     place_of,
     watched_run,
 )
+from headrace_properties.user_code.tracing import Trace, tracing
 from headrace_sim.spark.job import (
     ApplyWithState,
     MapInPandas,
@@ -67,6 +68,7 @@ class Cause(Enum):
     ERROR = "error"
     DUPLICATES = "duplicates"
     PROMISE = "promise"
+    EFFECT = "effect"
 
 
 _ANY_TIMING = "Let the code accept these rows at any time: Spark promises neither batches nor their times"
@@ -487,8 +489,13 @@ class _Check:
         def found(kept: tuple[int, ...], _schedule: Schedule) -> JobFinding | None:
             feed = narrowed(self._feed, kept)
             calm, noted = _watched_calmly(self._job, feed)
-            look = {Cause.TIMER: self._idle_timer, Cause.TTL: _expired, Cause.GROWTH: self._growing}[cause]
-            finding = None if calm.failure is not None else look(calm, noted)
+            looks = {
+                Cause.EFFECT: _effect,
+                Cause.TIMER: self._idle_timer,
+                Cause.TTL: _expired,
+                Cause.GROWTH: self._growing,
+            }
+            finding = None if calm.failure is not None else looks[cause](calm, noted)
             return None if finding is None else replace(finding, feed=feed, kept=kept)
 
         rows = sum(map(len, self._feed))
@@ -514,8 +521,17 @@ class _Check:
         return JobFinding(Cause.GROWTH, place_of(handler), told, remedy, ())
 
 
-_ALONE = (Cause.TIMER, Cause.TTL, Cause.GROWTH)
+_ALONE = (Cause.EFFECT, Cause.TIMER, Cause.TTL, Cause.GROWTH)
 """What shows in the undisturbed run."""
+
+
+def _effect(_calm: Outcome, noted: Noted) -> JobFinding | None:
+    if not noted.effects:
+        return None
+    what, place = noted.effects[0]
+    remedy = "Yield what is to be written, and write it in foreachBatch"
+    told = f"the code of a task {what}, which a task that is run again repeats"
+    return JobFinding(Cause.EFFECT, place, told, remedy, ())
 
 
 def _lost_timer(_calm: Outcome, noted: Noted) -> JobFinding | None:
@@ -541,8 +557,11 @@ def _expired(_calm: Outcome, noted: Noted) -> JobFinding | None:
 
 
 def _watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:
-    with _chance(0):
-        return watched_run(lambda: run_job(watched_job(job), feed))
+    trace = Trace()
+    with _chance(0), tracing(trace):
+        outcome, noted = watched_run(lambda: run_job(watched_job(job), feed))
+    noted.effects = [(what, f"{place.file}:{place.line}") for what, place in trace.effects]
+    return outcome, noted
 
 
 def watched_job(job: SparkJob, memory: Memory = Memory.TASK) -> SparkJob:

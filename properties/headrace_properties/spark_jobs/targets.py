@@ -264,6 +264,7 @@ def causes_named(names: Iterable[str]) -> frozenset[Cause]:
         cause.value: cause
         for cause in (
             Cause.BATCHING,
+            Cause.EFFECT,
             Cause.FRAMES,
             Cause.GROWTH,
             Cause.LATE,

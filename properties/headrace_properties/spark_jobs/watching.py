@@ -104,6 +104,7 @@ class Noted:
         expiring: The variables of state that expire by themselves.
         lifetimes: Of each variable and key with a TTL, when it expires, in ms of processing time.
         memory: What is outside state, pickled, by its name.
+        effects: What the code did outside the process, and where.
         awaited: For each key and timer, how long it was to wait, and the variables written by the call that registered it.
 
     """
@@ -114,6 +115,7 @@ class Noted:
     expiring: set[str] = field(default_factory=set)
     lifetimes: dict[tuple[str, Any], int] = field(default_factory=dict)
     memory: dict[str, bytes] = field(default_factory=dict)
+    effects: list[tuple[str, str]] = field(default_factory=list)
     awaited: dict[tuple[Any, int], tuple[int, frozenset[str]]] = field(default_factory=dict)
 
 

@@ -1,6 +1,7 @@
 """What the source, the clock and the checkpoint may do to a job; and a simulated Spark that does it wrong is noticed."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +49,15 @@ class SumOfIds(SumByMinute):
         yield from super().handleInputRows(key, iter(new), timerValues)
 
 
+class WritesLog(SumByMinute):
+    """Logs to a file of its own."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        with Path("rows.log").open("a") as log:
+            log.write(f"{key}\n")
+        yield from super().handleInputRows(key, rows, timerValues)
+
+
 ONE_BY_ONE = [[("a", at(1), 1)], [("a", at(2), 2)], [("b", at(3), 3)]]
 ALLOW = frozenset({Cause.GROWTH})
 
@@ -72,6 +82,14 @@ def test_row_that_comes_twice_counts_once_where_ids_are_kept() -> None:
     assert _causes(check_job(MENDED, FEED, schedules=40, duplicates=True)) == [Cause.DUPLICATES]
     once = check_job(job(SumOfIds()), FEED, schedules=60, allow=ALLOW, duplicates=True)
     assert _causes(once) == []
+
+
+def test_effect_in_a_task_is_found_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    finding = check_job(job(WritesLog()), ONE_BY_ONE, schedules=5, allow=ALLOW).findings[0]
+    assert (finding.cause, len(finding.kept)) == (Cause.EFFECT, 1)
+    assert "test_deliveries.py:" in finding.place
+    assert "writes the file 'rows.log', which a task that is run again repeats" in finding.told
 
 
 def test_restored_checkpoint_runs_batches_again_to_the_same_outcome() -> None:
