@@ -95,7 +95,10 @@ def run_scenario(
         else:
             _print(told)
             showing.print_story(output_console(), told.history, told.verdicts)
-        showing.save(files, told.history, told.verdicts, title=scenario.title, subtitle=subtitle)
+        showing.save(
+            files, told.history, told.verdicts,
+            title=scenario.title, subtitle=subtitle, pipelines=[told.pipeline],
+        )  # fmt: skip
         if chart is not None and told.drawing is not None:
             files.write(chart, "--chart", told.drawing.save)
         if not as_json:

@@ -57,6 +57,7 @@ class ScenarioRun:
     Attributes:
         scenario: the scenario.
         protocol: name of the protocol that it ran on.
+        pipeline: the pipeline that ran, which has the codecs of its values.
         history: the run's events.
         verdicts: verdict of each invariant.
         timeline: the timeline as text.
@@ -66,6 +67,7 @@ class ScenarioRun:
 
     scenario: "Scenario"
     protocol: str
+    pipeline: Pipeline
     history: History
     verdicts: dict[str, Verdict]
     timeline: str
@@ -113,6 +115,7 @@ class Scenario:
         return ScenarioRun(
             scenario=self,
             protocol=protocol.name,
+            pipeline=story.pipeline,
             history=history,
             verdicts=judge(history, [story.pipeline]),
             timeline=story.account or render(history, story.lanes),

@@ -126,6 +126,12 @@ def test_a_scenario_is_explained_and_drawn(run: Run, tmp_path: Path) -> None:
     assert json.loads(trace.read_text())["otherData"]["title"] == SCENARIOS["zombie-timer"].title
 
 
+def test_values_of_a_scenarios_picture_are_decoded_by_its_pipelines_codecs(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "fig14.html"
+    assert run("scenario", "run", "dataflow-fig14", "--html", str(page)).exit_code == 0
+    assert "state: KeyState(windows=[WindowState(window=Window[" in page.read_text()
+
+
 def test_a_sound_scenario_has_nothing_to_explain_in_json_either(run: Run) -> None:
     document = json.loads(run("scenario", "run", "zombie-timer", "--explain", "--json").stdout)
     assert document["explanation"] is None
