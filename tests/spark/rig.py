@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
@@ -16,6 +17,11 @@ from headrace.spark.jobs.attach import attach
 from headrace.spark.jobs.recorded_input import Landing, landed, landed_bounded
 from headrace_properties.reference import Emitted
 from headrace_sim import Feed
+
+
+def by_day(layout: Layout) -> list[object]:
+    """Return the parameters of a test of both layouts, of which the other one runs only by night: each starts Spark jobs."""
+    return [one if one is layout else pytest.param(one, marks=pytest.mark.nightly) for one in Layout]
 
 
 @dataclass

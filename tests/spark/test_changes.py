@@ -23,6 +23,7 @@ from headrace.spark import (
     deploy,
     skip_record,
 )
+from tests.spark.rig import by_day
 
 
 class Counter(Computation):
@@ -149,7 +150,7 @@ def unsendable() -> Pipeline:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
 def test_a_change_that_is_refused_leaves_the_job_running(
     spark: SparkSession, tmp_path: Path, layout: Layout
 ) -> None:
@@ -181,7 +182,7 @@ def test_a_change_that_is_refused_leaves_the_job_running(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
 def test_a_job_that_has_ended_says_so_from_every_call(
     spark: SparkSession, tmp_path: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import Computation, Context, Pipeline, Record
 from headrace.spark import Input, Layout, NoSinkWarning, SparkHostError, deploy
 from headrace.spark.sinks.job_sinks import Sink, Sinks
+from tests.spark.rig import by_day
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +38,7 @@ def ignore(_frame: DataFrame, _batch: int) -> None:
     """Takes a micro-batch."""
 
 
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layout", by_day(Layout.STAGED))
 def test_a_computation_comes_with_a_sink_and_takes_it_along_when_it_goes(
     spark: SparkSession, tmp_path: Path, layout: Layout
 ) -> None:

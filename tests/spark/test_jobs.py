@@ -24,6 +24,7 @@ from headrace.spark.jobs.attach import Sources
 from headrace.spark.jobs.stages import computation_plan
 from headrace_properties.checkers import judge
 from headrace_properties.verdict import Holds, Violated
+from tests.spark.rig import by_day
 
 pytestmark = pytest.mark.spark
 
@@ -72,7 +73,7 @@ def letters(_process: int, offset: int) -> list[NewRecord]:
     return [NewRecord("anna", None, number * SECOND) for number in range(1 + offset, 4)]
 
 
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
 def test_an_injector_that_has_ended_holds_nothing_back_after_a_restart(
     spark: SparkSession, tmp_path: Path, layout: Layout
 ) -> None:

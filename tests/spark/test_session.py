@@ -207,7 +207,7 @@ def start(script: str, folder: Path, **environment: str) -> subprocess.Completed
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # by day, `test_elsewhere` does so under spark-submit
 def test_on_a_machine_without_java_the_wheels_runs_a_local_cluster(
     tmp_path: Path, path_without_java: str
 ) -> None:

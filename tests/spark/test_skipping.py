@@ -23,6 +23,7 @@ from headrace.spark import (
 )
 from headrace.spark.jobs.job import Shape, write_shape
 from headrace_cli.main import app
+from tests.spark.rig import by_day
 
 pytestmark = pytest.mark.spark
 
@@ -93,7 +94,7 @@ class Job:
             return sorted(int(row[0]) for row in connection.execute("SELECT value FROM sums"))
 
 
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
 def test_a_record_that_stops_a_job_is_skipped_and_is_in_the_dead_letters_once(
     spark: SparkSession, tmp_path: Path, layout: Layout
 ) -> None:

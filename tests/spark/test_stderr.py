@@ -10,6 +10,8 @@ import pytest
 
 from headrace.spark.runtime.session import worker_path
 
+BETWEEN = "-- between two jobs --"
+
 FAILING = '''
 """Jobs whose user code, or whose query by Spark's own doing, fails on their first record: each error as an uncaught one."""
 
@@ -47,44 +49,39 @@ def run(place, spark, fails, layout):
 
 
 with session("local[2]") as spark:
-    *before, last = [Layout[name] for name in sys.argv[3:]]
-    for layout in before:
+    for fails, layout in (("spark", Layout.PIPELINED), ("user", Layout.PIPELINED)):
         try:
-            run(Path(sys.argv[1]), spark, sys.argv[2], layout)
+            run(Path(sys.argv[1]), spark, fails, layout)
         except Exception:
             sys.excepthook(*sys.exc_info())
-    run(Path(sys.argv[1]), spark, sys.argv[2], last)
+        print(sys.argv[2], file=sys.stderr)
+    run(Path(sys.argv[1]), spark, "user", Layout.STAGED)
 '''
 
 
-def stderr_of(place: Path, fails: str, *layouts: str) -> str:
-    (place / "in").mkdir()
-    (place / "in" / "a.json").write_text(json.dumps({"key": "anna", "ts": 1}))
-    (place / "failing.py").write_text(FAILING)
-    done = subprocess.run(
-        [sys.executable, "failing.py", str(place), fails, *layouts],
-        cwd=place, env=os.environ | {"PYTHONPATH": worker_path()}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stderr
-    return done.stderr
-
-
 @pytest.mark.slow
-def test_an_error_of_user_code_is_shown_with_its_own_traceback_and_no_frames_of_java_in_both_layouts(
+def test_an_error_of_user_code_is_shown_with_its_own_traceback_and_no_frames_of_java_but_sparks_own_in_full(
     tmp_path: Path,
 ) -> None:
-    told = stderr_of(tmp_path, "user", "PIPELINED", "STAGED")
-    assert told.count("terminated with error") == 2
-    assert told.rstrip().endswith("ValueError: a mistake of one's own")
-    assert told.count('failing.py", line 13, in process_record') >= 2
-    for noise in ("\tat ", "py4j", "pyspark.zip", "headrace-error", "direct cause", "During handling"):
-        assert noise not in told
-    assert len(told) < 8_000, told
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text(json.dumps({"key": "anna", "ts": 1}))
+    (tmp_path / "failing.py").write_text(FAILING)
+    done = subprocess.run(
+        [sys.executable, "failing.py", str(tmp_path), BETWEEN],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": worker_path()}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    of_spark, *of_user = done.stderr.split(BETWEEN)
 
+    assert "ERROR MicroBatchExecution: Query" in of_spark
+    assert "[USER_RAISED_EXCEPTION] Spark itself fails" in of_spark
+    assert "\tat org.apache.spark" in of_spark
 
-@pytest.mark.slow
-def test_a_failure_of_sparks_own_is_shown_in_full(tmp_path: Path) -> None:
-    told = stderr_of(tmp_path, "spark", "PIPELINED")
-    assert "ERROR MicroBatchExecution: Query" in told
-    assert "[USER_RAISED_EXCEPTION] Spark itself fails" in told
-    assert "\tat org.apache.spark" in told
+    assert len(of_user) == 2  # in both layouts
+    for told in of_user:
+        assert told.count("terminated with error") == 1
+        assert told.rstrip().endswith("ValueError: a mistake of one's own")
+        assert 'failing.py", line 13, in process_record' in told
+        for noise in ("\tat ", "py4j", "pyspark.zip", "headrace-error", "direct cause", "During handling"):
+            assert noise not in told
+        assert len(told) < 4_000, told

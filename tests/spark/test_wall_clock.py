@@ -14,6 +14,7 @@ from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.sources.wall_clock import Clock, ClockReader
 from headrace_sim import FeedBuilder
 from tests.spark.microbatches import Query, query
+from tests.spark.rig import by_day
 
 NO_LIMIT = ClockReader(Clock(1)).getDefaultReadLimit()
 
@@ -137,7 +138,7 @@ def waking() -> Pipeline:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layout", by_day(Layout.STAGED))
 def test_waiting_for_a_job_ends_although_its_clock_always_has_news(
     spark: SparkSession, tmp_path: Path, layout: Layout
 ) -> None:
