@@ -1,5 +1,6 @@
 """What happens to files: one clear error each, and when the file is mended, the run goes on and nothing is lost."""
 
+import copy
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -74,9 +75,25 @@ def started(job: Job) -> Job:
     return job
 
 
+@pytest.fixture(scope="module")
+def first_job(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """Its files are kept, for each test to begin with: a checkpoint has its own path in it."""
+    job = started(Job(spark, tmp_path_factory.mktemp("files") / "job"))
+    shutil.copytree(job.place, kept_of(job))
+    return job
+
+
+def kept_of(job: Job) -> Path:
+    return job.place.with_name("kept")
+
+
 @pytest.fixture
-def job(spark: SparkSession, tmp_path: Path) -> Job:
-    return started(Job(spark, tmp_path))
+def job(first_job: Job) -> Job:
+    shutil.rmtree(first_job.place)
+    shutil.copytree(kept_of(first_job), first_job.place)
+    job = copy.copy(first_job)
+    job.collected = copy.deepcopy(first_job.collected)
+    return job
 
 
 def newest(checkpoint: Path, pattern: str) -> Path:
