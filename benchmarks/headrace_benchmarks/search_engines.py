@@ -24,6 +24,7 @@ from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun, try_plan
 from headrace_properties.search.oracles import ERROR, REFERENCE
+from headrace_properties.search.ordering import ordering_of
 from headrace_properties.search.plans import (
     FAULT_SLOTS,
     HEADER_BYTES,
@@ -154,13 +155,19 @@ def by_hypothesis(
     return search
 
 
-def by_us(aimed: int) -> Callable[[Mutant, int], EngineTrial]:
-    """Search like `verify`: rounds of bytes, and our own shrinker. ``aimed``: faults per plan at steps not struck before."""
+def by_us(aimed: int, depth: int | None = None) -> Callable[[Mutant, int], EngineTrial]:
+    """Search like `verify`: rounds of bytes, and our own shrinker.
+
+    Args:
+        aimed: faults per plan at steps not struck before.
+        depth: draw the order of arrivals by priorities, for failures of this depth; default: draw latencies.
+    """
 
     def search(mutant: Mutant, seed: int) -> EngineTrial:
         trial, workload = EngineTrial(mutant, seed), WORKLOADS[mutant.workload]
         application, covered = _application(workload), Counter[Spot]()
-        steering = Steering(application, workload.options, seed, aimed=aimed)
+        ordering = None if depth is None else ordering_of(application, workload.options, 0, depth)
+        steering = Steering(application, workload.options, seed, aimed=aimed, ordering=ordering)
         while trial.failure is None and trial.runs < MOST_RUNS:
             for plan in steering.round(covered.copy()):
                 outcome = trial.test(plan)
@@ -180,6 +187,7 @@ ENGINES: dict[str, Callable[[Mutant, int], EngineTrial]] = {
     "bytes, Hypothesis with target()": by_hypothesis(BYTES, steer=True),
     "bytes, own shrinker": by_us(aimed=0),
     "steered bytes, own shrinker": by_us(AIMED),
+    "steered bytes, priorities of depth 2": by_us(AIMED, depth=2),
 }
 
 
@@ -237,7 +245,7 @@ def main(engines: Sequence[str]) -> None:
     found = compare(engines or list(ENGINES))
     searches = len(next(iter(found.values())))
     print(f"{searches} searches of at most {MOST_RUNS} runs each, seeds {SEEDS}, for {', '.join(MUTANTS)}")
-    print(f"{'engine':<34}{'found':>6}{'runs':>7}{'CPU s':>7}{'shrink runs':>13}{'CPU s':>7}{'faults':>8}")
+    print(f"{'engine':<38}{'found':>6}{'runs':>7}{'CPU s':>7}{'shrink runs':>13}{'CPU s':>7}{'faults':>8}")
     for name, trials in found.items():
         hits = [trial for trial in trials if trial.failure is not None]
         faults = [trial.failure.plan.faults.count for trial in hits if trial.failure is not None]
@@ -248,7 +256,7 @@ def main(engines: Sequence[str]) -> None:
         )  # fmt: skip
         runs, cpu_s, shrink_runs, shrink_cpu_s = figures
         print(
-            f"{name:<34}{len(hits):>6}{runs:>7.1f}{cpu_s:>7.2f}{shrink_runs:>13.0f}{shrink_cpu_s:>7.2f}"
+            f"{name:<38}{len(hits):>6}{runs:>7.1f}{cpu_s:>7.2f}{shrink_runs:>13.0f}{shrink_cpu_s:>7.2f}"
             f"{statistics.mean(faults):>8.2f}",
             flush=True,
         )

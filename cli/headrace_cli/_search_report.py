@@ -39,6 +39,7 @@ from headrace_properties.checkers import CASES
 from headrace_properties.printable import describe_input
 from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import CALL_S
+from headrace_properties.search.ordering import Ordering
 from headrace_properties.search.outside import NOTICED_BY
 from headrace_properties.search.verification import Verification
 from headrace_properties.user_code.habits import UserFinding
@@ -168,6 +169,8 @@ class SearchReport:
             if found.feed_seeds:
                 print_text(console, _inputs(found, self.target.feed_name))
             print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
+        if found.ordering is not None:
+            print_text(console, _bound(found.ordering))
         for breach in self.outside:
             words = f"Outside the model: {breach.value} struck {counted(found.struck[breach.value], 'time')}"
             noticed = ", ".join(NOTICED_BY[breach])
@@ -303,6 +306,7 @@ class SearchReport:
             "interesting_cases": {case: found.reached[case] for case in CASES},
             "coverage": [{**spot._asdict(), "times": times} for spot, times in sorted(found.covered.items())],
             "exploration": scope_document(found.exploration),
+            "ordering": None if found.ordering is None else _ordering_document(found.ordering),
             "unseen": unseen_document(found),
             "kept_failures": list(self.kept),
             "failure": self._failure_document(),
@@ -344,6 +348,29 @@ def _inputs(found: Verification, feed: str) -> str:
     if len(seeds) == found.feeds_asked:
         return f"{made}: {feed}({seeds[0]}) to {feed}({seeds[-1]})"
     return f"{made}: {named}; the other seeds up to {seeds[0] + found.feeds_asked - 1} make the same"
+
+
+def _bound(ordering: Ordering) -> str:
+    """State the bound of a search by priorities."""
+    of_runs = f"a run has at most {counted(ordering.chains, 'chain')} of messages"
+    among = (
+        ""
+        if ordering.depth == 1
+        else f", and priorities change among the first {counted(ordering.messages, 'message')}"
+    )
+    return (
+        f"Orders of arrival by priorities: {of_runs}{among}. A failure of depth {ordering.depth} that the faults of a run make"
+        f" possible shows in it with a probability of at least 1 in {round(1 / ordering.chance):,}"
+    )
+
+
+def _ordering_document(ordering: Ordering) -> dict[str, Any]:
+    return {
+        "depth": ordering.depth,
+        "chains": ordering.chains,
+        "messages": ordering.messages,
+        "least_chance": ordering.chance,
+    }
 
 
 def _print_counts(console: Console, heading: str, counts: dict[str, int], missing: list[str]) -> None:

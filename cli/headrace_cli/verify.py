@@ -56,6 +56,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify my_job:pipeline --search pairs --examples 5000 --jobs 2
   headrace verify my_job:pipeline --search exhaustive --records 2 --faults 1 --delays 1
   headrace verify my_job:pipeline --search lineage --records 2 --faults 2
+  headrace verify my_job:pipeline --search pct --depth 3
   headrace verify my_job:pipeline --allow-unknown S8,S9,L1
   headrace verify my_job:pipeline --json > report.json
   headrace verify my_spark_job:write_batch --schema 'account STRING, amount INT'
@@ -73,6 +74,7 @@ class SearchKind(enum.Enum):
     PAIRS = "pairs"
     EXHAUSTIVE = "exhaustive"
     LINEAGE = "lineage"
+    PCT = "pct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,9 @@ class SearchOptions:
         typer.Option(
             "--search",
             help="Random fault schedules; every single fault at every protocol step (enumerate); pairs of those; every"
-            " order of arrivals and every fault of a small scope (exhaustive); or the faults that what led to a good outcome"
-            " depends on (lineage).",
+            " order of arrivals and every fault of a small scope (exhaustive); the faults that what led to a good outcome"
+            " depends on (lineage); or random faults with orders of arrival by priorities, which bound the chance to miss a"
+            " failure (pct).",
         ),
     ] = SearchKind.RANDOM
     examples: Annotated[
@@ -134,6 +137,9 @@ class SearchOptions:
             help="Number of different inputs, made from the seed and the numbers after it.",
         ),
     ] = FEEDS
+    depth: Annotated[
+        int, typer.Option(min=1, help="Pct: the depth of the failures for which the bound holds.")
+    ] = 2
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -366,7 +372,7 @@ def _found(
     if options.resume is not None and options.how not in (SearchKind.EXHAUSTIVE, SearchKind.LINEAGE):
         raise OptionsError("resume", str(options.resume), "given with --search exhaustive or lineage")
     examples, seed, jobs = options.runs, options.seed, options.jobs or cores()
-    if options.how is SearchKind.RANDOM:
+    if options.how in (SearchKind.RANDOM, SearchKind.PCT):
         return search(
             application,
             examples=examples,
@@ -377,6 +383,7 @@ def _found(
             protocol=protocol,
             jobs=jobs,
             outside=options.breaches,
+            depth=options.depth if options.how is SearchKind.PCT else None,
             on_run=on_run,
         )
     if options.how in (SearchKind.EXHAUSTIVE, SearchKind.LINEAGE):

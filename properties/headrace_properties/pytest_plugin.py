@@ -166,7 +166,8 @@ class Verifier:
         protocol: "Protocol | None" = None,
         promises: "Sequence[Promise] | None" = None,
         allow_unknown: Iterable[str] = (),
-        search: Literal["random", "exhaustive"] = "random",
+        search: Literal["random", "pct", "exhaustive"] = "random",
+        depth: int = 2,
         scope: "Scope | None" = None,
     ) -> "Verification": ...
 
@@ -305,7 +306,8 @@ class Verifier:
         protocol: "Protocol | None" = None,
         promises: "Sequence[Promise] | None" = None,
         allow_unknown: Iterable[str] = (),
-        search: Literal["random", "exhaustive"] = "random",
+        search: Literal["random", "pct", "exhaustive"] = "random",
+        depth: int = 2,
         scope: "Scope | None" = None,
     ) -> "Verification":
         """Run a pipeline under fault schedules, and fail the test unless every invariant and promise was exercised and holds.
@@ -322,7 +324,9 @@ class Verifier:
             promises: what must hold besides the invariants; default: the list ``promises`` beside the pipeline and its feed.
             allow_unknown: invariants and promises that no run needs to exercise, or ``["all"]`` for all invariants; added to
                 the setting ``headrace_allow_unknown``.
-            search: ``random``, or ``exhaustive``: every schedule of the scope; ``examples`` and ``options`` then do nothing.
+            search: ``random``; ``pct``, with orders of arrival by priorities; or ``exhaustive``: every schedule of the scope;
+                ``examples`` and ``options`` then do nothing.
+            depth: with ``pct``, of the failures to look for; see docs/explanation/exhaustive.md.
             scope: of an exhaustive search; default: three records, one fault and two delays, on two workers.
 
         Raises:
@@ -330,7 +334,7 @@ class Verifier:
             InvariantViolatedError: an invariant or a promise is broken, the run stopped with an error, or user code keeps
                 or shares state.
             NotExercisedError: nothing is violated, but an invariant or a promise that is not allowed to was never exercised.
-            OptionsError: ``examples`` is less than 1, or ``search`` is neither.
+            OptionsError: ``examples`` or ``depth`` is less than 1, or there is no such ``search``.
         """
         __tracebackhide__ = True
         from headrace_properties.checkers.catalogue import is_invariant  # noqa: PLC0415
@@ -384,6 +388,7 @@ class Verifier:
             options=options,
             protocol=hosted,
             jobs=jobs,
+            depth=depth if search == "pct" else None,
         )
         self.record("headrace runs", found.runs)
         self.record("headrace events", found.events)
@@ -408,8 +413,8 @@ def _check_search(examples: int, search: str) -> None:
 
     if examples < 1:
         raise OptionsError("examples", examples, "at least 1")
-    if search not in ("random", "exhaustive"):
-        raise OptionsError("search", search, "random or exhaustive")
+    if search not in ("random", "pct", "exhaustive"):
+        raise OptionsError("search", search, "random, pct or exhaustive")
 
 
 @pytest.fixture

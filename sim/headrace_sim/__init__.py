@@ -1,6 +1,6 @@
 """The simulated cluster: `simulate` runs a pipeline over a feed under a fault schedule and returns its `History`."""
 
-from headrace_sim.arrivals import Arrivals, Delay
+from headrace_sim.arrivals import Arrivals, Delay, Priorities
 from headrace_sim.cluster import Cluster
 from headrace_sim.contention import Contention
 from headrace_sim.distributions import Constant, Distribution, Exponential, LogNormal, Uniform
@@ -29,6 +29,7 @@ __all__ = [
     "FeedEntry",
     "LogNormal",
     "Moment",
+    "Priorities",
     "Protocol",
     "Redraw",
     "Step",

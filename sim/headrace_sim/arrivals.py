@@ -1,4 +1,4 @@
-"""The order in which things arrive at each process, as a value: what an exhaustive search varies.
+"""The order in which things arrive at each process, as a value: what an exhaustive search and one by priorities vary.
 
 Rules of this file:
 
@@ -9,6 +9,9 @@ Rules of this file:
   So of all the orders that no process can tell apart, one is run (partial-order reduction; Flanagan and Godefroid, POPL 2005).
 
 Delays are counted as in delay-bounded scheduling (Emmi, Qadeer and Rakamaric, POPL 2011).
+
+Instead of delays, chains of messages can have priorities (`Priorities`): then each message waits until the interval of one that
+waits ends, and of those that wait the one of the highest priority arrives first.
 """
 
 import random
@@ -56,6 +59,74 @@ class Delay(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"the {self.step.what} that {self.step.process} receives is overtaken by the next {others} {where}"
 
 
+class Priorities(msgspec.Struct, frozen=True):
+    """Who arrives first: random priorities, which change a few times (Burckhardt et al., ASPLOS 2010).
+
+    A chain is messages each of which was sent when the one before it arrived (Ozkan et al., OOPSLA 2018). Each new chain gets a
+    random priority. At ``depth - 1`` random messages of the run, the chain of the message falls behind all others.
+
+    Attributes:
+        seed: of the draws.
+        depth: the number of changes, plus one.
+        messages: the changes are among so many first messages.
+    """
+
+    seed: int
+    depth: int
+    messages: int
+
+    def describe(self) -> str:
+        """Write it as a sentence.
+
+        >>> Priorities(7, 2, 310).describe()
+        'messages arrive by the priorities of their chains (seed 7), with 1 change among the first 310'
+        """
+        changes = "1 change" if self.depth == 2 else f"{self.depth - 1} changes"
+        order = f"messages arrive by the priorities of their chains (seed {self.seed})"
+        return f"{order}, with {changes} among the first {self.messages}"
+
+
+class _Chain:
+    """A chain of messages. ``priority``: the highest arrives first."""
+
+    __slots__ = ("priority",)
+
+    def __init__(self, priority: float) -> None:
+        self.priority = priority
+
+
+class _Chains:
+    """The chains of a run.
+
+    Attributes:
+        chains: how many there have been.
+        messages: how many messages they have.
+    """
+
+    def __init__(self, priorities: Priorities) -> None:
+        self.chains = self.messages = 0
+        self._draws = stream(priorities.seed, "priorities")
+        messages = range(1, priorities.messages + 1)
+        changes = self._draws.sample(messages, max(0, min(priorities.depth - 1, len(messages))))
+        self._falls = {message: -1 - rank for rank, message in enumerate(changes)}
+        self._last: dict[int, _Chain] = {}
+
+    def join(self, cause: int | None) -> _Chain:
+        """Return the chain of the next message. ``cause``: the activation that sent it."""
+        self.messages += 1
+        chain = None if cause is None else self._last.pop(cause, None)
+        if chain is None:
+            chain = _Chain(self._draws.random())
+            self.chains += 1
+        chain.priority = self._falls.get(self.messages, chain.priority)
+        return chain
+
+    def arrived(self, chain: _Chain, activations: Iterable[int]) -> None:
+        """Note the activations to which the last message of a chain has led: what they send may follow it."""
+        for activation in activations:
+            self._last[activation] = chain
+
+
 @dataclass(slots=True, eq=False)
 class Arrival:
     """Something that has come to a process, to the store or to the outside.
@@ -71,6 +142,7 @@ class Arrival:
         at_us: when it was handled, true time.
         activations: the numbers that its handling has in the History.
         cause: the activation that sent it; ``None``: it comes from outside.
+        priority: of its chain when it came, if chains have priorities and it could wait.
     """
 
     place: str
@@ -83,6 +155,7 @@ class Arrival:
     at_us: int = -1
     activations: range = range(0)
     cause: int | None = None
+    priority: float | None = None
 
     @property
     def step(self) -> Step:
@@ -124,18 +197,28 @@ class _Waiting:
         self.arrival, self.event, self.delay, self.left = arrival, event, delay, delay.past
 
 
+class _Ranked:
+    """An arrival that waits for its turn, its event, and its chain."""
+
+    __slots__ = ("arrival", "chain", "event")
+
+    def __init__(self, arrival: Arrival, event: Any, chain: _Chain) -> None:
+        self.arrival, self.event, self.chain = arrival, event, chain
+
+
 class Arrivals:
     """Delays arrivals of one run, and keeps a list of all.
 
     Args:
         delays: what to delay.
+        priorities: by which messages arrive instead; then nothing is delayed.
 
     Attributes:
         handled: the arrivals so far, in the order in which they were handled.
         clock: how many have come.
     """
 
-    def __init__(self, delays: Iterable[Delay] = ()) -> None:
+    def __init__(self, delays: Iterable[Delay] = (), priorities: Priorities | None = None) -> None:
         self.handled: list[Arrival] = []
         self.clock = 0
         self._delays = {delay.step: delay for delay in delays}
@@ -146,6 +229,9 @@ class Arrivals:
         self._draws: random.Random | None = None
         self._forced = False
         self._released: dict[int, Arrival] = {}
+        self._chains = None if priorities is None else _Chains(priorities)
+        self._ranked: list[_Ranked] = []
+        self._chain_of: dict[int, _Chain] = {}
 
     def attach(self, kernel: Kernel, history: History, options: ClusterOptions) -> None:
         """Decide on the events of a run from now on.
@@ -162,10 +248,16 @@ class Arrivals:
         self._slack_us = _slack_of(options)
         kernel.take = self._take
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many chains of messages there have been, and how many messages; 0 without priorities."""
+        return (0, 0) if self._chains is None else (self._chains.chains, self._chains.messages)
+
     def redraw(self, seed: int) -> None:
         """From now on draw when each arrival comes, anywhere in its interval, and delay none. ``seed``: of the draws."""
         self._draws = stream(seed, "arrivals")
         self._delays.clear()
+        self._chains = None
 
     def further(self) -> int | None:
         """Tell how many arrivals the last delayed one would have to wait for to come later still; ``None``: it cannot."""
@@ -186,6 +278,9 @@ class Arrivals:
             delay = self._delays.get(arrival.step) if self._delays else None
             if delay is not None:
                 self._hold(arrival, event, delay)
+                return
+            if self._chains is not None and arrival.latest_us > event.at_us and not arrival.periodic:
+                self._rank(arrival, event, self._chains.join(_cause(event)))
                 return
             if self._draws is not None and arrival.latest_us > event.at_us:
                 event.at_us = self._draws.randint(event.at_us, arrival.latest_us)
@@ -212,6 +307,25 @@ class Arrivals:
         self._waiting.append(waiting)
         self._kernel.call_at(arrival.latest_us, self._force, waiting)
 
+    def _rank(self, arrival: Arrival, event: Any, chain: _Chain) -> None:
+        arrival.priority = chain.priority
+        ranked = _Ranked(arrival, event, chain)
+        self._ranked.append(ranked)
+        self._kernel.call_at(arrival.latest_us, self._end_interval, ranked)
+
+    def _end_interval(self, ranked: _Ranked) -> None:
+        """Let a message arrive that cannot wait longer, after all that wait and have a higher priority."""
+        if ranked not in self._ranked:
+            return
+        self._ranked.sort(key=lambda one: one.chain.priority, reverse=True)
+        while True:
+            first = self._ranked.pop(0)
+            self._released[id(first.event)] = first.arrival
+            self._chain_of[id(first.arrival)] = first.chain
+            self._kernel.put_first(first.event, self._kernel.now)
+            if first is ranked:
+                return
+
     def _force(self, waiting: _Waiting) -> None:
         if waiting in self._waiting:
             self._forced = True  # it came in vain: no more arrivals come in its interval
@@ -233,6 +347,9 @@ class Arrivals:
         arrival.activations = range(begin, len(history.activations))
         if arrival.activations:
             arrival.cause = history.activations[begin].cause
+        chain = self._chain_of.pop(id(arrival), None)
+        if chain is not None and self._chains is not None:
+            self._chains.arrived(chain, arrival.activations)
         if arrival.content is None and arrival.place:
             arrival.periodic = all(
                 isinstance(told, _ROUTINE_EVENTS) for told in history.events[events:]
@@ -278,6 +395,15 @@ def _what(event: Any) -> tuple[str, str, str, Any]:
 
 
 _REPLIES = m.Reply.__args__
+
+
+def _cause(event: Any) -> int | None:
+    """Return the activation that sent a message."""
+    if isinstance(event, Flight):
+        return event.cause
+    argument = event.argument
+    cause: int | None = argument.cause if isinstance(argument, Parcel) else argument[-1]
+    return cause
 
 
 def _link(event: Any) -> _Link:

@@ -135,6 +135,18 @@ def test_pairs_of_faults_are_drawn(folder: Path, run: Run) -> None:
     assert {"role", "step", "fault", "times"} == set(document["coverage"][0])
 
 
+def test_a_search_by_priorities_states_its_bound(folder: Path, run: Run) -> None:
+    arguments = ("views:pipeline", "--search", "pct", "--depth", "3", "--examples", "2")
+    ordering = searched(run, *arguments)["ordering"]
+    assert ordering["least_chance"] == 1 / (ordering["chains"] * ordering["messages"] ** 2)
+    said = " ".join(run("verify", *arguments).stdout.split())
+    assert (
+        "A failure of depth 3 that the faults of a run make possible shows in it with a probability of"
+        in said
+    )
+    assert f"at least 1 in {round(1 / ordering['least_chance']):,}" in said
+
+
 SMALL_SCOPE = ("views:pipeline", "--search", "exhaustive", "--records", "1", "--delays", "1")
 
 

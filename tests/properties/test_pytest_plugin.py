@@ -111,6 +111,15 @@ def test_a_small_scope_is_exhausted(project: Path) -> None:
     assert (code, "1 passed" in text) == (0, True), text
 
 
+def test_orders_by_priorities_are_searched(project: Path) -> None:
+    test = HOLDS.replace(".runs >= 5", ".ordering.depth == 3").replace(
+        "feed)", "feed, search='pct', depth=3)"
+    )
+    (project / "test_views.py").write_text(test)
+    code, text = pytest_in(project, *FEW)
+    assert (code, "1 passed" in text) == (0, True), text
+
+
 def test_a_failure_that_was_kept_fails_again_first(project: Path) -> None:
     """One run with a fault would not find it."""
     (project / "test_views.py").write_text(BREAKS)

@@ -61,6 +61,7 @@ class JudgedRun:
         behaviour: the behaviour that it showed (`headrace_properties.search.novelty`).
         branches: branches of user code that it took; ``None`` if it was not watched.
         further: how many arrivals the plan's last delay would have to wait for to be delayed further; ``None`` if it cannot.
+        chains: with priorities, how many chains of messages it had, and how many messages.
     """
 
     verdicts: dict[str, Verdict]
@@ -74,6 +75,7 @@ class JudgedRun:
     behaviour: frozenset[str] = frozenset()
     branches: frozenset[Branch] | None = None
     further: int | None = None
+    chains: tuple[int, int] = (0, 0)
 
     @property
     def broken(self) -> dict[str, Violated]:
@@ -129,7 +131,9 @@ def run_plan(
 
 def arrivals_of(plan: Plan) -> Arrivals | None:
     """Return what decides the order of arrivals in a run; ``None`` means randomly drawn latencies."""
-    return None if plan.delays is None else Arrivals(plan.delays)
+    if plan.delays is None and plan.priorities is None:
+        return None
+    return Arrivals(plan.delays or (), plan.priorities)
 
 
 _EVENTS = 1_000_000
@@ -178,6 +182,7 @@ def try_plan(
         behaviour=behaviour(history, spots),
         branches=None if taken is None else frozenset(taken),
         further=None if arrivals is None else arrivals.further(),
+        chains=(0, 0) if arrivals is None else arrivals.size,
     )
 
 

@@ -20,7 +20,7 @@ import msgspec
 from headrace import MILLISECOND, SECOND, Eviction
 from headrace_properties.search.fault_kinds import FIRST_TABLE, MAKERS, STEPS, TABLES, Slot
 from headrace_properties.search.ground import FIRST_KEY, Ground, ground_of
-from headrace_sim import ClusterOptions, Delay, Uniform
+from headrace_sim import ClusterOptions, Delay, Priorities, Uniform
 from headrace_sim import faults as f
 from headrace_sim.steps import role_of
 
@@ -57,17 +57,20 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
         options: of the cluster: the knobs.
         seed: of all draws.
         delays: the arrivals that others overtake; all others come as early as they can. ``None``: latencies are drawn.
+        priorities: by which messages arrive instead of at drawn latencies.
     """
 
     faults: f.FaultSchedule
     options: ClusterOptions
     seed: int
     delays: tuple[Delay, ...] | None = None
+    priorities: Priorities | None = None
 
     def describe(self) -> list[str]:
         """Write what is out of the usual in a run of it, a line each."""
-        delays = [delay.describe() for delay in self.delays or ()]
-        return delays + (self.faults.describe().splitlines() if self.faults.count or not delays else [])
+        order = [delay.describe() for delay in self.delays or ()]
+        order += [] if self.priorities is None else [self.priorities.describe()]
+        return order + (self.faults.describe().splitlines() if self.faults.count or not order else [])
 
 
 def decode_plan(data: bytes, ground: Ground, base: ClusterOptions) -> Plan:

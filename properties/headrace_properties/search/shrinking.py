@@ -89,8 +89,10 @@ class _Shrinker:
         _minimise(records, lambda some: self._try(kept=tuple(some)))
 
     def usual_knobs(self) -> None:
-        """Set the seed and the options back to what is usual: all of them, or one by one."""
+        """Set the order of arrivals, the seed and the options back to what is usual: all of them, or one by one."""
         plan = self.best.plan
+        if plan.priorities is not None:
+            self._try(priorities=None)
         if plan.seed:
             self._try(seed=0)
         if plan.options == self._base or self._try(options=self._base):

@@ -25,6 +25,7 @@ from hypothesis.internal.conjecture import providers
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
+from headrace_properties.search.ordering import Ordering
 from headrace_properties.search.outside import Breaker, breaches_of
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.step_faults import single_faults
@@ -88,6 +89,7 @@ class Steering:
         aimed: faults that a plan is given where none has struck yet; 0: plans are left as they are drawn.
         table: of the kinds of those faults; a seed means the same faults of the same table for ever.
         outside: faults outside the model, of which each plan gets one more.
+        ordering: draws also the order of arrivals of each plan; default: it depends on drawn latencies.
     """
 
     def __init__(
@@ -99,7 +101,9 @@ class Steering:
         aimed: int = AIMED,
         table: int = FIRST_TABLE,
         outside: Collection[Breach] = (),
+        ordering: Ordering | None = None,
     ) -> None:
+        self._ordering = ordering
         self._feed_seeds = feed_seeds or (seed,)
         self._grounds = [
             ground_of(application.versions, application.feed(feed_seed), base)
@@ -143,6 +147,9 @@ class Steering:
             data + bytes([NEWEST_TABLE]) if in_newest else data, self._grounds[turn], self._base
         )
         aimed = self._aim(plan, covered) if plan.faults.count else plan
+        if self._ordering is not None:
+            priorities = self._ordering.draw(Random(f"{self._seed}/{number}/priorities"))
+            aimed = msgspec.structs.replace(aimed, priorities=priorities)
         return Trial(aimed, self._feed_seeds[turn], watched=number % EVERY == 0)
 
     def _aim(self, plan: Plan, covered: Counter[Spot]) -> Plan:

@@ -16,6 +16,7 @@ from headrace_properties.search.budget import Budget
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun, is_finding, try_plan
 from headrace_properties.search.novelty import Novelty
+from headrace_properties.search.ordering import Ordering, ordering_of
 from headrace_properties.search.parallel import ENDED, RunTrials, run_apart, runner, useful_jobs
 from headrace_properties.search.scope import Exploration
 from headrace_properties.search.shrinking import Test, shrink
@@ -47,6 +48,7 @@ class Verification:
         stopped_for: why a search ended before all runs were made: ``quiet`` or ``minutes``.
         failure: the shrunk counterexample, if there is one.
         exploration: the progress of an exhaustive search; ``None`` for any other search.
+        ordering: the orders of a search by priorities; ``None`` for any other search.
     """
 
     runs: int = 0
@@ -65,6 +67,7 @@ class Verification:
     stopped_for: str = ""
     failure: Failure | None = None
     exploration: Exploration | None = None
+    ordering: Ordering | None = None
     _branches: set[Branch] = field(default_factory=set)
     _held: Counter[str] = field(default_factory=Counter)
 
@@ -97,6 +100,8 @@ class Verification:
         else:
             self.idle += 1
         self.events += judged.events
+        if self.ordering is not None:
+            self.ordering.take(judged.chains)
         self.struck.update(judged.strikes)
         self.reached.update(judged.cases)
         self.covered.update(judged.covered)
@@ -155,6 +160,7 @@ def verify(
     protocol: Protocol = SOUND,
     jobs: int = 1,
     outside: Collection[Breach] = (),
+    depth: int | None = None,
     on_run: Callable[[Verification], None] | None = None,
 ) -> Verification:
     """Search for a fault schedule that breaks an invariant; stop at the first one found, and make it as small as possible.
@@ -170,12 +176,18 @@ def verify(
         protocol: the state machines to host; default: the engine's own.
         jobs: processes that share the runs. The result does not depend on it.
         outside: faults outside the model, of which each run gets one.
+        depth: draw the order of arrivals by priorities, for failures of this depth (`ordering`); default: draw latencies.
         on_run: called after each run, for progress.
+
+    Raises:
+        OptionsError: with ``depth``, it is below 1, or a latency of the options is no interval.
     """
     base = options or ClusterOptions()
     feed_seeds = application.feed_seeds(seed, feeds)
-    steering = Steering(application, base, seed, feed_seeds, outside=outside)
-    search = Search(application, base, on_run, Verification(feed_seeds=feed_seeds, feeds_asked=feeds))
+    ordering = None if depth is None else ordering_of(application, base, seed, depth)
+    steering = Steering(application, base, seed, feed_seeds, outside=outside, ordering=ordering)
+    found = Verification(feed_seeds=feed_seeds, feeds_asked=feeds, ordering=ordering)
+    search = Search(application, base, on_run, found)
     with runner(application, protocol, useful_jobs(jobs, examples)) as run:
         search.find(steering, run, examples, until_quiet=until_quiet, minutes=minutes)
     failure = search.failure
