@@ -251,7 +251,13 @@ class Look:
             with clock_at(ANOTHER_DAY):
                 later = caller.call(step)
             if not caller.same(step, fresh, later):
-                found.append(self._not_determined(call, plain, later, "On another day", CLOCK))
+                read = {kind for kind, _, _ in call.trace.readings}
+                if (
+                    CHANCE in read and CLOCK not in read
+                ):  # a generator of its own, which has gone on meanwhile
+                    found.append(self._not_determined(call, plain, later, "When it was run again"))
+                else:
+                    found.append(self._not_determined(call, plain, later, "On another day", CLOCK))
                 continue
             if (weak := self._weak(call, fresh)) is not None:
                 found.append((Habit.READS_CLOCK, weak))

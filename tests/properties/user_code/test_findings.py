@@ -385,6 +385,13 @@ def test_a_planted_bug_is_found_and_shown_by_the_fewest_records(
     assert f"Shown by {'one record' if records == 1 else f'{records} records'}" in str(finding)
 
 
+def test_a_generator_of_ones_own_is_not_taken_for_the_clock() -> None:
+    """It goes on from call to call, and so decides otherwise on another day, too."""
+    found = {finding.habit for finding in examine(*numbers(Sum(produce(lambda: LOTS.random() < 0.5))))}
+    assert Habit.USES_CHANCE in found
+    assert Habit.READS_CLOCK not in found
+
+
 def test_a_timer_that_may_fire_before_or_after_a_record_is_a_finding() -> None:
     pipeline, _ = numbers(Resetting())
     builder = FeedBuilder(pipeline)
