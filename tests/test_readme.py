@@ -105,6 +105,8 @@ def needs_spark(command: Command) -> bool:
     return "spark" in command.shell
 
 
+BY_DAY = ("README.md", "spark-jobs.md")
+"""Each of the other pages takes more than half a minute on Spark."""
 ON_SPARK = [page for page in PAGES if any(map(needs_spark, commands_of(page)))]
 
 
@@ -135,7 +137,13 @@ def test_each_command_runs_and_prints_what_the_page_says(page: Path, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("page", ON_SPARK, ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=() if page.name in BY_DAY else pytest.mark.nightly, id=name_of(page))
+        for page in ON_SPARK
+    ],
+)
 def test_each_command_on_spark_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
     reader_of(page.read_text(), tmp_path)
     for command in commands_of(page):
