@@ -125,6 +125,7 @@ def _beside(numbers: PCollection[int], windowed: PCollection[int]) -> list[Flow]
     joined = windowed.map(_doubled, name="left").join(windowed.filter(_is_kept, name="right"), name="pairs")
     found: dict[str, PCollection[Any]] = {
         "joined": joined.map(_product),
+        "different": windowed.distinct(),
         "enriched": numbers.enrich(counts, _with_own, name="with own").window_into(FixedWindows(_SPAN_US)),
         "informed": numbers.side_input(counts, _with_all, shards=2, name="with all").window_into(FixedWindows(_SPAN_US)),
         "closed": numbers.par_do_stateful(_Closing(), name="closing").window_into(FixedWindows(2 * _SPAN_US)),
@@ -223,6 +224,7 @@ def _expected_beside(
         found["enriched", one.key, start] += _with_own(one.value, counts.get(one.key))
         found["informed", one.key, start] += _with_all(one.value, counts)
     for (key, start), values in plain.items():
+        found["different", key, start] = sum(set(values))
         kept = [value for value in values if _is_kept(value)]
         if kept:
             found["joined", key, start] = 2 * sum(values) * sum(kept)
