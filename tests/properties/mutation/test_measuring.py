@@ -10,6 +10,7 @@ import pytest
 
 from headrace_properties.mutation import judging
 from headrace_properties.mutation import survey as surveying
+from headrace_properties.mutation.flows import try_flows
 from headrace_properties.mutation.judging import (
     ChangedRunError,
     Judgement,
@@ -40,6 +41,11 @@ def mutant(module: Module, function: str, change: str) -> AutomaticMutant:
         mutant for mutant in mutants if (mutant.mutation.function, mutant.change) == (function, change)
     )
     return found
+
+
+def test_no_fault_of_the_sound_engine_makes_a_record_late_of_which_the_model_knows_nothing() -> None:
+    """The plan of this seed delays a record until its window has been emitted."""
+    assert not try_flows(83).failed
 
 
 def test_a_broken_rule_is_killed_and_code_that_no_run_reaches_is_said_to_survive() -> None:
