@@ -1,6 +1,5 @@
 """What happens to files: one clear error each, and when the file is mended, the run goes on and nothing is lost."""
 
-import copy
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -75,27 +74,6 @@ def started(job: Job) -> Job:
     return job
 
 
-@pytest.fixture(scope="module")
-def first_job(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    """Its files are kept, for each test to begin with: a checkpoint has its own path in it."""
-    job = started(Job(spark, tmp_path_factory.mktemp("files") / "job"))
-    shutil.copytree(job.place, kept_of(job))
-    return job
-
-
-def kept_of(job: Job) -> Path:
-    return job.place.with_name("kept")
-
-
-@pytest.fixture
-def job(first_job: Job) -> Job:
-    shutil.rmtree(first_job.place)
-    shutil.copytree(kept_of(first_job), first_job.place)
-    job = copy.copy(first_job)
-    job.collected = copy.deepcopy(first_job.collected)
-    return job
-
-
 def newest(checkpoint: Path, pattern: str) -> Path:
     return max(checkpoint.glob(pattern), key=lambda path: (path.stat().st_mtime_ns, path.name))
 
@@ -111,7 +89,7 @@ def half(path: Path) -> None:
     (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
 
 
-def test_what_breaks_off_in_a_checkpoint_is_named_and_when_mended_nothing_is_lost(job: Job) -> None:
+def check_what_breaks_off_in_a_checkpoint(job: Job) -> None:
     cases: list[tuple[str, Callable[[Path], None]]] = [
         ("offsets/[0-9]*", empty),
         ("offsets/[0-9]*", half),
@@ -129,10 +107,9 @@ def test_what_breaks_off_in_a_checkpoint_is_named_and_when_mended_nothing_is_los
         assert type(error) is CheckpointDamagedError, pattern
         assert error.place == str(path), pattern
         assert "start the query again" in str(error)
-    job.check()
 
 
-def test_an_unreadable_input_file_is_named_and_when_mended_nothing_is_lost(job: Job) -> None:
+def check_an_unreadable_input_file(job: Job) -> None:
     path = max((job.landing / "mail").glob("*.parquet"))
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
@@ -140,15 +117,38 @@ def test_an_unreadable_input_file_is_named_and_when_mended_nothing_is_lost(job: 
     assert type(error) is InputFileError
     assert str(error).startswith(f"{path}: this input file cannot be read. Replace it with an intact one")
     path.write_bytes(whole)
-    job.check()
 
 
-def test_a_missing_input_directory_is_named_and_when_it_is_there_nothing_is_lost(job: Job) -> None:
+def check_a_missing_input_directory(job: Job) -> None:
     job.landing.rename(job.place / "elsewhere")
     error = job.mishap()
     assert type(error) is InputFileError
     assert str(error).startswith(f"{job.landing / 'mail'}: this input directory does not exist")
     (job.place / "elsewhere").rename(job.landing)
+
+
+def check_a_checkpoint_that_was_moved(job: Job) -> None:
+    """Spark writes the place of a state's schema into the checkpoint, in full."""
+    home = job.checkpoint
+    job.checkpoint = home.rename(job.place / "moved")
+    error = job.mishap()
+    assert type(error) is CheckpointDamagedError
+    assert error.place == str(job.checkpoint)
+    assert f"it was moved from {home}, and its state records that path. Move it back" in str(error)
+    shutil.rmtree(home, ignore_errors=True)  # what the vain attempt has left there
+    job.checkpoint.rename(home)
+    job.checkpoint = home
+
+
+def test_each_mishap_is_named_and_when_all_are_mended_nothing_is_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One job for all of them, each mended before the next: a run on Spark takes seconds."""
+    job = started(Job(spark, tmp_path / "job"))
+    check_what_breaks_off_in_a_checkpoint(job)
+    check_a_checkpoint_that_was_moved(job)
+    check_a_missing_input_directory(job)
+    check_an_unreadable_input_file(job)
     job.check()
 
 
@@ -179,20 +179,6 @@ def test_a_full_disk_is_told_and_with_room_again_nothing_is_lost(
     assert type(error) is DiskFullError
     assert str(error).startswith(f"{job.checkpoint}: its disk is full. Free some space")
     filler.unlink()
-    job.check()
-
-
-def test_a_checkpoint_that_was_moved_is_told_and_when_it_is_back_nothing_is_lost(job: Job) -> None:
-    """Spark writes the place of a state's schema into the checkpoint, in full."""
-    home = job.checkpoint
-    job.checkpoint = home.rename(job.place / "moved")
-    error = job.mishap()
-    assert type(error) is CheckpointDamagedError
-    assert error.place == str(job.checkpoint)
-    assert f"it was moved from {home}, and its state records that path. Move it back" in str(error)
-    shutil.rmtree(home, ignore_errors=True)  # what the vain attempt has left there
-    job.checkpoint.rename(home)
-    job.checkpoint = home
     job.check()
 
 
