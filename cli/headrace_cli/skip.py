@@ -1,6 +1,5 @@
 """``headrace skip``: let a job on Spark skip a record on which its user code keeps failing."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Example[/]
   headrace skip jobs/counts counter mail/0:17
+  headrace skip hdfs://cluster/jobs/counts counter mail/0:17
 
 [bold]Exit codes[/]
   0 the skip is recorded; 2 usage error"""
@@ -19,7 +19,7 @@ _EXAMPLES = """[bold]Example[/]
 
 @app.command("skip", epilog=_EXAMPLES)
 def skip(
-    directory: Annotated[Path, typer.Argument(help="The job's directory, as given to deploy.")],
+    directory: Annotated[str, typer.Argument(help="The job's directory, as given to deploy.")],
     computation: Annotated[str, typer.Argument(help="The computation that fails.")],
     record: Annotated[str, typer.Argument(help="Id of the record or timer, as in the error.")],
 ) -> None:

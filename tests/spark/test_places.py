@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace import OptionsError, Pipeline
-from headrace.spark import DatabaseSink, FileSink, committed_files, error_of, skip_record
-from headrace.spark.jobs.deploy import deploy
+from headrace import OptionsError
+from headrace.spark import DatabaseSink, FileSink, committed_files, error_of
 from headrace.spark.runtime.files import local_directory
 from tests.spark.source_rig import Query, keys, letter, letters, write_lines
 
@@ -17,24 +16,12 @@ REMOTE = ["s3a://bucket/job", "hdfs://name:8020/job", "dbfs:/job", Path("gs://bu
 BROKEN = ["file:job", "file://elsewhere/job"]
 
 
-def deployed(directory: str | Path) -> object:
-    pipeline, session = Pipeline("post"), SimpleNamespace()
-    pipeline.injector("mail")
-    frame: Any = SimpleNamespace(isStreaming=True, sparkSession=session)
-    return deploy(pipeline, {"mail": frame}, directory=directory, sinks={})
-
-
-def skipped(directory: str | Path) -> object:
-    return skip_record(directory, "count", "mail:1")
-
-
 @pytest.mark.parametrize("place", REMOTE + BROKEN)
-@pytest.mark.parametrize("use", [FileSink, committed_files, deployed, skipped])
+@pytest.mark.parametrize("use", [FileSink, committed_files])
 def test_a_directory_elsewhere_is_refused_by_its_scheme_and_nothing_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[str | Path], object], place: str | Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("headrace.spark.jobs.deploy.has_driver", lambda _: True)
     scheme = str(place).partition(":")[0]
     reason = "this URI is not of that form" if scheme == "file" else f"the scheme '{scheme}' is not supported"
     with pytest.raises(OptionsError, match=f"a directory on a file system .* or as file:///PATH; {reason}"):

@@ -5,7 +5,6 @@ twice is the same both times. So the board needs only the latest tally of each i
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 from threading import Lock
 
 import msgspec
@@ -14,7 +13,7 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress, lag_of
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.spark.hosting.parcels import Tally, decode_tally
-from headrace.spark.runtime.files import replace_file
+from headrace.spark.runtime.hadoop import Place, write
 
 _HOT_SHARE = 1 / 8
 """Choice: a key with this part of the latest records is hot: more than eight cores cannot share its computation's work."""
@@ -30,7 +29,7 @@ class Board:
         path: a file that keeps the tallies for the next start of the job; ``None``: they are not kept.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Place | None = None) -> None:
         self._path = path
         self._lock = Lock()
         self._told: dict[str, Tally] = {}
@@ -41,7 +40,7 @@ class Board:
         """Take the tallies of a micro-batch."""
         with self._lock:
             if self._take(tallies) and self._path is not None:
-                replace_file(self._path, _encode_board(list(self._told.values())))
+                write(self._path, _encode_board(list(self._told.values())))
 
     def take_encoded(self, tallies: Iterable[str]) -> None:
         """Take the tallies of a micro-batch as the outputs' rows encode them."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol, Self
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.api.codecs import Codec
 from headrace.api.computation import Computation
@@ -26,7 +26,7 @@ from headrace.spark.jobs.job import Settings
 from headrace.spark.jobs.pipelined import PipelinedHost
 from headrace.spark.jobs.running import Running
 from headrace.spark.jobs.staged import StagedHost
-from headrace.spark.runtime.files import local_directory
+from headrace.spark.runtime.hadoop import HadoopPath, Place, job_directory
 from headrace.spark.runtime.session import has_driver
 from headrace.spark.sinks.job_sinks import Sink, Sinks, TypedSink
 
@@ -263,8 +263,9 @@ def deploy(
     Args:
         pipeline: the pipeline, unchanged from the simulated cluster.
         inputs: for each injector, its records: a streaming DataFrame from `injected`, or an `Input` for any other.
-        directory: holds checkpoints and logs, a separate one for each job. It must be on a file system that all machines mount: a
-            path or a ``file:`` URI. Other schemes are refused.
+        directory: holds checkpoints and logs, a separate one for each job: a path or a ``file:`` URI on a file system that all
+            machines mount. In the pipelined layout also a URI of any store where Spark can keep a checkpoint, such as
+            ``hdfs://host/job``.
         sinks: for each output stream, a function of a DataFrame (``key``, ``timestamp``, ``record_id``, ``value``) and the number
             of its micro-batch, such as a `DatabaseSink` or a `FileSink`; wrap it in a `TypedSink` to get the fields of the
             values. ``None`` discards the stream. So does leaving it out, but with a warning. In the staged layout any stream can
@@ -312,7 +313,7 @@ def deploy(
         raise SparkHostError(problem, remedy)
     settings = Settings(
         spark=spark,
-        directory=local_directory("directory", directory),
+        directory=_checked_directory(directory, spark, layout),
         sinks=Sinks(dict(sinks), history),
         intervals=intervals,
         clock_us=clock_us,
@@ -324,6 +325,18 @@ def deploy(
     )
     host = PipelinedHost if layout is Layout.PIPELINED else StagedHost
     return Deployment(layout, host(settings, pipeline, inputs))
+
+
+def _checked_directory(directory: str | Path, spark: SparkSession, layout: Layout) -> Place:
+    """Return a job's directory, if its layout can use it."""
+    place = job_directory(directory, spark)
+    if isinstance(place, HadoopPath) and layout is Layout.STAGED:
+        problem = f"in the staged layout Spark's Python workers write the logs, and they cannot reach {str(directory)!r}"
+        raise SparkHostError(
+            problem,
+            "Deploy with Layout.PIPELINED, or give a directory on a file system that all machines mount",
+        )
+    return place
 
 
 def _check_available_now(layout: Layout, clock_us: int | None, trigger_us: int | None) -> None:

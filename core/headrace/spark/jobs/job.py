@@ -17,7 +17,7 @@ from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
 from headrace.spark.hosting.placement import partitions_for
 from headrace.spark.io_errors import CheckpointDamagedError
-from headrace.spark.runtime.files import replace_file
+from headrace.spark.runtime.hadoop import Place, files_in, write
 from headrace.spark.runtime.session import most_partitions
 from headrace.spark.sinks.job_sinks import Sinks
 
@@ -57,7 +57,7 @@ class Settings:
     """Settings of a deployment; see `deploy`."""
 
     spark: SparkSession
-    directory: Path
+    directory: Place
     sinks: Sinks
     intervals: int
     clock_us: int | None
@@ -80,7 +80,7 @@ class Settings:
         """The keys that the History includes; ``False``: no History."""
         return self.sample if self.sinks.history is not None else False
 
-    def checkpoint(self, name: str) -> Path:
+    def checkpoint(self, name: str) -> Place:
         """Return the directory of a query's checkpoint."""
         return self.directory / "checkpoints" / name
 
@@ -89,7 +89,7 @@ _NAME = "deployment.json"
 _decode = msgspec.json.Decoder(Shape).decode
 
 
-def read_shape(directory: Path) -> Shape | None:
+def read_shape(directory: Place) -> Shape | None:
     """Read the deployment that a directory was created for; ``None``: there is none yet."""
     try:
         return _decode((directory / _NAME).read_bytes())
@@ -97,7 +97,7 @@ def read_shape(directory: Path) -> Shape | None:
         return None
 
 
-def shape_of_job(directory: Path) -> Shape:
+def shape_of_job(directory: Place) -> Shape:
     """Read the deployment that a directory was created for.
 
     Raises:
@@ -113,7 +113,7 @@ def shape_of_job(directory: Path) -> Shape:
     return shape
 
 
-def check_computation(directory: Path, name: str, known: Collection[str]) -> None:
+def check_computation(directory: Place, name: str, known: Collection[str]) -> None:
     """Refuse a computation that the job in a directory does not have.
 
     Raises:
@@ -124,24 +124,23 @@ def check_computation(directory: Path, name: str, known: Collection[str]) -> Non
         raise SparkHostError(problem, f"Its computations are: {', '.join(map(repr, known))}")
 
 
-def last_committed(checkpoint: Path) -> int:
+def last_committed(checkpoint: Place) -> int:
     """Return the number of the last micro-batch that Spark committed, from its checkpoint; -1: none."""
-    commits = checkpoint / "commits"
-    names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
+    names = [path.name for path in files_in(checkpoint / "commits")]
     return max([int(name) for name in names if name.isdigit()], default=-1)
 
 
-def write_shape(directory: Path, shape: Shape, pipeline: Pipeline) -> None:
+def write_shape(directory: Place, shape: Shape, pipeline: Pipeline) -> None:
     """Write the shape of a deployment to its directory, with everything that can no longer change."""
     before = read_shape(directory)
     switches = {} if before is None else dict(before.switches)
     for name, spec in pipeline.computations.items():
         switches.setdefault(name, list(switches_of(spec)))
     now = msgspec.structs.replace(shape, place=str(directory), switches=switches)
-    replace_file(directory / _NAME, msgspec.json.encode(now))
+    write(directory / _NAME, msgspec.json.encode(now))
 
 
-def check_switches(directory: Path, pipeline: Pipeline) -> None:
+def check_switches(directory: Place, pipeline: Pipeline) -> None:
     """Compare a pipeline with all versions ever deployed in a directory.
 
     Raises:
@@ -156,10 +155,10 @@ def check_switches(directory: Path, pipeline: Pipeline) -> None:
     )
 
 
-def _check_place(directory: Path, before: Shape) -> None:
+def _check_place(directory: Place, before: Shape) -> None:
     """Refuse a moved or copied directory: state records the absolute path of its schema, so a copy would corrupt the original."""
-    place = Path(before.place or directory)
-    if place != directory and not (place.exists() and place.samefile(directory)):
+    place = before.place or str(directory)
+    if place != str(directory) and not _is_same(place, directory):
         problem = f"it was moved or copied here from {place}, and Spark's state records that path"
         raise CheckpointDamagedError(
             str(directory),
@@ -168,7 +167,12 @@ def _check_place(directory: Path, before: Shape) -> None:
         )
 
 
-def check_shape(directory: Path, before: Shape | None, now: Shape) -> None:
+def _is_same(place: str, directory: Place) -> bool:
+    """Return whether a path leads to the directory, though it reads otherwise."""
+    return isinstance(directory, Path) and Path(place).exists() and Path(place).samefile(directory)
+
+
+def check_shape(directory: Place, before: Shape | None, now: Shape) -> None:
     """Refuse a deployment that does not fit the state in its directory.
 
     Raises:

@@ -7,7 +7,6 @@ restarted.
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -21,6 +20,7 @@ from headrace.spark.errors import JobStoppedError, QueryStoppedError
 from headrace.spark.jobs.job import Settings
 from headrace.spark.runtime.failures import error_from
 from headrace.spark.runtime.file_errors import storage_error_of
+from headrace.spark.runtime.hadoop import Place
 from headrace.spark.runtime.session import partitions_set
 
 _LOOK_EVERY_S = 0.02
@@ -63,7 +63,7 @@ class Running:
     """
 
     def __init__(
-        self, name: str, begin: Callable[[], StreamingQuery], writer: BatchWriter, checkpoint: Path
+        self, name: str, begin: Callable[[], StreamingQuery], writer: BatchWriter, checkpoint: Place
     ) -> None:
         self.name, self.writer = name, writer
         self._begin, self._checkpoint = begin, checkpoint
@@ -173,7 +173,7 @@ class Running:
         return -1 if progress is None else int(progress["batchId"])
 
 
-def start(name: str, frame: DataFrame, writer: BatchWriter, checkpoint: Path, settings: Settings) -> Running:
+def start(name: str, frame: DataFrame, writer: BatchWriter, checkpoint: Place, settings: Settings) -> Running:
     """Start a query, and wait until it has begun.
 
     Args:

@@ -13,14 +13,16 @@ from hashlib import sha256
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import Skip, Stop
 from headrace.spark.errors import SparkHostError
 from headrace.spark.jobs.job import check_computation, shape_of_job
-from headrace.spark.runtime.files import local_directory, replace_file
+from headrace.spark.runtime.files import local_directory, scheme_of
+from headrace.spark.runtime.hadoop import Place, files_in, job_directory, write
+from headrace.spark.runtime.session import session
 from headrace.spark.sinks.job_sinks import Sinks
 
 DEAD_LETTERS = "dead-letters"
@@ -40,14 +42,15 @@ class _Skipped(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Skipped).decode
 
 
-def skip_record(directory: str | Path, computation: str, record_id: str) -> Path:
+def skip_record(directory: str | Path, computation: str, record_id: str) -> Place:
     """Let a job skip a record on which its user code keeps failing: ``headrace skip``.
 
     From the next `deploy`, or the next `Deployment.change` that restarts the computation, the record goes to the job's dead
     letters if it fails again, and has no other effect.
 
     Args:
-        directory: directory of the job: a path or a ``file:`` URI, as given to `deploy`.
+        directory: directory of the job, as given to `deploy`. If it is not mounted here, a session is started unless there
+            is one.
         computation: the computation that fails.
         record_id: id of the record or timer, as in the error.
 
@@ -56,9 +59,9 @@ def skip_record(directory: str | Path, computation: str, record_id: str) -> Path
 
     Raises:
         SparkHostError: there is no such job, or the job has no such computation.
-        OptionsError: the id is empty, or the directory is a URI of another scheme.
+        OptionsError: the id is empty, or the directory cannot be reached.
     """
-    place = local_directory("directory", directory)
+    place = _directory(directory)
     shape = shape_of_job(place)
     known = [name for level in shape.stages for name in level]
     if computation in shape.injectors:
@@ -71,14 +74,22 @@ def skip_record(directory: str | Path, computation: str, record_id: str) -> Path
     if not record_id:
         raise OptionsError("record_id", record_id, "the id in the error")
     skipped = _Skipped(computation, record_id)
-    replace_file(place / _SKIPS / _file(computation, record_id), msgspec.json.encode(skipped))
+    write(place / _SKIPS / _file(computation, record_id), msgspec.json.encode(skipped))
     return place / DEAD_LETTERS / _file(computation, record_id)
 
 
-def with_skips(directory: Path, pipeline: Pipeline) -> Pipeline:
+def _directory(directory: str | Path) -> Place:
+    if scheme_of(str(directory)) in (None, "file") or isinstance(directory, Path):
+        return local_directory("directory", directory)
+    return job_directory(directory, SparkSession.getActiveSession() or session("local[1]", "headrace skip"))
+
+
+def with_skips(directory: Place, pipeline: Pipeline) -> Pipeline:
     """Return a pipeline with the operator's skips applied."""
     causes: dict[str, set[str]] = {}
-    for path in (directory / _SKIPS).glob("*.json"):
+    for path in files_in(directory / _SKIPS):
+        if not path.name.endswith(".json"):  # a draft
+            continue
         skipped = _decode(path.read_bytes())
         causes.setdefault(skipped.computation, set()).add(skipped.cause)
     for name, spec in pipeline.computations.items():
@@ -88,14 +99,14 @@ def with_skips(directory: Path, pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def with_dead_letters(directory: Path, sinks: Sinks) -> Sinks:
+def with_dead_letters(directory: Place, sinks: Sinks) -> Sinks:
     """Return a job's sinks with one more for the dead letters of skipped records."""
 
     def keep(frame: DataFrame, _number: int) -> None:
         for row in frame.collect():
             letter = msgspec.json.decode(row["value"])
             file = _file(letter["computation"], letter["cause"])
-            replace_file(directory / DEAD_LETTERS / file, row["value"].encode())
+            write(directory / DEAD_LETTERS / file, row["value"].encode())
 
     return Sinks({**sinks.by_stream, _STREAM: keep}, sinks.history)
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -89,7 +90,8 @@ class StagedHost:
     def __init__(
         self, settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
     ) -> None:
-        self._settings = settings
+        assert isinstance(settings.directory, Path), "deploy refuses any other"
+        self._settings, self._directory = settings, settings.directory
         self._inputs = dict(inputs)
         self._stages: dict[str, Running] = {}
         self._shortening = threading.Lock()
@@ -267,12 +269,12 @@ class StagedHost:
         return start(f"{settings.directory}: {name}", pieces, writer, checkpoint, settings)
 
     def _log(self, name: str) -> Log:
-        return Log(self._settings.directory, name)
+        return Log(self._directory, name)
 
     # Where a computation began to read its senders' logs. It must be the same whenever Spark asks.
 
     def _beginnings(self, name: str) -> dict[str, int]:
-        return beginnings_of(self._settings.directory, name)
+        return beginnings_of(self._directory, name)
 
     def _note_beginnings(self, name: str, senders: Iterable[str], *, from_now: bool) -> None:
         noted = self._beginnings(name)
@@ -282,7 +284,7 @@ class StagedHost:
         for sender in set(noted) - set(senders):
             # Its log was read to the end before it was removed; if it is added again, reading resumes there.
             noted[sender] = self._log(sender).last()
-        replace_file(beginnings_path(self._settings.directory, name), msgspec.json.encode(noted))
+        replace_file(beginnings_path(self._directory, name), msgspec.json.encode(noted))
 
     # Waiting
 

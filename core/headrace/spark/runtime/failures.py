@@ -17,6 +17,7 @@ from headrace.api.errors import HeadraceError
 from headrace.spark.errors import QueryFailedError
 from headrace.spark.runtime.file_errors import storage_error_of
 from headrace.spark.runtime.files import local_directory, scheme_of
+from headrace.spark.runtime.hadoop import Place
 
 _MARK = "headrace-error: "
 _NOTE = re.compile(re.escape(_MARK) + r"(\[.*\])")
@@ -51,7 +52,7 @@ def error_of(query: StreamingQuery, checkpoint: str | Path) -> HeadraceError | N
     return error_from(query.name or str(query.id), raised, where)
 
 
-def error_from(query: str, raised: Exception, checkpoint: Path) -> HeadraceError:
+def error_from(query: str, raised: Exception, checkpoint: Place) -> HeadraceError:
     """Rebuild the error that ended a query.
 
     Args:

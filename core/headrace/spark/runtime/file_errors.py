@@ -17,6 +17,7 @@ from headrace.spark.io_errors import (
     InputFileError,
     StorageError,
 )
+from headrace.spark.runtime.hadoop import Place
 
 _RESTORE = (
     "Restore it, or the whole checkpoint from one backup, and start the query again: it resumes from there. "
@@ -63,7 +64,7 @@ _KINDS: tuple[tuple[str, type[StorageError], str, str], ...] = (
 _BROKEN_JSON = re.compile(r"INCLUDE_SOURCE_IN_LOCATION|JsonParseException|JsonEOFException|MappingException")
 
 
-def storage_error_of(text: str, checkpoint: Path) -> StorageError | None:
+def storage_error_of(text: str, checkpoint: Place) -> StorageError | None:
     """Return the error that ended a query, if it is about a file; otherwise ``None``.
 
     Args:
@@ -75,14 +76,16 @@ def storage_error_of(text: str, checkpoint: Path) -> StorageError | None:
         if found is not None:
             place = _path(found.groupdict().get("place") or str(checkpoint))
             return _moved(place, checkpoint) or kind(place, problem, remedy)
-    broken = next(_broken_logs(checkpoint), None) if _BROKEN_JSON.search(text) else None
+    if not isinstance(checkpoint, Path) or not _BROKEN_JSON.search(text):
+        return None
+    broken = next(_broken_logs(checkpoint), None)
     return None if broken is None else CheckpointDamagedError(str(broken), "it is truncated", _RESTORE)
 
 
-def _moved(place: str, checkpoint: Path) -> CheckpointDamagedError | None:
+def _moved(place: str, checkpoint: Place) -> CheckpointDamagedError | None:
     """Return an error if Spark looks for the checkpoint's state elsewhere: its metadata has the absolute path of its schema."""
     home = place.partition("/state/")[0]
-    if home == place or Path(home).absolute() == checkpoint.absolute():
+    if home == place or home == str(checkpoint) or Path(home).absolute() == Path(str(checkpoint)).absolute():
         return None
     problem = f"it was moved from {home}, and its state records that path"
     return CheckpointDamagedError(

@@ -1,0 +1,177 @@
+"""A job's directory on a file system that this machine does not mount: HDFS, an object store, whatever Hadoop's clients reach.
+
+Rules of this file: every file goes through the manager that Spark keeps the query's own checkpoint with
+(``spark.sql.streaming.checkpointFileManagerClass``). So wherever a checkpoint is safe, the job's own files are: a file appears
+whole or not at all, and no rename is needed where the store writes conditionally.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from headrace.api.errors import OptionsError
+from headrace.spark.runtime.files import local_directory, replace_file, scheme_of
+
+
+class HadoopPath:
+    """A file or directory behind Hadoop's file systems. It has those members of a `Path` that a job's files need.
+
+    Args:
+        uri: with its scheme.
+        spark: the session, whose driver runs in this process.
+
+    Raises:
+        OSError: there is no such file system, or it cannot be reached.
+    """
+
+    __slots__ = ("_jvm", "_manager", "_path")
+
+    def __init__(self, uri: str, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm
+        session: Any = spark._jsparkSession
+        with _java_errors():
+            settings = session.sessionState().newHadoopConf()
+            path = self._jvm.org.apache.hadoop.fs.Path(uri)
+            self._path: Any = path.getFileSystem(settings).makeQualified(path)
+            checkpointing = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
+            self._manager: Any = checkpointing.CheckpointFileManager.create(self._path, settings)
+
+    def __str__(self) -> str:
+        return str(self._path.toString())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HadoopPath) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __truediv__(self, name: str) -> "HadoopPath":
+        return self._at(self._jvm.org.apache.hadoop.fs.Path(self._path, name))
+
+    def _at(self, path: Any) -> Self:
+        other = object.__new__(type(self))
+        other._jvm, other._manager, other._path = self._jvm, self._manager, path
+        return other
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return str(self._path.getName())
+
+    @property
+    def parents(self) -> "list[HadoopPath]":
+        """The directories that it is in, innermost first."""
+        found = []
+        path = self._path.getParent()
+        while path is not None:
+            found.append(self._at(path))
+            path = path.getParent()
+        return found
+
+    def exists(self) -> bool:
+        """Whether there is such a file or directory."""
+        with _java_errors():
+            return bool(self._manager.exists(self._path))
+
+    def read_bytes(self) -> bytes:
+        """Read a file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        with _java_errors():
+            stream = self._manager.open(self._path)
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+    def replace(self, data: bytes) -> None:
+        """Replace the file atomically, or create it and its directory.
+
+        Raises:
+            OSError: it was not replaced, for one because Spark's manager of checkpoint files can only create files.
+        """
+        with _java_errors():
+            self._manager.mkdirs(self._path.getParent())
+            stream = self._manager.createAtomic(self._path, True)  # noqa: FBT003  Java
+            try:
+                stream.write(bytearray(data))
+            except BaseException:
+                stream.cancel()
+                raise
+            stream.close()
+        if self.read_bytes() != data:
+            kind = self._manager.getClass().getSimpleName()
+            raise OSError(
+                f"{self} was not replaced: Spark's {kind} only creates files here. Unset or change "
+                "spark.sql.streaming.checkpointFileManagerClass"
+            )
+
+    def files(self) -> "list[HadoopPath]":
+        """Return what is in the directory, by name; nothing, if there is none."""
+        try:
+            with _java_errors():
+                found = [self._at(status.getPath()) for status in self._manager.list(self._path)]
+        except FileNotFoundError:
+            return []
+        return sorted(found, key=str)
+
+
+Place = Path | HadoopPath
+"""A file or directory of a job."""
+
+
+@contextmanager
+def _java_errors() -> Iterator[None]:
+    """Raise Java's exceptions as Python's."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raised = error.java_exception
+        missing = raised.getClass().getSimpleName() in ("FileNotFoundException", "NoSuchFileException")
+        raise (FileNotFoundError if missing else OSError)(str(raised.getMessage())) from None
+
+
+def job_directory(directory: str | Path, spark: SparkSession) -> Place:
+    """Return the directory of a job.
+
+    Args:
+        directory: a path, a ``file:`` URI, or a URI of any file system that the session's Hadoop client reaches.
+        spark: the session.
+
+    Raises:
+        OptionsError: Hadoop has no such file system or cannot reach it, or a `Path` was made of a URI.
+    """
+    scheme = scheme_of(str(directory))
+    if scheme in (None, "file") or isinstance(directory, Path):
+        return local_directory("directory", directory)
+    try:
+        place = HadoopPath(directory, spark)
+        place.exists()
+    except OSError as error:
+        expected = (
+            f"a directory that Spark's driver can reach; Hadoop says: {error}. If the connector of {scheme!r} is missing, add "
+            "its package to the session (spark.jars.packages)"
+        )
+        raise OptionsError("directory", str(directory), expected) from None
+    return place
+
+
+def write(place: Place, data: bytes) -> None:
+    """Replace a file atomically, or create it and its directory."""
+    if isinstance(place, HadoopPath):
+        place.replace(data)
+    else:
+        replace_file(place, data)
+
+
+def files_in(directory: Place) -> "list[Place]":
+    """Return what is in a directory, by name; nothing, if there is none."""
+    if isinstance(directory, HadoopPath):
+        return list(directory.files())
+    return list(sorted(directory.iterdir()) if directory.is_dir() else ())

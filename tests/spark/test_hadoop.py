@@ -1,0 +1,144 @@
+"""A job's directory behind Hadoop's file systems: here a mount table (``viewfs``), which is no path of this machine."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
+
+from headrace import Computation, Context, OptionsError, Pipeline, Record
+from headrace.spark import Deployment, Input, JobStoppedError, Layout, SparkHostError, deploy, skip_record
+from headrace.spark.runtime.hadoop import HadoopPath, files_in, job_directory, write
+from headrace_cli.main import app
+
+
+class Sums(Computation):
+    """Adds up what comes, if its text is a number."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state["sum"] = context.state.get("sum", 0) + int(record.value["text"])
+        context.produce("sums", context.state["sum"])
+
+
+MANAGERS = "org.apache.spark.sql.execution.streaming.checkpointing"
+SETTING = "spark.sql.streaming.checkpointFileManagerClass"
+
+
+@pytest.fixture
+def session(fresh_session: SparkSession) -> SparkSession:
+    """One with Spark's own way of keeping checkpoints."""
+    fresh_session.conf.set(SETTING, f"{MANAGERS}.FileContextBasedCheckpointFileManager")
+    return fresh_session
+
+
+@pytest.fixture
+def mounted(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """The URI of an empty directory."""
+    (tmp_path / "store").mkdir()
+    context: Any = spark.sparkContext
+    settings = context._jsc.hadoopConfiguration()
+    link = "fs.viewfs.mounttable.tests.link./data"
+    settings.set(link, (tmp_path / "store").as_uri())
+    yield "viewfs://tests/data"
+    settings.unset(link)
+    context._jvm.org.apache.hadoop.fs.FileSystem.closeAll()  # a mount table is read once
+
+
+def test_a_file_is_replaced_whole_and_found_by_name(session: SparkSession, mounted: str) -> None:
+    place = job_directory(f"{mounted}/job", session)
+    assert isinstance(place, HadoopPath)
+    assert (str(place), place.exists(), files_in(place)) == ("viewfs://tests/data/job", False, [])
+    for text in (b"", b"one", bytes(range(256)) * 1000):
+        write(place / "b.json", text)
+        assert (place / "b.json").read_bytes() == text
+    write(place / "a" / "c.json", b"{}")
+    assert [path.name for path in files_in(place)] == ["a", "b.json"]
+    assert [str(parent) for parent in place.parents] == ["viewfs://tests/data", "viewfs://tests/"]
+    with pytest.raises(FileNotFoundError):
+        (place / "none").read_bytes()
+
+
+def test_a_file_that_is_not_replaced_is_an_error(fresh_session: SparkSession, mounted: str) -> None:
+    fresh_session.conf.set(SETTING, f"{MANAGERS}.FileSystemBasedCheckpointFileManager")
+    place = job_directory(mounted, fresh_session) / "a.json"
+    write(place, b"one")
+    with pytest.raises(
+        OSError, match=r"a\.json was not replaced: Spark's FileSystemBasedCheckpointFileManager only creates"
+    ):
+        write(place, b"two")
+    assert place.read_bytes() == b"one"
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/job", "dbfs:/job", "viewfs://nowhere/job"])
+def test_a_store_that_hadoop_does_not_reach_is_refused(spark: SparkSession, place: str) -> None:
+    scheme = place.partition(":")[0]
+    with pytest.raises(
+        OptionsError, match=f"Hadoop says: .*the connector of '{scheme}' is missing.*jars.packages"
+    ):
+        job_directory(place, spark)
+    with pytest.raises(OptionsError, match="Hadoop says"):
+        skip_record(place, "adder", "numbers:1")
+
+
+class Job:
+    """A job that adds up letters' texts."""
+
+    def __init__(self, spark: SparkSession, directory: str, landing: Path) -> None:
+        self.spark, self.directory, self.landing = spark, directory, landing
+        self.sums: list[str] = []
+        landing.mkdir()
+
+    def put(self, number: int, text: str) -> None:
+        draft = self.landing / f".{number}"
+        draft.write_text(json.dumps({"id": number, "key": "anna", "text": text, "ts": number}))
+        draft.rename(self.landing / f"{number}.json")
+
+    def start(self, layout: Layout = Layout.PIPELINED) -> Deployment:
+        pipeline = Pipeline("sums")
+        pipeline.injector("numbers")
+        pipeline.add(Sums(), name="adder", inputs=["numbers"], outputs=["sums"])
+        frame = self.spark.readStream.schema("id long, key string, text string, ts long").json(
+            str(self.landing)
+        )
+        given = {"numbers": Input(frame, key="key", timestamp="ts", record_id="id")}
+
+        def take(rows: DataFrame, _batch: int) -> None:
+            self.sums += [row["value"] for row in rows.collect()]
+
+        return deploy(
+            pipeline, given, directory=self.directory, sinks={"sums": take}, layout=layout, intervals=2
+        )
+
+
+def test_a_job_resumes_from_there_and_skips_what_stops_it(
+    session: SparkSession, mounted: str, tmp_path: Path
+) -> None:
+    job = Job(session, f"{mounted}/job", tmp_path / "in")
+    job.put(1, "1")
+    with job.start() as running:
+        running.await_idle()
+        job.put(2, "two")
+        with pytest.raises(JobStoppedError, match="headrace skip viewfs://tests/data/job adder numbers:2"):
+            running.await_idle()
+    done = CliRunner().invoke(app, ["skip", job.directory, "adder", "numbers:2"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert f"{job.directory}/dead-letters/" in done.stdout
+    job.put(3, "3")
+    with job.start() as running:
+        running.await_idle()
+        (progress,) = running.progress()
+    assert job.sums == ["1", "4"]
+    assert progress.records == 3  # one of them was skipped
+    store = tmp_path / "store" / "job"
+    assert {path.name for path in store.iterdir() if not path.name.startswith(".")} == {
+        "checkpoints", "dead-letters", "deployment.json", "progress.json", "skips"
+    }  # fmt: skip
+
+
+def test_the_staged_layout_refuses_it(session: SparkSession, mounted: str, tmp_path: Path) -> None:
+    job = Job(session, f"{mounted}/job", tmp_path / "in")
+    with pytest.raises(SparkHostError, match="they cannot reach 'viewfs://tests/data/job'"):
+        job.start(Layout.STAGED)
