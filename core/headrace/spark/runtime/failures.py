@@ -14,12 +14,13 @@ import msgspec
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.api.errors import HeadraceError
-from headrace.spark.errors import QueryFailedError
+from headrace.spark.errors import QueryFailedError, SparkHostError
 from headrace.spark.runtime.file_errors import storage_error_of
 from headrace.spark.runtime.files import local_directory, scheme_of
 from headrace.spark.runtime.hadoop import Place
 
 _MARK = "headrace-error: "
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _NOTE = re.compile(re.escape(_MARK) + r"(\[.*\])")
 
 
@@ -66,9 +67,22 @@ def error_from(query: str, raised: Exception, checkpoint: Place) -> HeadraceErro
     if found is not None:
         found.__cause__ = None  # nor is the context shown
         return found
-    found = storage_error_of(text, checkpoint) or QueryFailedError(query, text.strip())
-    found.__cause__ = raised
-    return found
+    rephrased = (
+        storage_error_of(text, checkpoint) or _import_error_in(text) or QueryFailedError(query, text.strip())
+    )
+    rephrased.__cause__ = raised
+    return rephrased
+
+
+def _import_error_in(text: str) -> SparkHostError | None:
+    """Return an error if a worker could not import the code of the job: it is unpickled before any of ours runs."""
+    missing = _NO_MODULE.search(text)
+    if missing is None or "pickle" not in text:
+        return None
+    problem = f"the Python of the executors cannot import {missing[1]!r}, which this job's code needs"
+    return SparkHostError(
+        problem, "Ship the packages with the job: see 'Packages on the executors' in docs/how-to/operate.md"
+    )
 
 
 def _error_in(text: str) -> HeadraceError | None:
