@@ -82,6 +82,7 @@ _CLOSED: Mapping[str, tuple[str, ...]] = {
     "dead letters of computations": ("a dead letter is not reported",),
     "fresh sequencers": ("one token for two intervals",),
     "timers within a step": ("a due timer is overtaken", "a timer overtakes what a timer set"),
+    "memory of caches and filters": ("a full cache keeps its rows", "collected ids stay in memory"),
     "repeated mints and claims": ("a repeated mint counts", "a repeated claim counts"),
 }
 """Class of mistakes that the search once did not see, and mutants of it that it kills today."""

@@ -104,6 +104,12 @@ class Cluster:
         self.history.begin("", "end", None)
         self.history.record(RunEnded(self.kernel.now, "", why))
 
+    def check_invariants(self) -> None:
+        """Assert what must hold of each process between events, such as how much memory its cache and filters take."""
+        for node in self.nodes.values():
+            if node.state is NodeState.UP:
+                node.process.check_invariants()
+
     @property
     def quiescent(self) -> bool:
         """Whether everything is done: see `Ending.quiescent`."""

@@ -123,7 +123,7 @@ class WatermarkAuthority:
     map_class: ClassVar[type[IntervalMap]] = IntervalMap
 
     __slots__ = (
-        "_effects", "_election", "_journaling", "_known", "_listeners", "_look_due", "_options", "_quiet",
+        "_effects", "_election", "_journaling", "_known", "_listeners", "_look_due", "_quiet",
         "_record", "_role", "_rules", "_shard", "_store", "_ticked_us", "address", "injectors",
     )  # fmt: skip
 
@@ -139,7 +139,6 @@ class WatermarkAuthority:
         self.address = address
         self._rules = rules
         self._shard = shard
-        self._options = options
         self._record = history.of(address)
         self._role = authority_role(shard)
         self._effects: list[Effect] = []

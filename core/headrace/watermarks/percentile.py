@@ -5,6 +5,10 @@ Rules of this file:
 * Of all pending records of a computation and everything upstream, at most (100 - p) percent are before its p % watermark.
 * It never goes back, never falls behind the low watermark, and never runs ahead of the sources' watermark: records that a source
   has not read yet are not pending, so they cannot be discarded as outliers.
+
+Choice: pending records are those that reports name. Between the report in which a sender no longer has a record and the one in
+which its consumer has it, nobody counts it, and a percentile watermark may pass it. A low watermark cannot: it waits for the
+consumer's own.
 """
 
 from collections.abc import Iterable

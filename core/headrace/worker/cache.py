@@ -89,7 +89,7 @@ class RowCache:
         """The owner's row was just used (or loaded): account for it, and make room."""
         row = owner.row
         assert row is not None
-        size = _OVERHEAD_BYTES + len(row.state) + _ID_BYTES * len(row.seen)
+        size = _size_of(row)
         before, lru = owner.cached_bytes, self._lru
         if before:
             del lru[owner]
@@ -172,7 +172,17 @@ class RowCache:
         self.drop(owner)
 
     def check_invariants(self) -> None:
-        """Assert that the accounts agree with the rows."""
+        """Assert that the accounts agree with the rows, and that no more is kept than may be, except of keys in use."""
         assert self.used_bytes == sum(owner.cached_bytes for owner in self._lru)
-        assert all(owner.row is not None for owner in self._lru)
+        kept = [(owner, owner.row) for owner in self._lru if owner.row is not None]
+        assert len(kept) == len(self._lru)
+        assert all(owner.busy or _size_of(row) <= owner.cached_bytes for owner, row in kept)
         assert all(owner in self._lru for owner in self._spent)
+        excess_bytes = self.used_bytes - self._capacity_bytes
+        assert excess_bytes <= 0 or all(owner.busy for owner in self._lru), (
+            f"the cache keeps {excess_bytes} bytes more than its capacity, {self._capacity_bytes} bytes"
+        )
+
+
+def _size_of(row: CachedRow) -> int:
+    return _OVERHEAD_BYTES + len(row.state) + _ID_BYTES * len(row.seen)

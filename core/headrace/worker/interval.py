@@ -313,4 +313,5 @@ class OwnedInterval:
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
         self.soft.check_invariants()
+        self.soft.seen_filter.check_invariants(self._collected_below)
         self.commits.check_invariants()

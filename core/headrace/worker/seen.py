@@ -73,6 +73,13 @@ class ForgottenKeys:
             self._prints.fromlist(prints)
             self.known.update(prints)
 
+    def check_invariants(self) -> None:
+        """Assert that the filter is no larger than what is kept needs."""
+        kept = len(self._prints)
+        assert kept <= self._room <= max(self._smallest_room, _GROWTH * kept), (
+            f"a filter for {self._room} keys knows {kept} of them"
+        )
+
 
 class SeenFilter:
     """Which record ids an interval may have seen.
@@ -137,6 +144,20 @@ class SeenFilter:
         self.known = Bloom(self._room, self._error)
         for generation in self._generations:
             self.known.update(generation.prints)
+
+    def check_invariants(self, collected_below: int) -> None:
+        """Assert that ids are forgotten once they are collected, and that the filter is no larger than what is kept needs.
+
+        Args:
+            collected_below: rows have forgotten ids with an earlier origin, microseconds.
+        """
+        kept = len(self)
+        assert all(one.newest_origin >= collected_below for one in self._generations if one.prints), (
+            f"the filter keeps ids with origins before {collected_below}, all of which are collected"
+        )
+        assert kept <= self._taken <= _GROWTH * kept, f"the filter knows {self._taken} ids for {kept}"
+        most = max(self._capacity, _GROWTH * self._taken) if self._taken else 0
+        assert self._room <= most, f"a filter for {self._room} ids knows {self._taken}"
 
     def __len__(self) -> int:
         """How many ids it stands for, at most."""

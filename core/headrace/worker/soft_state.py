@@ -255,13 +255,16 @@ class SoftState:
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
+        self._forgotten.check_invariants()
         queued = self.timers.entries()
         for slot in self.slots.values():
             waits = bool(slot.queue) or slot.due
             assert slot.busy or not waits or slot in self.ready, (
                 f"key {slot.key!r} has work and nobody will do it"
             )
-            assert slot.row is not None or slot.cached_bytes == 0
+            assert slot.busy or (slot.row is None) == (slot.cached_bytes == 0), (
+                f"the row of key {slot.key!r} counts as {slot.cached_bytes} bytes"
+            )
             if (
                 slot.timers and not slot.busy and not slot.due
             ):  # one that runs, or is about to, is looked at then

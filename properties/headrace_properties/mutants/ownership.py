@@ -5,12 +5,14 @@ from typing import ClassVar
 import msgspec
 
 from headrace import MILLISECOND, SECOND
+from headrace.api.options import Eviction
 from headrace.history import History
-from headrace.rules import Change, Rules
+from headrace.rules import Change, Leaving, Rules
 from headrace.store.mediator import Mediator
 from headrace.wire import messages as m
 from headrace.wire.keys import KeyInterval
 from headrace.wire.rows import RowImage
+from headrace.worker.interval import OwnedInterval
 from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
 from headrace_sim import Does, Step
 from headrace_sim.faults import DelayCommit, FaultSchedule, Noise, Operate, Pause, StepFault
@@ -273,6 +275,30 @@ class EvictsBusy(Rules):
         return True
 
 
+class EvictsNothing(Rules):
+    """No row leaves a full cache."""
+
+    def eviction_order(self, eviction: Eviction) -> tuple[Leaving, ...]:
+        """None goes first, nor later."""
+        del eviction
+        return ()
+
+
+class KeepsCollectedIds(OwnedInterval):
+    """Lets the store collect ids, and keeps them in memory."""
+
+    probe: ClassVar[Probe]
+
+    def collect_ids(self, now: int) -> None:
+        """Put back what the filter forgets."""
+        known = self.soft.seen_filter
+        generations = known._generations
+        super().collect_ids(now)
+        if known._generations is not generations:
+            known._generations = generations
+            self.probe.note()
+
+
 class NeverReplaces(Rules):
     """The master waits for a worker that is silent, and for one that has lost its memory."""
 
@@ -410,6 +436,15 @@ MUTANTS = (
     Mutant(
         "a row in use leaves the cache", ("error",), "6.2, 8.3",
         "a row is evicted while a step of its key is under way", Parts(rules=EvictsBusy), "limited",
+    ),
+    Mutant(
+        "a full cache keeps its rows", ("error",), "8.3",
+        "rows stay in the cache when it has reached its capacity", Parts(rules=EvictsNothing), "limited",
+    ),
+    Mutant(
+        "collected ids stay in memory", ("error",), "6.1.1",
+        "the filter of an interval keeps the ids that its rows have forgotten", Parts(interval=KeepsCollectedIds),
+        "eager collection",
     ),
 )  # fmt: skip
 """All of this file."""

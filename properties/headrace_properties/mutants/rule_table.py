@@ -25,7 +25,6 @@ COST_ONLY = {
     "is_overloaded": "no invariant: any worker may own any interval (REPORT.md, 8.4)",
     "is_relief": "no invariant: a needless move costs a scan",
     "is_idle": "no invariant: a needless merge costs a scan",
-    "eviction_order": "no invariant: a row that has left is read again (REPORT.md, Figure 16)",
 }
 """Rules that decide what a run costs and not what it results in, each with the reason: no invariant can notice a mutant of it."""
 

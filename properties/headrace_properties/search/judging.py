@@ -16,7 +16,7 @@ from headrace_properties.search.novelty import behaviour
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.user_lines import Branch, watched
 from headrace_properties.verdict import Verdict, Violated
-from headrace_sim import SOUND, Arrivals, Protocol, simulate, versions_of
+from headrace_sim import SOUND, Arrivals, Cluster, Protocol, simulate, versions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +106,21 @@ def run_plan(
     ``arrivals``: the plan's arrivals; default: new ones.
 
     Raises:
+        AssertionError: nothing is violated, but a process's memory contradicts itself, or is more than it may be.
         HeadraceError: user code or input stopped the run, or a promise is wrong in itself.
     """
     plan, versions = trial.plan, application.versions
     feed = application.input_of(trial)
     if arrivals is None:
         arrivals = arrivals_of(plan)
+    wrong: list[AssertionError] = []
+
+    def look(cluster: Cluster) -> None:
+        try:
+            cluster.check_invariants()
+        except AssertionError as error:
+            wrong.append(error)
+
     history = simulate(
         versions,
         feed,
@@ -122,10 +131,13 @@ def run_plan(
         redraw=trial.redraw,
         most_events=_EVENTS + feed.records * _EVENTS_OF_A_RECORD,
         arrivals=arrivals,
+        at_end=look,
     )
     deployed = versions_of(versions)
     verdicts = judge(history, deployed, plan.options.engine)
     verdicts |= judge_promises(history, application.promises, deployed)
+    if wrong and all(is_finding(name) for name in violations(verdicts)):
+        raise wrong[0]
     return history, verdicts, reached(history)
 
 

@@ -2,6 +2,7 @@
 
 import tracemalloc
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -153,6 +154,20 @@ def test_a_row_that_has_grown_is_counted_as_it_is_now() -> None:
     a.fill(size=0)
     kept(cache, a)
     assert cache.used_bytes == 64
+
+
+def test_a_cache_that_keeps_more_than_it_may_is_found() -> None:
+    cache, owner = RowCache(ROW_BYTES, Eviction.LRU), Owner("a")
+    kept(cache, owner)
+    owner.fill(size=101)
+    with pytest.raises(AssertionError):
+        cache.check_invariants()
+    cache._capacity_bytes = ROW_BYTES - 1
+    owner.fill()
+    with pytest.raises(AssertionError, match="1 bytes more than its capacity, 163 bytes"):
+        cache.check_invariants()
+    owner.busy = True
+    cache.check_invariants()
 
 
 def test_a_dropped_row_takes_no_room_and_is_no_eviction() -> None:

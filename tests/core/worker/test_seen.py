@@ -58,6 +58,7 @@ def test_no_forgotten_key_is_overlooked(rounds: list[list[str]], capacity: int, 
         forgotten.add_all(prints)
         noted += prints
         assert all(print_ in forgotten.known for print_ in noted)
+        forgotten.check_invariants()
 
 
 def test_a_key_that_is_forgotten_again_and_again_is_kept_a_few_times_at_most() -> None:
@@ -113,6 +114,29 @@ def test_it_takes_as_much_as_what_is_alive_and_not_as_all_that_there_ever_was() 
     assert 1_000 < most < 1_500
     assert largest < 10 * 2 * 1_500, "ten bits an id, and room for twice as many"
     assert len(seen._generations) < 100
+
+
+def test_a_filter_that_keeps_what_is_collected_or_is_too_large_is_found() -> None:
+    seen = SeenFilter(4, 0.01)
+    add(seen, ["a", "b"], 10)
+    seen.check_invariants(10)
+    with pytest.raises(AssertionError, match="keeps ids with origins before 11"):
+        seen.check_invariants(11)
+    seen._room = 100
+    with pytest.raises(AssertionError, match="a filter for 100 ids knows 2"):
+        seen.check_invariants(10)
+    seen._taken = 5
+    with pytest.raises(AssertionError, match="knows 5 ids for 2"):
+        seen.check_invariants(10)
+
+
+def test_a_filter_of_forgotten_keys_that_is_too_large_is_found() -> None:
+    forgotten = ForgottenKeys(4, 0.01)
+    forgotten.add_all([1, 2])
+    forgotten.check_invariants()
+    forgotten._room = 5
+    with pytest.raises(AssertionError, match="a filter for 5 keys knows 2"):
+        forgotten.check_invariants()
 
 
 def test_it_is_the_same_in_every_process_under_every_hash_seed() -> None:

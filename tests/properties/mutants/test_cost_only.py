@@ -3,8 +3,7 @@
 import pytest
 
 from headrace import MILLISECOND
-from headrace.api.options import Eviction
-from headrace.rules import Leaving, Rules
+from headrace.rules import Rules
 from headrace_properties.mutants.mutant import Mutant, Parts, Probe
 from headrace_properties.mutants.rule_table import COST_ONLY
 from headrace_properties.search.oracles import fired, plan_of, try_workload
@@ -80,21 +79,9 @@ class MergesNever(Rules):
         return False
 
 
-class EvictsNothing(Rules):
-    def eviction_order(self, eviction: Eviction) -> tuple[Leaving, ...]:
-        del eviction
-        return ()
-
-
-class EvictsLeastRecentlyUsed(Rules):
-    def eviction_order(self, eviction: Eviction) -> tuple[Leaving, ...]:
-        del eviction
-        return (Leaving.LEAST_RECENTLY_USED,)
-
-
 BROKEN = (
     NeverStraggles, AlwaysStraggles, WeighsNothing, WeighsTheSame, NeverOverloaded, OverloadedByAnything, MovesAlways,
-    MovesNever, MergesAlways, MergesNever, EvictsNothing, EvictsLeastRecentlyUsed,
+    MovesNever, MergesAlways, MergesNever,
 )  # fmt: skip
 
 
