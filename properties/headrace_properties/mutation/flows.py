@@ -1,10 +1,12 @@
 """A pipeline of the Dataflow layer that uses what random groupings do not.
 
-Functions of elements, every combiner, two groupings, a join, side inputs, and a function with state and timers.
+Functions of elements and keys, every combiner, two groupings, a join, side inputs, a spread key, early panes and percentiles, and a function
+with state and timers.
 
 What must come of it is computed here in plain Python from the input, by nothing of the layer (Dataflow 2.2, 2.3).
 """
 
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from headrace.dataflow import (
     AnyOf,
     AtCount,
     AtWatermark,
+    CombineFn,
     Element,
     FixedWindows,
     Flow,
@@ -25,6 +28,7 @@ from headrace.dataflow import (
     Pane,
     PCollection,
     Repeat,
+    after_watermark,
     flatten,
     read,
 )
@@ -103,6 +107,18 @@ def _with_all(value: int, counts: dict[str, int]) -> int:
     return 10 * value + sum(counts.values())
 
 
+def _of_key(key: str, value: int) -> int:
+    return value * (2 if key == "a" else 3)
+
+
+def _as_tuple(value: int) -> tuple[int, str]:
+    return value, str(value)
+
+
+def _of_tuples(values: list[tuple[int, str]]) -> int:
+    return sum(value[0] for value in values if type(value) is tuple)
+
+
 class _Closing:
     """Adds up by second of event time, and tells the sum at its end."""
 
@@ -134,6 +150,29 @@ def _beside(numbers: PCollection[int], windowed: PCollection[int]) -> list[Flow]
     return [collection.accumulating().sum(name=name).to(name) for name, collection in found.items()]
 
 
+def _further(numbers: PCollection[int], windowed: PCollection[int]) -> list[Flow]:
+    """Functions of keys, tuples, a hot key, triggers on percentiles and with early panes, and a side input that takes back."""
+    adding = CombineFn(int, operator.add, operator.add)
+    early = (
+        windowed.trigger(Repeat(AnyOf(AtCount(1), AtWatermark())))
+        .accumulating_and_retracting()
+        .count(name="early")
+    )
+    enriched = numbers.enrich(early, _with_own, name="with early").window_into(FixedWindows(_SPAN_US))
+    tuples = windowed.map(_as_tuple, name="as tuple").accumulating().group(name="grouped tuples")
+    in_time = after_watermark(early=AtCount(2), late=AtCount(1))
+    slow = windowed.trigger(Repeat(AtWatermark(percentile=60))).accumulating()
+    found: dict[str, PCollection[Any]] = {
+        "keyed": windowed.map(_of_key, with_key=True, name="of key").accumulating().sum(name="keyed"),
+        "tuples": tuples.map(_of_tuples, name="of tuples").accumulating().sum(name="tuples"),
+        "spread": windowed.accumulating().combine(adding, fanout=3, name="spread"),
+        "again enriched": enriched.accumulating().sum(name="again enriched"),
+        "in time": windowed.trigger(in_time).accumulating().sum(name="in time"),
+        "mostly": slow.sum(name="mostly"),
+    }  # fmt: skip
+    return [collection.to(name) for name, collection in found.items()]
+
+
 def flows_pipeline() -> Pipeline:
     """Numbers that are mapped, filtered, keyed and moved, then combined in every way; and sums that are grouped once more."""
     numbers: PCollection[int] = read("numbers", bounded=True).allowed_lateness(None)
@@ -146,7 +185,7 @@ def flows_pipeline() -> Pipeline:
     early = windowed.trigger(Repeat(AnyOf(AtCount(2), AtWatermark()))).accumulating_and_retracting()
     totals = early.sum(name="totals").key_by(_residue)
     flows += [getattr(totals, name)(name=f"again {name}").to(f"again {name}") for name in _TAKEN_BACK]
-    flows += _beside(numbers, windowed)
+    flows += _beside(numbers, windowed) + _further(numbers, windowed)
     first, *others = flows
     return sum(others, start=first).pipeline(FLOWS)
 
@@ -218,6 +257,10 @@ def _expected(given: Iterable[_Given]) -> dict[_Where, Any]:
     for name, combine in {**_COMBINED, "top": _greatest_two}.items():
         found |= {(name, *where): combine(values) for where, values in shaped.items()}
     found |= _expected_beside(given, plain)
+    for (key, start), values in plain.items():
+        found["keyed", key, start] = sum(_of_key(key, value) for value in values)
+        found["again enriched", key, start] = found["enriched", key, start]
+        found |= {(name, key, start): sum(values) for name in ("spread", "in time", "mostly", "tuples")}
     for name, combine in _TAKEN_BACK.items():
         found |= {(f"again {name}", *where): combine(values) for where, values in again.items()}
     return found
