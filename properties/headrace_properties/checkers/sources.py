@@ -5,6 +5,8 @@ what is injected is taken for all that there is.
 """
 
 from headrace import MIN_TIME, DeadLetter, MalformedRecordError, format_time
+from headrace.api.dead_letters import Letter, injector_letter
+from headrace.api.time import is_timestamp
 from headrace.history import Injected, SourceHeld
 from headrace.injector.injection import productions_of
 from headrace.wire.effects import SourceRecord
@@ -66,12 +68,26 @@ class HeldSource:
             return ""  # a History from a file does not tell
         if any(production.stream != policy.stream for production in event.productions):
             return f"its dead letter did not go to {policy.stream!r}"
+        right = set[bytes]()
         for pipeline in topology.versions:
             try:
                 productions_of(pipeline, event.process, spec.outputs, record, 0)
-            except MalformedRecordError:
-                return ""
-        return "it went to the dead letters, and is well formed"
+            except MalformedRecordError as error:
+                right.add(pipeline.codec(policy.stream).encode(_letter(event.process, record, error)))
+        if not right:
+            return "it went to the dead letters, and is well formed"
+        wrong = next((production for production in event.productions if production.value not in right), None)
+        return (
+            ""
+            if wrong is None
+            else f"its dead letter, {wrong.value!r:.300}, is not that of {_content(record)}"
+        )
+
+
+def _letter(injector: str, record: SourceRecord, error: MalformedRecordError) -> Letter:
+    stamp = record.timestamp if is_timestamp(record.timestamp) else repr(record.timestamp)
+    stream, key = str(record.stream), str(record.key)
+    return injector_letter(injector, stream, record.offset, key, record.value, stamp, str(error))
 
 
 def _is_of(production: Production, record: SourceRecord) -> bool:

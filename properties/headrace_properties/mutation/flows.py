@@ -1,7 +1,7 @@
 """A pipeline of the Dataflow layer that uses what random groupings do not.
 
-Functions of elements and keys, every combiner, two groupings, a join, side inputs, a spread key, early panes and percentiles, and a function
-with state and timers.
+Functions of elements and keys, every combiner, two groupings, a join, side inputs, a spread key, early panes and percentiles, and
+a function with state and timers.
 
 What must come of it is computed here in plain Python from the input, by nothing of the layer (Dataflow 2.2, 2.3).
 """

@@ -2,9 +2,9 @@
 
 import pytest
 
-from headrace import MAX_TIME, Computation, DeadLetter, Pipeline
+from headrace import MAX_TIME, Computation, DeadLetter, MalformedRecordError, Pipeline
 from headrace.api.codecs import JsonCodec
-from headrace.api.dead_letters import step_letter
+from headrace.api.dead_letters import injector_letter, step_letter
 from headrace.history import (
     DeadLettered,
     FaultStruck,
@@ -15,6 +15,7 @@ from headrace.history import (
     SourceHeld,
     UserCodeFailed,
 )
+from headrace.injector.injection import productions_of
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace.wire.rows import Production
 from headrace_sim import Feed, FeedBuilder, FeedEntry, start
@@ -64,9 +65,12 @@ def mail(value: bytes) -> Step:
     return add(SourceHeld, "mail/0", SourceRecord(0, "mail", "cats", value, 100))
 
 
-def to_the_bad(stream: str) -> Step:
-    """The injector takes its letter for malformed."""
-    production = Production("mail/0:0", stream, "", "cats", b'"?"', 100, 0)
+def to_the_bad(stream: str, offset: int = 0) -> Step:
+    """The injector takes its letter for malformed, and says so of the record at an offset."""
+    with pytest.raises(MalformedRecordError) as problem:
+        productions_of(letters(), "mail/0", ("mail",), SourceRecord(0, "mail", "cats", b"{", 100), 0)
+    letter = injector_letter("mail/0", "mail", offset, "cats", b"{", 100, str(problem.value))
+    production = Production("mail/0:0", stream, "", "cats", letters().codec("bad").encode(letter), 100, 0)
 
     def steps(story: Story) -> None:
         add(DeadLettered, "mail/0", "mail", "mail/0:0", stream)(story)
@@ -130,6 +134,9 @@ HISTORIES: dict[str, Row] = {
     "a dead letter of a malformed record is no other record": (
         lambda: begin(letters()), mail(b"{"), to_the_bad("bad"),
         spares("S5")),
+    "a dead letter that tells of another record is caught": (
+        lambda: begin(letters()), mail(b"{"), to_the_bad("bad", offset=1),
+        violates("S5", "its dead letter", "is not that of b'{' of 'mail'")),
     "a dead letter of a well-formed record is caught": (
         lambda: begin(letters()), mail(b"1"), to_the_bad("bad"),
         violates("S5", "it went to the dead letters, and is well formed")),
