@@ -45,12 +45,15 @@ pytestmark = pytest.mark.slow
 
 CALM = ClusterOptions(
     engine=replace(
-        PROMPT.engine, report_period_us=20 * MILLISECOND, injector_journal_us=20 * MILLISECOND,
-        lease_us=10 * SECOND, collect_period_us=MINUTE,
+        PROMPT.engine, report_period_us=30 * MILLISECOND, injector_journal_us=30 * MILLISECOND,
+        broadcast_period_us=30 * MILLISECOND, sweep_period_us=SECOND, lease_us=10 * SECOND, collect_period_us=MINUTE,
         balance_period_us=MINUTE, masters=1, authority_replicas=1,
-    )
+    ),
+    check_period_us=SECOND,
 )  # fmt: skip
 """For runs without faults: the watermark is prompt, and nobody else is woken often."""
+STORMY = ClusterOptions(check_period_us=SECOND)
+"""For runs with faults, in which a pane may come at any time."""
 
 
 @pytest.mark.parametrize("transcript", FED, ids=lambda one: one.name)
@@ -99,7 +102,7 @@ def storm(steps_end_us: int) -> FaultSchedule:
 @pytest.mark.parametrize("transcript", SETTLING, ids=lambda one: one.name)
 def test_under_faults_it_comes_to_the_same(transcript: Transcript) -> None:
     query, faults = transcript.query, storm(transcript.steps[-1].at_us)
-    events = run_cluster(query, transcript.steps, faults=faults, seed=1)
+    events = run_cluster(query, transcript.steps, options=STORMY, faults=faults, seed=1)
     assert sum(isinstance(one, FaultStruck) for one in events) > 5
     told = run_model(query, until_the_end(transcript.steps)).panes
     assert settled(received_panes(events, pipeline_of(query)), query.accumulation) == settled(
