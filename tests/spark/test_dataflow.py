@@ -104,7 +104,8 @@ def test_spark_in_batch_emits_the_figure(spark: SparkSession, number: int, tmp_p
     ]
 
 
-@pytest.mark.parametrize("number", [pytest.param(9, marks=pytest.mark.nightly), 12])
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [9, 12])
 def test_spark_in_streaming_emits_the_figure(spark: SparkSession, number: int, tmp_path: Path) -> None:
     """Of the watermark, what matters is when it passes the end of a window."""
     figure = figures()[number]

@@ -40,17 +40,8 @@ def test_a_run_that_is_stopped_has_the_outputs_of_what_it_has_read(spark: SparkS
     assert Counter(Emitted(*output) for output in run.outputs) == run_reference(pipeline, read).outputs
 
 
-def test_what_spark_may_still_look_after_stays_and_the_input_does_not(spark: SparkSession) -> None:
+def test_a_sampled_run_is_judged_and_leaves_only_what_spark_may_still_look_after(spark: SparkSession) -> None:
     pipeline, before = mail(), set(scratch().glob("recorded-*"))
-    events = [(entry.address, entry.event) for entry in letters(pipeline, 5).entries]
-    run_recorded(spark, pipeline, events)
-    (place,) = set(scratch().glob("recorded-*")) - before
-    assert [path.name for path in place.iterdir()] == ["checkpoint"]
-    assert (place / "checkpoint/state").is_dir()
-
-
-def test_a_sampled_run_is_judged(spark: SparkSession) -> None:
-    pipeline = mail()
     events = [(entry.address, entry.event) for entry in letters(pipeline).entries]
     run = run_recorded(spark, pipeline, events, batch_events=50, intervals=2, history=Sample(1 / 2))
     assert run.history is not None
@@ -58,6 +49,9 @@ def test_a_sampled_run_is_judged(spark: SparkSession) -> None:
     assert not [verdict for verdict in found.values() if isinstance(verdict, Violated)]
     assert isinstance(found["S2"], Holds)
     assert isinstance(found["S10"], Unknown)
+    (place,) = set(scratch().glob("recorded-*")) - before
+    assert [path.name for path in place.iterdir()] == ["checkpoint"]
+    assert (place / "checkpoint/state").is_dir()
 
 
 @always(of="payers")
