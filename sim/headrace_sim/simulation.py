@@ -50,7 +50,7 @@ def simulate(
     redraw: Redraw | None = None,
     most_events: int | None = None,
     arrivals: Arrivals | None = None,
-    at_end: Callable[[Cluster], None] = lambda _: None,
+    look: Callable[[Cluster], None] = lambda _: None,
 ) -> History:
     """Run a pipeline over a feed in a simulated cluster, with faults; then heal, and run until all work is done.
 
@@ -64,7 +64,7 @@ def simulate(
         redraw: another continuation of the run from some time on.
         most_events: events of the simulation that the run may have; default: any number.
         arrivals: decides the order of arrivals; default: randomly drawn latencies do.
-        at_end: looks at the cluster when the run is over.
+        look: looks at the cluster when faults end, and when the run is over.
 
     Raises:
         PipelineError: a version does not fit together, or does not fit the others.
@@ -84,9 +84,10 @@ def simulate(
             if arrivals is not None:
                 arrivals.redraw(redraw.seed)
         cluster.run_until(faults.heals_at_us)
+        look(cluster)
         cluster.heal(faults.lasting)
         cluster.run_to_the_end()
-        at_end(cluster)
+        look(cluster)
     return cluster.history
 
 

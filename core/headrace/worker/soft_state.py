@@ -262,7 +262,7 @@ class SoftState:
             assert slot.busy or not waits or slot in self.ready, (
                 f"key {slot.key!r} has work and nobody will do it"
             )
-            assert slot.busy or (slot.row is None) == (slot.cached_bytes == 0), (
+            assert slot.busy or waits or (slot.row is None) == (slot.cached_bytes == 0), (
                 f"the row of key {slot.key!r} counts as {slot.cached_bytes} bytes"
             )
             if (

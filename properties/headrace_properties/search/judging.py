@@ -131,7 +131,7 @@ def run_plan(
         redraw=trial.redraw,
         most_events=_EVENTS + feed.records * _EVENTS_OF_A_RECORD,
         arrivals=arrivals,
-        at_end=look,
+        look=look,
     )
     deployed = versions_of(versions)
     verdicts = judge(history, deployed, plan.options.engine)
