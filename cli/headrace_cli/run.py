@@ -25,6 +25,8 @@ from headrace_cli._output import SUFFIX, output_files, output_lines, read_output
 from headrace_cli._progress import RunProgress
 from headrace_cli._run_report import Ran
 from headrace_properties.user_code.comparison import same_output
+from headrace_scenarios.pictures.event_time import check_chart
+from headrace_scenarios.pictures.run_chart import chart_of
 from headrace_scenarios.zeitgeist.findings import find
 
 app = typer.Typer(add_completion=False)
@@ -33,6 +35,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace run zeitgeist --on sim --faults 30 --compare reference
   headrace run my_job:pipeline --on spark --judge 0.01 --compare reference
   headrace run my_job:pipeline --on sim --input clicks.jsonl --output counts/
+  headrace run my_job:pipeline --faults 10 --chart run.html
   headrace run my_job:pipeline --on reference --input clicks.csv --timestamp time --key user --slack 60 --output -
 
 [bold]Exit codes[/]
@@ -127,7 +130,11 @@ UntilOption = Annotated[
 ]
 ChartOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.svg|FILE.png", help="Zeitgeist: draw expected and actual departures."),
+    typer.Option(
+        metavar="FILE.svg|FILE.png|FILE.html",
+        help="On sim: draw the key with the most results in event time, with panes and watermark. "
+        "Zeitgeist: expected and actual departures.",
+    ),
 ]
 
 
@@ -158,7 +165,7 @@ def run(
         with stdout_reserved():
             last = until.date() if until else None
             job = load_job(pipeline, seed, reading.input_file, reading.of_lines, last, reading.feed)
-            charts = _charts(job, output, chart)
+            charts = _charts(job, on, output, chart)
             files = _prepare(job, writing, reading.input_file, charts)
             ran = _run(
                 job,
@@ -168,12 +175,12 @@ def run(
                     0 if on is not HostName.SIM and compare == HostName.SIM else faults,
                     judge,
                     job.promises,
-                    keep_history=writing.history is not None,
+                    keep_history=writing.history is not None or (chart is not None and job.name != ZEITGEIST),
                 ),
             )
             _compare(ran, compare, faults)
         _write(ran, output, charts, files)
-        if ran.run.header is not None:
+        if writing.history is not None and ran.run.header is not None:
             write_history(files, writing.history, ran.run.history, ran.run.header)
         ran.files = tuple(files.saved)
         if as_json:
@@ -194,13 +201,15 @@ def _check_judge(judge: float | None, on: HostName, compare: str | None) -> None
         raise JobError("--judge", f"it needs --on {HostName.SPARK}", remedy)
 
 
-def _charts(job: Job, output: Path | None, chart: Path | None) -> tuple[Path, ...]:
+def _charts(job: Job, on: HostName, output: Path | None, chart: Path | None) -> tuple[Path, ...]:
     """Return the pictures to draw: the one asked for, and those beside Zeitgeist's output."""
     asked = () if chart is None else (chart,)
     if job.name != ZEITGEIST:
-        if asked:
-            raise JobError(job.name, f"--chart is for {ZEITGEIST} only", "Leave it out")
-        return ()
+        for path in asked:
+            check_chart(path)
+            if on is not HostName.SIM:
+                raise JobError("--chart", f"--on {on} does not tell when what happened", "Use --on sim")
+        return asked
     beside = output is not None and output != Path("-") and output.suffix != SUFFIX
     return (*asked, output / "dips.svg", output / "dips.png") if beside and output is not None else asked
 
@@ -276,5 +285,7 @@ def _write(ran: Ran, output: Path | None, charts: tuple[Path, ...], files: Outpu
     elif output is not None:
         write_outputs(output, ran.run.outputs, ran.job.pipeline, files)
     for chart in charts:
-        assert ran.findings is not None, "only what has findings is drawn"
-        files.write(chart, "--chart", partial(draw_chart, ran.findings))
+        if ran.findings is not None:
+            files.write(chart, "--chart", partial(draw_chart, ran.findings))
+        else:
+            files.write(chart, "--chart", chart_of(ran.run.history, ran.job.pipeline).save)

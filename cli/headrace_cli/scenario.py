@@ -29,7 +29,7 @@ from headrace_cli._render import (
     print_violations,
 )
 from headrace_scenarios.catalogue import SCENARIOS
-from headrace_scenarios.figures.dataflow_chart import ChartError, check_chart
+from headrace_scenarios.pictures.event_time import ChartError, check_chart
 from headrace_scenarios.scenario import Scenario, ScenarioRun
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run scenarios from the papers.")

@@ -348,7 +348,8 @@ def test_json_tells_the_run_and_the_comparison(folder: Path, run: Run) -> None:
         (("views:pipeline", "--input", "x", "--feed", "feed"), "two inputs, --input and --feed"),
         (("views:pipeline", "--until", "2013-02-01"), "--until is for zeitgeist only"),
         (("views:pipeline", "--judge", "0.5"), "--judge: it needs --on spark. Add --on spark"),
-        (("views:pipeline", "--chart", "x.svg"), "--chart is for zeitgeist only"),
+        (("views:pipeline", "--chart", "x.svg", "--on", "reference"), "--chart: --on reference does not tell when what happened"),
+        (("views:pipeline", "--chart", "x.jpg"), "its name must end with one of .svg, .png, .html"),
         (("views:pipeline", "--json", "--output", "-"), "writes to stdout, too"),
         (("views:pipeline", "--output", "views.py/x"), "cannot write views.py/x"),
         (("zeitgeist", "--input", "x"), "its input is the flights of 2013"),
@@ -364,6 +365,18 @@ def test_wrong_use_is_exit_code_2_and_one_message(
     assert result.exit_code == 2, result.stdout
     assert message in plain(result.stderr)
     assert "Traceback" not in result.stderr
+
+
+def test_a_run_is_drawn_and_an_existing_picture_stays(folder: Path, run: Run) -> None:
+    pytest.importorskip("matplotlib")
+    assert run("run", "views:pipeline", "--chart", "views.html").exit_code == 0
+    page = Path("views.html").read_text()
+    assert "views: counter of " in page
+    assert page.count("<title>counts: ") == page.count("<tr><td>") > 1
+    again = run("run", "views:pipeline", "--chart", "views.html")
+    assert again.exit_code == 2
+    assert "--force" in plain(again.stderr)
+    assert not Path("history.jsonl").exists()
 
 
 # Zeitgeist

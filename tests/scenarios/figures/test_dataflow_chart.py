@@ -6,7 +6,8 @@ import pytest
 
 from headrace_properties.dataflow.model import run_model
 from headrace_scenarios.figures.dataflow import figures, steps
-from headrace_scenarios.figures.dataflow_chart import ChartError, Drawing, text_of
+from headrace_scenarios.figures.dataflow_chart import Drawing, text_of
+from headrace_scenarios.pictures.event_time import ChartError
 
 pytest.importorskip("matplotlib")
 
