@@ -21,6 +21,7 @@ from headrace_properties.mutation.judging import Judgement
 from headrace_properties.mutation.measuring import Measured, Unreached, judge_patch, measure, unreached
 from headrace_properties.mutation.operators import Mutation
 from headrace_properties.mutation.patches import PatchError, apply_patch
+from headrace_properties.mutation.reports import survivors_of
 from headrace_properties.mutation.runs import Runs, RunsSpec, engine_spec, pipeline_runs
 from headrace_properties.mutation.sampling import (
     Module,
@@ -81,6 +82,13 @@ class MutationOptions:
             metavar="FILE",
             show_default=f"{NOTES}, if it exists",
             help="Automatic: TOML that names equivalent mutants, each with the reason.",
+        ),
+    ] = None
+    again: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Automatic: judge no new sample, but the survivors in this report (--json), except those noted since.",
         ),
     ] = None
     feed: Annotated[
@@ -173,6 +181,8 @@ def check_mix(options: MutationOptions, names: list[str], *, list_only: bool) ->
             f"{wanted[0]} takes {'one pipeline' if options.automatic else 'no name'}, not {' '.join(names)}"
         )
         raise WrongMixError(problem, "Name mutants of the catalogue without it")
+    if options.again is not None and not options.automatic:
+        raise WrongMixError("--again is for --automatic", "Add it, or leave --again out")
     if names and options.modules:
         raise WrongMixError("--modules names modules of the engine", "Leave it out to mutate a pipeline")
 
@@ -181,7 +191,7 @@ def run_automatic(options: MutationOptions, target: str, jobs: int) -> Automatic
     """Mutate the engine, or a pipeline, and judge each mutant.
 
     Raises:
-        HeadraceError: the pipeline, the modules or the notes are wrong, or a run fails without any mutation.
+        HeadraceError: the pipeline, the modules, the notes or the report are wrong, or a run fails without any mutation.
     """
     with stdout_reserved(), _progress() as progress:
         loaded = load_target(target, options.feed) if target else None
@@ -197,7 +207,10 @@ def run_automatic(options: MutationOptions, target: str, jobs: int) -> Automatic
         surveyed = _surveyed(spec, modules, seeds, jobs, progress)
         wanted = _anything if loaded is None else _in_computations(loaded, surveyed)
         mutants = mutants_of(modules, wanted)
-        drawn = sample(mutants, options.count, options.seed)
+        if options.again is None:
+            drawn = sample(mutants, options.count, options.seed)
+        else:
+            drawn = survivors_of(options.again, mutants, notes)
         result = AutomaticResult(target, len(drawn), len(mutants), void=void(notes, mutants))
         on_one = progress("judging")
         try:

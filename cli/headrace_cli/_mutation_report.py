@@ -13,7 +13,7 @@ from headrace_cli._unseen import line_ranges, shown_path
 from headrace_properties.mutation.equivalents import key_of
 from headrace_properties.mutation.judging import Judgement
 from headrace_properties.mutation.measuring import Measured, Unreached
-from headrace_properties.mutation.sampling import ENGINE
+from headrace_properties.mutation.sampling import package_of
 
 # Automatic mutants
 
@@ -60,7 +60,7 @@ def table_rows(result: AutomaticResult) -> list[dict[str, str | int]]:
     """Return the table by module, with the sum of all as its last row. Equivalent ones do not count in the rate."""
     groups: dict[str, list[Measured]] = {}
     for measured in result.found:
-        groups.setdefault(_group(measured.mutant.module.name), []).append(measured)
+        groups.setdefault(package_of(measured.mutant.module.name), []).append(measured)
     rows = [_row(name, groups[name]) for name in sorted(groups)]
     return [*rows, _row("all", result.found)] if len(rows) > 1 else rows
 
@@ -77,10 +77,6 @@ def _row(name: str, found: list[Measured]) -> dict[str, str | int]:
         "equivalent": sum(bool(measured.reason) and not measured.killed for measured in found),
         "kill_rate": f"{killed / len(counting):.0%}" if counting else "-",
     }
-
-
-def _group(module: str) -> str:
-    return next((name for name in ENGINE if f"{module}.".startswith(f"{name}.")), module)
 
 
 def _killers(found: Iterable[Measured]) -> str:

@@ -55,6 +55,9 @@ def test_mutations_of_a_pipeline_that_nothing_notices_survive_until_they_are_not
     assert {one["file"] for one in document["mutants"]} == {"views.py"}
     assert all("process_" in one["function"] for one in document["mutants"]), "neither feed nor build"
     assert (document["drawn"], len(document["mutants"])) == (2, 2)
+    (folder / "report.json").write_text(result.stdout)
+    once_more = json.loads(run(*PIPELINE, "--seed", "99", "--again", "report.json", "--json").stdout)
+    assert once_more["mutants"] == survivors
     notes = "".join(
         f"[[equivalent]]\nmodule = 'views'\nfunction = '{survivor['function']}'\nline = '''{survivor['text']}'''\n"
         f"change = '''{survivor['before']} -> {survivor['after']}'''\nreason = 'nobody reads it'\n"
@@ -66,6 +69,14 @@ def test_mutations_of_a_pipeline_that_nothing_notices_survive_until_they_are_not
     assert again.exit_code == 0
     assert "that no promise" not in again.stdout
     assert "A note names nothing any more: views, gone: y" in again.stdout
+
+
+def test_a_report_that_cannot_be_read_is_an_error(run: Run, folder: Path) -> None:
+    (folder / "report.json").write_text('{"mutants": [{}]}')
+    result = run(*PIPELINE, "--again", "report.json")
+    assert result.exit_code == 2
+    assert "cannot read report.json" in result.stderr
+    assert "headrace mutants --automatic --json" in result.stderr
 
 
 def test_a_survivor_is_printed_with_its_place_and_the_note_to_fill_in(

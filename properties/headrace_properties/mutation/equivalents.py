@@ -81,7 +81,11 @@ def load_notes(path: Path) -> Mapping[Key, str]:
 
 def reason_for(notes: Mapping[Key, str], mutant: AutomaticMutant) -> str:
     """Return why a mutant is equivalent; ``""``: nobody says so."""
-    key = key_of(mutant)
+    return reason_of(notes, key_of(mutant))
+
+
+def reason_of(notes: Mapping[Key, str], key: Key) -> str:
+    """Return why the mutant of this name is equivalent; ``""``: nobody says so."""
     return notes.get(key) or next((notes[where] for where in _around(key) if where in notes), "")
 
 

@@ -99,6 +99,11 @@ def engine_modules(wanted: Sequence[str] = ()) -> list[Module]:
     return [module_of(name) for name in names if any(_is_in(name, one) for one in wanted or ENGINE)]
 
 
+def package_of(name: str) -> str:
+    """Return the one of `ENGINE` that a module belongs to; its own name, if there is none."""
+    return next((package for package in ENGINE if _is_in(name, package)), name)
+
+
 def _engine_names() -> list[str]:
     root = Path(next(iter(headrace.__path__)))
     names = []

@@ -1,5 +1,6 @@
 """Samples of automatic mutants, and notes on those that are equivalent."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,14 @@ from headrace_properties.mutation.equivalents import (
     reason_for,
     void,
 )
-from headrace_properties.mutation.sampling import UnknownModuleError, engine_modules, mutants_of, sample
+from headrace_properties.mutation.reports import ReportError, survivors_of
+from headrace_properties.mutation.sampling import (
+    AutomaticMutant,
+    UnknownModuleError,
+    engine_modules,
+    mutants_of,
+    sample,
+)
 
 
 def test_a_seed_draws_the_same_and_another_draws_others() -> None:
@@ -76,3 +84,19 @@ def test_wrong_notes_are_named(tmp_path: Path, text: str, problem: str) -> None:
     notes.write_text(text)
     with pytest.raises(NotesError, match=problem):
         load_notes(notes)
+
+
+def test_who_survived_is_judged_again_unless_noted_since_or_gone(tmp_path: Path) -> None:
+    mutants = mutants_of(engine_modules(["headrace.deadlines"]))
+    alive, noted, killed, *_ = mutants
+
+    def told(mutant: AutomaticMutant, **other: object) -> dict[str, object]:
+        key, mutation = key_of(mutant), mutant.mutation
+        named = {"module": key.module, "function": key.function, "text": key.line}
+        return {**named, "before": mutation.before, "after": mutation.after, "killed": False, **other}
+
+    report = {"mutants": [told(alive), told(noted), told(killed, killed=True), told(alive, text="gone")]}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    assert survivors_of(tmp_path / "report.json", mutants, {key_of(noted): "It costs more."}) == [alive]
+    with pytest.raises(ReportError, match="No such file"):
+        survivors_of(tmp_path / "none.json", mutants, {})
