@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any
 
 from headrace.api.errors import HeadraceError
@@ -12,7 +13,11 @@ from headrace_sim.spark.ddl import Schema
 BATCHES = 3
 ROWS = 2
 """Choice: of each batch. A sink is tried at each of its effects, so few rows make many trials."""
+ROWS_WITH_STATE = 5
+"""Choice: the same for a job that keeps state, whose keys need a few rows each."""
 
+_GAPS_S = (1, 5, 10, 20, 60, 600, 3_600)
+"""Choice: in seconds, from row to row. Timeouts and windows of every length have rows on both sides."""
 _START = datetime(2030, 1, 1)  # noqa: DTZ001  Spark's timestamps are naive
 _KEYS = ("ann", "bob", "eve")
 
@@ -29,47 +34,43 @@ class UndrawableError(HeadraceError):
         return f"no values are drawn for {self.kind.upper()}. Give the rows: feed = [[row, ...], ...] in the module"
 
 
-def drawn_batches(schema: Schema, seed: int) -> list[list[tuple[Any, ...]]]:
-    """Return the rows of a few micro-batches. Text repeats, as keys do; time goes on from row to row; nothing is null.
+def drawn_batches(schema: Schema, seed: int, rows: int = ROWS) -> list[list[tuple[Any, ...]]]:
+    """Return `rows` rows for each of a few micro-batches. Keys repeat, time goes on from row to row, and nothing is null.
 
     Raises:
         UndrawableError: If the schema has a type that nothing is drawn for.
 
     """
     chance = random.Random(seed)
-    rows = [
-        tuple(_drawn(field.dataType, chance, place) for field in schema.fields)
-        for place in range(BATCHES * ROWS)
+    gaps = random.Random(f"{seed}/gaps").choices(_GAPS_S, k=BATCHES * rows)
+    drawn = [
+        tuple(_drawn(field.dataType, chance, _START + timedelta(seconds=at)) for field in schema.fields)
+        for at in accumulate(gaps)
     ]
-    return [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
+    return [drawn[start : start + rows] for start in range(0, len(drawn), rows)]
 
 
-def _drawn(kind: Any, chance: random.Random, place: int) -> Any:
+def _drawn(kind: Any, chance: random.Random, at: datetime) -> Any:
     name = kind.typeName()
     if name in _DRAWN:
-        return _DRAWN[name](chance, place)
+        return _DRAWN[name](chance, at)
     if name == "struct":
-        return tuple(_drawn(field.dataType, chance, place) for field in kind.fields)
+        return tuple(_drawn(field.dataType, chance, at) for field in kind.fields)
     if name == "array":
-        return [_drawn(kind.elementType, chance, place) for _ in range(2)]
+        return [_drawn(kind.elementType, chance, at) for _ in range(2)]
     if name == "map":
-        return {_drawn(kind.keyType, chance, place): _drawn(kind.valueType, chance, place)}
+        return {_drawn(kind.keyType, chance, at): _drawn(kind.valueType, chance, at)}
     if name == "decimal":
         return Decimal(chance.randrange(10 ** min(kind.precision, 4))).scaleb(-kind.scale)
     raise UndrawableError(kind.simpleString())
 
 
-def _time(_chance: random.Random, place: int) -> datetime:
-    return _START + timedelta(seconds=10 * place)
-
-
-_DRAWN: dict[str, Callable[[random.Random, int], Any]] = {
+_DRAWN: dict[str, Callable[[random.Random, datetime], Any]] = {
     "string": lambda chance, _: chance.choice(_KEYS),
     **dict.fromkeys(("byte", "short", "integer", "long"), lambda chance, _: chance.randrange(1, 100)),
     **dict.fromkeys(("float", "double"), lambda chance, _: chance.randrange(1, 400) / 4),
     "boolean": lambda chance, _: chance.random() < 0.5,
     "binary": lambda chance, _: chance.choice(_KEYS).encode(),
-    "date": lambda chance, place: _time(chance, place).date(),
-    "timestamp": _time,
-    "timestamp_ntz": _time,
+    "date": lambda _, at: at.date(),
+    **dict.fromkeys(("timestamp", "timestamp_ntz"), lambda _, at: at),
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.promises import Promise
-from headrace_properties.spark_jobs.drawn_rows import drawn_batches
+from headrace_properties.spark_jobs.drawn_rows import ROWS, ROWS_WITH_STATE, drawn_batches
 from headrace_properties.spark_jobs.explaining import placed
 from headrace_properties.spark_jobs.outcomes import (
     SCHEDULES,
@@ -243,7 +243,10 @@ def spark_target(
         raise SparkTargetError(
             name, problem, "There is nothing to try: name one with state, or with foreachBatch()"
         )
-    rows = drawn_batches(job.input, seed) if given is None else given(seed) if callable(given) else given
+    if given is None:
+        rows = drawn_batches(job.input, seed, ROWS_WITH_STATE if job.stateful else ROWS)
+    else:
+        rows = given(seed) if callable(given) else given
     return SparkTarget(
         name,
         job,

@@ -122,9 +122,11 @@ def _argument(
 ) -> Any:
     if parameter.name in {"session", "spark"} or parameter.annotation in {SparkSession, "SparkSession"}:
         return session
+    named = isinstance(schemas, Mapping)
     schema = schemas.get(parameter.name) if isinstance(schemas, Mapping) else schemas
-    if schema is None:
-        if parameter.default is not inspect.Parameter.empty:
+    has_default = parameter.default is not inspect.Parameter.empty
+    if schema is None or (has_default and parameter.default is not None and not named):
+        if has_default:
             return parameter.default
         name = getattr(build, "__name__", str(build))
         remedy = f"Give its columns: --schema '{parameter.name}=word STRING, at TIMESTAMP'"

@@ -5,14 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.pytest_plugin import InvariantViolatedError, Verifier
 from headrace_properties.spark_jobs.drawn_rows import UndrawableError, drawn_batches
+from headrace_properties.spark_jobs.outcomes import Cause
 from headrace_properties.spark_jobs.targets import causes_named, spark_target
 from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.recording import record
+from tests.sim.spark.processors import ms
 from tests.sim.spark.recorded_jobs import WORDS, words
 
 SCHEMA = "account STRING, amount INT"
@@ -101,6 +105,42 @@ def test_fixture_passes_a_sink_that_holds_and_notes_its_trials(tmp_path: Path) -
 def test_target_that_cannot_be_tried_is_refused(found: Any, told: str) -> None:
     with pytest.raises(HeadraceError, match=told):
         spark_target("it", found)
+
+
+@pytest.mark.parametrize("gap_ms", [10_000, 1_800_000])
+def test_drawn_rows_lie_on_both_sides_of_a_sessions_gap(gap_ms: int) -> None:
+    """A session takes in whatever row comes before its timer fires, even one long after its end: that is seen without a feed."""
+
+    def sessions(events: Any) -> Any:
+        grouped = events.withWatermark("at", "5 seconds").groupBy("user")
+        rows = grouped.transformWithState(_Sessions(gap_ms), "user STRING, n INT", "append", "eventtime")
+        return rows.writeStream.format("memory").start()
+
+    report = spark_target("sessions", sessions, schemas="user STRING, at TIMESTAMP").verify(schedules=40)
+    assert [finding.cause for finding in report.job.findings if report.job] == [Cause.BATCHING]  # type: ignore[union-attr]
+
+
+class _Sessions(StatefulProcessor):
+    def __init__(self, gap_ms: int) -> None:
+        self.gap_ms = gap_ms
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+        self.session = handle.getValueState("session", "n INT, end LONG")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        for row in rows:
+            n, end = self.session.get() or (0, 0)
+            if n:
+                self.handle.deleteTimer(end)
+            end = max(end, ms(row) + self.gap_ms)
+            self.session.update((n + 1, end))
+            self.handle.registerTimer(end)
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        yield Row(user=key[0], n=self.session.get()[0])
+        self.session.clear()
 
 
 def test_rows_are_drawn_for_each_type_from_the_seed() -> None:

@@ -48,6 +48,13 @@ def test_query_is_recorded_step_by_step() -> None:
     )
 
 
+def test_parameter_with_a_default_keeps_it() -> None:
+    def built(events: Any, sink: Any = write) -> Any:
+        return events.writeStream.foreachBatch(sink).start()
+
+    assert record(built, WORDS).sink.function is write
+
+
 def test_recorded_columns_are_computed_later_on_rows() -> None:
     job = record(words, WORDS)
     rows = Session().createDataFrame([("A", None), (None, None), ("b", None)], WORDS)
