@@ -1,7 +1,7 @@
 """How large a scope can be exhausted, how much of it is left out, and how small a scope finds a broken protocol.
 
-``python -m headrace_benchmarks.exhaustive`` prints the tables of docs/explanation/exhaustive.md; with ``scopes``, ``mutants`` or
-``figure-12`` as arguments, only these.
+``python -m headrace_benchmarks.exhaustive`` prints the tables of docs/explanation/exhaustive.md; with ``scopes``, ``mutants``,
+``figure-12`` or ``zeitgeist`` as arguments, only these.
 """
 
 import sys
@@ -19,6 +19,8 @@ from headrace_properties.search.exhaustive import count_without_reduction, explo
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.scope import Scope, small_cluster
 from headrace_properties.search.workloads import WORKLOADS, Echo, Windows, Workload, same
+from headrace_scenarios import zeitgeist
+from headrace_scenarios.zeitgeist.queries import UserSearch
 from headrace_sim import SOUND, Feed, FeedBuilder, Protocol
 
 
@@ -32,6 +34,7 @@ class Measured:
         records: how many, of one key, a millisecond apart.
         scope: the bounds.
         engine: options that are not the usual ones.
+        feed: the input, if it is another one.
     """
 
     name: str
@@ -39,11 +42,12 @@ class Measured:
     records: int
     scope: Scope
     engine: EngineOptions | None = None
+    feed: Feed | None = None
 
     @property
     def application(self) -> Application:
         """It, as a search takes it."""
-        return Application.with_input(self.pipeline, _one_key(self.pipeline, self.records))
+        return Application.with_input(self.pipeline, self.feed or _one_key(self.pipeline, self.records))
 
     @property
     def bounds(self) -> Scope:
@@ -83,10 +87,13 @@ def _stages(
 ONE = Scope(faults=1, delays=1, kinds=("crash", "drop"))
 _IMPATIENT = replace(small_cluster().engine, straggler_delay_us=20 * MILLISECOND)
 
+TWO = _stages("two", Echo("out0"), Echo("out1"))
+
 SCOPES = (
     Measured("1 key, 1 record", _stages("one", Echo("out0")), 1, ONE),
     Measured("1 key, 2 records", _stages("one", Echo("out0")), 2, ONE),
-    Measured("2 computations", _stages("two", Echo("out0"), Echo("out1")), 1, ONE),
+    Measured("2 computations", TWO, 1, ONE),
+    Measured("2 computations", TWO, 1, Scope(faults=0, delays=3)),
     Measured(
         "weak with stragglers",
         _stages("weak", Echo("out0"), Echo("out1"), productions=Productions.WEAK),
@@ -105,6 +112,26 @@ FIGURE_12 = Measured(
 """Two workers, one key, one timer, one reassignment at any step, and every order of arrivals within two delays."""
 
 
+def _smallest_zeitgeist() -> Measured:
+    """Return its two stages that make the model, and one search for each of three queries."""
+    options = zeitgeist.ZeitgeistOptions(quiet_windows=0, warm_up_windows=0)
+    pipeline = zeitgeist.anomaly_pipeline(
+        "zeitgeist", "searches", UserSearch, zeitgeist.search_query, options=options
+    )
+    for detector in ("spike_detector", "dip_detector"):
+        pipeline = pipeline.without(detector)
+    builder = FeedBuilder(pipeline)
+    for number, query in enumerate(("cat videos", "météo", "tahrir square")):
+        at_us = (100 + number) * MILLISECOND
+        builder.record(at_us=at_us, value=UserSearch(query), timestamp=at_us)
+    return Measured("zeitgeist", pipeline, 3, Scope(faults=1, delays=1), feed=builder.build())
+
+
+def sweep_zeitgeist() -> Iterator[str]:
+    """Exhaust every fault and every departure of the smallest Zeitgeist."""
+    yield from _exhausted(_smallest_zeitgeist())
+
+
 def scopes(names: Sequence[str] = ()) -> Iterator[str]:
     """Exhaust each scope; give the table's lines."""
     yield "| scope | faults, delays | schedules without reduction | run | factor | time |"
@@ -112,14 +139,18 @@ def scopes(names: Sequence[str] = ()) -> Iterator[str]:
     for scope in SCOPES:
         if names and scope.name not in names:
             continue
-        began_s = time.monotonic()
-        found = explore(scope.application, scope.bounds, jobs=cores())
-        assert found.exploration is not None
-        assert found.exploration.exhausted, f"{scope.name}: {found.failure}"
-        run, took_s = found.exploration.total, time.monotonic() - began_s
-        naive = count_without_reduction(scope.application, scope.bounds)
-        bounds = f"{scope.scope.faults}, {scope.scope.delays}"
-        yield f"| {scope.name} | {bounds} | at least {naive:,} | {run:,} | {naive / run:.0f} | {took_s:.0f} s |"
+        yield from _exhausted(scope)
+
+
+def _exhausted(measured: Measured) -> Iterator[str]:
+    began_s = time.monotonic()
+    found = explore(measured.application, measured.bounds, jobs=cores())
+    assert found.exploration is not None
+    assert found.exploration.exhausted, f"{measured.name}: {found.failure}"
+    run, took_s = found.exploration.total, time.monotonic() - began_s
+    naive = count_without_reduction(measured.application, measured.bounds)
+    bounds = f"{measured.scope.faults}, {measured.scope.delays}"
+    yield f"| {measured.name} | {bounds} | at least {naive:,} | {run:,} | {naive / run:.0f} | {took_s:.0f} s |"
 
 
 def figure_12() -> Iterator[str]:
@@ -176,7 +207,7 @@ def _burst(pipeline: Pipeline) -> Feed:
 
 def main(tables: Sequence[str]) -> None:
     """Print the tables named, or all."""
-    every = {"scopes": scopes, "mutants": mutants, "figure-12": figure_12}
+    every = {"scopes": scopes, "mutants": mutants, "figure-12": figure_12, "zeitgeist": sweep_zeitgeist}
     for name in tables or every:
         for line in every[name]():
             print(line, flush=True)

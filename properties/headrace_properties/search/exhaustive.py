@@ -113,7 +113,7 @@ def explore(
 
 
 def count_without_reduction(application: Application, scope: Scope, *, feed_seed: int = 0) -> int:
-    """Count the schedules with at most two moves that a search without reduction would run, by what could follow each first one.
+    """Count the schedules that a search without reduction would run, by what could follow each that it would run before.
 
     Orders that only a run with a longer delay shows are not counted: there are at least so many.
 
@@ -125,9 +125,12 @@ def count_without_reduction(application: Application, scope: Scope, *, feed_seed
     plain = dataclasses.replace(scope, reduced=False)
     found = Verification(exploration=Exploration(plain))
     search = _Search(application, plain, feed_seed, SOUND, found)
-    first = [_Node().then(move) for move in search.moves(_Node(), every=True)]
-    second = sum(1 for node in first for _ in search.moves(node, every=True)) if scope.moves > 1 else 0
-    return 1 + len(first) + second
+    frontier, counted = [_Node()], 1
+    for moves in range(1, scope.moves + 1):
+        children = (node.then(move) for node in frontier for move in search.moves(node, every=True))
+        frontier = list(children) if moves < scope.moves else []
+        counted += len(frontier) or sum(1 for _ in children)
+    return counted
 
 
 _AT_ONCE = 256
