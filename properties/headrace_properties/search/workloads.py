@@ -473,7 +473,7 @@ def malformed() -> Workload:
             builder.watermark(at_us=at_us + 1, low_watermark=at_us - 300 * MILLISECOND)
         return builder.build()
 
-    return Workload("malformed", pipeline, feed, SHORT)
+    return Workload("malformed", pipeline, feed, SHORT, settled=True)
 
 
 def apart() -> Workload:
