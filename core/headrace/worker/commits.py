@@ -406,8 +406,12 @@ class Commits:
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
-        assert 0 <= self._writes <= self._most_writes
-        assert (self.pace is _AWAITING_ANSWER) == (self._writes == self._most_writes)
+        assert 0 <= self._writes <= self._most_writes, (
+            f"{self._writes} writes are under way, of at most {self._most_writes}"
+        )
+        assert (self.pace is _AWAITING_ANSWER) == (self._writes == self._most_writes), (
+            f"the pace of writes is {self.pace.name} with {self._writes} of {self._most_writes} under way"
+        )
         assert self.pace >= _AWAITING_WAKE or not (self._ready or self._committable), (
             "steps wait, and nothing will wake them"
         )
