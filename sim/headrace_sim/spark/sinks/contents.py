@@ -32,10 +32,12 @@ def collected(folder: Path, effects: list[Effect]) -> Raw:
         found[address] = [item for body in bodies for item in _items(body, "")]
     for path in sorted(_files(folder)):
         name = os.path.relpath(path, folder)
+        if name.endswith(_BESIDE_SQLITE):  # the first look at the database may have removed it
+            continue
         content = path.read_bytes()
         if content.startswith(_SQLITE):
             found.update({f"{name}: {table}": rows for table, rows in _sqlite_tables(path)})
-        elif not name.endswith(_BESIDE_SQLITE):
+        else:
             found[name] = _items(content, path.suffix)
     return found
 

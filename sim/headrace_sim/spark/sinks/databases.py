@@ -19,14 +19,14 @@ _CHANGE = re.compile(
 
 def watch_sqlite(probe: Probe) -> None:
     """Let this process tell the probe of each change to an SQLite database."""
-    _Cursor.probe = _Connection.probe = probe
+    Cursor.probe = Connection.probe = probe
     real_connect = sqlite3.connect
 
     def connect(database: Any, timeout: float = 5.0, *args: Any, **options: Any) -> Any:
-        options.setdefault("factory", _Connection)
+        options.setdefault("factory", Connection)
         # Who holds a lock here is a paused process, which would be waited for in vain.
         made = real_connect(database, min(timeout, 0.0), *args, **options)
-        if isinstance(made, _Connection):
+        if isinstance(made, Connection):
             made.execute("PRAGMA synchronous = OFF")  # a process dies here, not the machine
             made.shown = shown(database) if database != ":memory:" else ":memory:"
         return made
@@ -34,23 +34,27 @@ def watch_sqlite(probe: Probe) -> None:
     sqlite3.connect = sqlite3.dbapi2.connect = connect
 
 
-class _Cursor(sqlite3.Cursor):
+class Cursor(sqlite3.Cursor):
+    """A cursor that tells the probe of each change."""
+
     probe: Probe
 
-    def execute(self, sql: str, parameters: Any = (), /) -> "_Cursor":
+    def execute(self, sql: str, parameters: Any = (), /) -> "Cursor":
+        """Execute a statement."""
         changed = _changed(self.connection, sql)
         if changed is None:
             return super().execute(sql, parameters)
         with self.probe.effect(*changed, pending=self._pending):
             return super().execute(sql, parameters)
 
-    def executemany(self, sql: str, parameters: Iterable[Any], /) -> "_Cursor":
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> "Cursor":
+        """Execute a statement for each row."""
         rows = list(parameters)
         changed = _changed(self.connection, sql)
         if changed is None:
             return super().executemany(sql, rows)
         half = (
-            (lambda: super(_Cursor, self).executemany(sql, rows[: len(rows) // 2])) if len(rows) > 1 else None
+            (lambda: super(Cursor, self).executemany(sql, rows[: len(rows) // 2])) if len(rows) > 1 else None
         )
         with self.probe.effect(*changed, half=half, pending=self._pending):
             return super().executemany(sql, rows)
@@ -58,7 +62,7 @@ class _Cursor(sqlite3.Cursor):
     def _pending(self) -> bool:
         return self.connection.in_transaction
 
-    def executescript(self, sql_script: str, /) -> "_Cursor":
+    def executescript(self, sql_script: str, /) -> "Cursor":
         """Commit, and execute statement by statement: a script is not one transaction."""
         self.connection.commit()
         for statement in _statements(sql_script):
@@ -66,23 +70,30 @@ class _Cursor(sqlite3.Cursor):
         return self
 
 
-class _Connection(sqlite3.Connection):
+class Connection(sqlite3.Connection):
+    """A connection that tells the probe of each change and each commit."""
+
     probe: Probe
     shown = ""
 
     def cursor(self, factory: Any = None) -> Any:
-        return super().cursor(factory or _Cursor)
+        """Return a cursor."""
+        return super().cursor(factory or Cursor)
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        """Execute a statement."""
         return self.cursor().execute(sql, parameters)
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
+        """Execute a statement for each row."""
         return self.cursor().executemany(sql, parameters)
 
     def executescript(self, sql_script: str, /) -> Any:
+        """Execute the statements of a script."""
         return self.cursor().executescript(sql_script)
 
     def commit(self) -> None:
+        """Commit, if there is something to commit."""
         if not self.in_transaction:
             return
         with self.probe.effect("commit", self.shown):

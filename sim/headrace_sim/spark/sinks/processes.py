@@ -27,6 +27,7 @@ from headrace_sim.spark import refusals
 from headrace_sim.spark.recorded_columns import columns_without_java
 from headrace_sim.spark.refusals import place_of_error
 from headrace_sim.spark.sessions import Session
+from headrace_sim.spark.sinks.database_servers import answer_databases
 from headrace_sim.spark.sinks.databases import watch_sqlite
 from headrace_sim.spark.sinks.effects import Failed, Fault, Ledger, Loaded, Probe, Refused
 from headrace_sim.spark.sinks.files import watch_files
@@ -186,9 +187,10 @@ def _call(function: Callable[[], Any], probe: Probe, batch: int) -> bool:
     if refusals.HEARD:
         probe.ledger.append(Refused(str(refusals.HEARD[0])))
     elif error is not None:
-        locked = isinstance(error, sqlite3.OperationalError) and (
-            "locked" in str(error) or "busy" in str(error)
+        told = next(
+            (one for one in (error, error.__cause__) if isinstance(one, sqlite3.OperationalError)), ""
         )
+        locked = "locked" in str(told) or "busy" in str(told)
         place = place_of_error(error)
         probe.ledger.append(Failed(probe.attempt, batch, type(error).__name__, str(error), place, locked))
     return error is None and not refusals.HEARD
@@ -207,6 +209,7 @@ def _settle(folder: Path, probe: Probe, seed: int) -> None:
     tempfile.tempdir = str(scratch)
     watch_files(probe)
     watch_sqlite(probe)
+    answer_databases()
     answer_http(probe)
     sys.addaudithook(_guard(str(folder.parent)))
 

@@ -1,0 +1,195 @@
+"""Database servers: an SQLite database in the trial's directory stands in for each server that a DB-API module connects to.
+
+psycopg2, PyMySQL, oracledb and other modules of PEP 249 speak to their server in C or by protocols of their own, which cannot be
+followed. So their `connect` is replaced. Placeholders and exceptions stay the module's. Statements are SQLite's: what SQLite
+cannot parse is an error.
+
+Deviation: who writes locks the whole database until the end of the transaction, as SQLite does, not rows.
+"""
+
+import builtins
+import re
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any, Self
+
+from headrace_sim.spark import refusals
+from headrace_sim.spark.sinks.databases import Connection, Cursor
+
+_CAST = re.compile(r"::\s*\w+(?:\s*\([\d, ]+\))?(?:\[\])?")
+_DATABASE = re.compile(r"(?:\bdbname\s*=\s*|\w/)['\"]?(\w+)['\"]?(?:\?.*)?(?:\s|$)")
+_NAMES = ("dbname", "database", "db", "service_name")
+_OWN = "sqlite3"
+
+
+def answer_databases() -> None:
+    """Let the connections of all DB-API modules, also of those that this process imports later, be answered."""
+    for module in list(sys.modules.values()):
+        _answer(module)
+    really_import = builtins.__import__
+
+    def import_and_answer(name: str, *args: Any, **options: Any) -> Any:
+        found = really_import(name, *args, **options)
+        _answer(sys.modules.get(name))
+        return found
+
+    builtins.__import__ = import_and_answer
+
+
+def _answer(module: ModuleType | None) -> None:
+    named = vars(module) if isinstance(module, ModuleType) else {}
+    if module is None or not {"apilevel", "paramstyle", "connect"} <= named.keys():
+        return
+    if module.__name__.startswith(_OWN) or hasattr(module.connect, "stands_in"):
+        return
+
+    def connect(*args: Any, **options: Any) -> Any:
+        return _connected(module, args, options)
+
+    connect.stands_in = True  # type: ignore[attr-defined]
+    _replace(module, "connect", connect)
+    extras = sys.modules.get(f"{module.__name__}.extras")
+    for name, function in _EXTRAS.items():
+        if extras is not None and hasattr(extras, name):
+            _replace(extras, name, function)
+
+
+def _replace(module: ModuleType, name: str, function: Callable[..., Any]) -> None:
+    """Replace a function of a module, also where the user's modules have imported it by name."""
+    real = getattr(module, name)
+    setattr(module, name, function)
+    for other in [name for name in list(sys.modules) if not refusals.is_installed(name)]:
+        for known, value in list(vars(sys.modules[other]).items()):
+            if value is real:
+                setattr(sys.modules[other], known, function)
+
+
+def _connected(module: ModuleType, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    given = next((str(options[name]) for name in _NAMES if options.get(name)), "")
+    texts = [str(text) for text in (*args, options.get("dsn", ""), options.get("conninfo", ""))]
+    found = next((match[1] for text in texts if (match := _DATABASE.search(text))), "")
+    name = f"{module.__name__}-{given or found or 'database'}.db"
+
+    class Connected(_ServerConnection):
+        of = module
+
+    with _errors_of(module):
+        made = sqlite3.connect(name, factory=Connected, check_same_thread=False)
+    made.shown = name
+    made.create_function("now", 0, lambda: datetime.now(UTC).isoformat())
+    return made
+
+
+class _ServerCursor(Cursor):
+    def _module(self) -> ModuleType:
+        assert isinstance(self.connection, _ServerConnection)
+        return self.connection.of
+
+    def execute(self, sql: str, parameters: Any = None, /) -> Any:
+        module = self._module()
+        with _errors_of(module):
+            if parameters is None:
+                return super().execute(_CAST.sub("", sql))
+            return super().execute(_as_sqlite(sql, module.paramstyle), _plain(parameters))
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
+        module = self._module()
+        with _errors_of(module):
+            return super().executemany(_as_sqlite(sql, module.paramstyle), list(map(_plain, parameters)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        raise _refusal(self._module(), f"cursor.{name}")
+
+
+class _ServerConnection(Connection):
+    of: ModuleType
+
+    def cursor(self, *args: Any, **options: Any) -> Any:
+        if args or options:
+            raise _refusal(self.of, "cursor() with arguments")
+        return super().cursor(_ServerCursor)
+
+    def execute(self, sql: str, parameters: Any = None, /) -> Any:
+        return self.cursor().execute(sql, parameters)
+
+    def commit(self) -> None:
+        with _errors_of(self.of):
+            super().commit()
+
+    @property
+    def autocommit(self) -> bool:
+        return self.isolation_level is None
+
+    @autocommit.setter
+    def autocommit(self, on: bool) -> None:
+        self.isolation_level = None if on else "DEFERRED"
+
+    def __getattr__(self, name: str) -> Any:
+        raise _refusal(self.of, f"connection.{name}")
+
+
+def _refusal(module: ModuleType, call: str) -> Exception:
+    if call.endswith("__"):  # something looks for a protocol
+        return AttributeError(call)
+    remedy = f"A stand-in answers for {module.__name__}: keep to execute(), executemany(), fetch...(), commit() and rollback()"
+    return refusals.CannotFollowError(f"{module.__name__}'s {call}", refusals.users_place(), remedy)
+
+
+@contextmanager
+def _errors_of(module: ModuleType) -> Iterator[None]:
+    """Raise the module's exceptions instead of SQLite's."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        kind = getattr(module, type(error).__name__, type(error))
+        if "UNIQUE constraint failed" in str(error):
+            kind = getattr(getattr(module, "errors", None), "UniqueViolation", kind)
+        told = f"{error} (here SQLite answers for {module.__name__})"
+        raise kind(told) from error
+
+
+def _as_sqlite(sql: str, style: str) -> str:
+    """Rewrite a statement's placeholders as SQLite's."""
+    sql = _CAST.sub("", sql)
+    if style == "numeric":
+        return re.sub(r":(\d+)", r"?\1", sql)
+    if style not in {"format", "pyformat"}:
+        return sql
+    return re.sub(r"%[sbt]", "?", re.sub(r"%\((\w+)\)s", r":\1", sql)).replace("%%", "%")
+
+
+def _plain(parameters: Any) -> Any:
+    if isinstance(parameters, dict):
+        return {name: _plain_value(value) for name, value in parameters.items()}
+    return tuple(map(_plain_value, parameters))
+
+
+def _plain_value(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | float | str | bytes) else str(value)
+
+
+def _execute_values(
+    cur: Any, sql: str, argslist: Iterable[Any], template: str | None = None, **_: Any
+) -> None:
+    rows = list(argslist)
+    if rows:
+        marks = template or f"({', '.join(['%s'] * len(rows[0]))})"
+        cur.executemany(sql.replace("%s", marks, 1), rows)
+
+
+def _execute_batch(cur: Any, sql: str, argslist: Iterable[Any], **_: Any) -> None:
+    cur.executemany(sql, argslist)
+
+
+_EXTRAS: dict[str, Callable[..., Any]] = {"execute_values": _execute_values, "execute_batch": _execute_batch}
+"""What psycopg2 has beside PEP 249 for many rows."""

@@ -1,0 +1,106 @@
+"""Sinks that write to a database server: an SQLite database answers, with the module's own placeholders and exceptions."""
+
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from headrace_sim.spark.sinks import SinkFailsError, SinkReport, UnfollowableSinkError, Wrong, check_sink
+from tests.sim.spark import server_like
+from tests.sim.spark.server_like import connect
+from tests.sim.spark.server_like.extras import execute_values
+
+INSERT = "INSERT INTO payments VALUES (%s, %s, %s)"
+
+
+def make_tables() -> None:
+    with server_like.connect("dbname=bank user=me") as db, db.cursor() as cursor:
+        cursor.execute("CREATE TABLE payments (batch INT, account TEXT, amount NUMERIC(10, 2))")
+        cursor.execute("CREATE TABLE batches (id INT PRIMARY KEY)")
+
+
+def id_first(df: Any, batch_id: int) -> None:
+    db = server_like.connect(host="db.test", dbname="bank")
+    try:
+        with db, db.cursor() as cursor:
+            cursor.execute("INSERT INTO batches VALUES (%(id)s::int)", {"id": batch_id})
+            cursor.executemany(INSERT, [(batch_id, *row) for row in df.collect()])
+    except server_like.IntegrityError:
+        pass
+    finally:
+        db.close()
+
+
+def no_id(df: Any, batch_id: int) -> None:
+    db = connect("postgresql://me@db.test/bank")
+    rows = [(batch_id, row.account, Decimal(row.amount)) for row in df.collect()]
+    execute_values(db.cursor(), "INSERT INTO payments (batch, account, amount) VALUES %s", rows)
+    db.commit()
+
+
+def looked_up_first(df: Any, batch_id: int) -> None:
+    with server_like.connect(database="bank") as db, db.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM payments WHERE batch = %s", (batch_id,))
+        if not cursor.fetchone():
+            cursor.executemany(INSERT, [(batch_id, *row) for row in df.collect()])
+
+
+def each_statement_committed(df: Any, batch_id: int) -> None:
+    db = server_like.connect(database="bank")
+    db.autocommit = True
+    cursor = db.cursor()
+    cursor.execute("DELETE FROM payments WHERE batch = %s", (batch_id,))
+    cursor.execute("INSERT INTO payments VALUES (%s, 'x', 1)", (batch_id,))
+
+
+def imported_late(df: Any, batch_id: int) -> None:
+    del sys.modules[server_like.__name__]
+    from tests.sim.spark.server_like import connect  # noqa: PLC0415  as people write it
+
+    with connect("dbname=bank") as db:
+        db.cursor().executemany(INSERT, [(batch_id, *row) for row in df.collect()])
+
+
+def _check(function: Callable[..., Any]) -> SinkReport:
+    return check_sink(function, [[("ann", 10)]], "account STRING, amount INT", prepare=make_tables)
+
+
+def test_rows_and_batch_id_in_one_transaction_of_a_server_hold() -> None:
+    report = _check(id_first)
+    assert (report.findings, report.unknown, report.effects) == ((), (), (3,))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [no_id, looked_up_first, each_statement_committed, imported_late],
+    ids=lambda function: function.__name__,
+)
+def test_rows_written_twice_to_a_server_are_found(function: Callable[..., Any]) -> None:
+    destination = f"{server_like.__name__}-bank.db: payments"
+    found = {(finding.wrong, finding.destination) for finding in _check(function).findings}
+    assert found == {(Wrong.TWICE, destination)}
+
+
+def test_what_sqlite_does_not_know_is_an_error_of_the_module() -> None:
+    def lock(df: Any, batch_id: int) -> None:
+        connect("dbname=bank").cursor().execute("SELECT id FROM batches FOR UPDATE")
+
+    with pytest.raises(SinkFailsError, match=r"OperationalError: near .*SQLite answers for"):
+        _check(lock)
+
+
+@pytest.mark.parametrize(
+    ("use", "call"),
+    [
+        (lambda db: db.cursor().copy_expert("COPY", None), "cursor.copy_expert"),
+        (lambda db: db.cursor(cursor_factory=dict), "cursor() with arguments"),
+        (lambda db: db.set_session(), "connection.set_session"),
+    ],
+    ids=["copy", "factory", "session"],
+)
+def test_what_no_stand_in_has_is_refused_by_name(use: Callable[[Any], Any], call: str) -> None:
+    with pytest.raises(UnfollowableSinkError) as caught:
+        _check(lambda df, batch_id: use(connect("dbname=bank")))
+    assert call in str(caught.value)
