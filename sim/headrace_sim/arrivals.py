@@ -473,6 +473,8 @@ def _commute(one: Any, other: Any) -> bool:
     """Tell whether the store serves two requests alike in either order. ``Choice``: where in doubt, it does not."""
     rows = tuple(isinstance(request, m.Read | m.Write | m.Scan | m.CollectIds) for request in (one, other))
     if all(rows):
+        if _consumes(one, other) or _consumes(other, one):
+            return False
         if one.computation != other.computation or (isinstance(one, m.Read) and isinstance(other, m.Read)):
             return True
         keys, others = _keys(one), _keys(other)
@@ -483,6 +485,19 @@ def _commute(one: Any, other: Any) -> bool:
             return False
         return not (isinstance(row, m.Scan) and isinstance(journal, m.JournalWatermarks | m.JournalPosition))
     return False
+
+
+def _consumes(one: Any, other: Any) -> bool:
+    """Tell whether a write may consume a weak production of a step that another one stores.
+
+    What the first write makes durable is what allows the second one's cause to be forgotten (S3): though no process can tell
+    their order, an invariant can.
+    """
+    return (
+        isinstance(one, m.Write)
+        and isinstance(other, m.Write)
+        and any(f">{other.computation}#" in record_id for delta in one.deltas for record_id, _ in delta.seen)
+    )
 
 
 def _keys(request: m.Read | m.Write | m.Scan | m.CollectIds) -> frozenset[str] | None:

@@ -25,11 +25,11 @@ USUAL_KINDS = tuple(kind for kind in FAULT_KINDS if kind != "cut")
 """Choice: those that are tried unless others are named. A cut is many lost messages."""
 
 
-def small_cluster(workers: int = 2) -> ClusterOptions:
-    """Return the options of a small cluster: few workers, one master, one authority."""
-    options = ClusterOptions(workers=workers)
+def small_cluster(workers: int = 2, options: ClusterOptions | None = None) -> ClusterOptions:
+    """Return the options of a small cluster: few workers, one master, one authority. ``options``: all others."""
+    options = options or ClusterOptions()
     engine = dataclasses.replace(options.engine, masters=1, authority_replicas=1)
-    return msgspec.structs.replace(options, engine=engine)
+    return msgspec.structs.replace(options, workers=workers, engine=engine)
 
 
 @dataclass(frozen=True, slots=True)

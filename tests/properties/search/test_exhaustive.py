@@ -9,14 +9,14 @@ from headrace import OptionsError
 from headrace.history import History
 from headrace.wire import messages as m
 from headrace_properties.checkers import judge, reached
-from headrace_properties.mutants import MUTANTS
+from headrace_properties.mutants import CATALOGUE, MUTANTS
 from headrace_properties.results import result_of
 from headrace_properties.search.application import Trial
 from headrace_properties.search.exhaustive import count_without_reduction, explore
 from headrace_properties.search.judging import JudgedRun, run_plan, try_plan, violations
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.replay_file import read_replay, to_replay
-from headrace_properties.search.scope import Scope
+from headrace_properties.search.scope import Scope, small_cluster
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import SOUND, Protocol, arrivals
 
@@ -26,22 +26,29 @@ SEQUENCERS = Scope(records=1, faults=1, delays=0, kinds=("reassign",))
 Outcome = tuple[str, ...]
 
 
-def plans_of(scope: Scope, protocol: Protocol = SOUND, workload: str = "tallies") -> list[Plan]:
-    """The schedules that are run."""
-    plans: list[Plan] = []
+def runs_of(
+    scope: Scope, protocol: Protocol = SOUND, workload: str = "tallies"
+) -> list[tuple[Plan, JudgedRun]]:
+    """The schedules that are run, and what they come to."""
+    runs: list[tuple[Plan, JudgedRun]] = []
+    application = WORKLOADS[workload].application
+    explore(application, scope, protocol=protocol, on_judged=lambda plan, judged: runs.append((plan, judged)))
+    return runs
 
-    def take(plan: Plan, _: JudgedRun) -> None:
-        plans.append(plan)
 
-    assert explore(WORKLOADS[workload].application, scope, protocol=protocol, on_judged=take).exploration
-    return plans
+def plans_of(scope: Scope) -> list[Plan]:
+    """The schedules that are run of tallies on the sound protocol."""
+    return [plan for plan, _ in runs_of(scope)]
 
 
 def outcomes(scope: Scope, protocol: Protocol = SOUND, workload: str = "tallies") -> set[Outcome]:
     """Everything that the schedules of a scope come to: rows, output, verdicts, and the cases that arose."""
     application = WORKLOADS[workload].application
-    found = set()
-    for plan in plans_of(scope, protocol, workload):
+    found = set[Outcome]()
+    for plan, judged in runs_of(scope, protocol, workload):
+        if judged.error:
+            found.add((judged.error,))
+            continue
         history, _, _ = run_plan(application, Trial(plan, 0, tuple(range(scope.records))), protocol)
         # Orders that no process can tell apart have one History in the order of time.
         timely = History(sorted(history, key=lambda event: event.at_us))
@@ -72,6 +79,25 @@ def test_orders_that_are_left_out_come_to_nothing_new(every_order: set[Outcome])
 def test_orders_that_are_left_out_come_to_nothing_new_on_a_broken_protocol() -> None:
     protocol = MUTANTS["keys are not serial"]
     assert outcomes(ORDERS, protocol, "echoes") == outcomes(plain(ORDERS), protocol, "echoes")
+
+
+def test_writes_of_different_rows_are_put_in_both_orders_if_an_invariant_can_tell() -> None:
+    """S3 asks whether the consumer of a weak production had written before the row that forgets its cause was."""
+    protocol, scope = MUTANTS["weak upstream ACKed too early"], Scope(records=1, faults=0, delays=1)
+    reduced = outcomes(scope, protocol, "weak windows")
+    assert {"S3" in outcome for outcome in reduced} == {True, False}
+    assert reduced == outcomes(plain(scope), protocol, "weak windows")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("faults", "delays"), [(0, 1), (1, 0)])
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_what_is_left_out_comes_to_nothing_new_on_any_broken_protocol(
+    name: str, faults: int, delays: int
+) -> None:
+    workload = CATALOGUE[name].workload
+    scope = Scope(1, faults, delays, options=small_cluster(options=WORKLOADS[workload].options))
+    assert outcomes(scope, MUTANTS[name], workload) == outcomes(plain(scope), MUTANTS[name], workload)
 
 
 @pytest.fixture(scope="module")
