@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
+import msgspec
 import pytest
 
 from headrace import OptionsError
@@ -13,12 +15,12 @@ from headrace_properties.mutants import CATALOGUE, MUTANTS
 from headrace_properties.results import result_of
 from headrace_properties.search.application import Trial
 from headrace_properties.search.exhaustive import count_without_reduction, explore
-from headrace_properties.search.judging import JudgedRun, run_plan, try_plan, violations
+from headrace_properties.search.judging import JudgedRun, arrivals_of, run_plan, try_plan, violations
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.replay_file import read_replay, to_replay
 from headrace_properties.search.scope import Scope, small_cluster
 from headrace_properties.search.workloads import WORKLOADS
-from headrace_sim import SOUND, Protocol, arrivals
+from headrace_sim import SOUND, Delay, Protocol, arrivals
 
 TALLIES = WORKLOADS["tallies"].application
 SEQUENCERS = Scope(records=1, faults=1, delays=0, kinds=("reassign",))
@@ -36,27 +38,29 @@ def runs_of(
     return runs
 
 
-def plans_of(scope: Scope) -> list[Plan]:
-    """The schedules that are run of tallies on the sound protocol."""
-    return [plan for plan, _ in runs_of(scope)]
+def plans_of(scope: Scope, workload: str = "tallies") -> list[Plan]:
+    """The schedules that are run on the sound protocol."""
+    return [plan for plan, _ in runs_of(scope, workload=workload)]
+
+
+def outcome_of(plan: Plan, protocol: Protocol, workload: str, records: int) -> Outcome:
+    """Everything that a schedule comes to: rows, output, verdicts, and the cases that arose."""
+    application = WORKLOADS[workload].application
+    history, _, _ = run_plan(application, Trial(plan, 0, tuple(range(records))), protocol)
+    # Orders that no process can tell apart have one History in the order of time.
+    timely = History(sorted(history, key=lambda event: event.at_us))
+    result, cases = result_of(timely), reached(timely)
+    verdicts = violations(judge(timely, [application.pipeline], plan.options.engine))
+    rows, sent = sorted(result.states.items()), sorted(map(repr, result.outputs.items()))
+    return repr(rows), repr(sent), *verdicts, *(case for case in cases if cases[case])
 
 
 def outcomes(scope: Scope, protocol: Protocol = SOUND, workload: str = "tallies") -> set[Outcome]:
-    """Everything that the schedules of a scope come to: rows, output, verdicts, and the cases that arose."""
-    application = WORKLOADS[workload].application
-    found = set[Outcome]()
-    for plan, judged in runs_of(scope, protocol, workload):
-        if judged.error:
-            found.add((judged.error,))
-            continue
-        history, _, _ = run_plan(application, Trial(plan, 0, tuple(range(scope.records))), protocol)
-        # Orders that no process can tell apart have one History in the order of time.
-        timely = History(sorted(history, key=lambda event: event.at_us))
-        result, cases = result_of(timely), reached(timely)
-        verdicts = violations(judge(timely, [application.pipeline], plan.options.engine))
-        rows, sent = sorted(result.states.items()), sorted(map(repr, result.outputs.items()))
-        found.add((repr(rows), repr(sent), *verdicts, *(case for case in cases if cases[case])))
-    return found
+    """Everything that the schedules of a scope come to."""
+    return {
+        (judged.error,) if judged.error else outcome_of(plan, protocol, workload, scope.records)
+        for plan, judged in runs_of(scope, protocol, workload)
+    }
 
 
 def plain(scope: Scope) -> Scope:
@@ -98,6 +102,52 @@ def test_what_is_left_out_comes_to_nothing_new_on_any_broken_protocol(
     workload = CATALOGUE[name].workload
     scope = Scope(1, faults, delays, options=small_cluster(options=WORKLOADS[workload].options))
     assert outcomes(scope, MUTANTS[name], workload) == outcomes(plain(scope), MUTANTS[name], workload)
+
+
+def changed_by_swaps(protocol: Protocol, workload: str, faults: int, swaps: int) -> tuple[int, list[str]]:
+    """Let random arrivals of random runs come after others with which they commute: (how many, which made a difference)."""
+    options = small_cluster(options=WORKLOADS[workload].options)
+    draws, application = Random(0), WORKLOADS[workload].application
+    runs = runs_of(Scope(2, 1, 0, ("drop", "reassign"), options), protocol, workload)
+    tried, changed = 0, list[str]()
+    for plan, judged in draws.sample(runs, min(faults, len(runs))):
+        made = arrivals_of(plan)
+        if judged.error or made is None:
+            continue
+        run_plan(application, Trial(plan, 0, (0, 1)), protocol, made)
+        usual = outcome_of(plan, protocol, workload, 2)
+        free = [delay for index in range(len(made.handled)) if (delay := free_delay(made.handled, index))]
+        for delay in draws.sample(free, min(swaps, len(free))):
+            tried += 1
+            swapped = msgspec.structs.replace(plan, delays=(delay,))
+            if outcome_of(swapped, protocol, workload, 2) != usual:
+                changed.append(f"{plan.describe()}: {delay.describe()}")
+    return tried, changed
+
+
+def free_delay(handled: list[arrivals.Arrival], index: int) -> Delay | None:
+    """Return the longest delay of an arrival in which it overtakes only what it commutes with, if it overtakes anything."""
+    past = [*arrivals.overtakers(handled, index, anywhere=True)]
+    if handled[index].content is None or not past or arrivals.next_overtaker(handled, index) is not None:
+        return None
+    return Delay(handled[index].step, past[-1], anywhere=True)
+
+
+def test_swapping_arrivals_that_commute_changes_no_outcome() -> None:
+    tried, changed = changed_by_swaps(MUTANTS["keys are not serial"], "echoes", faults=8, swaps=4)
+    assert tried == 32
+    assert not changed
+
+
+def test_swapping_arrivals_that_do_not_commute_changes_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "may_swap", ignoring(BROKEN_REDUCTIONS["all arrivals commute"]))
+    assert changed_by_swaps(MUTANTS["keys are not serial"], "echoes", faults=8, swaps=4)[1]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_swapping_arrivals_that_commute_changes_no_outcome_of_any_workload(workload: str) -> None:
+    assert not changed_by_swaps(SOUND, workload, faults=60, swaps=10)[1]
 
 
 @pytest.fixture(scope="module")
