@@ -1,13 +1,12 @@
 """``headrace mutants``: check that each broken protocol is caught: of the catalogue, made at random, or the user's own."""
 
-import os
 import signal
 from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from headrace import HeadraceError, format_time
+from headrace import HeadraceError, OptionsError, format_time
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document
 from headrace_cli._exit import ExitCode, tidy_errors
@@ -22,11 +21,12 @@ from headrace_cli._mutation_report import (
     unreached_document,
 )
 from headrace_cli._options import JsonOption, with_options
+from headrace_cli._pools import PoolName, PoolOptions
 from headrace_cli._render import plain_table, print_table
 from headrace_cli._signals import signal_of
 from headrace_properties.mutants import CATALOGUE, Mutant
 from headrace_properties.mutants.hunt import Hunted, hunt_all
-from headrace_properties.search.parallel import cores
+from headrace_properties.search.parallel import Jobs
 
 app = typer.Typer(add_completion=False)
 
@@ -35,6 +35,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace mutants "ack before commit" "timers latest first"
   headrace mutants --list
   headrace mutants --seeds 100 --jobs 2 --json > matrix.json
+  headrace mutants --on spark --master spark://host:7077
   headrace mutants --automatic --count 40 --seed 7 --modules headrace.worker,headrace.rules
   headrace mutants --automatic my_job:pipeline --runs 50
   headrace mutants --patch my.diff
@@ -63,6 +64,7 @@ class UnknownMutantError(HeadraceError):
 @with_options
 def mutants(
     options: MutationOptions,
+    pools: PoolOptions,
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -71,9 +73,6 @@ def mutants(
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Maximum number of runs to kill each mutant.")] = 1_000,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Number of processes. Default: one per CPU.")
-    ] = None,
     list_only: Annotated[  # noqa: FBT002  typer's way
         bool, typer.Option("--list", help="Describe each mutant without running it.")
     ] = False,
@@ -89,14 +88,22 @@ def mutants(
     """
     with tidy_errors():
         check_mix(options, names or [], list_only=list_only)
+        pools.check()
         if options.chosen:
-            raise typer.Exit(_mutate(options, "".join(names or []), jobs or cores(), as_json=as_json))
+            if pools.on is PoolName.SPARK:
+                raise OptionsError(
+                    "on",
+                    "spark",
+                    "left out with --automatic, --patch and --unreached, which change code on this machine",
+                )
+            raise typer.Exit(_mutate(options, "".join(names or []), pools.here, as_json=as_json))
         chosen = _chosen(names or [])
         if list_only:
             _print_list(chosen, as_json=as_json)
             return
         names_chosen = [mutant.name for mutant in chosen]
-        found, stopped_by = _hunt(names_chosen, seeds, jobs or os.cpu_count() or 1)
+        with pools.pool() as jobs:
+            found, stopped_by = _hunt(names_chosen, seeds, jobs)
         if as_json:
             print_document([_document(hunted) for hunted in found])
         else:
@@ -142,7 +149,7 @@ def _chosen(names: list[str]) -> list[Mutant]:
     return [CATALOGUE[name] for name in dict.fromkeys(names)] or list(CATALOGUE.values())
 
 
-def _hunt(names: list[str], seeds: int, jobs: int) -> tuple[list[Hunted], signal.Signals | None]:
+def _hunt(names: list[str], seeds: int, jobs: Jobs) -> tuple[list[Hunted], signal.Signals | None]:
     """Run the mutants until all are done or a signal arrives, which is returned, too; in the order of the names."""
     stopped_by = None
     found: dict[str, Hunted] = {}

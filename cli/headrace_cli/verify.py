@@ -19,6 +19,7 @@ from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_his
 from headrace_cli._invariants import invariants_named
 from headrace_cli._kept import FailuresOption, Memory
 from headrace_cli._options import CodeTimeoutOption, JsonOption, PromiseOption, VerboseOption, with_options
+from headrace_cli._pools import PoolName, PoolOptions
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
 from headrace_cli._replay_file import save_failure
@@ -35,7 +36,7 @@ from headrace_properties.search.kept_failures import found_again, retry
 from headrace_properties.search.limits import CALL_S, CodeLimits
 from headrace_properties.search.lineage import LINEAGE_KINDS, break_lineage
 from headrace_properties.search.outside import breaches_named, is_outside
-from headrace_properties.search.parallel import cores
+from headrace_properties.search.parallel import Jobs
 from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.scope import USUAL_KINDS, Scope
 from headrace_properties.search.step_faults import single_faults
@@ -57,6 +58,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify my_job:pipeline --search exhaustive --records 2 --faults 1 --delays 1
   headrace verify my_job:pipeline --search lineage --records 2 --faults 2
   headrace verify my_job:pipeline --search pct --depth 3
+  headrace verify my_job:pipeline --examples 1000000 --on spark --master spark://host:7077
   headrace verify my_job:pipeline --allow-unknown S8,S9,L1
   headrace verify my_job:pipeline --json > report.json
   headrace verify my_spark_job:write_batch --schema 'account STRING, amount INT'
@@ -117,14 +119,6 @@ class SearchOptions:
             metavar="M",
             min=0.0,
             help="Random, exhaustive: stop after this many minutes; results then depend on the machine.",
-        ),
-    ] = None
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            show_default="all cores",
-            help="Maximum number of processes that share the runs. The result does not depend on it.",
         ),
     ] = None
     seed: Annotated[
@@ -233,6 +227,7 @@ def verify(
     pipeline: PipelineArgument,
     options: SearchOptions,
     scope: ScopeOptions,
+    pools: PoolOptions,
     versions: VersionsOption = None,
     feed: FeedOption = DEFAULT_FEED,
     promise: PromiseOption = None,
@@ -257,7 +252,10 @@ def verify(
         files = OutputFiles(force=force)
         files.claim(save, "--save")
         files.claim(history, HISTORY)
+        pools.check()
         if schema is not None or is_spark_job(pipeline):
+            if pools.on is PoolName.SPARK:
+                raise OptionsError("on", "spark", "left out: a Spark job is simulated in this process")
             asked = SparkOptions(schema or (), allow, duplicates, feed, options.runs, options.seed)
             memory = Memory(failures, pipeline)
             raise typer.Exit(verify_spark(pipeline, asked, memory, files, save, as_json=as_json))
@@ -266,7 +264,8 @@ def verify(
             target = load_target(pipeline, feed, versions or (), promise or ())
             may_be_unknown = invariants_named(allow_unknown, target.deployed, target.promises)
             memory = Memory(failures, target.name, tuple(target.versions), protocol.name, target.feed_name)
-            report = _search(target, protocol, options, scope.scope, memory)
+            with pools.pool() as jobs:
+                report = _search(target, protocol, options, scope.scope, memory, jobs)
         report.may_be_unknown = may_be_unknown
         _save(report, save, memory, files)
         failure = report.verification.failure
@@ -309,7 +308,12 @@ def _saved(
 
 
 def _search(
-    target: PipelineTarget, protocol: Protocol, options: SearchOptions, scope: Scope, memory: Memory
+    target: PipelineTarget,
+    protocol: Protocol,
+    options: SearchOptions,
+    scope: Scope,
+    memory: Memory,
+    jobs: Jobs,
 ) -> SearchReport:
     """Try the failures that are kept, then search until it is done or a signal arrives."""
     limits = CodeLimits(call_s=options.code_timeout)
@@ -325,12 +329,12 @@ def _search(
                 )
                 kept = memory.settle(retried)
             if review_of_code is None or not review_of_code.why_no_runs:
-                retried = retry(application, memory.failures.load(), protocol, options.jobs or cores())
+                retried = retry(application, memory.failures.load(), protocol, jobs)
                 kept += memory.settle(retried)
                 verification = found_again(retried)
                 again = next((one.kept.path for one in retried if one.failed), None)
                 if verification is None:
-                    verification = _found(application, protocol, options, scope, progress.on_run)
+                    verification = _found(application, protocol, options, scope, jobs, progress.on_run)
         except KeyboardInterrupt as stop:
             stopped_by = signal_of(stop)
     return SearchReport(
@@ -367,11 +371,12 @@ def _found(
     protocol: Protocol,
     options: SearchOptions,
     scope: Scope,
+    jobs: Jobs,
     on_run: Callable[[Verification], None],
 ) -> Verification:
     if options.resume is not None and options.how not in (SearchKind.EXHAUSTIVE, SearchKind.LINEAGE):
         raise OptionsError("resume", str(options.resume), "given with --search exhaustive or lineage")
-    examples, seed, jobs = options.runs, options.seed, options.jobs or cores()
+    examples, seed = options.runs, options.seed
     if options.how in (SearchKind.RANDOM, SearchKind.PCT):
         return search(
             application,

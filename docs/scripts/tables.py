@@ -65,6 +65,13 @@ def automatic_table() -> str:
     return _table(head, [tuple(str(cell) for cell in row.values()) for row in stored])
 
 
+def pools_table() -> str:
+    """What sharing a search comes to, as last measured (`headrace_benchmarks.spark_pools`)."""
+    stored = json.loads((DOCS / "report" / "pools.json").read_text(encoding="utf-8"))
+    head, rows = [*stored["rows"][0]], [tuple(row.values()) for row in stored["rows"]]
+    return f"Measured by `{stored['measured']}`:\n\n" + _table(head, rows)
+
+
 _CLOSED: Mapping[str, tuple[str, ...]] = {
     "what a source gave and nobody injected": (
         "an injector skips half of its source",
@@ -109,6 +116,7 @@ def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
 
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "protocol.md": {"departures": departures_table, "rules": rules_table},
+    "explanation/search.md": {"pools": pools_table},
     "mutants.md": {"automatic": automatic_table, "closed": closed_table, "mutants": mutants_table},
 }
 """What is generated, by page and name."""

@@ -75,7 +75,10 @@ def test_list_says_what_each_gets_wrong_and_runs_nothing(run: Run) -> None:
     assert [row["name"] for row in rows] == list(CATALOGUE)
 
 
-@pytest.mark.parametrize("options", [["no luck"], ["--seeds", "0"], ["--jobs", "0"]])
+@pytest.mark.parametrize(
+    "options",
+    [["no luck"], ["--seeds", "0"], ["--jobs", "0"], ["--master", "local"], ["--automatic", "--on", "spark"]],
+)
 def test_wrong_use_is_exit_code_2(run: Run, options: list[str]) -> None:
     assert run("mutants", *options).exit_code == 2
 

@@ -588,3 +588,18 @@ def test_a_scope_is_exhausted_in_two_goes(folder: Path, run: Run) -> None:
     assert refused.exit_code == 2
     assert "cannot resume from search.journal" in " ".join(refused.stderr.split())
     assert run("verify", "views:pipeline", "--resume", "search.journal").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--on", "spark", "--jobs", "2"), "jobs=2: expected left out with --on spark"),
+        (("--master", "local[2]"), "master='local[2]': expected given with --on spark"),
+    ],
+)
+def test_who_shares_the_runs_is_said_once(
+    arguments: tuple[str, ...], says: str, folder: Path, run: Run
+) -> None:
+    result = run("verify", "views:pipeline", *arguments)
+    assert result.exit_code == 2
+    assert says in plain(result.stderr)

@@ -20,7 +20,7 @@ from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.budget import Budget
 from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.search.oracles import fired, plan_of, try_workload
-from headrace_properties.search.parallel import spread
+from headrace_properties.search.parallel import Jobs, spread
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.shrinking import shrink
 from headrace_properties.search.workloads import WORKLOADS
@@ -93,13 +93,13 @@ def hunt(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
     return replace(found, cpu_s=time.process_time() - began)
 
 
-def hunt_all(names: Sequence[str], seeds: int, jobs: int) -> Iterator[Hunted]:
+def hunt_all(names: Sequence[str], seeds: int, jobs: Jobs) -> Iterator[Hunted]:
     """Hunt mutants, and tell of each when it is done; the order of the results differs from run to run, and nothing else.
 
     Args:
         names: of the mutants.
         seeds: how many runs each may take; the first ``seeds`` seeds.
-        jobs: how many processes; 1: this one.
+        jobs: how many processes; 1: this one. Or a pool.
     """
     yield from spread(partial(_hunt_named, seeds=range(seeds)), names, jobs)
 

@@ -9,7 +9,7 @@ from random import Random
 from headrace import SECOND
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.outside import breaches_of
-from headrace_properties.search.parallel import runner, useful_jobs
+from headrace_properties.search.parallel import Jobs, runner, useful_jobs
 from headrace_properties.search.plans import Plan, ground_of
 from headrace_properties.search.step_faults import pairs_of, single_faults
 from headrace_properties.search.verification import Verification
@@ -26,7 +26,7 @@ def enumerate_faults(
     first: int = 2,
     pairs: int = 0,
     seed: int = 0,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     outside: Collection[Breach] = (),
     on_run: Callable[[Verification], None] | None = None,
 ) -> Verification:
@@ -40,7 +40,7 @@ def enumerate_faults(
         first: number of steps of each kind to try, besides the last one.
         pairs: number of pairs of faults to try instead; 0: single faults.
         seed: of the draw of pairs, and of the order in which things are tried.
-        jobs: processes that share the runs. The result does not depend on it.
+        jobs: processes that share the runs, or a pool of them. The result does not depend on it.
         outside: faults outside the model to try as well, at every write.
         on_run: told after each run, for progress.
     """

@@ -22,7 +22,7 @@ from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.ground import ground_of
 from headrace_properties.search.journal import Journal
 from headrace_properties.search.judging import JudgedRun
-from headrace_properties.search.parallel import RunTrials, runner
+from headrace_properties.search.parallel import Jobs, RunTrials, runner
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.schedules import Move, Position, Recording
 from headrace_properties.search.scope import Exploration, Scope
@@ -62,7 +62,7 @@ def explore(
     protocol: Protocol = SOUND,
     examples: float = math.inf,
     minutes: float = math.inf,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     resume: Path | None = None,
     on_run: Callable[[Verification], None] | None = None,
     on_judged: Callable[[Plan, JudgedRun], None] | None = None,
@@ -76,7 +76,7 @@ def explore(
         protocol: the state machines to host.
         examples: stop after so many schedules.
         minutes: stop after so much wall time; how far it has come then depends on the machine.
-        jobs: processes that share the runs. The result does not depend on it.
+        jobs: processes that share the runs, or a pool of them. The result does not depend on it.
         resume: a file to go on from, and to note all runs in; a new one is begun.
         on_run: told after each run, for progress.
         on_judged: given each run; then the search goes on after a failure, too.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from headrace_properties.search.application import Application
 from headrace_properties.search.judging import JudgedRun
-from headrace_properties.search.parallel import runner, useful_jobs
+from headrace_properties.search.parallel import Jobs, runner, useful_jobs
 from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile, read_replay
 from headrace_properties.search.verification import Verification
@@ -166,7 +166,7 @@ class KeptFailures:
 
 
 def retry(
-    application: Application, kept: Sequence[KeptFailure], protocol: Protocol, jobs: int = 1
+    application: Application, kept: Sequence[KeptFailure], protocol: Protocol, jobs: Jobs = 1
 ) -> tuple[Retried, ...]:
     """Run kept failures again.
 

@@ -25,7 +25,7 @@ from headrace.wire.messages import Deliver
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.ground import ground_of
 from headrace_properties.search.journal import Journal
-from headrace_properties.search.parallel import runner
+from headrace_properties.search.parallel import Jobs, runner
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.schedules import Recording
 from headrace_properties.search.scope import FAULT_KINDS, Exploration, Scope
@@ -53,7 +53,7 @@ def break_lineage(
     protocol: Protocol = SOUND,
     examples: float = math.inf,
     minutes: float = math.inf,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     resume: Path | None = None,
     on_run: Callable[[Verification], None] | None = None,
 ) -> Verification:
@@ -66,7 +66,7 @@ def break_lineage(
         protocol: the state machines to host.
         examples: stop after so many runs.
         minutes: stop after so much wall time; how far it has come then depends on the machine.
-        jobs: processes that share the runs. The result does not depend on it.
+        jobs: processes that share the runs, or a pool of them. The result does not depend on it.
         resume: a file to go on from, and to note all runs in; a new one is begun.
         on_run: told after each run, for progress.
 

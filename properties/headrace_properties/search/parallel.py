@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from typing import Protocol as Interface
 from typing import TypeVar
 
 from headrace import HeadraceError
@@ -38,17 +39,38 @@ class KilledProcessError(HeadraceError):
         )
 
 
-def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: int) -> Iterator[ResultT]:
+RunTrials = Callable[[Sequence[Trial]], Iterator[JudgedRun]]
+"""Makes runs, and gives the outcome of each in their order."""
+
+
+class Pool(Interface):
+    """Processes on other machines that share work."""
+
+    def spread(self, work: Callable[[ThingT], ResultT], things: Sequence[ThingT]) -> Iterator[ResultT]:
+        """Do as `spread` does."""
+
+    def runner(self, application: Application, protocol: Protocol) -> AbstractContextManager[RunTrials]:
+        """Do as `runner` does."""
+
+
+Jobs = int | Pool
+"""Who shares work: so many processes of this machine, or those of a pool. Results do not depend on it."""
+
+
+def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: Jobs) -> Iterator[ResultT]:
     """Do the same to many things, and give each result as soon as it is there; in which order differs from run to run.
 
     Args:
         work: what to do to a thing; a function with a name, as it crosses to another process.
         things: to what.
-        jobs: how many processes; 1: this one.
+        jobs: how many processes; 1: this one. Or a pool.
 
     Raises:
         KilledProcessError: one of them was killed.
     """
+    if not isinstance(jobs, int):
+        yield from jobs.spread(work, things)
+        return
     if jobs == 1:
         yield from map(work, things)
         return
@@ -73,12 +95,8 @@ def leave_signals_to_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-RunTrials = Callable[[Sequence[Trial]], Iterator[JudgedRun]]
-"""Makes runs, and gives the outcome of each in their order."""
-
-_AT_ONCE = 16
+AT_ONCE = 16
 """Choice: at most this many trials go to a process at once, because a run takes only a few milliseconds."""
-
 
 _WORTH_A_PROCESS = 16
 """Choice: one more process is worth it for at least this many runs."""
@@ -92,22 +110,28 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def useful_jobs(jobs: int, runs: int) -> int:
-    """Return how many of the processes wanted help with so many runs."""
+def useful_jobs(jobs: Jobs, runs: int) -> Jobs:
+    """Return how many of the processes wanted help with so many runs; a pool decides for itself."""
+    if not isinstance(jobs, int):
+        return jobs
     return max(1, min(jobs, runs // _WORTH_A_PROCESS, _MOST_JOBS))
 
 
 @contextmanager
-def runner(application: Application, protocol: Protocol, jobs: int) -> Iterator[RunTrials]:
+def runner(application: Application, protocol: Protocol, jobs: Jobs) -> Iterator[RunTrials]:
     """Begin to make runs.
 
     Args:
         application: what is under test.
         protocol: the state machines to host.
-        jobs: processes that share the runs; 1: this one, and a run is made when its outcome is asked for.
+        jobs: processes that share the runs; 1: this one, and a run is made when its outcome is asked for. Or a pool.
 
     A run that ends its process is an outcome, too.
     """
+    if not isinstance(jobs, int):
+        with jobs.runner(application, protocol) as run:
+            yield run
+        return
     with seldom_collected():  # what is forked inherits it
         if jobs == 1:
             yield lambda trials: (try_plan(application, trial, protocol) for trial in trials)
@@ -131,7 +155,7 @@ def _in_turn(
     """Make runs in the pool; when one of them has taken its process with it, the rest each in a process of its own."""
     done = 0
     try:
-        for judged in pool.map(_job, trials, chunksize=max(1, min(len(trials) // jobs // 2, _AT_ONCE))):
+        for judged in pool.map(_job, trials, chunksize=max(1, min(len(trials) // jobs // 2, AT_ONCE))):
             yield judged
             done += 1
     except BrokenProcessPool:

@@ -17,7 +17,7 @@ from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun, is_finding, try_plan
 from headrace_properties.search.novelty import Novelty
 from headrace_properties.search.ordering import Ordering, ordering_of
-from headrace_properties.search.parallel import ENDED, RunTrials, run_apart, runner, useful_jobs
+from headrace_properties.search.parallel import ENDED, Jobs, RunTrials, run_apart, runner, useful_jobs
 from headrace_properties.search.scope import Exploration
 from headrace_properties.search.shrinking import Test, shrink
 from headrace_properties.search.steering import Steering
@@ -158,7 +158,7 @@ def verify(
     minutes: float = math.inf,
     options: ClusterOptions | None = None,
     protocol: Protocol = SOUND,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     outside: Collection[Breach] = (),
     depth: int | None = None,
     on_run: Callable[[Verification], None] | None = None,
@@ -174,7 +174,7 @@ def verify(
         minutes: stop after this much wall time; the number of runs then depends on the machine.
         options: of the cluster; each plan draws some of them itself.
         protocol: the state machines to host; default: the engine's own.
-        jobs: processes that share the runs. The result does not depend on it.
+        jobs: processes that share the runs, or a pool of them. The result does not depend on it.
         outside: faults outside the model, of which each run gets one.
         depth: draw the order of arrivals by priorities, for failures of this depth (`ordering`); default: draw latencies.
         on_run: called after each run, for progress.

@@ -68,13 +68,13 @@ def error_from(query: str, raised: Exception, checkpoint: Place) -> HeadraceErro
         found.__cause__ = None  # nor is the context shown
         return found
     rephrased = (
-        storage_error_of(text, checkpoint) or _import_error_in(text) or QueryFailedError(query, text.strip())
+        storage_error_of(text, checkpoint) or import_error_in(text) or QueryFailedError(query, text.strip())
     )
     rephrased.__cause__ = raised
     return rephrased
 
 
-def _import_error_in(text: str) -> SparkHostError | None:
+def import_error_in(text: str) -> SparkHostError | None:
     """Return an error if a worker could not import the code of the job: it is unpickled before any of ours runs."""
     missing = _NO_MODULE.search(text)
     if missing is None or "pickle" not in text:

@@ -1,0 +1,85 @@
+"""``--jobs``, ``--on`` and ``--master``: who shares the runs of a search."""
+
+import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from headrace import OptionsError
+from headrace_properties.search.parallel import Jobs, cores
+
+
+class PoolName(enum.StrEnum):
+    """The values of ``--on`` for a search."""
+
+    HERE = "here"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """Who shares the runs."""
+
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            show_default="all cores",
+            help="Maximum number of processes that share the runs. The result does not depend on it.",
+        ),
+    ] = None
+    on: Annotated[
+        PoolName,
+        typer.Option(
+            "--on",
+            help="Share the runs among processes of this machine (here) or the executors of a Spark cluster (spark). The"
+            " result is the same.",
+        ),
+    ] = PoolName.HERE
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            show_default="local[*]",
+            help="--on spark: the cluster, such as spark://host:7077, yarn, or local-cluster[2,1,1024].",
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            OptionsError: they do.
+        """
+        if self.on is PoolName.SPARK and self.jobs is not None:
+            raise OptionsError(
+                "jobs", self.jobs, "left out with --on spark, which uses every core of the executors"
+            )
+        if self.on is not PoolName.SPARK and self.master is not None:
+            raise OptionsError("master", self.master, "given with --on spark")
+
+    @property
+    def here(self) -> int:
+        """How many processes of this machine to use."""
+        return self.jobs or cores()
+
+    @contextmanager
+    def pool(self) -> Iterator[Jobs]:
+        """Start what shares the runs.
+
+        Raises:
+            HeadraceError: Spark cannot be started.
+        """
+        self.check()
+        if self.on is PoolName.HERE:
+            yield self.here
+            return
+        from headrace.spark import session  # noqa: PLC0415  needs PySpark, and says so
+        from headrace_properties.search.on_spark import SparkExecutors  # noqa: PLC0415  likewise
+
+        with session(self.master, "headrace search") as spark:
+            yield SparkExecutors(spark.sparkContext)
