@@ -1,21 +1,27 @@
 """How large a scope can be exhausted, how much of it is left out, and how small a scope finds a broken protocol.
 
-``python -m headrace_benchmarks.exhaustive`` prints the tables of docs/explanation/exhaustive.md; with ``scopes``, ``mutants``,
-``figure-12`` or ``zeitgeist`` as arguments, only these.
+``python -m headrace_benchmarks.exhaustive`` prints what docs/explanation/exhaustive.md says of them, a line of JSON each; with
+``scopes``, ``zeitgeist``, ``matching``, ``figure-12`` or ``mutants`` as arguments, only these. ``--store`` keeps them in
+docs/report/exhaustive.json, from which ``python -m docs.scripts.tables`` makes the page's tables.
 """
 
-import sys
+import argparse
+import json
+import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 
 import msgspec
 
 from headrace import MILLISECOND, Computation, EngineOptions, Pipeline, Productions
+from headrace_properties.explain.narrative import narrate
 from headrace_properties.mutants import CATALOGUE, MUTANTS
-from headrace_properties.search.application import Application
-from headrace_properties.search.exhaustive import count_without_reduction, explore
+from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.exhaustive import count_matched, count_without_reduction, explore
+from headrace_properties.search.judging import Failure, run_plan
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.scope import Scope, small_cluster
 from headrace_properties.search.workloads import WORKLOADS, Echo, Windows, Workload, same
@@ -127,52 +133,83 @@ def _smallest_zeitgeist() -> Measured:
     return Measured("zeitgeist", pipeline, 3, Scope(faults=1, delays=1), feed=builder.build())
 
 
-def sweep_zeitgeist() -> Iterator[str]:
+Row = dict[str, str]
+"""A line of a table: what its columns are called, and what they say."""
+
+
+def sweep_zeitgeist() -> Iterator[Row]:
     """Exhaust every fault and every departure of the smallest Zeitgeist."""
-    yield from _exhausted(_smallest_zeitgeist())
+    yield _exhausted(_smallest_zeitgeist())
 
 
-def scopes(names: Sequence[str] = ()) -> Iterator[str]:
-    """Exhaust each scope; give the table's lines."""
-    yield "| scope | faults, delays | schedules without reduction | run | factor | time |"
-    yield "|---|---|---|---|---|---|"
-    for scope in SCOPES:
-        if names and scope.name not in names:
-            continue
-        yield from _exhausted(scope)
+def scopes() -> Iterator[Row]:
+    """Exhaust each scope."""
+    yield from map(_exhausted, SCOPES)
 
 
-def _exhausted(measured: Measured) -> Iterator[str]:
+def _exhausted(measured: Measured) -> Row:
     began_s = time.monotonic()
     found = explore(measured.application, measured.bounds, jobs=cores())
-    assert found.exploration is not None
-    assert found.exploration.exhausted, f"{measured.name}: {found.failure}"
-    run, took_s = found.exploration.total, time.monotonic() - began_s
-    naive = count_without_reduction(measured.application, measured.bounds)
-    bounds = f"{measured.scope.faults}, {measured.scope.delays}"
-    yield f"| {measured.name} | {bounds} | at least {naive:,} | {run:,} | {naive / run:.0f} | {took_s:.0f} s |"
+    exploration = found.exploration
+    assert exploration is not None
+    assert exploration.exhausted, f"{measured.name}: {found.failure}"
+    took_s = time.monotonic() - began_s
+    plain = count_without_reduction(measured.application, measured.bounds)
+    return {
+        "scope": measured.name,
+        "fault kinds": ", ".join(measured.scope.kinds) if measured.scope.faults else "none",
+        "faults, delays": f"{measured.scope.faults}, {measured.scope.delays}",
+        "schedules without reduction": f"at least {plain:,}",
+        "run": f"{exploration.total:,}",
+        "pruned": f"{exploration.pruned:,}",
+        "factor": f"{plain / exploration.total:.0f}",
+        "time": f"{took_s:.0f} s",
+    }
 
 
-def figure_12() -> Iterator[str]:
+def matching() -> Iterator[Row]:
+    """Count what matching of states could leave out at most, of the schedules with two departures."""
+    for measured in (*(scope for scope in SCOPES if scope.scope == ONE), _smallest_zeitgeist()):
+        counted, matched = count_matched(measured.application, measured.bounds)
+        yield {
+            "scope": measured.name,
+            "schedules with two departures": f"{counted:,}",
+            "left out at most": f"{matched:,}",
+            "factor at most": f"{counted / (counted - matched):.1f}",
+        }
+
+
+def figure_12() -> Iterator[Row]:
     """Exhaust the figure's scope, and find the shortest counterexample without sequencers."""
     for protocol in (SOUND, MUTANTS["without sequencers"]):
         found = explore(FIGURE_12.application, FIGURE_12.bounds, protocol=protocol, jobs=cores())
         exploration, failure = found.exploration, found.failure
         assert exploration is not None
-        how_far = "exhausted" if exploration.exhausted else "a counterexample"
-        yield f"{protocol.name}: {how_far} after {exploration.total:,} schedules"
-        if failure is not None:
-            yield from (f"  {line}" for line in failure.plan.describe())
-            yield from (f"  {name}: {one.message}" for name, one in failure.violations.items())
+        assert exploration.exhausted == (failure is None)
+        yield {
+            "protocol": protocol.name,
+            "schedules": f"{exploration.total:,}",
+            "result": "exhausted, nothing breaks" if failure is None else "a counterexample",
+            "story": "" if failure is None else "\n".join(_story(failure, protocol)),
+        }
 
 
-def mutants(names: Sequence[str] = ()) -> Iterator[str]:
-    """Find the smallest scope, of at most three records and one departure, in which each broken protocol shows; give lines."""
-    yield "| mutant | records | faults | delays | schedules |"
-    yield "|---|---|---|---|---|"
+def _story(failure: Failure, protocol: Protocol) -> tuple[str, ...]:
+    """Tell how the figure's rule was broken, in sentences."""
+    trial = Trial(failure.plan, failure.feed_seed, failure.kept)
+    history, verdicts, _ = run_plan(FIGURE_12.application, trial, protocol)
+    told = narrate(history, verdicts)
+    assert told is not None
+    return told.paragraphs
+
+
+def mutants(names: Sequence[str] = ()) -> Iterator[Row]:
+    """Find the smallest scope, of at most three records and one departure, in which each broken protocol shows."""
     for name, mutant in CATALOGUE.items():
         if not names or name in names:
-            yield f"| {name} | {' | '.join(map(str, smallest(WORKLOADS[mutant.workload], MUTANTS[name])))} |"
+            found = smallest(WORKLOADS[mutant.workload], MUTANTS[name])
+            cells = zip(("records", "faults", "delays", "schedules"), map(str, found), strict=True)
+            yield {"mutant": name, **dict(cells)}
 
 
 def smallest(workload: Workload, protocol: Protocol) -> tuple[int | str, int | str, int | str, int]:
@@ -181,8 +218,7 @@ def smallest(workload: Workload, protocol: Protocol) -> tuple[int | str, int | s
     The input is the workload's own; if that shows nothing, records of one key that come nearly at once.
     """
     schedules = 0
-    base, engine = small_cluster(), replace(workload.options.engine, masters=1, authority_replicas=1)
-    options = msgspec.structs.replace(workload.options, workers=base.workers, engine=engine)
+    options = small_cluster(options=workload.options)
     burst = Application.with_input(workload.deployed, _burst(workload.pipeline))
     bounds = product((workload.application, burst), ((0, 0), (0, 1), (1, 0)), (1, 2, 3))
     for application, (faults, delays), records in bounds:
@@ -205,13 +241,41 @@ def _burst(pipeline: Pipeline) -> Feed:
     return builder.build()
 
 
-def main(tables: Sequence[str]) -> None:
-    """Print the tables named, or all."""
-    every = {"scopes": scopes, "mutants": mutants, "figure-12": figure_12, "zeitgeist": sweep_zeitgeist}
-    for name in tables or every:
-        for line in every[name]():
-            print(line, flush=True)
+TABLES: Mapping[str, Callable[[], Iterator[Row]]] = {
+    "scopes": scopes,
+    "zeitgeist": sweep_zeitgeist,
+    "matching": matching,
+    "figure-12": figure_12,
+    "mutants": mutants,
+}
+
+STORED = Path(__file__).parents[2] / "docs" / "report" / "exhaustive.json"
+
+
+def main() -> None:
+    """Measure the tables named, or all; print each row, and keep them if asked."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"one of {', '.join(TABLES)}; none: all")
+    parser.add_argument("--store", action="store_true", help=f"put them in place of those in {STORED.name}")
+    arguments = parser.parse_args()
+    for name in arguments.tables:
+        if name not in TABLES:
+            parser.error(f"no table {name!r}: expected one of {', '.join(TABLES)}")
+    for name in arguments.tables or TABLES:
+        rows: list[Row] = []
+        for row in TABLES[name]():
+            print(json.dumps(row, ensure_ascii=False), flush=True)
+            rows.append(row)
+        if arguments.store:
+            _store(name, rows)
+
+
+def _store(name: str, rows: list[Row]) -> None:
+    stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
+    how = f"`python -m headrace_benchmarks.exhaustive {name}` (Python {platform.python_version()}, {cores()} cores)"
+    stored[name] = {"measured": how, "rows": rows}
+    STORED.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

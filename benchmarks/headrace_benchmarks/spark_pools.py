@@ -62,8 +62,8 @@ def main() -> None:
         print(json.dumps(row), flush=True)
         rows.append(row)
     if arguments.store:
-        how = f"python -m headrace_benchmarks.spark_pools --runs {arguments.runs}"
-        how += f", Python {platform.python_version()}, PySpark {pyspark.__version__}, {cores()} cores"
+        how = f"`python -m headrace_benchmarks.spark_pools --runs {arguments.runs}`"
+        how += f" (Python {platform.python_version()}, PySpark {pyspark.__version__}, {cores()} cores)"
         STORED.write_text(json.dumps({"measured": how, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 

@@ -1,9 +1,10 @@
-"""The tables of docs/protocol.md and docs/mutants.md, made from the rules and the mutants.
+"""The tables of the pages that state what the rules, the mutants and measurements of them are.
 
 ``python -m docs.scripts.tables`` puts them between their marks in the pages; ``git diff`` then shows what has changed.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def departures_table() -> str:
 
 def mutants_table() -> str:
     """The catalogue."""
-    head = ("mutant", "section", "rule", "breaks", "what is wrong", "shows on")
+    head = ("mutant", "section", "rule", "breaks", "what is wrong", "shows on", "smallest scope")
     return _table(head, [_about(mutant) for mutant in CATALOGUE.values()])
 
 
@@ -69,7 +70,7 @@ def pools_table() -> str:
     """What sharing a search comes to, as last measured (`headrace_benchmarks.spark_pools`)."""
     stored = json.loads((DOCS / "report" / "pools.json").read_text(encoding="utf-8"))
     head, rows = [*stored["rows"][0]], [tuple(row.values()) for row in stored["rows"]]
-    return f"Measured by `{stored['measured']}`:\n\n" + _table(head, rows)
+    return f"Measured by {stored['measured']}:\n\n" + _table(head, rows)
 
 
 _CLOSED: Mapping[str, tuple[str, ...]] = {
@@ -103,10 +104,59 @@ def closed_table() -> str:
     return _table(("class", "mutant", "killed by"), rows)
 
 
+def _exhaustive(name: str) -> tuple[str, list[dict[str, str]]]:
+    """Return how a table of `headrace_benchmarks.exhaustive` was measured, and its rows."""
+    stored = json.loads((DOCS / "report" / "exhaustive.json").read_text(encoding="utf-8"))[name]
+    return stored["measured"], stored["rows"]
+
+
+def scopes_table() -> str:
+    """How many schedules small scopes have, with reduction and without."""
+    (how, rows), (_, zeitgeist) = _exhaustive("scopes"), _exhaustive("zeitgeist")
+    return f"Measured by {how}.\n\n" + _table([*rows[0]], [tuple(row.values()) for row in rows + zeitgeist])
+
+
+def matching_table() -> str:
+    """What matching of states could leave out at most."""
+    how, rows = _exhaustive("matching")
+    return f"Measured by {how}.\n\n" + _table([*rows[0]], [tuple(row.values()) for row in rows])
+
+
+def figure_12_text() -> str:
+    """How many schedules Figure 12 has, and its shortest counterexample."""
+    how, (sound, broken) = _exhaustive("figure-12")
+    told = "".join(f"> {number}. {line}\n" for number, line in enumerate(broken["story"].splitlines(), 1))
+    return (
+        f"With sequencers: {sound['result']}, {sound['schedules']} schedules. Without them: {broken['result']} after"
+        f" {broken['schedules']}, measured by {how}.\n\n{told}"
+    )
+
+
+def _smallest_scopes() -> dict[str, str]:
+    """The smallest scope in which each mutant shows, by its name."""
+    return {
+        row["mutant"]: "none found"
+        if row["records"] == "-"
+        else "{records}, {faults}, {delays}".format(**row)
+        for row in _exhaustive("mutants")[1]
+    }
+
+
+def small_scopes_table() -> str:
+    """In how small a scope mutants show: how many, by scope."""
+    how, _ = _exhaustive("mutants")
+    counts = Counter(_smallest_scopes().values())
+    total, shown = counts.total(), counts.total() - counts["none found"]
+    rows = [(scope, str(counts[scope])) for scope in sorted(counts)]
+    say = f"Of {total} broken protocols, {shown} ({shown / total:.0%}) show with at most three records and one departure."
+    return f"{say} Measured by {how}.\n\n" + _table(("records, faults, delays", "broken protocols"), rows)
+
+
 def _about(mutant: Mutant) -> tuple[str, ...]:
     rules = ", ".join(f"`{name}`" for name in mutant.rules)
     where = ("a directed scenario on " if mutant.directed else "") + mutant.workload
-    return mutant.name, mutant.section, rules, ", ".join(mutant.breaks), mutant.wrong, where
+    scope = _smallest_scopes().get(mutant.name, "not measured")
+    return mutant.name, mutant.section, rules, ", ".join(mutant.breaks), mutant.wrong, where, scope
 
 
 def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
@@ -118,6 +168,12 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "protocol.md": {"departures": departures_table, "rules": rules_table},
     "explanation/search.md": {"pools": pools_table},
     "mutants.md": {"automatic": automatic_table, "closed": closed_table, "mutants": mutants_table},
+    "explanation/exhaustive.md": {
+        "figure 12": figure_12_text,
+        "matching": matching_table,
+        "scopes": scopes_table,
+        "small scopes": small_scopes_table,
+    },
 }
 """What is generated, by page and name."""
 

@@ -162,6 +162,10 @@ class Arrival:
         """It, as a step of its place."""
         return Step(self.place, Does.RECEIVES, self.name, self.nth)
 
+    def is_as(self, other: "Arrival") -> bool:
+        """Tell whether something of the same kind came to the same place at the same time in another run."""
+        return (self.at_us, self.place, self.name) == (other.at_us, other.place, other.name)
+
 
 class Routine:
     """Tells which messages are routine: they show that their sender lives, or repeat what it has last said."""

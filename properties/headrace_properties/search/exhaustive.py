@@ -13,6 +13,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -133,6 +134,32 @@ def count_without_reduction(application: Application, scope: Scope, *, feed_seed
     return counted
 
 
+def count_matched(application: Application, scope: Scope, *, feed_seed: int = 0) -> tuple[int, int]:
+    """Count the schedules of two departures, and those whose second one begins when nothing shows the first any more.
+
+    That is when all further arrivals are those of the run without departures, at the same times. Matching of states could
+    leave out at most these.
+
+    Args:
+        application: what is under test.
+        scope: the bounds.
+        feed_seed: of the input.
+    """
+    search = _Search(application, scope, feed_seed, SOUND, Verification(exploration=Exploration(scope)))
+    root = _Node()
+    usual = search.recording(root).arrivals.handled
+    counted = matched = 0
+    for node in map(root.then, search.moves(root)):
+        recording = search.recording(node)
+        handled = recording.arrivals.handled
+        pairs = zip(reversed(handled), reversed(usual), strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0].is_as(pair[1]), pairs))
+        starts = [move.position.clock for move in search.moves(node, recording)]
+        counted += len(starts)
+        matched += sum(clock > len(handled) - same for clock in starts)
+    return counted, matched
+
+
 _AT_ONCE = 256
 """Choice: so many runs are made at once, so that all processes are busy."""
 
@@ -197,12 +224,21 @@ class _Search:
                     waiting.append(node.later(judged.further))
                     exploration.expected += 1
 
-    def moves(self, parent: _Node, *, every: bool = False) -> Iterator[Move]:
+    def recording(self, node: _Node) -> Recording:
+        """Run a schedule."""
+        return Recording(self._application, self.trial(node), self._protocol)
+
+    def moves(
+        self, parent: _Node, recording: Recording | None = None, *, every: bool = False
+    ) -> Iterator[Move]:
         """Give the moves that can follow a schedule's last one, in the order in which they begin.
 
-        ``every``: see `Recording.delays`.
+        Args:
+            parent: the schedule.
+            recording: of it; default: a new one.
+            every: see `Recording.delays`.
         """
-        scope, recording = self._scope, Recording(self._application, self.trial(parent), self._protocol)
+        scope, recording = self._scope, recording or self.recording(parent)
         moves: list[Move] = []
         if len(parent.delays) < scope.delays:
             moves += recording.delays(parent.position, reduced=scope.reduced, every=every)
