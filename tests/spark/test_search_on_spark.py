@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,47 @@ def test_code_that_ends_its_process_is_a_finding_there_too(executors: SparkExecu
         "ProcessEnded: user code ended its process (killed by signal SIGKILL)"
     )
     assert there == here
+
+
+def test_another_job_of_the_session_outlives_a_search(
+    spark: SparkSession, executors: SparkExecutors, tmp_path: Path
+) -> None:
+    begun, searched = tmp_path / "begun", tmp_path / "searched"
+
+    def wait(number: int) -> int:
+        begun.touch()
+        while not searched.exists():
+            time.sleep(0.01)
+        return number
+
+    with ThreadPoolExecutor(1) as thread:
+        other = thread.submit(spark.sparkContext.parallelize([7], 1).map(wait).collect)
+        try:
+            while not begun.exists():
+                assert not other.done()
+                time.sleep(0.01)
+            assert list(executors.spread(abs, [-1])) == [1]
+        finally:
+            searched.touch()
+        assert other.result() == [7]
+
+
+def begins_and_waits(path: str) -> None:
+    Path(path).touch()
+    time.sleep(20)
+
+
+def test_what_is_under_way_is_cancelled_when_a_search_stops(
+    executors: SparkExecutors, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    with executors._threads() as threads:
+        under_way = threads.submit(executors._do, begins_and_waits, str(begun))
+        while not begun.exists():
+            assert not under_way.done()
+            time.sleep(0.01)
+    with pytest.raises(SparkHostError, match="cancelled"):
+        under_way.result()
 
 
 def fails(_: int) -> int:

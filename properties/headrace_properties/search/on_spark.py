@@ -9,6 +9,7 @@ Rules of this file:
   runs is made in a process of its own, as on one machine.
 """
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ class SparkExecutors:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
+        self._tag = f"headrace search {uuid.uuid4()}"  # the session's other jobs are not ours to cancel
 
     def spread(self, work: Callable[[ThingT], ResultT], things: Sequence[ThingT]) -> Iterator[ResultT]:
         """Do the same to many things, and give each result as soon as it is there.
@@ -92,12 +94,14 @@ class SparkExecutors:
 
     @contextmanager
     def _threads(self) -> Iterator[ThreadPoolExecutor]:
-        threads = ThreadPoolExecutor(self._at_once)
+        threads = ThreadPoolExecutor(
+            self._at_once, initializer=self._context.addJobTag, initargs=(self._tag,)
+        )
         try:
             yield threads
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
-            self._context.cancelAllJobs()
+            self._context.cancelJobsWithTag(self._tag)
             threads.shutdown()
 
     def _do(self, work: Callable[[ThingT], ResultT], thing: ThingT) -> ResultT:
