@@ -32,6 +32,21 @@ def _connect(**options: Any) -> sqlite3.Connection:
 # Right ones.
 
 
+def rolled_back_if_known(df: Any, batch_id: int) -> None:
+    db = _connect()
+    db.executemany("INSERT INTO payments VALUES (?, ?, ?)", [(batch_id, *row) for row in df.collect()])
+    try:
+        db.execute("INSERT INTO batches VALUES (?)", (batch_id,))
+    except sqlite3.IntegrityError:
+        db.rollback()
+    else:
+        db.commit()
+    attempt = _connect()
+    attempt.execute("DELETE FROM payments")
+    attempt.execute("ROLLBACK")
+    attempt.close()
+
+
 def balances_and_batch_id_in_one_transaction(df: Any, batch_id: int) -> None:
     with _connect() as db:
         try:
@@ -110,6 +125,12 @@ def two_tables_in_two_transactions(df: Any, batch_id: int) -> None:
     db.commit()  # WRONG
     db.executemany("INSERT INTO payments VALUES (?, ?, ?)", [(batch_id, *row) for row in df.collect()])
     db.commit()
+
+
+def never_committed(df: Any, batch_id: int) -> None:
+    db = _connect()
+    db.executemany("REPLACE INTO balances VALUES (?, ?)", [tuple(row) for row in df.collect()])  # WRONG
+    db.close()
 
 
 def appended_without_batch_id(df: Any, batch_id: int) -> None:
@@ -199,6 +220,7 @@ def written_in_each_partition(df: Any, batch_id: int) -> None:
 RIGHT = (
     balances_and_batch_id_in_one_transaction,
     rows_of_a_batch_replaced_in_one_transaction,
+    rolled_back_if_known,
     directory_by_batch_id_renamed,
     file_by_batch_id_replaced,
     put_by_batch_id,
@@ -208,6 +230,7 @@ RIGHT = (
 )
 WRONG = {
     two_tables_in_two_transactions: "missing",
+    never_committed: "never committed",
     appended_without_batch_id: "twice",
     each_row_committed_by_itself: "missing",
     balance_added_to: "differs",

@@ -16,6 +16,9 @@ _CHANGE = re.compile(
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 
+_ROLLBACK = re.compile(r"\s*ROLLBACK\s*(?:TRANSACTION\s*)?;?\s*$", re.IGNORECASE)
+"""Not ``ROLLBACK TO`` a savepoint, which leaves the transaction open."""
+
 
 def watch_sqlite(probe: Probe) -> None:
     """Let this process tell the probe of each change to an SQLite database."""
@@ -43,6 +46,8 @@ class Cursor(sqlite3.Cursor):
         """Execute a statement."""
         changed = _changed(self.connection, sql)
         if changed is None:
+            if _ROLLBACK.match(sql):
+                self.probe.rolled_back(getattr(self.connection, "shown", ""))
             return super().execute(sql, parameters)
         with self.probe.effect(*changed, pending=self._pending):
             return super().execute(sql, parameters)
@@ -98,6 +103,11 @@ class Connection(sqlite3.Connection):
             return
         with self.probe.effect("commit", self.shown):
             super().commit()
+
+    def rollback(self) -> None:
+        """Roll back, and say so: what was pending is not missed."""
+        self.probe.rolled_back(self.shown)
+        super().rollback()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None

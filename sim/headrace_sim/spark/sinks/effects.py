@@ -77,6 +77,13 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class RolledBack:
+    """The function rolled back a transaction of this database."""
+
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
     """The function returned from this batch."""
 
@@ -110,7 +117,7 @@ class Loaded:
     modules: tuple[str, ...]
 
 
-Entry = Effect | Returned | Failed | Refused | Loaded
+Entry = Effect | RolledBack | Returned | Failed | Refused | Loaded
 
 
 class Ledger:
@@ -258,6 +265,10 @@ class Probe:
             self._busy = False
         if lost:
             raise ConnectionResetError(104, "Connection reset by peer")
+
+    def rolled_back(self, database: str) -> None:
+        """Note that what is pending in a database was given up on purpose."""
+        self.ledger.append(RolledBack(database))
 
     def note(self, action: str, target: str, payload: Any) -> None:
         """Note the first part of an effect, in the middle of which the process dies."""

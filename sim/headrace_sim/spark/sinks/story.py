@@ -19,6 +19,7 @@ class Wrong(Enum):
     DIFFERS = "differs"
     MEMORY = "memory"
     STUCK = "stuck"
+    UNCOMMITTED = "never committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,14 @@ class SinkFinding:
     def __str__(self) -> str:
         """Say what is wrong, how it came about, and what to do."""
         return f"{shown_place(self.place)}: {self.story} {self.remedy}"
+
+
+def uncommitted(effect: Effect, last: int) -> SinkFinding:
+    """A transaction is open at the end of the undisturbed run. ``last``: the number of effects in the effect's batch."""
+    told = f"{_named(effect)} is part of a transaction that the sink leaves open: when its process ends, this is lost."
+    remedy = "Commit before the function returns, or let a with statement do it: with connection: ..."
+    fault = Fault(FaultKind.RESTART, effect.batch, last)
+    return SinkFinding(Wrong.UNCOMMITTED, effect.target, (), effect.place, effect.action, told, remedy, fault)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,10 @@ from headrace_sim.spark.sinks.effects import (
     Loaded,
     Refused,
     Returned,
+    RolledBack,
 )
 from headrace_sim.spark.sinks.processes import Attempt, Sink, SinkFunction
-from headrace_sim.spark.sinks.story import SinkFinding, Story, Wrong
+from headrace_sim.spark.sinks.story import SinkFinding, Story, Wrong, uncommitted
 
 Progress = Callable[[int, int], None]
 """Called with the number of trials that are done, and of all."""
@@ -251,6 +252,8 @@ class _Check:
         by_batch = [
             [effect for effect in effects if effect.batch == batch] for batch in range(len(self.sink.batches))
         ]
+        for effect in _left_open(calm[0].entries):
+            self._add(uncommitted(effect, len(by_batch[effect.batch])))
         return expected([(trial.contents, trial.effects) for trial in calm]), by_batch
 
     def _trial(self, fault: Fault) -> Trial:
@@ -293,6 +296,21 @@ class _Check:
         key = (finding.wrong, finding.place)
         known = self.findings.get(key)
         self.findings[key] = finding if known is None else replace(known, trials=known.trials + 1)
+
+
+def _left_open(entries: list[Entry]) -> list[Effect]:
+    """The last change of each database that no commit has followed, nor a rollback."""
+    left: dict[str, Effect] = {}
+    for entry in entries:
+        if isinstance(entry, RolledBack):
+            left.pop(entry.database, None)
+        elif isinstance(entry, Effect):
+            database = entry.target.partition(": ")[0]
+            if entry.pending:
+                left[database] = entry
+            else:
+                left.pop(database, None)
+    return [*left.values()]
 
 
 def _letters(items: Counter[Item]) -> Counter[str]:
