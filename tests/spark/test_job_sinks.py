@@ -38,7 +38,7 @@ def ignore(_frame: DataFrame, _batch: int) -> None:
     """Takes a micro-batch."""
 
 
-@pytest.mark.parametrize("layout", by_day(Layout.STAGED))
+@pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
 def test_a_computation_comes_with_a_sink_and_takes_it_along_when_it_goes(
     spark: SparkSession, tmp_path: Path, layout: Layout
 ) -> None:
