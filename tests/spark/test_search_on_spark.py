@@ -176,23 +176,25 @@ def test_the_runs_of_a_killed_executor_are_made_again(tmp_path: Path) -> None:
         "verify",
         "views:pipeline",
         "--examples",
-        "2000",
+        "200",
         "--json",
     ]
-    there = subprocess.Popen(
-        [*command, "--on", "spark", "--master", "local-cluster[2,1,1024]"],
-        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+    printed = tmp_path / "there.json"
+    with printed.open("w") as output:  # a pipe that nobody reads yet could fill up
+        there = subprocess.Popen(
+            [*command, "--on", "spark", "--master", "local-cluster[2,1,1024]"],
+            cwd=tmp_path, env=environment(), stdout=output, start_new_session=True,
+        )  # fmt: skip
     killed = None
     while killed is None:
         assert there.poll() is None, "it ended before an executor was at work"
         time.sleep(0.1)
         processes = processes_of(there.pid)
-        at_work = [ancestor(processes, one.pid) for one in processes if "pyspark.daemon" in one.command]
-        killed = at_work[0] if at_work else None
+        workers = [process.pid for process in processes if not process.is_executor]
+        killed = next(filter(None, (ancestor(processes, pid) for pid in workers)), None)
     send(killed.pid, signal.SIGKILL)
-    document, _ = there.communicate()
+    there.wait()
     here = subprocess.run(
         command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True, check=False
     )
-    assert (there.returncode, verdict(document)) == (here.returncode, verdict(here.stdout))
+    assert (there.returncode, verdict(printed.read_text())) == (here.returncode, verdict(here.stdout))
