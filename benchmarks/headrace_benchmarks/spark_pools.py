@@ -6,6 +6,7 @@ from which ``python -m docs.scripts.tables`` makes the table of docs/explanation
 
 import argparse
 import json
+import os
 import platform
 import time
 from collections.abc import Iterator
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2_000, help="runs of each measurement; default: 2000")
     parser.add_argument("--store", action="store_true", help=f"put them in place of those in {STORED.name}")
     arguments = parser.parse_args()
+    load = os.getloadavg()[0]  # others at work on this machine make all of it slower
     rows = []
     for row in rates(arguments.runs):
         print(json.dumps(row), flush=True)
