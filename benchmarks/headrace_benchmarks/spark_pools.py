@@ -65,7 +65,7 @@ def main() -> None:
         rows.append(row)
     if arguments.store:
         how = f"`python -m headrace_benchmarks.spark_pools --runs {arguments.runs}`"
-        how += f" (Python {platform.python_version()}, PySpark {pyspark.__version__}, {cores()} cores)"
+        how += f" (Python {platform.python_version()}, PySpark {pyspark.__version__}, {cores()} cores, load {load:.1f} before)"
         STORED.write_text(json.dumps({"measured": how, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
