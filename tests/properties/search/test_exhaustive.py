@@ -20,7 +20,7 @@ from headrace_properties.search.plans import Plan
 from headrace_properties.search.replay_file import read_replay, to_replay
 from headrace_properties.search.scope import Scope, small_cluster
 from headrace_properties.search.workloads import WORKLOADS
-from headrace_sim import SOUND, Delay, Protocol, arrivals
+from headrace_sim import SOUND, Delay, Protocol, arrivals, versions_of
 
 TALLIES = WORKLOADS["tallies"].application
 SEQUENCERS = Scope(records=1, faults=1, delays=0, kinds=("reassign",))
@@ -52,7 +52,7 @@ def outcome_of(
     # Orders that no process can tell apart have one History in the order of time.
     timely = History(sorted(history, key=lambda event: event.at_us))
     result, cases = result_of(timely), reached(timely)
-    verdicts = violations(judge(timely, [application.pipeline], plan.options.engine))
+    verdicts = violations(judge(timely, versions_of(application.versions), plan.options.engine))
     rows, sent = sorted(result.states.items()), sorted(map(repr, result.outputs.items()))
     return repr(rows), repr(sent), *verdicts, *(case for case in cases if with_cases and cases[case])
 
@@ -99,6 +99,13 @@ def test_writes_of_different_rows_are_put_in_both_orders_if_an_invariant_can_tel
     assert reduced == outcomes(plain(scope), protocol, "weak windows")
 
 
+NEEDS_A_MOMENT = {
+    "a missing interval is infinite": "an outcome of a crash of the authority right after its first claim",
+    "a restarted worker goes on as before": "an outcome of a crash of a worker right after its third report",
+}
+"""Broken protocols with an outcome that only a crash right after a step has, and none before the next: it ends a moment later."""
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(("faults", "delays"), [(0, 1), (1, 0)])
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -108,8 +115,10 @@ def test_what_is_left_out_comes_to_nothing_new_on_any_broken_protocol(
     """Of faults, only crashes, pauses and what an operator does are left out; a pause where a crash is.
 
     A crash after a step stands for one before the next, which ends a moment later. Broken protocols that are about time can show
-    another case then, but no other rows, output or verdicts.
+    another case then; two of them show another outcome.
     """
+    if faults and name in NEEDS_A_MOMENT:
+        pytest.xfail(NEEDS_A_MOMENT[name])
     workload = CATALOGUE[name].workload
     options = small_cluster(options=WORKLOADS[workload].options)
     scope = Scope(1, faults, delays, ("crash", "reassign"), options)
