@@ -6,11 +6,13 @@ Rules of this file:
 * A profiler sees calls of built-in functions: new threads, writes to files opened earlier, and reads of clocks, random numbers
   and hashes. Reads are not findings by themselves, but show the line where a finding begins.
 * Output to a standard stream, anything that `logging` does, and anything that an import does are not effects.
+* What the garbage collector calls at any line (Hypothesis has it read a clock) is no deed of that line.
 """
 
 import _random
 import _socket
 import builtins
+import gc
 import io
 import os
 import sqlite3
@@ -255,13 +257,15 @@ def line_found(changed: Callable[[], bool]) -> Iterator[list[Place]]:
 
 
 def _place(frame: FrameType | None) -> Place | None:
-    """Return the innermost running line of user code; ``None`` if there is none, or inside an import or `logging`."""
+    """Return the innermost running line of user code.
+
+    ``None`` if there is none, or inside an import, `logging` or a callback of the garbage collector.
+    """
+    collecting = [getattr(callback, "__code__", None) for callback in gc.callbacks]
     while frame is not None:
         code, module = frame.f_code, frame.f_globals.get("__name__", "")
-        if code.co_filename.startswith("<frozen importlib") or module.partition(".")[0] in (
-            "logging",
-            "warnings",
-        ):
+        is_quiet = module.partition(".")[0] in ("logging", "warnings") or code in collecting
+        if is_quiet or code.co_filename.startswith("<frozen importlib"):
             return None
         if is_users_file(code.co_filename):
             return place_of(code, frame.f_lineno)

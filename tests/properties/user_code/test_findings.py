@@ -2,6 +2,7 @@
 
 import cProfile
 import functools
+import gc
 import hashlib
 import itertools
 import linecache
@@ -383,6 +384,24 @@ def test_a_planted_bug_is_found_and_shown_by_the_fewest_records(
     assert says in first
     assert "test_findings.py" in first
     assert f"Shown by {'one record' if records == 1 else f'{records} records'}" in str(finding)
+
+
+def test_what_the_garbage_collector_calls_is_not_blamed() -> None:
+    def collect_and_read() -> float:
+        gc.collect()
+        return time.monotonic()
+
+    def look(_phase: str, _info: dict[str, int]) -> None:
+        time.perf_counter()
+
+    gc.callbacks.append(look)
+    try:
+        found = examine(*numbers(Sum(produce(collect_and_read))))
+    finally:
+        gc.callbacks.remove(look)
+    story = " ".join(next(finding for finding in found if finding.habit is Habit.READS_CLOCK).story())
+    assert "it calls time.monotonic" in story
+    assert "perf_counter" not in story
 
 
 def test_a_generator_of_ones_own_is_not_taken_for_the_clock() -> None:
