@@ -64,6 +64,28 @@ def rows_of_a_batch_replaced_in_one_transaction(df: Any, batch_id: int) -> None:
         db.executemany("INSERT INTO payments VALUES (?, ?, ?)", [(batch_id, *row) for row in df.collect()])
 
 
+def summed_in_a_temporary_table(df: Any, batch_id: int) -> None:
+    scratch = _connect()
+    scratch.execute("BEGIN")
+    scratch.execute("CREATE TEMP TABLE sums (account TEXT, amount INT)")
+    scratch.executemany("INSERT INTO sums VALUES (?, ?)", [tuple(row) for row in df.collect()])
+    rows = scratch.execute("SELECT account, SUM(amount) FROM sums GROUP BY account").fetchall()
+    scratch.close()
+    with _connect() as db:
+        db.execute("DELETE FROM payments WHERE batch = ?", (batch_id,))
+        db.executemany("INSERT INTO payments VALUES (?, ?, ?)", [(batch_id, *row) for row in rows])
+
+
+def tried_out_and_rolled_back_first(df: Any, batch_id: int) -> None:
+    rows, tried = [(batch_id, *row) for row in df.collect()], _connect()
+    tried.executemany("INSERT INTO payments VALUES (?, ?, ?)", rows)
+    tried.rollback()
+    tried.close()
+    with _connect() as db:
+        db.execute("DELETE FROM payments WHERE batch = ?", (batch_id,))
+        db.executemany("INSERT INTO payments VALUES (?, ?, ?)", rows)
+
+
 def directory_by_batch_id_renamed(df: Any, batch_id: int) -> None:
     done = Path(f"out/batch={batch_id}")
     if done.exists():
@@ -131,6 +153,14 @@ def never_committed(df: Any, batch_id: int) -> None:
     db = _connect()
     db.executemany("REPLACE INTO balances VALUES (?, ?)", [tuple(row) for row in df.collect()])  # WRONG
     db.close()
+
+
+def committed_on_another_connection(df: Any, batch_id: int) -> None:
+    db, rows = _connect(), [(batch_id, *row) for row in df.collect()]
+    db.executemany("INSERT INTO payments VALUES (?, ?, ?)", rows)  # WRONG
+    db.close()
+    with _connect() as done:
+        done.execute("REPLACE INTO batches VALUES (?)", (batch_id,))
 
 
 def appended_without_batch_id(df: Any, batch_id: int) -> None:
@@ -221,6 +251,8 @@ RIGHT = (
     balances_and_batch_id_in_one_transaction,
     rows_of_a_batch_replaced_in_one_transaction,
     rolled_back_if_known,
+    summed_in_a_temporary_table,
+    tried_out_and_rolled_back_first,
     directory_by_batch_id_renamed,
     file_by_batch_id_replaced,
     put_by_batch_id,
@@ -231,6 +263,7 @@ RIGHT = (
 WRONG = {
     two_tables_in_two_transactions: "missing",
     never_committed: "never committed",
+    committed_on_another_connection: "never committed",
     appended_without_batch_id: "twice",
     each_row_committed_by_itself: "missing",
     balance_added_to: "differs",

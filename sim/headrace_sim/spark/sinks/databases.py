@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from collections.abc import Iterable
+from itertools import count
 from types import TracebackType
 from typing import Any, Literal
 
@@ -19,11 +20,13 @@ _CHANGE = re.compile(
 _ROLLBACK = re.compile(r"\s*ROLLBACK\s*(?:TRANSACTION\s*)?;?\s*$", re.IGNORECASE)
 """Not ``ROLLBACK TO`` a savepoint, which leaves the transaction open."""
 
+_TEMPORARY = re.compile(r"\s*CREATE\s+TEMP(?:ORARY)?\b", re.IGNORECASE)
+
 
 def watch_sqlite(probe: Probe) -> None:
     """Let this process tell the probe of each change to an SQLite database."""
     Cursor.probe = Connection.probe = probe
-    real_connect = sqlite3.connect
+    real_connect, numbers = sqlite3.connect, count(1)
 
     def connect(database: Any, timeout: float = 5.0, *args: Any, **options: Any) -> Any:
         options.setdefault("factory", Connection)
@@ -32,6 +35,7 @@ def watch_sqlite(probe: Probe) -> None:
         if isinstance(made, Connection):
             made.execute("PRAGMA synchronous = OFF")  # a process dies here, not the machine
             made.shown = shown(database) if database != ":memory:" else ":memory:"
+            made.number = next(numbers)
         return made
 
     sqlite3.connect = sqlite3.dbapi2.connect = connect
@@ -47,9 +51,9 @@ class Cursor(sqlite3.Cursor):
         changed = _changed(self.connection, sql)
         if changed is None:
             if _ROLLBACK.match(sql):
-                self.probe.rolled_back(getattr(self.connection, "shown", ""))
+                self.probe.rolled_back(self._number)
             return super().execute(sql, parameters)
-        with self.probe.effect(*changed, pending=self._pending):
+        with self.probe.effect(*changed, pending=self._pending, connection=self._number):
             return super().execute(sql, parameters)
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> "Cursor":
@@ -61,11 +65,15 @@ class Cursor(sqlite3.Cursor):
         half = (
             (lambda: super(Cursor, self).executemany(sql, rows[: len(rows) // 2])) if len(rows) > 1 else None
         )
-        with self.probe.effect(*changed, half=half, pending=self._pending):
+        with self.probe.effect(*changed, half=half, pending=self._pending, connection=self._number):
             return super().executemany(sql, rows)
 
     def _pending(self) -> bool:
         return self.connection.in_transaction
+
+    @property
+    def _number(self) -> int:
+        return getattr(self.connection, "number", 0)
 
     def executescript(self, sql_script: str, /) -> "Cursor":
         """Commit, and execute statement by statement: a script is not one transaction."""
@@ -80,6 +88,7 @@ class Connection(sqlite3.Connection):
 
     probe: Probe
     shown = ""
+    number = 0
 
     def cursor(self, factory: Any = None) -> Any:
         """Return a cursor."""
@@ -101,12 +110,12 @@ class Connection(sqlite3.Connection):
         """Commit, if there is something to commit."""
         if not self.in_transaction:
             return
-        with self.probe.effect("commit", self.shown):
+        with self.probe.effect("commit", self.shown, connection=self.number):
             super().commit()
 
     def rollback(self) -> None:
         """Roll back, and say so: what was pending is not missed."""
-        self.probe.rolled_back(self.shown)
+        self.probe.rolled_back(self.number)
         super().rollback()
 
     def __exit__(
@@ -132,8 +141,18 @@ def _changed(connection: sqlite3.Connection, sql: str) -> tuple[str, str] | None
         return None
     if matched["verb"].upper() in {"COMMIT", "END"}:
         return "commit", name
+    if _is_temporary(connection, sql, matched["table"]):
+        return None
     words = " ".join(matched.group(0).split())
     return words, f"{name}: {matched['table']}" if matched["table"] else name
+
+
+def _is_temporary(connection: sqlite3.Connection, sql: str, table: str | None) -> bool:
+    """Tell whether a statement is about a temporary table, which goes with its connection."""
+    if _TEMPORARY.match(sql):
+        return True
+    look = sqlite3.Connection.cursor(connection, sqlite3.Cursor)
+    return look.execute("SELECT 1 FROM sqlite_temp_master WHERE name = ?", (table,)).fetchone() is not None
 
 
 def _statements(script: str) -> list[str]:

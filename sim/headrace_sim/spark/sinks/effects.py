@@ -62,6 +62,7 @@ class Effect:
         replied: Whether it is a request, whose reply can be lost.
         pending: Whether it is part of a transaction that is not committed.
         payload: What a stand-in has to keep of it.
+        connection: The number of the database connection, from 1; 0: none.
 
     """
 
@@ -74,13 +75,14 @@ class Effect:
     replied: bool = False
     pending: bool = False
     payload: Any = None
+    connection: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """The function rolled back a transaction of this database."""
+    """The function rolled back the transaction of this connection."""
 
-    database: str
+    connection: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,7 @@ class Probe:
         replied: bool = False,
         pending: Callable[[], bool] = lambda: False,
         payload: Any = None,
+        connection: int = 0,
     ) -> Iterator[None]:
         """Do an effect in this context: count it, strike if it is the one, and note it once done.
 
@@ -227,6 +230,7 @@ class Probe:
             replied: Whether it is a request.
             pending: Tells, once it is done, whether it is part of a transaction that is not committed.
             payload: What a stand-in keeps of it.
+            connection: The number of the database connection.
 
         Raises:
             ConnectionResetError: If this is the request whose reply is lost. It is carried out.
@@ -257,6 +261,7 @@ class Probe:
                 replied,
                 pending(),
                 payload,
+                connection,
             )
             self.ledger.append(done)
             lost = self._due(FaultKind.LOSE_REPLY)
@@ -266,9 +271,9 @@ class Probe:
         if lost:
             raise ConnectionResetError(104, "Connection reset by peer")
 
-    def rolled_back(self, database: str) -> None:
-        """Note that what is pending in a database was given up on purpose."""
-        self.ledger.append(RolledBack(database))
+    def rolled_back(self, connection: int) -> None:
+        """Note that what is pending on a connection was given up on purpose."""
+        self.ledger.append(RolledBack(connection))
 
     def note(self, action: str, target: str, payload: Any) -> None:
         """Note the first part of an effect, in the middle of which the process dies."""

@@ -299,17 +299,13 @@ class _Check:
 
 
 def _left_open(entries: list[Entry]) -> list[Effect]:
-    """The last change of each database that no commit has followed, nor a rollback."""
-    left: dict[str, Effect] = {}
+    """The last change on each connection that neither a commit nor a rollback has followed."""
+    left: dict[int, Effect] = {}
     for entry in entries:
-        if isinstance(entry, RolledBack):
-            left.pop(entry.database, None)
-        elif isinstance(entry, Effect):
-            database = entry.target.partition(": ")[0]
-            if entry.pending:
-                left[database] = entry
-            else:
-                left.pop(database, None)
+        if isinstance(entry, Effect) and entry.pending:
+            left[entry.connection] = entry
+        elif isinstance(entry, (Effect, RolledBack)):
+            left.pop(entry.connection, None)
     return [*left.values()]
 
 
