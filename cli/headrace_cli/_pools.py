@@ -62,6 +62,15 @@ class PoolOptions:
         if self.on is not PoolName.SPARK and self.master is not None:
             raise OptionsError("master", self.master, "given with --on spark")
 
+    def check_here(self, reason: str) -> None:
+        """Refuse a cluster for work that this machine alone can do.
+
+        Raises:
+            OptionsError: --on spark.
+        """
+        if self.on is PoolName.SPARK:
+            raise OptionsError("on", "spark", f"left out {reason}")
+
     @property
     def here(self) -> int:
         """How many processes of this machine to use."""
@@ -79,7 +88,7 @@ class PoolOptions:
             yield self.here
             return
         from headrace.spark import session  # noqa: PLC0415  needs PySpark, and says so
-        from headrace_properties.search.on_spark import SparkExecutors  # noqa: PLC0415  likewise
+        from headrace_properties.search.on_spark import SparkExecutors  # noqa: PLC0415  needs PySpark, too
 
         with session(self.master, "headrace search") as spark:
             yield SparkExecutors(spark.sparkContext)

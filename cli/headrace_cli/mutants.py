@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from headrace import HeadraceError, OptionsError, format_time
+from headrace import HeadraceError, format_time
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document
 from headrace_cli._exit import ExitCode, tidy_errors
@@ -21,7 +21,7 @@ from headrace_cli._mutation_report import (
     unreached_document,
 )
 from headrace_cli._options import JsonOption, with_options
-from headrace_cli._pools import PoolName, PoolOptions
+from headrace_cli._pools import PoolOptions
 from headrace_cli._render import plain_table, print_table
 from headrace_cli._signals import signal_of
 from headrace_properties.mutants import CATALOGUE, Mutant
@@ -90,12 +90,7 @@ def mutants(
         check_mix(options, names or [], list_only=list_only)
         pools.check()
         if options.chosen:
-            if pools.on is PoolName.SPARK:
-                raise OptionsError(
-                    "on",
-                    "spark",
-                    "left out with --automatic, --patch and --unreached, which change code on this machine",
-                )
+            pools.check_here("with --automatic, --patch and --unreached, which change code on this machine")
             raise typer.Exit(_mutate(options, "".join(names or []), pools.here, as_json=as_json))
         chosen = _chosen(names or [])
         if list_only:

@@ -19,7 +19,7 @@ from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_his
 from headrace_cli._invariants import invariants_named
 from headrace_cli._kept import FailuresOption, Memory
 from headrace_cli._options import CodeTimeoutOption, JsonOption, PromiseOption, VerboseOption, with_options
-from headrace_cli._pools import PoolName, PoolOptions
+from headrace_cli._pools import PoolOptions
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
 from headrace_cli._replay_file import save_failure
@@ -254,8 +254,7 @@ def verify(
         files.claim(history, HISTORY)
         pools.check()
         if schema is not None or is_spark_job(pipeline):
-            if pools.on is PoolName.SPARK:
-                raise OptionsError("on", "spark", "left out: a Spark job is simulated in this process")
+            pools.check_here("for a Spark job, which is simulated in this process")
             asked = SparkOptions(schema or (), allow, duplicates, feed, options.runs, options.seed)
             memory = Memory(failures, pipeline)
             raise typer.Exit(verify_spark(pipeline, asked, memory, files, save, as_json=as_json))

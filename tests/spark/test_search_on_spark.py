@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -91,6 +92,25 @@ def test_code_that_ends_its_process_is_a_finding_there_too(executors: SparkExecu
         "ProcessEnded: user code ended its process (killed by signal SIGKILL)"
     )
     assert there == here
+
+
+class Locked(Computation):
+    """Holds what cannot be pickled."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+def test_pipeline_that_cannot_be_sent_is_refused_with_what_to_do(executors: SparkExecutors) -> None:
+    pipeline = Pipeline("locked")
+    pipeline.injector("mail")
+    pipeline.add(Locked(), name="locked", inputs=["mail"])
+    application = Application.with_input(pipeline, letters(pipeline, 3))
+    expected = (
+        r"'locked' cannot be sent to executors: TypeError: cannot pickle '_thread.lock' object\. .* --jobs"
+    )
+    with pytest.raises(SparkHostError, match=expected):
+        verify(application, examples=40, jobs=executors)
 
 
 def test_another_job_of_the_session_outlives_a_search(

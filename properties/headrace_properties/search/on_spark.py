@@ -60,9 +60,9 @@ class SparkExecutors:
         """Begin to make runs of an application on a protocol.
 
         Raises:
-            SparkHostError: as for `spread`, when the runs are made.
+            SparkHostError: The application cannot be sent; or as for `spread`, when the runs are made.
         """
-        shipped = self._context.broadcast(cloudpickle.dumps((application, protocol)))
+        shipped = self._context.broadcast(_pickled(application, protocol))
         try:
             with self._threads() as threads:
                 yield partial(self._in_turn, threads, shipped)
@@ -113,6 +113,18 @@ class SparkExecutors:
         if raised:
             raise cast("Exception", cloudpickle.loads(result))
         return cast("ResultT", result)
+
+
+def _pickled(application: Application, protocol: Protocol) -> bytes:
+    try:
+        return cast("bytes", cloudpickle.dumps((application, protocol)))
+    except Exception as error:
+        problem = (
+            f"the pipeline {application.pipeline.name!r} cannot be sent to executors:"
+            f" {type(error).__name__}: {error}"
+        )
+        remedy = "Make what cannot be pickled where it is used, not in __init__; or search here, with --jobs"
+        raise SparkHostError(problem, remedy) from error
 
 
 class _ProcessEndedError(SparkHostError):

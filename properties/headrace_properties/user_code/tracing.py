@@ -6,7 +6,7 @@ Rules of this file:
 * A profiler sees calls of built-in functions: new threads, writes to files opened earlier, and reads of clocks, random numbers
   and hashes. Reads are not findings by themselves, but show the line where a finding begins.
 * Output to a standard stream, anything that `logging` does, and anything that an import does are not effects.
-* What the garbage collector calls at any line (Hypothesis has it read a clock) is no deed of that line.
+* The garbage collector can run at any line, and calls back then (Hypothesis reads a clock there): the line is not blamed for it.
 """
 
 import _random
