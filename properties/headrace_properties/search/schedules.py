@@ -112,7 +112,7 @@ class Recording:
     ) -> Iterator[tuple[Move, bool]]:
         """Give each fault of some kinds that could begin after a position, and whether another one is equivalent."""
         wanted: tuple[type[f.Fault], ...] = (f.BreakStore, *(FAULT_KINDS[kind] for kind in kinds))
-        last = {reached.step.process: reached for reached in self._steps}
+        followed = self._followed_at_once()
         verbs: set[tuple[int, object]] = set()
         for reached in self._steps:
             possible = chain(faults_at(reached.step, ground), breaches_at(reached.step, outside))
@@ -120,12 +120,25 @@ class Recording:
                 position = Position(reached.clock, reached.number, which)
                 if not isinstance(tied.fault, wanted):
                     continue
-                same = tied.moment is Moment.AFTER and last[reached.step.process] is not reached
+                same = tied.moment is Moment.AFTER and reached.number in followed
                 if isinstance(tied.fault, f.Operate):
                     same = (reached.clock, tied.fault.verb) in verbs
                     verbs.add((reached.clock, tied.fault.verb))
                 if position > after:
                     yield Move(position, tied), same
+
+    def _followed_at_once(self) -> set[int]:
+        """The numbers of steps after which their process takes another one before anything else arrives anywhere.
+
+        A crash after the one is a crash before the other.
+        """
+        found, following = set[int](), dict[str, _Reached]()
+        for reached in reversed(self._steps):
+            other = following.get(reached.step.process)
+            if other is not None and other.clock == reached.clock:
+                found.add(reached.number)
+            following[reached.step.process] = reached
+        return found
 
 
 _NO_STEPS = ("Wake", "SourceWatermark", "Replayed")
