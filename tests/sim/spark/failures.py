@@ -1,10 +1,15 @@
 """Failures that are made on Spark and in the simulated one at the same place: what a query comes to must agree.
 
-On Spark a task dies because the processor raises, or ends its Python worker, the first time it gets there. A driver dies because
-the function of the sink raises; and what a driver's death leaves in the checkpoint is made by deleting entries of its logs.
+On Spark a task dies because the processor raises, or ends its Python worker or its executor, the first time it gets there; or
+because what reads its output raises when there is no more, which is after its commit. A driver dies because the function of the
+sink raises; and what a driver's death leaves in the checkpoint is made by deleting entries of its logs, or by a copy of it. A
+zombie is a driver in a process of its own, held in the function of its sink until its successor has ended.
 """
 
+import enum
 import os
+import signal
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +28,8 @@ class Totals(Processor):
     """Adds up numbers, and tells and clears the total 3 s after the first row.
 
     Args:
-        dies: Where it dies the first time: ``row``, ``state``, ``output``, ``timer`` or ``close``; a second word, ``exit``,
-            ends the process instead of raising.
+        dies: Where it dies the first time: ``row``, ``state``, ``output``, ``timer`` or ``close``. A second word says how, if
+            not by raising: ``exit`` ends the process, ``executor`` kills the executor.
         mark: The file that says that it has died.
 
     """
@@ -68,8 +73,15 @@ class Totals(Processor):
             self.mark.touch()
             if self.how == "exit":
                 os._exit(1)
+            if self.how == "executor":
+                os.kill(_parent(os.getppid()), signal.SIGKILL)  # its child forks the Python workers
             problem = f"dies in {place}"
             raise RuntimeError(problem)
+
+
+def _parent(process: int) -> int:
+    asked = subprocess.run(["ps", "-o", "ppid=", "-p", str(process)], capture_output=True, check=True)  # noqa: S607
+    return int(asked.stdout)
 
 
 BATCH = 1
@@ -86,6 +98,16 @@ def case(processor: Callable[[], Totals] = Totals) -> Case:
     return Case(processor, TimeMode.EVENT_TIME, rows)
 
 
+class After(enum.Enum):
+    """What is done on Spark about a driver that has ended, or hangs, in the function of the sink."""
+
+    RESTART = "the query is started again"
+    RESTORE = (
+        "the checkpoint is put back to what it was when the sink was called, and the query is started again"
+    )
+    REPLACE = "another driver runs the query to its end, and then the first one goes on"
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A failure.
@@ -95,6 +117,10 @@ class Failure:
         dies: Where the processor dies on Spark, or "".
         sink: In which batch, and ``before`` or ``after`` its effect, the sink's function raises on Spark. None: it does not.
         lost: Entries of the checkpoint's logs that are deleted before the query is started again.
+        after: What is done about the driver.
+        output: Whether what reads the output of the first task that ends raises on Spark.
+        executors: Whether it takes executors that are processes of their own.
+        delay: In the simulated Spark, as in `Fault`.
 
     """
 
@@ -102,6 +128,10 @@ class Failure:
     dies: str = ""
     sink: tuple[int, str] | None = None
     lost: tuple[str, ...] = ()
+    after: After = After.RESTART
+    output: bool = False
+    executors: bool = False
+    delay: int = 0
 
 
 FAILURES = {
@@ -121,13 +151,22 @@ FAILURES = {
     "driver dies before the offset log": Failure(
         FaultKind.DRIVER_DIES_BEFORE_OFFSETS, sink=(2, "before"), lost=("offsets/2",)
     ),
+    "task dies after its commit": Failure(FaultKind.TASK_DIES_AFTER_COMMIT, output=True),
+    "executor is lost": Failure(FaultKind.EXECUTOR_LOST, "row executor", executors=True),
+    "checkpoint is restored": Failure(FaultKind.CHECKPOINT_RESTORED, sink=(2, "before"), after=After.RESTORE),
+    "replaced driver goes on": Failure(
+        FaultKind.ZOMBIE_DRIVER, sink=(1, "before"), after=After.REPLACE, delay=3
+    ),
 }
 
 
 def simulated_failure(failure: Failure) -> dict[str, Any]:
     """Return what the simulated Spark comes to: outputs, state, timers, and the batches that the sink was called with."""
     job = case().job()
-    faults = tuple(Fault(failure.kind, BATCH, partition, step=2) for partition in range(job.partitions))
+    faults = tuple(
+        Fault(failure.kind, BATCH, partition, step=2, delay=failure.delay)
+        for partition in range(job.partitions)
+    )
     if failure.sink is not None:
         faults = faults[:1]
     outcome = run_job(job, case().feed(), Schedule(faults=faults))
