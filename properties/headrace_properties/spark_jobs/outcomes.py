@@ -40,7 +40,7 @@ from headrace_sim.spark.job import (
     SparkSink,
     TimeMode,
     TransformWithState,
-    Watermark,
+    watermarks_of,
 )
 from headrace_sim.spark.queries import Batch, Event, Outcome, hashable, run_job
 from headrace_sim.spark.refusals import place_of_error, shown_place
@@ -374,7 +374,7 @@ class _Check:
         """Find a timer that never fires, since nothing gives a watermark; else one that is lost."""
         for place, step in enumerate(self._job.steps):
             timed = isinstance(step, TransformWithState) and step.time_mode is TimeMode.EVENT_TIME
-            if not timed or any(isinstance(one, Watermark) for one in self._job.steps[:place]):
+            if not timed or any(watermarks_of(self._job.steps[:place])):
                 continue
             if calm.timers.get(place):
                 told = "no timer fires: the time mode is EventTime, and without withWatermark() the watermark stays at 0"
@@ -476,7 +476,7 @@ class _Check:
         if cause is Cause.ERROR and self._failure is not None:
             place = place_of_error(self._failure)
         if cause is Cause.LATE:
-            place = next((step.place for step in self._job.steps if isinstance(step, Watermark)), place)
+            place = next((step.place for step in watermarks_of(self._job.steps)), place)
         if cause is Cause.MEMORY:
             place = self._kept[0].place
             told = f"the outcome {what} ({', '.join(kept.what for kept in self._kept)}): {difference}"
@@ -608,7 +608,7 @@ def run_changed(
 ) -> Outcome:
     """Run a job under a schedule; on another day, with other random numbers, if that is what is changed."""
     with _chance(1 if changed is Cause.CHANCE else 0):
-        return run_job(job, feed, schedule, watch=watch, after_batch=after_batch)
+        return run_job(job, feed, schedule, watch=watch, after_batch=after_batch, streams_go_on=True)
 
 
 class _chance:  # noqa: N801  a context

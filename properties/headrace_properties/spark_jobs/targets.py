@@ -21,8 +21,8 @@ from headrace_properties.spark_jobs.outcomes import (
 )
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
-from headrace_sim.spark.ddl import parse_schema
-from headrace_sim.spark.job import Columns, SparkJob, SparkSink, Watermark
+from headrace_sim.spark.ddl import Schema, parse_schema
+from headrace_sim.spark.job import Columns, SparkJob, SparkSink, Union, Watermark
 from headrace_sim.spark.queries import run_job
 from headrace_sim.spark.recording import record
 from headrace_sim.spark.refusals import place_of_error
@@ -124,7 +124,7 @@ class SparkTarget:
             CannotFollowError: If the job does.
 
         """
-        keeps = any(not isinstance(step, Columns | Watermark) for step in self.job.steps)
+        keeps = any(not isinstance(step, Columns | Union | Watermark) for step in self.job.steps)
         judged = None
         if keeps or self.promises:
             judged = check_job(
@@ -216,7 +216,7 @@ def spark_target(
         promises: What the author says of the job. Default: the module's.
 
     Raises:
-        SparkTargetError: If it is none of these, or has no function for ``foreachBatch``.
+        SparkTargetError: If it is none of these, has no function for ``foreachBatch``, or its feed does not fit it.
         HeadraceError: If the job cannot be recorded.
 
     """
@@ -247,13 +247,50 @@ def spark_target(
         rows = drawn_batches(job.input, seed, ROWS_WITH_STATE if job.stateful else ROWS)
     else:
         rows = given(seed) if callable(given) else given
-    return SparkTarget(
-        name,
-        job,
-        [[as_tuple(row, job.input) for row in batch] for batch in rows],
-        prepare,
-        check_promises_of_job(asked),
-    )
+    taken = _as_tuples(name, rows, job.input)
+    if job.steps and isinstance(job.steps[0], Union):
+        taken = _of_streams(name, job.input.names, taken, drawn=given is None)
+    return SparkTarget(name, job, taken, prepare, check_promises_of_job(asked))
+
+
+def _as_tuples(name: str, rows: Any, schema: Schema) -> list[list[tuple[Any, ...]]]:
+    remedy = "Write it as batches of rows: feed = [[row, ...], ...]"
+    batches = list(rows) if _lists(rows) else []
+    if not batches or not all(map(_lists, batches)):
+        raise SparkTargetError(name, f"the feed is no list of batches: {rows!r:.100}", remedy)
+    taken = []
+    for number, batch in enumerate(batches):
+        try:
+            taken.append([as_tuple(row, schema) for row in batch])
+        except (TypeError, ValueError) as error:
+            problem = f"a row of batch {number} of the feed does not fit {schema.simpleString()}: {str(error).rstrip('.')}"
+            raise SparkTargetError(name, problem, "Mend the row, or the schema") from error
+    return taken
+
+
+def _lists(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+
+
+def _of_streams(
+    name: str, streams: Sequence[str], batches: list[list[tuple[Any, ...]]], *, drawn: bool
+) -> list[list[tuple[Any, ...]]]:
+    """Return rows each of which one of several streams has. ``drawn``: they have one for each, of which they keep one in turn."""
+    if drawn:
+        return [
+            [
+                tuple(one if place == number % len(row) else None for place, one in enumerate(row))
+                for number, row in enumerate(batch)
+            ]
+            for batch in batches
+        ]
+    for row in (row for batch in batches for row in batch):
+        if sum(one is not None for one in row) != 1:
+            remedy = f"Write it as {{{streams[0]!r}: (...)}}, so that its stream is known"
+            raise SparkTargetError(
+                name, f"the row {row} is not a row of one of: {', '.join(streams)}", remedy
+            )
+    return batches
 
 
 def causes_named(names: Iterable[str]) -> frozenset[Cause]:

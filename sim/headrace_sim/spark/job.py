@@ -3,7 +3,7 @@
 `SparkJob` can be written by hand, or recorded from the function that starts the query (`recording`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -60,6 +60,39 @@ class Watermark:
     delay_us: int
     output: t.StructType
     place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """What is done to one of several streams before they are brought together.
+
+    Attributes:
+        source: The column of the job's input that has the rows of the stream.
+        steps: What is done to them.
+
+    """
+
+    source: str
+    steps: tuple[Columns | Watermark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """``union`` of several streams, a job's first step.
+
+    The job's input has a column for each stream, a struct. Each of its rows has a value in one of them.
+    """
+
+    branches: tuple[Branch, ...]
+    output: t.StructType
+    place: str = ""
+
+
+class WatermarkPolicy(Enum):
+    """Which of several watermarks counts: ``spark.sql.streaming.multipleWatermarkPolicy``."""
+
+    MIN = "min"
+    MAX = "max"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +174,7 @@ class MapInPandas:
     place: str = ""
 
 
-Step = Columns | Watermark | TransformWithState | ApplyWithState | MapInPandas
+Step = Columns | Watermark | Union | TransformWithState | ApplyWithState | MapInPandas
 Stateful = TransformWithState | ApplyWithState
 
 
@@ -176,6 +209,7 @@ class SparkJob:
         steps: What is done to it, one step after the other.
         sink: Where the output goes.
         partitions: Into how many partitions a shuffle by key deals the rows.
+        policy: Which of several watermarks counts.
 
     """
 
@@ -183,6 +217,7 @@ class SparkJob:
     steps: tuple[Step, ...] = ()
     sink: SparkSink = field(default_factory=SparkSink)
     partitions: int = 2
+    policy: WatermarkPolicy = WatermarkPolicy.MIN
 
     @property
     def output(self) -> t.StructType:
@@ -197,6 +232,16 @@ class SparkJob:
     def then(self, step: Step) -> "SparkJob":
         """Return the job with one more step."""
         return replace(self, steps=(*self.steps, step))
+
+
+def watermarks_of(steps: Iterable[Step]) -> Iterator[Watermark]:
+    """Give the watermarks of some steps, also those of streams that are brought together."""
+    for step in steps:
+        if isinstance(step, Union):
+            for branch in step.branches:
+                yield from watermarks_of(branch.steps)
+        elif isinstance(step, Watermark):
+            yield step
 
 
 class SparkJobError(HeadraceError):

@@ -7,10 +7,10 @@ clock and watermark. Rows are late by the watermark of the batch before; timers 
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 from zlib import crc32
 
@@ -26,7 +26,10 @@ from headrace_sim.spark.job import (
     SparkJobError,
     TimeMode,
     TransformWithState,
+    Union,
     Watermark,
+    WatermarkPolicy,
+    watermarks_of,
 )
 from headrace_sim.spark.recorded_columns import columns_without_java
 from headrace_sim.spark.refusals import shown_place
@@ -120,6 +123,7 @@ def run_job(
     *,
     after_batch: Callable[[Batch, Outcome], None] | None = None,
     watch: Callable[[Event], None] | None = None,
+    streams_go_on: bool = False,
 ) -> Outcome:
     """Run a job on a feed under a schedule.
 
@@ -129,6 +133,8 @@ def run_job(
         schedule: How it runs. Without one: as the feed is cut, and nothing fails.
         after_batch: Called after each committed batch, with the state as it is then.
         watch: Called with each event when it happens, and with one before each attempt of a task (`ATTEMPT`, `REPLACED`).
+        streams_go_on: Whether each stream is taken to go on after its last row. A new driver knows the watermark that counted,
+            not those of several streams; only when they go on does it come to where the old one was.
 
     Returns:
         What it came to. An error that a processor or a sink raises ends the query and is its `failure`.
@@ -141,7 +147,9 @@ def run_job(
     with ExitStack() as stack:
         session = Session()
         stack.enter_context(columns_without_java(session))
-        query = _Query(job, schedule or Schedule(), session, watch or (lambda _event: None))
+        query = _Query(
+            job, schedule or Schedule(), session, watch or (lambda _event: None), go_on=streams_go_on
+        )
         query.run(feed, after_batch or (lambda _batch, _outcome: None))
         return query.outcome
 
@@ -157,8 +165,8 @@ class _DriverDiedError(BaseException):
     """Ends a driver."""
 
 
-_Done = tuple[list[tuple[Any, ...]], dict[int, list[Store]], int, int | None]
-"""A batch's rows, the state after it, how many rows were late, and the watermark that its rows ask for."""
+_Done = tuple[list[tuple[Any, ...]], dict[int, list[Store]], int, dict[int, int]]
+"""A batch's rows, the state after it, how many rows were late, and the watermark that each stream's rows ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +179,43 @@ class _Backup:
     late: int
 
 
+class _Watermarks:
+    """The watermarks of a job, in ms. A new driver knows only the one that counted, until a stream has rows again."""
+
+    def __init__(self, job: SparkJob) -> None:
+        self._of_all = [0 for _ in watermarks_of(job.steps)]
+        self._known = [*self._of_all]
+        self._chosen = max if job.policy is WatermarkPolicy.MAX else min
+
+    def after(self, observed: dict[int, int]) -> int:
+        """Return the one that counts after a batch. ``observed``: what its rows ask for, by the watermark's number."""
+        for number, watermark_ms in observed.items():
+            for held in (self._known, self._of_all):
+                held[number] = max(held[number], watermark_ms)
+        return self._chosen(self._known, default=0)
+
+    def forget(self) -> None:
+        """Go on as a new driver."""
+        self._known = [0] * len(self._known)
+
+    def settled(self) -> int:
+        """Return the one that counts once each stream has gone on where it was."""
+        return self._chosen(self._of_all, default=0)
+
+
 class _Query:
     def __init__(
-        self, job: SparkJob, schedule: Schedule, session: Session, watch: Callable[[Event], None]
+        self,
+        job: SparkJob,
+        schedule: Schedule,
+        session: Session,
+        watch: Callable[[Event], None],
+        *,
+        go_on: bool,
     ) -> None:
         self.outcome = Outcome()
         self._watch = watch
+        self._go_on = go_on
         self._attempt = ATTEMPT
         self._job = job
         self._schedule = schedule
@@ -185,7 +224,7 @@ class _Query:
         self._faults = list(schedule.faults)
         self._zombies: list[tuple[int, Batch, list[tuple[Any, ...]]]] = []
         self._watermark = 0
-        self._observed: int | None = None
+        self._watermarks = _Watermarks(job)
         self._stages = _plan(job, session)
         self._state = {
             place: [Store() for _ in range(self._partitions)]
@@ -204,6 +243,8 @@ class _Query:
                 batch = self._next(batches[place])
                 self._commit(batch, after_batch)
                 last = place == len(batches) - 1
+                if last and self._go_on:
+                    self._watermark = max(self._watermark, self._watermarks.settled())
                 if last or place in self._schedule.idle_after:
                     self._idle(SETTLING_BATCHES if last else 1, after_batch)
                 place += 1
@@ -218,6 +259,7 @@ class _Query:
     def _restore(self, backup: "_Backup") -> None:
         """Go on from an older checkpoint: its state, and its offset and commit logs. What was written stays written."""
         self._state, self._watermark, self.outcome.late = backup.state, backup.watermark_ms, backup.late
+        self._watermarks.forget()
         for batch in self.outcome.batches[backup.batches :]:
             self.outcome.outputs.pop(batch.number, None)
         del self.outcome.batches[backup.batches :]
@@ -256,21 +298,23 @@ class _Query:
     def _commit(self, batch: Batch, after_batch: Callable[[Batch, Outcome], None]) -> None:
         """Run a batch, by as many drivers as it takes, until the commit log has it."""
         while self._takes(FaultKind.DRIVER_DIES_BEFORE_OFFSETS, batch):
+            self._watermarks.forget()
             self._note(batch, "restart from the batch before")
         self.outcome.batches.append(batch)
         while (done := self._driven(batch)) is None:
+            self._watermarks.forget()
             self._note(batch, "restart: the commit log does not have the batch")
         rows, state, late, observed = done
         if fault := self._takes(FaultKind.ZOMBIE_DRIVER, batch):
             self._attempt = REPLACED
             again, *_ = self._execute(batch)
             self._attempt = ATTEMPT
+            self._watermarks.forget()
             self._zombies.append((batch.number + fault.delay, batch, again))
         self._state = state
         self.outcome.outputs[batch.number] = rows
         self.outcome.late += late
-        if observed is not None:
-            self._watermark = max(self._watermark, observed)
+        self._watermark = max(self._watermark, self._watermarks.after(observed))
         self._note(batch, "committed")
         self._tell_state()
         after_batch(batch, self.outcome)
@@ -329,7 +373,7 @@ class _Query:
     def _execute(self, batch: Batch) -> _Done:
         parts = _split(batch.rows, self._partitions)
         state = dict(self._state)
-        late, observed = 0, None
+        late, observed = 0, dict[int, int]()
         for place, stage in enumerate(self._stages):
             if isinstance(stage.work, _Stateful):
                 rows, dropped = self._on_time(_joined(parts), stage, batch)
@@ -337,12 +381,27 @@ class _Query:
                 parts, state[place] = self._tasks(batch, place, stage.work, rows)
                 if isinstance(stage.work, Operator) and stage.work.stage.event_time:
                     self._expect_fresh(_joined(parts), stage, batch)
-            elif isinstance(stage.work, _Delay):
-                times = [time for row in _joined(parts) if (time := stage.work.time_ms(row)) is not None]
-                observed = max(times) - stage.work.delay_ms if times else None
+            elif isinstance(stage.work, _Streams):
+                parts = [part for stream in stage.work for part in self._branch(batch, stream, observed)]
             else:
-                parts = [stage.work(part, self._schedule.frame_rows) for part in parts]
+                parts = self._narrow(parts, stage.work, observed)
         return _joined(parts), state, late, observed
+
+    def _branch(self, batch: Batch, stream: "_Stream", observed: dict[int, int]) -> "_Parts":
+        rows = [tuple(row[stream.column]) for row in batch.rows if row[stream.column] is not None]
+        parts = _split(rows, self._partitions)
+        for work in stream.work:
+            parts = self._narrow(parts, work, observed)
+        return parts
+
+    def _narrow(self, parts: "_Parts", work: "_Delay | _Narrow", observed: dict[int, int]) -> "_Parts":
+        """Do to each partition by itself what is done to the rows, or see how late it is in them."""
+        if not isinstance(work, _Delay):
+            return [work(part, self._schedule.frame_rows) for part in parts]
+        times = [time for row in _joined(parts) if (time := work.time_ms(row)) is not None]
+        if times:
+            observed[work.number] = max(times) - work.delay_ms
+        return parts
 
     @staticmethod
     def _on_time(
@@ -444,28 +503,49 @@ _Narrow = Callable[[list[tuple[Any, ...]], int | None], list[tuple[Any, ...]]]
 """What is done to a partition, given how many rows a frame has at most."""
 
 
-def _split(rows: Rows, partitions: int) -> list[list[tuple[Any, ...]]]:
+_Parts = list[list[tuple[Any, ...]]]
+"""Rows, partition by partition."""
+
+
+def _split(rows: Rows, partitions: int) -> _Parts:
     """Deal out the rows of a source, each partition's in one piece."""
     size, more = divmod(len(rows), partitions)
     ends = [(place + 1) * size + min(place + 1, more) for place in range(partitions)]
     return [list(rows[start:end]) for start, end in pairwise((0, *ends))]
 
 
-def _joined(parts: list[list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+def _joined(parts: _Parts) -> list[tuple[Any, ...]]:
     return [row for part in parts for row in part]
 
 
 @dataclass(frozen=True, slots=True)
 class _Delay:
+    """A watermark: which of the job's it is, and what it is made from."""
+
+    number: int
     time_ms: Callable[[tuple[Any, ...]], int | None]
     delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """One of several streams: which column of the input has its rows, and what is done to them."""
+
+    column: int
+    work: "tuple[_Delay | _Narrow, ...]"
+
+
+class _Streams(tuple[_Stream, ...]):
+    """The streams that are brought together."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
     """A stage, ready to run: its work, the schema of what comes out, and how it reads event time from its input, if it does."""
 
-    work: _Stateful | _Delay | _Narrow
+    work: _Stateful | _Delay | _Streams | _Narrow
     output: t.StructType
     event_time: Callable[[tuple[Any, ...]], int | None] | None = None
 
@@ -474,10 +554,16 @@ def _plan(job: SparkJob, session: Session) -> list[_Stage]:
     """Return the steps of a job, each with the event time that reaches it."""
     stages: list[_Stage] = []
     column, schema = "", job.input
-    for step in job.steps:
-        made = _made(step, column, schema, session)
+    numbers = count()
+    for place, step in enumerate(job.steps):
+        if isinstance(step, Watermark) and job.stateful and any(watermarks_of(job.steps[:place])):
+            problem = "Redefining watermark is disallowed (AnalysisException, once it has advanced)"
+            raise SparkJobError(problem, shown_place(step.place), "Call withWatermark() once for each stream")
+        made = _made(step, column, schema, session, numbers)
         if isinstance(step, Watermark):
             column = step.column
+        elif isinstance(step, Union):  # Spark takes it from the first stream
+            column = next((one.column for one in watermarks_of(reversed(step.branches[0].steps))), "")
         elif isinstance(step, TransformWithState | ApplyWithState):
             if isinstance(step, ApplyWithState) and step.time_mode is TimeMode.EVENT_TIME and not column:
                 problem = "timeout EventTime without a watermark"
@@ -488,9 +574,12 @@ def _plan(job: SparkJob, session: Session) -> list[_Stage]:
     return stages
 
 
-def _made(step: Any, column: str, schema: t.StructType, session: Session) -> _Stage:
+def _made(step: Any, column: str, schema: t.StructType, session: Session, numbers: Iterator[int]) -> _Stage:
     if isinstance(step, Watermark):
-        return _Stage(_Delay(_event_time(step.column, schema, step.place), step.delay_us // 1000), schema)
+        time_ms = _event_time(step.column, schema, step.place)
+        return _Stage(_Delay(next(numbers), time_ms, step.delay_us // 1000), schema)
+    if isinstance(step, Union):
+        return _Stage(_streams(step, schema, session, numbers), step.output)
     if isinstance(step, TransformWithState):
         read = _event_time(column, schema, step.place) if column in schema.names else None
         return _Stage(Operator(step, schema), step.output, read)
@@ -501,6 +590,20 @@ def _made(step: Any, column: str, schema: t.StructType, session: Session) -> _St
     timed = step.time_mode is TimeMode.EVENT_TIME and column in schema.names
     read = _event_time(column, schema, step.place) if timed else None
     return _Stage(GroupOperator(step, schema, watermarked=bool(column)), step.output, read)
+
+
+def _streams(union: Union, given: t.StructType, session: Session, numbers: Iterator[int]) -> _Streams:
+    streams = []
+    for branch in union.branches:
+        column = given.names.index(branch.source)
+        schema, work = given.fields[column].dataType, []
+        assert isinstance(schema, t.StructType)
+        for step in branch.steps:
+            made = _made(step, "", schema, session, numbers)
+            work.append(made.work)
+            schema = made.output
+        streams.append(_Stream(column, tuple(work)))  # type: ignore[arg-type]  # a branch keeps no state
+    return _Streams(streams)
 
 
 def _per_row(step: Columns, schema: t.StructType, session: Session) -> _Narrow:

@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any, Self
 
 from pyspark.errors import PySparkValueError
@@ -20,6 +21,7 @@ from headrace_sim.spark.expressions import bind
 from headrace_sim.spark.frames import Groups, Rows
 from headrace_sim.spark.job import (
     ApplyWithState,
+    Branch,
     Columns,
     InitialState,
     MapInPandas,
@@ -30,7 +32,9 @@ from headrace_sim.spark.job import (
     Step,
     TimeMode,
     TransformWithState,
+    Union,
     Watermark,
+    WatermarkPolicy,
 )  # fmt: skip
 from headrace_sim.spark.recorded_columns import columns_without_java, node_of, shown
 from headrace_sim.spark.refusals import (
@@ -68,6 +72,7 @@ _UNITS_US = {
     "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000,
     "day": 86_400_000_000, "week": 604_800_000_000,
 }  # fmt: skip
+_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 
 
@@ -114,7 +119,7 @@ def record(
 def _unstarted(returned: Any) -> list[SparkJob]:
     if isinstance(returned, StreamWriter):
         return [returned._job()]
-    return [returned._job] if isinstance(returned, StreamFrame) else []
+    return [returned.writeStream._job()] if isinstance(returned, StreamFrame) else []
 
 
 def _argument(
@@ -131,7 +136,7 @@ def _argument(
         name = getattr(build, "__name__", str(build))
         remedy = f"Give its columns: --schema '{parameter.name}=word STRING, at TIMESTAMP'"
         raise SparkJobError(f"{name}() takes {parameter.name!r}, whose schema is not known", "", remedy)
-    return session.stream(schema)
+    return session.stream(schema, parameter.name)
 
 
 class RecordingSession(Session):
@@ -140,11 +145,21 @@ class RecordingSession(Session):
     def __init__(self) -> None:
         super().__init__()
         self.started: list[SparkJob] = []
+        self._streams = count(1)
 
-    def stream(self, schema: str | t.StructType) -> "StreamFrame":
-        """Return a stream with a schema."""
+    def stream(self, schema: str | t.StructType, name: str = "") -> "StreamFrame":
+        """Return a stream with a schema. ``name``: the parameter's, or it is counted."""
         parsed = parse_schema(schema) if isinstance(schema, str) else schema
-        return StreamFrame(self, SparkJob(parsed))
+        return StreamFrame(self, SparkJob(parsed), {name or f"stream{next(self._streams)}": parsed})
+
+    def watermark_policy(self) -> WatermarkPolicy:
+        """Which of several watermarks counts, by the session's settings."""
+        given = str(self.get(_POLICY, "min"))
+        try:
+            return WatermarkPolicy(given.lower())
+        except ValueError:
+            problem = f"{_POLICY} is {given!r} (INVALID_CONF_VALUE)"
+            raise SparkJobError(problem, "", "Set it to min or max") from None
 
     @property
     def readStream(self) -> "StreamReader":
@@ -221,13 +236,14 @@ class StreamFrame(DataFrame):
         """Make one of ours."""
         return object.__new__(cls)
 
-    def __init__(self, session: RecordingSession, job: SparkJob) -> None:
+    def __init__(self, session: RecordingSession, job: SparkJob, sources: Mapping[str, t.StructType]) -> None:
         self._session = session
         self._job = job
+        self._sources = sources
         self._empty = Rows(session, job.output, [])
 
     def _then(self, step: Step) -> "StreamFrame":
-        return StreamFrame(self._session, self._job.then(step))
+        return StreamFrame(self._session, self._job.then(step), self._sources)
 
     @property
     def sparkSession(self) -> Any:
@@ -257,6 +273,53 @@ class StreamFrame(DataFrame):
         """Record the function."""
         output = parse_schema(schema) if isinstance(schema, str) else schema
         return self._then(MapInPandas(func, output, users_place()))
+
+    def union(self, other: DataFrame) -> "StreamFrame":
+        """Record that two streams are brought together, whose columns are taken by place."""
+        place = users_place()
+        if not isinstance(other, StreamFrame):
+            problem = (
+                "[_LEGACY_ERROR_TEMP_3102] Union between streaming and batch DataFrames is not supported"
+            )
+            raise SparkJobError(problem, shown_place(place), "Read the other one as a stream, too")
+        output = self._empty.union(other._empty).schema
+        for one, two in zip(output.fields, other.schema.fields, strict=True):
+            if one.dataType != two.dataType:
+                types = f"{one.dataType.simpleString()} and {two.dataType.simpleString()}"
+                remedy = f"Cast the column {one.name!r} of both streams to one type before"
+                raise CannotFollowError(f"union() of columns of types {types}", place, remedy)
+        sources = {**self._sources, **other._sources}
+        branches = (*self._branches(output, place), *other._branches(output, place))
+        given = t.StructType([t.StructField(name, schema) for name, schema in sources.items()])
+        return StreamFrame(self._session, SparkJob(given, (Union(branches, output, place),)), sources)
+
+    unionAll = union
+
+    def unionByName(self, other: DataFrame, allowMissingColumns: bool = False) -> "StreamFrame":
+        """Record that two streams are brought together, whose columns are taken by name."""
+        if allowMissingColumns:
+            remedy = "Add the missing columns before: withColumn('x', F.lit(None).cast('INT'))"
+            raise CannotFollowError("unionByName(allowMissingColumns=True)", users_place(), remedy)
+        return self.union(other.select(*(f"`{name}`" for name in self.columns)))
+
+    def _branches(self, output: t.StructType, place: str) -> tuple[Branch, ...]:
+        """What is done to each of the streams in this one, up to columns with the names that they will have."""
+        first, *rest = self._job.steps or (None,)
+        branches: tuple[Branch, ...] = first.branches if isinstance(first, Union) else ()
+        if not branches:
+            (source,), rest = self._sources, list(self._job.steps)
+            branches = (Branch(source),)
+        renamed = Columns("toDF", lambda rows: rows.toDF(*output.names), output, place)
+        steps = list[Columns | Watermark]()
+        for step in (*rest, renamed):
+            if not isinstance(step, Columns | Watermark):
+                raise CannotFollowError(
+                    "union() after a function or a step with state",
+                    place,
+                    "Bring the streams together before",
+                )
+            steps.append(step)
+        return tuple(Branch(branch.source, (*branch.steps, *steps)) for branch in branches)
 
     def groupBy(self, *cols: Any) -> "StreamGroups":
         """Group by columns."""
@@ -445,7 +508,8 @@ class StreamWriter(DataStreamWriter):
         self._sink = SparkSink()
 
     def _job(self) -> SparkJob:
-        return replace(self._frame._job, sink=self._sink)
+        policy = self._frame._session.watermark_policy()
+        return replace(self._frame._job, sink=self._sink, policy=policy)
 
     def _set(self, **changed: Any) -> Self:
         self._sink = replace(self._sink, **changed)

@@ -243,6 +243,10 @@ BUILDS: dict[str, Callable[[Any], Any]] = {
     "watermark with a negative delay": lambda df: started(
         counted(df.withWatermark("at", "-1 second"), Quiet())
     ),
+    "union of a stream and a frame of rows": lambda df: started(
+        counted(df.union(df.sparkSession.createDataFrame(ROWS, SCHEMA)), Quiet())
+    ),
+    "union of other numbers of columns": lambda df: started(counted(df.union(df.drop("n")), Quiet())),
     "processor cannot be pickled": lambda df: started(counted(df, Unpicklable())),
     **{
         name: _with(processor, how)
