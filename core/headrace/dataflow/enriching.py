@@ -91,6 +91,7 @@ class Enrichment(Computation):
         self._sides = frozenset(sides)
         self._lag = lag
         self._panes = frozenset(panes)
+        self._lateness_us = enrich.lateness_us or 0
 
     def initial_state(self) -> dict[str, Any]:
         """Return a state that knows nothing."""
@@ -103,7 +104,12 @@ class Enrichment(Computation):
         if record.stream in self._sides:
             index = record.value.index if record.stream in self._panes else 0
             _learn(context.state["versions"].setdefault(key, []), element, index, value)
-            self._forget(context, key)
+            waited_for = [
+                waits[0] for waits in context.state["waiting"]
+            ]  # some may have been passed just now
+            self._forget(
+                context, key, min([watermark_at(context, self._lag) - self._lateness_us, *waited_for])
+            )
         elif watermark_at(context, self._lag) > element.time:
             self._send(context, msgspec.structs.replace(element, key=key, value=value))
         else:
@@ -114,7 +120,9 @@ class Enrichment(Computation):
     def process_timer(self, context: Context, timer: Timer) -> None:
         """Send what the watermark has passed, in the order of event time, or forget old versions of a key."""
         if timer.tag != _READY:
-            self._forget(context, timer.tag.removeprefix(_FORGET))
+            # By the timer's own time: the watermark may have passed elements that are to be sent after it.
+            horizon = timer.timestamp - 1 - self._lag - self._lateness_us
+            self._forget(context, timer.tag.removeprefix(_FORGET), horizon)
             return
         state, watermark = context.state, watermark_at(context, self._lag)
         ready = [waits for waits in state["waiting"] if waits[0] < watermark]
@@ -142,12 +150,12 @@ class Enrichment(Computation):
         timestamp = max(made.time + 1 + self._lag, context.stamp)
         context.produce(self._output, pane_of(made), key=made.key, timestamp=timestamp)
 
-    def _forget(self, context: Context, key: str) -> None:
-        """Drop versions of a key that no element to come will meet, and set a timer for the next that can be dropped."""
-        lateness_us, known = self._enrich.lateness_us, context.state["versions"]
-        if lateness_us is None:
+    def _forget(self, context: Context, key: str, horizon: int) -> None:
+        """Drop versions of a key that no element after an event time will meet, and set a timer for the next ones."""
+        if self._enrich.lateness_us is None:
             return
-        kept = _kept(known.pop(key, []), watermark_at(context, self._lag) - lateness_us)
+        known = context.state["versions"]
+        kept = _kept(known.pop(key, []), horizon)
         if not kept:
             context.cancel_timer(f"{_FORGET}{key}")
             return
@@ -155,7 +163,9 @@ class Enrichment(Computation):
         times = sorted({version[0] for version in kept})
         next_us = next((time for time in times if len(_kept(kept, time)) < len(kept)), None)
         if next_us is not None:
-            context.set_timer(f"{_FORGET}{key}", min(next_us + lateness_us + 1 + self._lag, MAX_TIME - 1))
+            context.set_timer(
+                f"{_FORGET}{key}", min(next_us + self._lateness_us + 1 + self._lag, MAX_TIME - 1)
+            )
 
 
 def _learn(versions: list[_Version], element: Element, index: int, value: Any) -> None:

@@ -306,6 +306,22 @@ def test_old_values_of_a_side_are_forgotten() -> None:
     assert len(pipeline.computations["enrich"].state_codec.decode(state)["versions"]["ann"]) <= 3
 
 
+def test_no_value_is_forgotten_that_an_element_waits_for_when_the_watermark_leaps() -> None:
+    """The timer that forgets comes before the one that sends, and both when the watermark has passed a later value, too."""
+    pipeline = read("views").enrich(read("rates"), _both).to("out").pipeline("ads")
+    builder = FeedBuilder(pipeline)
+    for stream, value, time in (("rates", 1, 1), ("rates", 3, 3), ("views", 7, 4), ("rates", 6, 6)):
+        builder.record(
+            at_us=SECOND, stream=stream, injector=stream, key="ann", value=value, timestamp=time * SECOND
+        )
+    for name in pipeline.injectors:
+        builder.watermark(at_us=2 * SECOND, injector=name, low_watermark=MAX_TIME)
+    feed = builder.build()
+    ((sent, _),) = run_reference(pipeline, feed).outputs.items()
+    assert pipeline.codec("out").decode(sent.value).value == [7, 3]
+    assert verify(Application.with_input(pipeline, feed), examples=3).failure is None
+
+
 def test_the_greatest_by_a_key_does_not_depend_on_the_order_of_arrival() -> None:
     rows: list[Row] = [
         ("views", "ann", {"name": name, "size": size}, 1) for name, size in (("a", 1), ("b", 2), ("c", 2))
