@@ -1,7 +1,7 @@
 """A pipeline of the Dataflow layer that uses what random groupings do not.
 
-Functions of elements and keys, every combiner, two groupings, a join, side inputs, a spread key, early panes and percentiles, and
-a function with state and timers.
+Functions of elements and keys, every combiner, two groupings, a join, side inputs, spread keys, early panes and percentiles,
+sliding windows, tagged outputs, values of other classes, and a function with state and timers.
 
 What must come of it is computed here in plain Python from the input, by nothing of the layer (Dataflow 2.2, 2.3).
 """
@@ -17,6 +17,7 @@ import msgspec
 
 from headrace import MILLISECOND, SECOND, Pipeline
 from headrace.dataflow import (
+    MEAN,
     AnyOf,
     AtCount,
     AtWatermark,
@@ -28,6 +29,7 @@ from headrace.dataflow import (
     Pane,
     PCollection,
     Repeat,
+    SlidingWindows,
     after_watermark,
     flatten,
     read,
@@ -111,12 +113,27 @@ def _of_key(key: str, value: int) -> int:
     return value * (2 if key == "a" else 3)
 
 
-def _as_tuple(value: int) -> tuple[int, str]:
-    return value, str(value)
+def _as_tuple(value: int) -> tuple[int, set[int]]:
+    return value, {value, value + 1}
 
 
-def _of_tuples(values: list[tuple[int, str]]) -> int:
-    return sum(value[0] for value in values if type(value) is tuple)
+def _of_tuples(values: list[tuple[int, set[int]]]) -> int:
+    return sum(value[0] for value in values if type(value) is tuple and value[1] == {value[0], value[0] + 1})
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A value of a class of the user's."""
+
+    value: int
+
+
+def _of_readings(readings: list[_Reading]) -> int:
+    return sum(reading.value for reading in readings if type(reading) is _Reading)
+
+
+def _by_parity(element: Element) -> list[tuple[str, str, int]]:
+    return [("odd" if element.value % 2 else "even", element.key, element.value)]
 
 
 class _Closing:
@@ -127,7 +144,7 @@ class _Closing:
 
     def process(self, context: KeyContext, element: Element) -> Iterable[tuple[str, Any]]:
         end = str(element.time - element.time % _SPAN_US + _SPAN_US)
-        context.state[end] = context.state.get(end, 0) + element.value
+        context.state = {**context.state, end: context.state.get(end, 0) + element.value}
         context.set_timer(end, int(end))
         return ()
 
@@ -173,6 +190,24 @@ def _further(numbers: PCollection[int], windowed: PCollection[int]) -> list[Flow
     return [collection.to(name) for name, collection in found.items()]
 
 
+def _seldom(numbers: PCollection[int], windowed: PCollection[int], totals: PCollection[int]) -> list[Flow]:
+    """Tags, values of a class, sliding windows, a side input that forgets, a hot key's mean, and what is gone again."""
+    counts: PCollection[Any] = windowed.accumulating().count(name="counts to forget")
+    forgetful = numbers.allowed_lateness(0).enrich(counts, _with_own, name="with own, and forgets")
+    readings = windowed.with_types(_Reading).map(_Reading, name="as reading").accumulating()
+    tagged = windowed.par_do_tagged(_by_parity, "even", "odd", name="parity")
+    gone = totals.discarding().sum(name="gained and lost")
+    found: dict[str, PCollection[Any]] = {
+        **{tag: collection.accumulating().sum(name=tag) for tag, collection in tagged.items()},
+        "readings": readings.group(name="grouped readings").map(_of_readings, name="of readings").sum(name="readings"),
+        "sliding": numbers.window_into(SlidingWindows(2 * _SPAN_US, _SPAN_US)).accumulating().sum(name="sliding"),
+        "forgetful": forgetful.window_into(FixedWindows(_SPAN_US)).accumulating().sum(name="forgetful"),
+        "spread mean": windowed.accumulating().combine(MEAN, fanout=3, name="spread mean"),
+        "gone": gone.accumulating().sum(name="gone"),
+    }  # fmt: skip
+    return [collection.to(name) for name, collection in found.items()]
+
+
 def flows_pipeline() -> Pipeline:
     """Numbers that are mapped, filtered, keyed and moved, then combined in every way; and sums that are grouped once more."""
     numbers: PCollection[int] = read("numbers", bounded=True).allowed_lateness(None)
@@ -185,7 +220,7 @@ def flows_pipeline() -> Pipeline:
     early = windowed.trigger(Repeat(AnyOf(AtCount(2), AtWatermark()))).accumulating_and_retracting()
     totals = early.sum(name="totals").key_by(_residue)
     flows += [getattr(totals, name)(name=f"again {name}").to(f"again {name}") for name in _TAKEN_BACK]
-    flows += _beside(numbers, windowed) + _further(numbers, windowed)
+    flows += _beside(numbers, windowed) + _further(numbers, windowed) + _seldom(numbers, windowed, totals)
     first, *others = flows
     return sum(others, start=first).pipeline(FLOWS)
 
@@ -260,7 +295,20 @@ def _expected(given: Iterable[_Given]) -> dict[_Where, Any]:
     for (key, start), values in plain.items():
         found["keyed", key, start] = sum(_of_key(key, value) for value in values)
         found["again enriched", key, start] = found["enriched", key, start]
-        found |= {(name, key, start): sum(values) for name in ("spread", "in time", "mostly", "tuples")}
+        found["forgetful", key, start] = found["enriched", key, start]
+        found["spread mean", key, start] = _mean(values)
+        found |= {
+            (name, key, start): sum(values) for name in ("spread", "in time", "mostly", "tuples", "readings")
+        }
+        for tag, remainder in (("even", 0), ("odd", 1)):
+            if tagged := [value for value in values if value % 2 == remainder]:
+                found[tag, key, start] = sum(tagged)
+    sliding: Counter[_Where] = Counter()
+    for (key, start), values in plain.items():
+        for begin in (start - _SPAN_US, start):
+            sliding["sliding", key, begin] += sum(values)
+    found |= sliding
+    found |= {("gone", *where): sum(values) for where, values in again.items()}
     for name, combine in _TAKEN_BACK.items():
         found |= {(f"again {name}", *where): combine(values) for where, values in again.items()}
     return found
@@ -301,4 +349,8 @@ def _told(history: History, pipeline: Pipeline) -> dict[_Where, Any]:
             found[where] = pane.index, value
         elif pane.retraction and found.get(where, (-1, None))[0] < pane.index:
             found[where] = pane.index, None
-    return {where: value for where, (_, value) in found.items() if value is not None}
+    return {
+        where: value
+        for where, (_, value) in found.items()
+        if value is not None and not (where[0] == "gone" and value == 0)  # as much has come as has gone
+    }
