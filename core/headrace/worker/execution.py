@@ -17,9 +17,16 @@ from headrace.wire.rows import Asked, AskedTimer, Production, StoredTimer, Versi
 
 
 def run_record(
-    where: Deployed, key: str, state: bytes, production: Production, low_watermark: int, now: int
+    where: Deployed,
+    key: str,
+    state: bytes,
+    production: Production,
+    low_watermark: int,
+    now: int,
+    *,
+    late: bool,
 ) -> Context:
-    """Run ``process_record`` on a fresh copy of everything; raises what user code raises."""
+    """Run ``process_record`` on a fresh copy of everything; raises what user code raises. ``late``: what it is told (4.5)."""
     spec = where.spec
     stream = production.stream
     timestamp, record_id = production.timestamp, production.record_id
@@ -30,7 +37,7 @@ def run_record(
         names = stream, spec.name, record_id
         raise unreadable(error, CONSUMED, codec, production.value, *names) from error
     context = Context(spec, key, state, timestamp, low_watermark, now, timestamp)
-    record = Record(key, value, timestamp, stream, where.is_late(timestamp, low_watermark), record_id)
+    record = Record(key, value, timestamp, stream, late, record_id)
     spec.computation.process_record(context, record)
     return context
 

@@ -171,15 +171,18 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
     def run_record(self, record: Production) -> bool:
         """Run user code for a record, and take what it did; on failure leave no trace and tell ``False``."""
         watermark, record_id, origin = self.watermark, record.record_id, record.origin
+        late = self.where.is_late(record.timestamp, watermark)
         try:
-            context = run_record(self.where, self.slot.key, self._state(), record, watermark, self.now)
+            context = run_record(
+                self.where, self.slot.key, self._state(), record, watermark, self.now, late=late
+            )
             after = context.new_state()
             productions = self.addressed(context, record_id, origin)
         except Exception as error:  # noqa: BLE001  user code may raise anything
             return self._fail(Cause(record_id, record.timestamp, origin, watermark, record, None), error)
         self._take(context, after, productions, watermark, origin)
         if self.setting.keeps or self.failures:
-            self._note_executed(record_id, record.timestamp, None, productions, context)
+            self._note_executed(record_id, record.timestamp, None, productions, context, late=late)
         return True
 
     # Timers
@@ -271,13 +274,12 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
 
     def _note_executed(
         self, cause: str, timestamp: int, timer: StoredTimer | None, productions: tuple[Production, ...],
-        context: Context | None = None,
+        context: Context | None = None, *, late: bool = False,
     ) -> None:  # fmt: skip
         if cause in self.failures:
             self.failures = {one: count for one, count in self.failures.items() if one != cause}
         if self.setting.keeps:
             watermark, version = self.watermark, self.version
-            late = timer is None and self.where.is_late(timestamp, watermark)
             here, asked = self.here, asked_of(context)
             self.events += (
                 Executed(*here, self.slot.key, cause, timestamp, late, timer, watermark, version, productions, asked),
@@ -315,5 +317,6 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         self.events += (DeadLettered(*self.here, cause.identity, stream),)
         self.emitted += 1
         self.productions += productions
-        self._note_executed(cause.identity, cause.timestamp, timer, productions)
+        late = timer is None and self.where.is_late(cause.timestamp, self.watermark)
+        self._note_executed(cause.identity, cause.timestamp, timer, productions, late=late)
         return True

@@ -149,7 +149,9 @@ class StepReplay:
             try:
                 if run.timer is None:
                     record = self._records[run.cause, run.computation]
-                    context = run_record(where, run.key, state, record, run.input_watermark, now)
+                    context = run_record(
+                        where, run.key, state, record, run.input_watermark, now, late=run.late
+                    )
                 else:
                     context = run_timer(where, run.key, state, run.timer, run.input_watermark, now)
                 changed = context.new_state()

@@ -241,13 +241,17 @@ def incoming(timestamp: int = 50) -> Production:
     return Production("r1", "clicks", "counter", "dog", b'{"q":"cat"}', timestamp, origin=9)
 
 
-@pytest.mark.parametrize(("timestamp", "late"), [(39, True), (40, False), (41, False)])
-def test_a_record_comes_with_all_that_is_known_of_it(timestamp: int, late: bool) -> None:  # noqa: FBT001  a column
+@pytest.mark.parametrize("late", [True, False])
+def test_a_record_comes_with_all_that_is_known_of_it(late: bool) -> None:  # noqa: FBT001  a column
     seen: list[Record] = []
-    run_record(
-        where_of(Scripted(lambda _, record: seen.append(record))), "dog", b"", incoming(timestamp), LOW, NOW
-    )
-    assert seen == [Record("dog", {"q": "cat"}, timestamp, "clicks", late, "r1")]
+    where = where_of(Scripted(lambda _, record: seen.append(record)))
+    run_record(where, "dog", b"", incoming(39), LOW, NOW, late=late)
+    assert seen == [Record("dog", {"q": "cat"}, 39, "clicks", late, "r1")]
+
+
+@pytest.mark.parametrize(("timestamp", "late"), [(39, True), (40, False), (41, False)])
+def test_a_record_is_late_behind_the_low_watermark(timestamp: int, late: bool) -> None:  # noqa: FBT001  a column
+    assert RULES.is_late(timestamp, LOW) is late
 
 
 def timer_of(clock: Clock = Clock.WATERMARK, hold: int | None = None) -> StoredTimer:
@@ -300,7 +304,7 @@ def test_a_wall_timer_without_a_hold_remembers_the_event_time_of_what_set_it() -
 
     where = where_of(Scripted(wind_up, wind_up))
     nothing = {"held": MIN_TIME, "t": MIN_TIME}
-    by_record = run_record(where, "dog", b"", incoming(), LOW, NOW)
+    by_record = run_record(where, "dog", b"", incoming(), LOW, NOW, late=False)
     assert set_at(by_record) == {"w": 50, **nothing}
     assert set_at(run_timer(where, "dog", b"", WALL_TIMER, MAX_TIME, NOW)) == {"w": 35, **nothing}
     assert set_at(run_timer(where, "dog", b"", HELD_TIMER, MAX_TIME, NOW)) == {"w": 33, **nothing}
