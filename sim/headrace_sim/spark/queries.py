@@ -7,38 +7,34 @@ clock and watermark. Rows are late by the watermark of the batch before; timers 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
-from pyspark.sql import types as t
-
 from headrace.api.errors import HeadraceError
-from headrace_sim.spark.group_states import GroupOperator
-from headrace_sim.spark.job import (
-    ApplyWithState,
-    Columns,
-    MapInPandas,
-    SparkJob,
-    SparkJobError,
-    TimeMode,
-    TransformWithState,
-    Union,
-    Watermark,
-    WatermarkPolicy,
-    watermarks_of,
-)
+from headrace_sim.spark.job import SparkJob, TimeMode
 from headrace_sim.spark.recorded_columns import columns_without_java
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.schedules import Fault, FaultKind, Feed, Schedule
 from headrace_sim.spark.sessions import Session
+from headrace_sim.spark.stages import (
+    Delay,
+    Narrow,
+    Stage,
+    Stateful,
+    Stream,
+    Streams,
+    Watermarks,
+    event_time,
+    planned,
+)
 from headrace_sim.spark.state_server import BatchTimes
 from headrace_sim.spark.stores import Key, Store
 from headrace_sim.spark.tasks import Operator, Rows
-from headrace_sim.spark.values import InputRows, OutputRows, byte_order
+from headrace_sim.spark.values import byte_order
 
 SETTLING_BATCHES = 20
 """How many batches without data run at most after the last row, in time mode ProcessingTime."""
@@ -154,9 +150,6 @@ def run_job(
         return query.outcome
 
 
-_Stateful = Operator | GroupOperator
-
-
 class _TaskDiedError(BaseException):
     """Ends a task where the schedule says so. User code does not catch it."""
 
@@ -177,30 +170,6 @@ class _Backup:
     state: dict[int, list[Store]]
     watermark_ms: int
     late: int
-
-
-class _Watermarks:
-    """The watermarks of a job, in ms. A new driver knows only the one that counted, until a stream has rows again."""
-
-    def __init__(self, job: SparkJob) -> None:
-        self._of_all = [0 for _ in watermarks_of(job.steps)]
-        self._known = [*self._of_all]
-        self._chosen = max if job.policy is WatermarkPolicy.MAX else min
-
-    def after(self, observed: dict[int, int]) -> int:
-        """Return the one that counts after a batch. ``observed``: what its rows ask for, by the watermark's number."""
-        for number, watermark_ms in observed.items():
-            for held in (self._known, self._of_all):
-                held[number] = max(held[number], watermark_ms)
-        return self._chosen(self._known, default=0)
-
-    def forget(self) -> None:
-        """Go on as a new driver."""
-        self._known = [0] * len(self._known)
-
-    def settled(self) -> int:
-        """Return the one that counts once each stream has gone on where it was."""
-        return self._chosen(self._of_all, default=0)
 
 
 class _Query:
@@ -224,12 +193,12 @@ class _Query:
         self._faults = list(schedule.faults)
         self._zombies: list[tuple[int, Batch, list[tuple[Any, ...]]]] = []
         self._watermark = 0
-        self._watermarks = _Watermarks(job)
-        self._stages = _plan(job, session)
+        self._watermarks = Watermarks(job)
+        self._stages = planned(job, session)
         self._state = {
             place: [Store() for _ in range(self._partitions)]
             for place, stage in enumerate(self._stages)
-            if isinstance(stage.work, _Stateful)
+            if isinstance(stage.work, Stateful)
         }
 
     def run(self, feed: Feed, after_batch: Callable[[Batch, Outcome], None]) -> None:
@@ -287,7 +256,7 @@ class _Query:
 
     def _wants_a_batch(self) -> tuple[bool, int | None]:
         """Tell whether Spark runs a batch without data, and from which time on it has something to do."""
-        modes = {stage.work.stage.time_mode for stage in self._stages if isinstance(stage.work, _Stateful)}
+        modes = {stage.work.stage.time_mode for stage in self._stages if isinstance(stage.work, Stateful)}
         expiries = [
             expiry for stores in self._state.values() for store in stores for expiry, _ in store.timers
         ]
@@ -375,28 +344,28 @@ class _Query:
         state = dict(self._state)
         late, observed = 0, dict[int, int]()
         for place, stage in enumerate(self._stages):
-            if isinstance(stage.work, _Stateful):
+            if isinstance(stage.work, Stateful):
                 rows, dropped = self._on_time(_joined(parts), stage, batch)
                 late += dropped
                 parts, state[place] = self._tasks(batch, place, stage.work, rows)
                 if isinstance(stage.work, Operator) and stage.work.stage.event_time:
                     self._expect_fresh(_joined(parts), stage, batch)
-            elif isinstance(stage.work, _Streams):
+            elif isinstance(stage.work, Streams):
                 parts = [part for stream in stage.work for part in self._branch(batch, stream, observed)]
             else:
                 parts = self._narrow(parts, stage.work, observed)
         return _joined(parts), state, late, observed
 
-    def _branch(self, batch: Batch, stream: "_Stream", observed: dict[int, int]) -> "_Parts":
+    def _branch(self, batch: Batch, stream: Stream, observed: dict[int, int]) -> "_Parts":
         rows = [tuple(row[stream.column]) for row in batch.rows if row[stream.column] is not None]
         parts = _split(rows, self._partitions)
         for work in stream.work:
             parts = self._narrow(parts, work, observed)
         return parts
 
-    def _narrow(self, parts: "_Parts", work: "_Delay | _Narrow", observed: dict[int, int]) -> "_Parts":
+    def _narrow(self, parts: "_Parts", work: Delay | Narrow, observed: dict[int, int]) -> "_Parts":
         """Do to each partition by itself what is done to the rows, or see how late it is in them."""
-        if not isinstance(work, _Delay):
+        if not isinstance(work, Delay):
             return [work(part, self._schedule.frame_rows) for part in parts]
         times = [time for row in _joined(parts) if (time := work.time_ms(row)) is not None]
         if times:
@@ -405,7 +374,7 @@ class _Query:
 
     @staticmethod
     def _on_time(
-        rows: list[tuple[Any, ...]], stage: "_Stage", batch: Batch
+        rows: list[tuple[Any, ...]], stage: Stage, batch: Batch
     ) -> tuple[list[tuple[Any, ...]], int]:
         if stage.event_time is None:
             return rows, 0
@@ -413,15 +382,15 @@ class _Query:
         return kept, len(rows) - len(kept)
 
     @staticmethod
-    def _expect_fresh(rows: list[tuple[Any, ...]], stage: "_Stage", batch: Batch) -> None:
+    def _expect_fresh(rows: list[tuple[Any, ...]], stage: Stage, batch: Batch) -> None:
         assert isinstance(stage.work, Operator)
-        time_ms = _event_time(stage.work.stage.event_time, stage.output, stage.work.stage.place)
+        time_ms = event_time(stage.work.stage.event_time, stage.output, stage.work.stage.place)
         for row in rows:
             if (time := time_ms(row)) is not None and time < batch.late_ms:
                 raise OldRowError(stage.work.stage.place, row, batch.late_ms)
 
     def _tasks(
-        self, batch: Batch, place: int, operator: _Stateful, rows: Rows
+        self, batch: Batch, place: int, operator: Stateful, rows: Rows
     ) -> tuple[list[list[tuple[Any, ...]]], list[Store]]:
         parts: list[list[tuple[Any, ...]]] = [[] for _ in range(self._partitions)]
         for row in rows:
@@ -444,7 +413,7 @@ class _Query:
         return crc32(byte_order(key)) % self._partitions
 
     def _task(
-        self, batch: Batch, place: int, operator: _Stateful, number: int, rows: Rows, initial: Rows | None
+        self, batch: Batch, place: int, operator: Stateful, number: int, rows: Rows, initial: Rows | None
     ) -> tuple[list[tuple[Any, ...]], Store]:
         """Run a task, by as many attempts as it takes."""
         times = BatchTimes(batch.now_ms, batch.watermark_ms)
@@ -499,10 +468,6 @@ def _going_on(_what: str) -> None:
     """Let the task go on."""
 
 
-_Narrow = Callable[[list[tuple[Any, ...]], int | None], list[tuple[Any, ...]]]
-"""What is done to a partition, given how many rows a frame has at most."""
-
-
 _Parts = list[list[tuple[Any, ...]]]
 """Rows, partition by partition."""
 
@@ -516,125 +481,3 @@ def _split(rows: Rows, partitions: int) -> _Parts:
 
 def _joined(parts: _Parts) -> list[tuple[Any, ...]]:
     return [row for part in parts for row in part]
-
-
-@dataclass(frozen=True, slots=True)
-class _Delay:
-    """A watermark: which of the job's it is, and what it is made from."""
-
-    number: int
-    time_ms: Callable[[tuple[Any, ...]], int | None]
-    delay_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Stream:
-    """One of several streams: which column of the input has its rows, and what is done to them."""
-
-    column: int
-    work: "tuple[_Delay | _Narrow, ...]"
-
-
-class _Streams(tuple[_Stream, ...]):
-    """The streams that are brought together."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Stage:
-    """A stage, ready to run: its work, the schema of what comes out, and how it reads event time from its input, if it does."""
-
-    work: _Stateful | _Delay | _Streams | _Narrow
-    output: t.StructType
-    event_time: Callable[[tuple[Any, ...]], int | None] | None = None
-
-
-def _plan(job: SparkJob, session: Session) -> list[_Stage]:
-    """Return the steps of a job, each with the event time that reaches it."""
-    stages: list[_Stage] = []
-    column, schema = "", job.input
-    numbers = count()
-    for place, step in enumerate(job.steps):
-        if isinstance(step, Watermark) and job.stateful and any(watermarks_of(job.steps[:place])):
-            problem = "Redefining watermark is disallowed (AnalysisException, once it has advanced)"
-            raise SparkJobError(problem, shown_place(step.place), "Call withWatermark() once for each stream")
-        made = _made(step, column, schema, session, numbers)
-        if isinstance(step, Watermark):
-            column = step.column
-        elif isinstance(step, Union):  # Spark takes it from the first stream
-            column = next((one.column for one in watermarks_of(reversed(step.branches[0].steps))), "")
-        elif isinstance(step, TransformWithState | ApplyWithState):
-            if isinstance(step, ApplyWithState) and step.time_mode is TimeMode.EVENT_TIME and not column:
-                problem = "timeout EventTime without a watermark"
-                raise SparkJobError(problem, shown_place(step.place), "Call withWatermark() before groupBy()")
-            column = step.event_time if isinstance(step, TransformWithState) else ""
-        stages.append(made)
-        schema = made.output
-    return stages
-
-
-def _made(step: Any, column: str, schema: t.StructType, session: Session, numbers: Iterator[int]) -> _Stage:
-    if isinstance(step, Watermark):
-        time_ms = _event_time(step.column, schema, step.place)
-        return _Stage(_Delay(next(numbers), time_ms, step.delay_us // 1000), schema)
-    if isinstance(step, Union):
-        return _Stage(_streams(step, schema, session, numbers), step.output)
-    if isinstance(step, TransformWithState):
-        read = _event_time(column, schema, step.place) if column in schema.names else None
-        return _Stage(Operator(step, schema), step.output, read)
-    if isinstance(step, Columns):
-        return _Stage(_per_row(step, schema, session), step.output)
-    if isinstance(step, MapInPandas):
-        return _Stage(_map_in_pandas(step, schema), step.output)
-    timed = step.time_mode is TimeMode.EVENT_TIME and column in schema.names
-    read = _event_time(column, schema, step.place) if timed else None
-    return _Stage(GroupOperator(step, schema, watermarked=bool(column)), step.output, read)
-
-
-def _streams(union: Union, given: t.StructType, session: Session, numbers: Iterator[int]) -> _Streams:
-    streams = []
-    for branch in union.branches:
-        column = given.names.index(branch.source)
-        schema, work = given.fields[column].dataType, []
-        assert isinstance(schema, t.StructType)
-        for step in branch.steps:
-            made = _made(step, "", schema, session, numbers)
-            work.append(made.work)
-            schema = made.output
-        streams.append(_Stream(column, tuple(work)))  # type: ignore[arg-type]  # a branch keeps no state
-    return _Streams(streams)
-
-
-def _per_row(step: Columns, schema: t.StructType, session: Session) -> _Narrow:
-    def work(rows: list[tuple[Any, ...]], _: int | None) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in step.compute(session.rows(schema, [rows])).collect()]
-
-    return work
-
-
-def _map_in_pandas(step: MapInPandas, schema: t.StructType) -> _Narrow:
-    read, out = InputRows(schema), OutputRows(step.output)
-
-    def work(rows: list[tuple[Any, ...]], frame_rows: int | None) -> list[tuple[Any, ...]]:
-        return out.from_frames(step.function(read.frames(rows, frame_rows)))
-
-    return work
-
-
-def _event_time(column: str, schema: t.StructType, place: str) -> Callable[[tuple[Any, ...]], int | None]:
-    if column not in schema.names:
-        problem = f"no column {column!r} among {', '.join(schema.names)} (UNRESOLVED_COLUMN)"
-        raise SparkJobError(problem, shown_place(place), "Name a TIMESTAMP column")
-    number = schema.names.index(column)
-    kind = schema.fields[number].dataType
-    if not isinstance(kind, (t.TimestampType, t.TimestampNTZType)):
-        problem = f"the event-time column {column!r} is of type {kind.simpleString()}"
-        remedy = "Spark takes event time from a TIMESTAMP column only (EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE)"
-        raise SparkJobError(problem, shown_place(place), remedy)
-
-    def time_ms(row: tuple[Any, ...]) -> int | None:
-        value = row[number]
-        return None if value is None else kind.toInternal(value) // 1000
-
-    return time_ms
