@@ -7,6 +7,7 @@ stdin, as JSON, and what comes of it goes to the real stdout, as one line of JSO
 import importlib
 import json
 import os
+import resource
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -51,6 +52,7 @@ class Changes:
 def main() -> None:
     """Judge the mutant that stdin tells of."""
     told: dict[str, Any] = json.load(sys.stdin)
+    resource.setrlimit(resource.RLIMIT_CPU, (told["cpu_s"], resource.getrlimit(resource.RLIMIT_CPU)[1]))
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)

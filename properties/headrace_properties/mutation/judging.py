@@ -31,6 +31,8 @@ RUN_S = 10.0
 """CPU time that one run may take, seconds; a sound one takes some milliseconds."""
 ALL_S = 60.0
 """CPU time after which no further run is begun, seconds."""
+CPU_S = 200
+"""CPU time after which the system ends the process, seconds: with memory full, Python 3.11 can loop and see no signal."""
 WALL_S = 1_800.0
 """Wall time after which the process is killed, seconds, if it does not even notice that its CPU time is up."""
 
@@ -135,6 +137,7 @@ class _Processes:
             return Judgement()
         told = {
             "path": sys.path,
+            "cpu_s": CPU_S,
             "sources": dict(sources),
             "judge": f"{__name__}:judge_here",
             "runs": {"maker": spec.maker, "arguments": spec.arguments},
@@ -158,6 +161,8 @@ class _Processes:
             return Judgement(killed_by=(TIME,), message=f"its process did not end within {WALL_S:g} s")
         finally:
             self._running.discard(process)
+        if process.returncode == -signal.SIGXCPU:
+            return Judgement(killed_by=(TIME,), message=f"its process took more than {CPU_S} s of CPU time")
         if not answer:
             return Judgement(killed_by=(DEATH,), message=f"its process ended with {process.returncode}")
         found = json.loads(answer)

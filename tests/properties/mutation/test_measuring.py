@@ -93,6 +93,13 @@ def test_what_cannot_be_imported_is_unfit_and_what_ends_its_process_is_killed() 
     assert ended == Judgement(killed_by=("process ended",), message="its process ended with 3")
 
 
+def test_what_no_signal_of_python_reaches_is_ended_by_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "CPU_S", 2)
+    endless = {RULES.name: "sum(range(10**15))\n"}
+    (ended,) = judge_all([(endless, surveyed().runs[:1])], SPEC, 1)
+    assert ended == Judgement(killed_by=("time",), message="its process took more than 2 s of CPU time")
+
+
 def test_lines_count_only_while_the_cluster_runs_and_a_check_is_not_listed() -> None:
     (rules,) = unreached([RULES], surveyed().reached)
     text = RULES.source.splitlines()
