@@ -33,7 +33,7 @@ class Showing:
         typer.Option(
             "--html",
             metavar="FILE",
-            help="Save an interactive space-time diagram: one HTML file, for a browser.",
+            help="Save an interactive space-time diagram, or both runs of a Spark job: one HTML file, for a browser.",
         ),
     ] = None
     svg: Annotated[
@@ -54,6 +54,11 @@ class Showing:
     def pictures(self) -> bool:
         """Whether a file is requested."""
         return any(path is not None for _, path in self._paths())
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether a file is requested that is drawn from a History."""
+        return any(path is not None for option, path in self._paths() if option != "html")
 
     def files(self, inputs: Iterable[Path] = ()) -> OutputFiles:
         """Check before a run that the files can be written. ``inputs``: what the command reads.

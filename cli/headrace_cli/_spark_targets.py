@@ -14,11 +14,13 @@ from headrace import HistoryFormatError
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import RESULT_WORDS, ExitCode
-from headrace_cli._files import OutputFiles
+from headrace_cli._files import OutputFiles, write_bytes
 from headrace_cli._kept import Memory
+from headrace_cli._pictures import Showing
 from headrace_cli._replay_file import save_failure
 from headrace_cli._targets import TargetError, load_named
 from headrace_cli._trust import check_trusted
+from headrace_scenarios.pictures.side_by_side import side_by_side_html
 
 if TYPE_CHECKING:
     from headrace_properties.spark_jobs.replay_file import RetriedFinding
@@ -260,14 +262,17 @@ def _finding_document(finding: "Finding") -> dict[str, Any]:
     return document
 
 
-def replay_spark(path: Path, pipeline: str | None, *, trust: bool, explain: bool, as_json: bool) -> ExitCode:
+def replay_spark(
+    path: Path, pipeline: str | None, showing: Showing, files: OutputFiles, *, trust: bool, as_json: bool
+) -> ExitCode:
     """Look for a saved finding again, and print what has come of it.
 
     Args:
         path: The replay file.
         pipeline: ``MODULE:NAME`` of what is tried instead of what the file names, or None.
+        showing: Whether to tell how it comes about, and where to draw it.
+        files: That may be written.
         trust: Whether to import any module that the file names.
-        explain: Whether to tell how it comes about.
         as_json: Whether to print one JSON document.
 
     Raises:
@@ -285,9 +290,13 @@ def replay_spark(path: Path, pipeline: str | None, *, trust: bool, explain: bool
         if wrong := file.wrong(target):
             raise HistoryFormatError("replay file", str(path), wrong)
         again, changes = Again(file, target), file.changes(target)
-        explanation = again.explanation() if explain else None
+        explanation = again.explanation() if showing.explain or showing.html is not None else None
     finding = again.finding
     code = ExitCode.VIOLATED if finding else ExitCode.UNKNOWN if changes else ExitCode.HOLDS
+    if showing.html is not None:
+        said = "Nothing is violated." if finding is None else f"{finding.name}: {finding}"
+        page = side_by_side_html(explanation.runs if explanation else (), title=name, said=said)
+        files.write(showing.html, "--html", write_bytes(page.encode()))
     if as_json:
         document = {
             "target": name,
@@ -296,7 +305,7 @@ def replay_spark(path: Path, pipeline: str | None, *, trust: bool, explain: bool
             "recorded": file.violations,
             "finding": None if finding is None else _finding_document(finding),
         }
-        print_document(document | ({"explanation": explanation} if explain else {}))
+        print_document(document | ({"explanation": explanation} if showing.explain else {}))
         return code
     if finding is not None:
         _say(f"VIOLATED again: {finding.name}", "bold red")
@@ -312,7 +321,7 @@ def replay_spark(path: Path, pipeline: str | None, *, trust: bool, explain: bool
         )
     else:
         _say("HOLDS: this run no longer violates anything", "bold green")
-    if explanation is not None:
+    if explanation is not None and showing.explain:
         for line in explanation.paragraphs():
             _say(line)
     return code

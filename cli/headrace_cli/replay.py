@@ -118,7 +118,7 @@ class NoHistoryError(HeadraceError):
 
     def __str__(self) -> str:
         """Say what there is instead."""
-        return f"{self.file} is about a Spark job, which has no History to draw, save or cut. Use --explain or --json"
+        return f"{self.file} is about a Spark job, which has no History to draw, save or cut. Use --explain, --html or --json"
 
 
 @app.command("replay", epilog=_EXAMPLES)
@@ -162,15 +162,8 @@ def replay(
     with tidy_errors():
         files = showing.files([file])
         files.claim(history, HISTORY)
-        asks_for_history = showing.pictures or history is not None or until is not None or when
-        _replay_if_spark(
-            file,
-            pipeline,
-            asks_for_history=asks_for_history,
-            trust=trust,
-            explain=showing.explain,
-            as_json=as_json,
-        )
+        others = history is not None or until is not None or when
+        _replay_if_spark(file, pipeline, showing, files, others=others, trust=trust, as_json=as_json)
         with stdout_reserved():
             recorded = load_failure(file)
             if not trust:
@@ -226,12 +219,14 @@ def replay(
         raise typer.Exit(files.code(replayed.code))
 
 
-def _replay_if_spark(file: Path, pipeline: str | None, *, asks_for_history: bool, **options: bool) -> None:
-    """End the command with the replay of a Spark job, if the file is about one."""
+def _replay_if_spark(
+    file: Path, pipeline: str | None, showing: Showing, files: OutputFiles, *, others: bool, **options: bool
+) -> None:
+    """End the command with the replay of a Spark job, if the file is about one. ``others``: a History is asked for, or cut."""
     if is_spark_file(file):
-        if asks_for_history:
+        if showing.needs_history or others:
             raise NoHistoryError(str(file))
-        raise typer.Exit(replay_spark(file, pipeline, **options))
+        raise typer.Exit(replay_spark(file, pipeline, showing, files, **options))
 
 
 def _save(

@@ -153,6 +153,28 @@ def test_file_that_makes_no_sense_is_refused(
     assert (done.exit_code, told in done.output) == (2, True), done.output
 
 
+def test_both_runs_are_drawn_beside_each_other(prices: Path, run: Run) -> None:
+    kept = _kept(prices)
+    assert run("replay", str(kept["order"]), "--html", "order.html").exit_code == 1
+    page = (prices / "order.html").read_text()
+    first = page.index('<tr id="first-difference">')
+    assert "a: last.update((1,))  (prices.py:15)</td>" in page[first:]
+    assert page.count('<td class="only">last of (&#x27;a&#x27;,) is (') == 2
+    assert "<th>Undisturbed</th><th>With " in page
+    assert run("replay", str(kept["twice"]), "--html", "twice.html").exit_code == 1
+    assert '<td class="only">driver 2, batch 0: write on prices.txt' in (prices / "twice.html").read_text()
+    again = run("replay", str(kept["order"]), "--html", "order.html")
+    assert (again.exit_code, "--force" in again.output) == (2, True), again.output
+
+
+def test_page_of_what_is_mended_says_so(prices: Path, run: Run) -> None:
+    path = _kept(prices)["twice"]
+    _edit(prices, WRITES, SAFE)
+    assert run("replay", str(path), "--html", "twice.html").exit_code == 3
+    page = (prices / "twice.html").read_text()
+    assert ("<p>Nothing is violated.</p>" in page, "first-difference" in page) == (True, False)
+
+
 def test_there_is_no_diagram_of_a_job(prices: Path, run: Run) -> None:
-    done = run("replay", str(_kept(prices)["order"]), "--html", "x.html")
+    done = run("replay", str(_kept(prices)["order"]), "--svg", "x.svg")
     assert (done.exit_code, "which has no History to draw" in done.output) == (2, True)

@@ -1,0 +1,20 @@
+"""Two runs of a Spark job are drawn beside each other."""
+
+from headrace_properties.spark_jobs.explaining import Run
+from headrace_scenarios.pictures.side_by_side import side_by_side_html
+
+
+def test_step_of_another_driver_is_the_same_step() -> None:
+    calm = Run("Undisturbed", ("driver 1, batch 0: a", "driver 1, batch 0: b", "driver 1, batch 1: a"), ())
+    other = Run("Under the fault", ("driver 1, batch 0: a", "driver 2, batch 1: a"), ())
+    page = side_by_side_html((calm, other), title="sink", said="lost")
+    assert page.count('class="only"') == 1
+    assert '<tr id="first-difference"><td class="only">driver 1, batch 0: b</td><td></td></tr>' in page
+
+
+def test_text_is_text() -> None:
+    calm = Run("Undisturbed", ("<b>\x1b[1m",), ("<i>",))
+    page = side_by_side_html((calm,), title="<h1>", said="a & b")
+    assert "&lt;b&gt;\\x1b[1m" in page
+    assert "<td>&lt;i&gt;</td>" in page
+    assert "<h1>&lt;h1&gt;</h1>\n<p>a &amp; b</p>" in page
