@@ -10,6 +10,7 @@ from headrace.dataflow.elements import END_OF_TIME, GLOBAL, Element, Window
 from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
 from headrace.dataflow.errors import DataflowError, WindowMergeError
 from headrace.dataflow.grouping import Alarm, Grouping, KeyState, WindowState
+from headrace.dataflow.keys import key_of
 from headrace.dataflow.panes import Accumulation, Pane, Timing
 from headrace.dataflow.pardo import DoFn, TaggedDoFn
 from headrace.dataflow.stateful import KeyContext, StatefulFn
@@ -95,6 +96,7 @@ __all__ = [
     "after_watermark",
     "co_group",
     "flatten",
+    "key_of",
     "read",
     "top",
 ]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from headrace import Codec, OptionsError, Pipeline, same_key
+from headrace import Codec, OptionsError, Pipeline, Record, same_key
 from headrace.dataflow.arguments import check_bool, check_count, check_function, check_name, check_stream
 from headrace.dataflow.building import (
     Branch,
@@ -42,6 +42,7 @@ from headrace.dataflow.combining import COUNT, DISTINCT, LIST, MAX, MEAN, MIN, S
 from headrace.dataflow.engines import Engine
 from headrace.dataflow.enriching import Enrich
 from headrace.dataflow.errors import DataflowError
+from headrace.dataflow.keys import TextKey
 from headrace.dataflow.panes import Accumulation
 from headrace.dataflow.pardo import (
     Do,
@@ -60,7 +61,6 @@ from headrace.dataflow.pardo import (
     Unshard,
 )
 from headrace.dataflow.stateful import StatefulFn
-from headrace.dataflow.transforms import KeyExtractor
 from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger
 from headrace.dataflow.windows import FixedWindows, GlobalWindows, SlidingWindows, WindowFn
 
@@ -132,9 +132,16 @@ class PCollection(Generic[V]):
         return self._then(Filter(function, check_bool("with_key", with_key)), name)
 
     def key_by(
-        self, function: Callable[..., str], *, with_key: bool = False, name: str | None = None
+        self, function: Callable[..., Any], *, with_key: bool = False, name: str | None = None
     ) -> "PCollection[V]":
-        """Compute each element's key from its value."""
+        """Compute each element's key from its value.
+
+        Args:
+            function: returns a str, int, bool, None, bytes or date, or a tuple or frozenset of these. Keys are the same if they
+                are equal and of the same types. Outside, a key that is no str is text: ``=`` and its JSON, as in ``=["de",7]``.
+            with_key: whether the function takes the key, too.
+            name: name of the computation.
+        """
         check_function("key_by", function)
         return self._then(KeyBy(function, check_bool("with_key", with_key)), name)
 
@@ -234,7 +241,7 @@ class PCollection(Generic[V]):
     def side_input(
         self,
         side: "PCollection[W]",
-        function: Callable[[V, dict[str, W]], Any],
+        function: Callable[[V, dict[Any, W]], Any],
         *,
         shards: int = 1,
         name: str = "side_input",
@@ -526,13 +533,13 @@ class Flow:
 
 
 def read(
-    stream: str, *, key: KeyExtractor = same_key, codec: Codec | None = None, bounded: bool = False
+    stream: str, *, key: Callable[[Record], Any] = same_key, codec: Codec | None = None, bounded: bool = False
 ) -> PCollection[Any]:
     """Read a stream; its records become elements in the global window (2.2).
 
     Args:
         stream: the stream's name.
-        key: takes a record and returns its key; default: the record's own key.
+        key: takes a record and returns its key, as the function of `PCollection.key_by` does; default: the record's own key.
         codec: codec of the stream; default: `JsonCodec`.
         bounded: whether the stream ends. Only then can the watermark pass the end of the global window.
 
@@ -546,7 +553,8 @@ def read(
         isinstance(codec, type) or not (_can(codec, "encode") and _can(codec, "decode"))
     ):
         raise OptionsError("codec", codec, "an object with encode and decode, such as JsonCodec()")
-    return PCollection(Read(stream, key, codec, bounded))
+    extractor = key if key is same_key else TextKey(key)
+    return PCollection(Read(stream, extractor, codec, bounded))
 
 
 def flatten(*collections: PCollection[Any]) -> PCollection[Any]:

@@ -77,14 +77,14 @@ class Element(msgspec.Struct, frozen=True):
     """The input of a transform (2.2): the paper's 4-tuple, and whether it is a retraction.
 
     Attributes:
-        key: key that groupings group by.
+        key: key that groupings group by; for user code any key that `key_by` may return, for the layer its text.
         value: JSON-like value.
         time: event time, microseconds.
         window: its window; `GLOBAL` until one is assigned.
         retraction: whether it retracts an equal element. Since delivery is not ordered, it may arrive before that element.
     """
 
-    key: str
+    key: Any
     value: Any
     time: int
     window: Window = GLOBAL

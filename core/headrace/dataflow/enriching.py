@@ -20,6 +20,7 @@ import msgspec
 
 from headrace import MAX_TIME, Computation, Context, Record, Timer
 from headrace.dataflow.elements import Element, Window
+from headrace.dataflow.keys import key_of
 from headrace.dataflow.transforms import element_of, pane_of, watermark_at
 
 _ENCODE = msgspec.json.Encoder(order="deterministic").encode
@@ -141,7 +142,7 @@ class Enrichment(Computation):
         known = context.state["versions"]
         if self._enrich.is_broadcast:
             values = {key: _as_of(versions, element.time) for key, versions in sorted(known.items())}
-            side: Any = {key: value[0] for key, value in values.items() if value}
+            side: Any = {key_of(key): value[0] for key, value in values.items() if value}
         else:
             value = _as_of(known.get(element.key, []), element.time)
             side = value[0] if value else None

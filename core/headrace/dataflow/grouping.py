@@ -29,6 +29,7 @@ from headrace.dataflow.elements import END_OF_TIME, GLOBAL, Element, Window, wit
 from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
 from headrace.dataflow.errors import DataflowError, WindowMergeError
 from headrace.dataflow.firing import Arrival, Seen, evaluate, merge, note, percentile_name, start, wishes
+from headrace.dataflow.keys import key_of, shown
 from headrace.dataflow.panes import Accumulation, Pane, Timing
 from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger
 from headrace.dataflow.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
@@ -276,8 +277,10 @@ class Grouping:
         """Return an element's windows, before any merge."""
         if self.windows is None:
             return (element.window,)
-        given = self.windows.assign_windows(element)
-        if type(self.windows) not in _OURS:
+        if type(self.windows) in _OURS:
+            given = self.windows.assign_windows(element)
+        else:
+            given = self.windows.assign_windows(shown(element))
             given = _checked(self.windows, "assign_windows", given, element.key)
         return [within_time(window) for window in given]
 
@@ -542,7 +545,7 @@ def _checked(strategy: WindowFn, method: str, given: Any, key: str) -> Sequence[
         type(window) is Window and _is_in_time(window) for window in windows
     ):
         return windows
-    problem = f"{method} returned {windows!r:.80} for key {key!r:.80}, not windows in event time"
+    problem = f"{method} returned {windows!r:.80} for key {key_of(key)!r:.80}, not windows in event time"
     remedy = "Return an iterable of windows, such as [Window(start, end)], each overlapping MIN_TIME to END_OF_TIME"
     raise DataflowError(f"windows {strategy!r}", problem, remedy)
 

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from headrace import MIN_TIME
 from headrace.dataflow.elements import END_OF_TIME, EVENT_TIME, Element
 from headrace.dataflow.errors import DataflowError
+from headrace.dataflow.keys import KEYS, key_of, key_text, shown
 
-DoFn = Callable[[Element], Iterable[tuple[str, Any]]]
+DoFn = Callable[[Element], Iterable[tuple[Any, Any]]]
 """A user's function from an element to (key, value) pairs."""
 
-TaggedDoFn = Callable[[Element], Iterable[tuple[str, str, Any]]]
+TaggedDoFn = Callable[[Element], Iterable[tuple[str, Any, Any]]]
 """A user's function from an element to (tag, key, value) triples."""
 
 Step = Callable[[Element], Iterable[Element]]
@@ -32,7 +33,8 @@ class Do:
     def __call__(self, element: Element) -> Iterable[Element]:
         """Return one element per pair, with the same time and window."""
         made = []
-        for pair in _several(element, "par_do", self.function, self.function(element), _PAIRS):
+        given = shown(element)
+        for pair in _several(element, "par_do", self.function, self.function(given), _PAIRS):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise _gave(element, "par_do", self.function, pair, "an output", _PAIRS)
             key, value = pair
@@ -58,7 +60,8 @@ class Tagging:
             f"Return an iterable of (tag, key, value) triples, where the tag is one of {', '.join(self.tags)}"
         )
         made = []
-        for triple in _several(element, "par_do_tagged", self.function, self.function(element), remedy):
+        given = shown(element)
+        for triple in _several(element, "par_do_tagged", self.function, self.function(given), remedy):
             if not isinstance(triple, tuple | list) or len(triple) != 3 or triple[0] not in self.tags:
                 raise _gave(element, "par_do_tagged", self.function, triple, "an output", remedy)
             tag, key, value = triple
@@ -166,7 +169,7 @@ class Filter:
 class KeyBy:
     """Computes a new key from each value."""
 
-    function: Callable[..., str]
+    function: Callable[..., Any]
     with_key: bool = False
 
     def __call__(self, element: Element) -> Iterable[Element]:
@@ -200,7 +203,9 @@ class _OfValues(Protocol):
 
 
 def _called(step: _OfValues, element: Element) -> Any:
-    return step.function(element.key, element.value) if step.with_key else step.function(element.value)
+    if step.with_key:
+        return step.function(key_of(element.key), element.value)
+    return step.function(element.value)
 
 
 _PAIRS = "Return an iterable of (key, value) pairs, such as a list"
@@ -215,22 +220,15 @@ def _several(
 
 
 def _key(element: Element, call: str, function: Callable[..., Any], key: Any) -> str:
-    if type(key) is str and (key.isascii() or _is_text(key)):
-        return key
-    raise _gave(element, call, function, key, "a key", "Return a str that can be written as UTF-8")
-
-
-def _is_text(key: str) -> bool:
     try:
-        key.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        return key_text(key)
+    except (TypeError, UnicodeEncodeError):
+        raise _gave(element, call, function, key, "a key", f"Return {KEYS}") from None
 
 
 def _gave(
     element: Element, call: str, function: Callable[..., Any], made: Any, meaning: str, remedy: str
 ) -> DataflowError:
-    where = f"element with key {element.key!r:.80}, value {element.value!r:.80}"
+    where = f"element with key {key_of(element.key)!r:.80}, value {element.value!r:.80}"
     name = getattr(function, "__qualname__", repr(function))
     return DataflowError(where, f"{call}({name}) returned {made!r:.80} as {meaning}", remedy)

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from headrace import MAX_TIME, Computation, Context, Record, Timer
 from headrace.dataflow.elements import GLOBAL, Element
 from headrace.dataflow.errors import DataflowError
+from headrace.dataflow.keys import KEYS, key_of, key_text, shown
 from headrace.dataflow.transforms import element_of, pane_of, watermark_at
 
 
@@ -25,7 +26,7 @@ class KeyContext:
 
     def __init__(self, context: Context, lag: int) -> None:
         self._context, self._lag = context, lag
-        self.key = context.key
+        self.key = key_of(context.key)
         self.watermark = watermark_at(context, lag)
 
     @property
@@ -58,11 +59,11 @@ class StatefulFn(Protocol):
         """Return the JSON-like state of a key that has none."""
         ...
 
-    def process(self, context: KeyContext, element: Element) -> Iterable[tuple[str, Any]]:
+    def process(self, context: KeyContext, element: Element) -> Iterable[tuple[Any, Any]]:
         """Handle an element; return (key, value) pairs, which get the element's event time."""
         ...
 
-    def on_timer(self, context: KeyContext, tag: str, time_us: int) -> Iterable[tuple[str, Any]]:
+    def on_timer(self, context: KeyContext, tag: str, time_us: int) -> Iterable[tuple[Any, Any]]:
         """Handle a timer; return (key, value) pairs, which get its time, event time in microseconds."""
         ...
 
@@ -92,7 +93,7 @@ class StatefulParDo(Computation):
     def process_record(self, context: Context, record: Record) -> None:
         """Handle an element."""
         element = element_of(record, self._panes)
-        made = self._function.process(KeyContext(context, self._lag), element)
+        made = self._function.process(KeyContext(context, self._lag), shown(element))
         self._send(context, "process", made, element)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
@@ -105,12 +106,16 @@ class StatefulParDo(Computation):
         if not isinstance(made, Iterable):
             raise self._gave(context, method, made)
         for pair in made:
-            if not isinstance(pair, tuple | list) or len(pair) != 2 or type(pair[0]) is not str:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise self._gave(context, method, pair)
-            element = Element(pair[0], pair[1], cause.time, cause.window, cause.retraction)
+            try:
+                key = key_text(pair[0])
+            except (TypeError, UnicodeEncodeError):
+                raise self._gave(context, method, pair, f", where the key is {KEYS}") from None
+            element = Element(key, pair[1], cause.time, cause.window, cause.retraction)
             context.produce(self._output, pane_of(element), key=element.key)
 
-    def _gave(self, context: Context, method: str, made: Any) -> DataflowError:
+    def _gave(self, context: Context, method: str, made: Any, also: str = "") -> DataflowError:
         name = f"{type(self._function).__qualname__}.{method}"
-        problem = f"{name} returned {made!r:.80}"
-        return DataflowError(f"key {context.key!r:.80}", problem, "Return an iterable of (key, value) pairs")
+        problem, remedy = f"{name} returned {made!r:.80}", f"Return an iterable of (key, value) pairs{also}"
+        return DataflowError(f"key {key_of(context.key)!r:.80}", problem, remedy)

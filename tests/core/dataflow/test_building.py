@@ -163,7 +163,7 @@ def no_pairs(element: Element) -> Any:
 
 
 def no_key(element: Element) -> Any:
-    return [(element.value, element.value)]
+    return [(element.value / 10, element.value)]
 
 
 def nothing(_: Any) -> Any:
@@ -173,12 +173,12 @@ def nothing(_: Any) -> Any:
 @pytest.mark.parametrize(
     ("collection", "words"),
     [
-        (read("scores").key_by(lambda value: value), ["key_by(", "returned 5 as a key", "Return a str"]),
+        (read("scores").key_by(lambda value: [value]), ["key_by(", "returned [5] as a key", "Return a str"]),
         (
             read("scores").key_by(lambda _: "\ud800"),
             ["key_by(", r"returned '\ud800' as a key", "Return a str"],
         ),
-        (read("scores").par_do(no_key), ["par_do(no_key)", "returned 5 as a key", "a str"]),
+        (read("scores").par_do(no_key), ["par_do(no_key)", "returned 0.5 as a key", "a str"]),
         (read("scores").par_do(no_pairs), ["par_do(no_pairs)", "returned 5", "(key, value) pairs"]),
         (read("scores").par_do(nothing), ["par_do(nothing)", "returned None", "(key, value) pairs"]),
         (read("scores").flat_map(nothing), ["flat_map(nothing)", "returned None", "iterable of values"]),

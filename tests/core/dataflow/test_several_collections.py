@@ -524,7 +524,7 @@ def test_collections_of_one_grouping_must_agree(call: str) -> None:
         flatten(VIEWS, DIFFERENT[call])
 
 
-@pytest.mark.parametrize("made", [5, [("big", "ann")], [("huge", "ann", 1)], [("big", 7, 1)]], ids=repr)
+@pytest.mark.parametrize("made", [5, [("big", "ann")], [("huge", "ann", 1)], [("big", 0.5, 1)]], ids=repr)
 def test_a_tagged_function_that_returns_something_else_is_named(made: Any) -> None:
     flow = read("views").par_do_tagged(lambda _: made, "big")["big"].to("out")
     with pytest.raises(Exception, match="par_do_tagged"):
