@@ -13,6 +13,8 @@ from zlib import crc32
 
 from rbloom import Bloom
 
+from headrace.api.time import MIN_TIME
+
 
 def fingerprint(record_id: str) -> int:
     """A number for an id, equal in every process and under every PYTHONHASHSEED."""
@@ -94,19 +96,25 @@ class SeenFilter:
     """
 
     __slots__ = (
-        "_capacity", "_error", "_generations", "_newest", "_room", "_taken", "_turns_at", "known",
+        "_below", "_capacity", "_error", "_generations", "_newest", "_room", "_taken", "_turns_at", "known",
     )  # fmt: skip
 
     def __init__(self, capacity: int, error: float) -> None:
         self._capacity = capacity
         self._error = error
+        self._below = MIN_TIME
         self._generations: list[_Generation] = []
         self._newest = _Generation()
         self._room = self._taken = self._turns_at = 0
         self.known = _NOTHING
 
     def add_all(self, prints: list[int], newest_origin: int) -> None:
-        """Remember ids by their fingerprints. ``newest_origin``: the latest of their records, microseconds."""
+        """Remember ids by their fingerprints, unless they have all been collected. ``newest_origin``: the latest, microseconds.
+
+        A zombie may be told only then that it has written them.
+        """
+        if newest_origin < self._below:
+            return
         self._taken += len(prints)
         if self._taken > self._turns_at:
             self._turn(len(prints))
@@ -125,7 +133,8 @@ class SeenFilter:
         self._turns_at = self._taken - coming + self._room // _PARTS
 
     def forget_before(self, origin: int) -> None:
-        """Drop the generations whose ids have all been collected."""
+        """Drop the generations whose ids have all been collected, and take no more of these."""
+        self._below = max(self._below, origin)
         kept = [generation for generation in self._generations if generation.newest_origin >= origin]
         if len(kept) == len(self._generations):
             return

@@ -80,8 +80,9 @@ class PercentileOracle:
 
     It is exercised when it is ahead of the low watermark: otherwise it says no more than that.
     Counted by origins, as what an outlier leads to is an outlier, too. The authority knows of work by reports: what is newer than
-    ``settle_us`` is not held against it, nor anything that it says while faults strike, which may lose them. Once a source has
-    given a late record, nothing is judged: the percentile may have passed it before anybody knew of it.
+    ``settle_us`` is not held against it, nor anything that it says while faults strike, which may lose them. Reports may name a
+    record twice, as its sender has it until the ACK and its consumer from the delivery on. Once a source has given a late record,
+    nothing is judged: the percentile may have passed it before anybody knew of it.
 
     Args:
         ledger: the truth.
@@ -155,7 +156,8 @@ class PercentileOracle:
         for sender in self._upstream[name]:
             if work.oldest(sender) < low_us:
                 passed += [item for item in work.before(sender, low_us) if item.source.at_us <= known_us]
-            pending += max(self._most[sender][1:])
+            known_twice = sender != name  # its consumers are among those that count
+            pending += max(self._most[sender][1:]) * (1 + known_twice)
         if self._late or not self._calm.lasts(self._settle_us, event.at_us):
             return
         self._found.reached += is_ahead

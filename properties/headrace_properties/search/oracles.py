@@ -6,7 +6,8 @@ that stops with an exception. A run's plan is a function of its workload and its
 
 from random import Random
 
-from headrace.history import History, Injected
+from headrace import Productions
+from headrace.history import Delivered, Executed, History, Injected, IntervalMinted, Output
 from headrace_properties.checkers import all_checkers
 from headrace_properties.reference import run_reference
 from headrace_properties.results import result_of
@@ -72,6 +73,7 @@ def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str,
     if (
         not workload.settled
         or _is_late(history)
+        or _zombie_told(workload, history)
         or result_of(history) == run_reference(workload.pipeline, feed)
     ):
         return {}
@@ -86,4 +88,39 @@ def _is_late(history: History) -> bool:
         production.timestamp < event.source_watermark
         for event in injected
         for production in event.productions
+    )
+
+
+def _zombie_told(workload: Workload, history: History) -> bool:
+    """A replaced owner fired a timer of a weak computation, and a consumer took what no owner makes again.
+
+    Weak productions are sent before the store can refuse the write (6.1.3). So a zombie may tell of a state that its successor
+    has already added to; the successor's timer is then another one, and so is what it makes.
+    """
+    specs = workload.pipeline.computations
+    weak = {name for name, spec in specs.items() if spec.productions is Productions.WEAK}
+    minted: list[IntervalMinted] = []
+    owners, zombies, taken = set[str](), set[str](), set[str]()
+    for event in history:
+        match event:
+            case IntervalMinted():
+                minted.append(event)
+            case Executed() if event.computation in weak:
+                is_zombie = event.timer is not None and any(_replaces(mint, event) for mint in minted)
+                made = zombies if is_zombie else owners
+                made.update([production.record_id for production in event.productions])
+            case Delivered():
+                taken.add(event.record_id)
+            case Output():
+                taken.add(event.production.record_id)
+            case _:
+                pass
+    return not (zombies - owners).isdisjoint(taken)
+
+
+def _replaces(mint: IntervalMinted, executed: Executed) -> bool:
+    return (
+        mint.computation == executed.computation
+        and mint.sequencer > executed.version.sequencer
+        and mint.interval.contains(executed.key)
     )

@@ -28,11 +28,14 @@ def test_there_are_no_false_negatives(writes: list[tuple[list[str], int, int]], 
     """Writes, each with its newest origin, and what is collected after it; origins come in any order."""
     seen = SeenFilter(capacity, 0.01)
     added: list[tuple[str, int]] = []
+    collected = 0
     for record_ids, origin, below in writes:
         add(seen, record_ids, origin)
         added += [(record_id, origin) for record_id in record_ids]
+        collected = max(collected, below)
         seen.forget_before(below)
-        added = [(record_id, origin) for record_id, origin in added if origin >= below]
+        added = [(record_id, origin) for record_id, origin in added if origin >= collected]
+        seen.check_invariants(collected)
         assert all(known(seen, [record_id for record_id, _ in added]))
         assert len(seen) >= len(added)
         assert added or not len(seen)
