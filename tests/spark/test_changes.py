@@ -37,6 +37,21 @@ class Counter(Computation):
         context.produce("counts", context.state)
 
 
+class Named(Counter):
+    """The same with a state of another shape."""
+
+    def initial_state(self) -> dict[str, int]:  # type: ignore[override]
+        return {"letters": 0}
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state["letters"] += 1
+        context.produce("counts", context.state["letters"])
+
+
+def named(count: int) -> dict[str, int]:
+    return {"letters": count}
+
+
 class Relay(Computation):
     """Passes letters on."""
 
@@ -273,3 +288,21 @@ def test_a_job_goes_on_when_its_inputs_are_given_in_another_order(
         ) as running:
             running.await_idle()
     assert sorted(seen) == ["mail 0", "mail 1", "post 0", "post 1"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "layout", [Layout.PIPELINED, pytest.param(Layout.STAGED, marks=pytest.mark.nightly)], ids=str
+)
+def test_stored_states_are_migrated_at_a_restart(spark: SparkSession, tmp_path: Path, layout: Layout) -> None:
+    job = Job(spark, tmp_path, layout)
+    old, new = Pipeline("letters"), Pipeline("letters")
+    for pipeline in (old, new):
+        pipeline.injector("mail")
+    old.add(Counter(), name="counter", inputs=["mail"], outputs=["counts"])
+    new.add(Named(), name="counter", inputs=["mail"], outputs=["counts"], migrate=[named])
+    for second, pipeline in enumerate((old, new), 1):
+        with job.deploy(pipeline) as running:
+            job.put(second)
+            running.await_idle()
+    assert job.values["counts"] == [1, 2]

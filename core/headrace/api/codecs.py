@@ -6,6 +6,7 @@ Every stream and every computation's state has a codec. User code only ever sees
 import math
 import pickle
 import re
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import msgspec
@@ -147,6 +148,62 @@ class PickleCodec:
     def __repr__(self) -> str:
         """Format as a constructor call."""
         return "PickleCodec()"
+
+
+class MigratingCodec:
+    """Reads states that earlier versions of the code have written, and marks what it writes with its own version.
+
+    >>> codec = MigratingCodec(TypedCodec(dict[str, int]), [lambda count: {"total": count}])
+    >>> codec.decode(b"7"), codec.decode(codec.encode({"total": 8}))
+    ({'total': 7}, {'total': 8})
+
+    Args:
+        codec: of the newest version; it writes JSON.
+        migrations: each takes the JSON-like state of one version and returns that of the next, oldest first. What has no mark was
+            written by version 0, before there was any.
+    """
+
+    __slots__ = ("_codec", "_mark", "_migrations")
+
+    def __init__(self, codec: Codec, migrations: Iterable[Callable[[Any], Any]]) -> None:
+        self._codec = codec
+        self._migrations = tuple(migrations)
+        self._mark = b"\x00%d\x00" % len(self._migrations)
+
+    def encode(self, value: Any) -> bytes:
+        """Encode a value of the newest version."""
+        return self._mark + self._codec.encode(value)
+
+    def decode(self, data: bytes) -> Any:
+        """Decode a value of any version."""
+        if data.startswith(self._mark):
+            return self._codec.decode(data[len(self._mark) :])
+        version = 0
+        if data[:1] == b"\x00":
+            number, _, data = data[1:].partition(b"\x00")
+            version = int(number)
+        if version > len(self._migrations):
+            raise ValueError(
+                f"version {version} wrote it, but this code ends at version {len(self._migrations)}: deploy the newer code again"
+            )
+        state = msgspec.json.decode(data)
+        for step, migrate in enumerate(self._migrations[version:], version):
+            try:
+                state = migrate(state)
+            except Exception as error:
+                name = getattr(migrate, "__qualname__", repr(migrate))
+                raise ValueError(
+                    f"{name}, from version {step} to the next, raised {type(error).__name__}: {error}"
+                ) from error
+        return self._codec.decode(_encode_json(state))
+
+    def __reduce__(self) -> tuple[type, tuple[Codec, tuple[Callable[[Any], Any], ...]]]:
+        """Pickle as a constructor call."""
+        return MigratingCodec, (self._codec, self._migrations)
+
+    def __repr__(self) -> str:
+        """Format as a constructor call."""
+        return f"{self._codec!r} at version {len(self._migrations)}"
 
 
 class ProtobufCodec:

@@ -3,12 +3,13 @@
 A stream is identified by its name alone. The consumer names the key extractor. The whole graph is validated before anything runs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
+from typing import Any
 
 import networkx as nx
 
-from headrace.api.codecs import Codec, JsonCodec, decode_at, encode_at
+from headrace.api.codecs import Codec, JsonCodec, MigratingCodec, decode_at, encode_at
 from headrace.api.computation import Computation
 from headrace.api.errors import (
     CodecError,
@@ -126,6 +127,7 @@ class Pipeline:
         productions: Productions = Productions.STRONG,
         exactly_once: bool = True,
         state_codec: Codec | None = None,
+        migrate: Iterable[Callable[[Any], Any]] = (),
         watermark_percentile: float = 100.0,
         on_failure: FailurePolicy | Skip | None = None,
         split_at: Iterable[str] = (),
@@ -142,6 +144,8 @@ class Pipeline:
             productions: strong or weak (6.1.2, 6.1.3).
             exactly_once: whether deliveries are deduplicated; switch it off for idempotent code (6.1.3).
             state_codec: codec of its state; default: `JsonCodec`.
+            migrate: how to read the states that earlier versions of this code have stored: functions, oldest first, each from a
+                JSON-like state to that of the next version. Append one when the state's shape changes; remove none.
             watermark_percentile: its timers and lateness follow the progress of this percentage of all pending records (7.2).
             on_failure: what to do when user code keeps failing; default: `Stop`.
             split_at: keys at which to split its key space from the start; load causes further splits.
@@ -152,7 +156,8 @@ class Pipeline:
 
         Raises:
             DuplicateNameError: the name is taken.
-            OptionsError: a percentile outside (0, 100], or an argument of the wrong type.
+            OptionsError: a percentile outside (0, 100], an argument of the wrong type, or ``migrate`` with a codec that does not
+                write JSON.
             CodecError: the state codec cannot write the initial state, or reads it back as another type.
         """
         self._claim(name)
@@ -166,7 +171,9 @@ class Pipeline:
                 outputs=_streams("outputs", outputs),
                 productions=productions,
                 exactly_once=exactly_once,
-                state_codec=JsonCodec() if state_codec is None else state_codec,
+                state_codec=_migrating(
+                    computation, JsonCodec() if state_codec is None else state_codec, migrate
+                ),
                 watermark_percentile=watermark_percentile,
                 on_failure=Stop() if on_failure is None else on_failure,
                 split_at=_several("split_at", split_at),
@@ -320,6 +327,22 @@ def _is_codec(codec: object) -> bool:
 
 
 _CODEC = "an object with encode and decode, such as JsonCodec()"
+
+
+def _migrating(computation: Computation, codec: Codec, migrate: object) -> Codec:
+    """Return the codec, or one that reads earlier versions too."""
+    steps = tuple(migrate) if isinstance(migrate, Iterable) and not isinstance(migrate, str) else (migrate,)
+    if not all(map(callable, steps)):
+        raise OptionsError("migrate", migrate, "a list of functions from one state to the next, oldest first")
+    if not steps or not _is_codec(codec):
+        return codec  # what is wrong with it is told next
+    try:
+        JsonCodec().decode(codec.encode(computation.initial_state()))
+    except ValueError as error:
+        raise OptionsError(
+            "migrate", codec, "a state codec that writes JSON, such as TypedCodec(State)"
+        ) from error
+    return MigratingCodec(codec, steps)
 
 
 def _checked(spec: ComputationSpec) -> ComputationSpec:

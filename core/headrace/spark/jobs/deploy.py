@@ -8,7 +8,7 @@ import enum
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -189,6 +189,7 @@ class Deployment:
         outputs: Iterable[str] = (),
         exactly_once: bool = True,
         state_codec: Codec | None = None,
+        migrate: Iterable[Callable[[Any], Any]] = (),
         on_failure: FailurePolicy | None = None,
         sinks: Mapping[str, Sink | TypedSink | None] | None = None,
         from_now: bool = False,
@@ -202,6 +203,7 @@ class Deployment:
             outputs: see `Pipeline.add`.
             exactly_once: see `Pipeline.add`.
             state_codec: see `Pipeline.add`.
+            migrate: see `Pipeline.add`.
             on_failure: see `Pipeline.add`.
             sinks: see `change`.
             from_now: see `change`.
@@ -212,7 +214,7 @@ class Deployment:
         changed = self.pipeline.copy()
         changed.add(
             computation, name=name, inputs=inputs, outputs=outputs, exactly_once=exactly_once, state_codec=state_codec,
-            on_failure=on_failure,
+            migrate=migrate, on_failure=on_failure,
         )  # fmt: skip
         self.change(changed, sinks=sinks, from_now=from_now)
 
