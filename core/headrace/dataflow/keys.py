@@ -22,7 +22,7 @@ from headrace import Record
 from headrace.dataflow.codecs import ValueCodec
 from headrace.dataflow.elements import Element
 
-KEYS = "a str, int, bool, None, bytes or date, or a tuple or frozenset of these"
+KEYS = "a str, int, bool, None, bytes or date, or a plain tuple or frozenset of these"
 """The valid keys, as text for error messages."""
 
 _MARK = "="
