@@ -94,7 +94,8 @@ class SoftState:
             prints = [fingerprint(record_id) for record_id, _ in image.seen]
             self.seen_filter.add_all(prints, max([origin for _, origin in image.seen]))
         slot.row = CachedRow(image.state, dict(image.seen))
-        self.shared.cache.keep(slot)
+        if not slot.busy:  # else it was read for a step, which needs it until it is released
+            self.shared.cache.keep(slot)
         return slot
 
     def release(self, slot: KeySlot) -> None:

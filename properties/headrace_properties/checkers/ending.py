@@ -7,6 +7,8 @@ from headrace.history import FaultStruck, Healed, RunEnded
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 
+_DELAYED = ("noise_delay", "noise_duplicate")
+
 UNFAIR = "the run ended by its deadline while faults still struck; heal first"
 
 
@@ -15,16 +17,19 @@ class Calm:
 
     Attributes:
         since_us: when they stopped, true time; 0: there were none, or they have not.
+        delayed: whether messages that noise kept back or sent twice may still arrive.
         handlers: the events that it wants.
     """
 
     def __init__(self) -> None:
         self._struck = False
         self.since_us = 0
+        self.delayed = False
         self.handlers: Handlers = {FaultStruck: self._on_fault, Healed: self._on_healed}
 
-    def _on_fault(self, _event: FaultStruck) -> None:
+    def _on_fault(self, event: FaultStruck) -> None:
         self._struck = True
+        self.delayed |= event.kind in _DELAYED
 
     def _on_healed(self, event: Healed) -> None:
         self._struck = False

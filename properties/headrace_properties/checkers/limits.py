@@ -21,6 +21,9 @@ from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
 from headrace_properties.verdict import Verdict
 
+_DELAYED_US = 3 * SECOND
+"""Choice: so long a message that noise kept back may take, microseconds. The plans that are drawn delay none longer."""
+
 
 class SkewLimit:
     """S18: a record is not injected as long as it is ahead of the slowest low watermark by more than the skew limit.
@@ -80,9 +83,10 @@ class PercentileOracle:
 
     It is exercised when it is ahead of the low watermark: otherwise it says no more than that.
     Counted by origins, as what an outlier leads to is an outlier, too. The authority knows of work by reports: what is newer than
-    ``settle_us`` is not held against it, nor anything that it says while faults strike, which may lose them. Reports may name a
-    record twice, as its sender has it until the ACK and its consumer from the delivery on. Once a source has given a late record,
-    nothing is judged: the percentile may have passed it before anybody knew of it.
+    ``settle_us`` is not held against it, nor anything that it says while faults strike, which may lose them, or while a report
+    that noise kept back may still come, which names work long done. Reports may name a record twice, as its sender has it until
+    the ACK and its consumer from the delivery on. Once a source has given a late record, nothing is judged: the percentile may
+    have passed it before anybody knew of it.
 
     Args:
         ledger: the truth.
@@ -158,7 +162,8 @@ class PercentileOracle:
                 passed += [item for item in work.before(sender, low_us) if item.source.at_us <= known_us]
             known_twice = sender != name  # its consumers are among those that count
             pending += max(self._most[sender][1:]) * (1 + known_twice)
-        if self._late or not self._calm.lasts(self._settle_us, event.at_us):
+        delayed_us = _DELAYED_US if self._calm.delayed else 0
+        if self._late or not self._calm.lasts(self._settle_us + delayed_us, event.at_us):
             return
         self._found.reached += is_ahead
         share = int((100 - Fraction(str(percent))) * pending / 100)
