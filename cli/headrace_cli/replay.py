@@ -30,7 +30,7 @@ from headrace_cli._replay_file import Recorded, load_failure
 from headrace_cli._spark_targets import replay_spark
 from headrace_cli._targets import TargetError, load_target
 from headrace_cli._trust import check_trusted
-from headrace_cli._until import cut, print_until, until_document
+from headrace_cli._until import Until, cut, print_until, until_document
 from headrace_cli._when import measure, print_rates, rates_document
 from headrace_properties.printable import describe_input
 from headrace_properties.promises import PromiseError
@@ -170,48 +170,18 @@ def replay(
                 check_trusted(file, _targets(recorded.file, pipeline), pipeline)
             limits = CodeLimits(call_s=code_timeout)
             replayed = _run(recorded, pipeline, promise or (), limits)
-        verdicts = dict(replayed.verdicts)
         rates = stopped = None
         if when and replayed.code is ExitCode.VIOLATED:
             application = _application(recorded, pipeline, promise or (), limits)
-            try:
-                with stdout_reserved():
-                    rates = measure(
-                        application,
-                        recorded.file,
-                        recorded.protocol,
-                        replayed.history,
-                        verdicts,
-                        replayed.error,
-                        jobs,
-                    )
-            except KeyboardInterrupt as signaled:  # the run itself is told even so
-                stopped = signaled
-        stop = cut(replayed.history, until, verdicts) if until and replayed.history else None
+            rates, stopped = _measure(application, replayed, jobs)
+        stop = cut(replayed.history, until, dict(replayed.verdicts)) if until and replayed.history else None
         if as_json:
-            document = _document(replayed) | showing.document(replayed.history, verdicts)
-            if stop:
-                document["until"] = until_document(stop)
-            if rates is not None:
-                document["failure_rates"] = rates_document(rates)
-            print_document(document)
+            _print_json(replayed, showing, stop, rates)
             _save(showing, replayed, files, history, rates)
         else:
             console = output_console()
             _print(console, replayed)
-            if replayed.history:
-                showing.print_story(console, replayed.history, verdicts)
-            elif until or showing.explain or showing.pictures:
-                why = (
-                    "This is your code by itself"
-                    if recorded.file.about_code
-                    else "The run stopped with an error"
-                )
-                print_heading(console, f"{why}: no explanation or diagram is available")
-            if stop:
-                print_until(console, stop)
-            if rates is not None:
-                print_rates(console, rates, replayed.history)
+            _print_story(console, replayed, showing, stop, rates, is_cut=until is not None)
             _save(showing, replayed, files, history, rates)
             print_saved(console, files.saved)
         if stopped is not None:
@@ -227,6 +197,21 @@ def _replay_if_spark(
         if showing.needs_history or others:
             raise NoHistoryError(str(file))
         raise typer.Exit(replay_spark(file, pipeline, showing, files, **options))
+
+
+def _measure(
+    application: Application, replayed: ReplayedFailure, jobs: int | None
+) -> tuple[FailureRates | None, KeyboardInterrupt | None]:
+    """Find the moment after which the run fails whatever else happens; or the signal that stopped the search."""
+    file, protocol = replayed.recorded.file, replayed.recorded.protocol
+    verdicts = dict(replayed.verdicts)
+    try:
+        with stdout_reserved():
+            return measure(
+                application, file, protocol, replayed.history, verdicts, replayed.error, jobs
+            ), None
+    except KeyboardInterrupt as signaled:  # the run itself is told even so
+        return None, signaled
 
 
 def _save(
@@ -338,6 +323,28 @@ def _print(console: Console, replayed: ReplayedFailure) -> None:
         print_error(console, replayed.error, sound=file.protocol == SOUND.name)
 
 
+def _print_story(
+    console: Console,
+    replayed: ReplayedFailure,
+    showing: Showing,
+    stop: Until | None,
+    rates: FailureRates | None,
+    *,
+    is_cut: bool,
+) -> None:
+    """Explain the run, or say why it cannot be. ``is_cut``: a cut was asked for."""
+    if replayed.history:
+        showing.print_story(console, replayed.history, dict(replayed.verdicts))
+    elif is_cut or showing.explain or showing.pictures:
+        about_code = replayed.recorded.file.about_code
+        why = "This is your code by itself" if about_code else "The run stopped with an error"
+        print_heading(console, f"{why}: no explanation or diagram is available")
+    if stop:
+        print_until(console, stop)
+    if rates is not None:
+        print_rates(console, rates, replayed.history)
+
+
 def _changed(replayed: ReplayedFailure) -> str:
     """Say what is not as it was recorded."""
     what, file = " and the ".join(replayed.changes), replayed.recorded.file
@@ -366,6 +373,17 @@ def _essence(error: str) -> list[str]:
     """Return an error's first and last line; the traceback between them has paths of another machine."""
     lines = error.splitlines()
     return [*lines[:1], *lines[-1:]]
+
+
+def _print_json(
+    replayed: ReplayedFailure, showing: Showing, stop: Until | None, rates: FailureRates | None
+) -> None:
+    document = _document(replayed) | showing.document(replayed.history, dict(replayed.verdicts))
+    if stop:
+        document["until"] = until_document(stop)
+    if rates is not None:
+        document["failure_rates"] = rates_document(rates)
+    print_document(document)
 
 
 def _document(replayed: ReplayedFailure) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from headrace.histories import (
 from headrace.histories import lines as record_lines
 from headrace_cli._exit import ExitCode
 from headrace_cli.main import app
-from headrace_properties import pytest_plugin
+from headrace_properties import pytest_plugin, verifier
 from headrace_properties.checkers.catalogue import rules
 from headrace_sim import ClusterOptions, faults
 
@@ -101,18 +101,17 @@ def _api(package: str, title: str, folder: str) -> str:
 
 def _pytest() -> str:
     """The fixture, the options and the settings of the plugin."""
-    plugin = pytest_plugin.__name__
     added = PluginOptions()
     pytest_plugin.pytest_addoption(added)  # type: ignore[arg-type]
     lines = ["# The API: pytest", "", "Installing Headrace installs the plugin; nothing needs importing.", ""]
     lines += [
-        f"::: {plugin}.Verifier.__call__",
+        f"::: {verifier.__name__}.Verifier.__call__",
         "    options:",
         "      heading: the fixture headrace_verify",
         "",
     ]
     for name in ("InvariantViolatedError", "NotExercisedError"):
-        lines += [f"::: {plugin}.{name}", ""]
+        lines += [f"::: {verifier.__name__}.{name}", ""]
     for title, rows in (("option", added.options), ("setting", added.settings)):
         lines += [f"## {title.capitalize()}s", "", *_table((title, "meaning"), rows)]
     return "\n".join(lines)

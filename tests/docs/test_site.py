@@ -163,7 +163,7 @@ def test_every_argument_of_a_computation_and_of_the_fixture_is_explained(site: P
         assert len(re.findall(rf"\b{name}\b", added)) > 1, (
             name
         )  # in the signature, and in the list of arguments
-    fixture = entry(site, "api/pytest.md", "headrace_properties.pytest_plugin.Verifier.__call__")
+    fixture = entry(site, "api/pytest.md", "headrace_properties.verifier.Verifier.__call__")
     assert "allow_unknown" in fixture
 
 
