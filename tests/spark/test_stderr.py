@@ -55,6 +55,9 @@ with session("local[2]") as spark:
         except Exception:
             sys.excepthook(*sys.exc_info())
         print(sys.argv[2], file=sys.stderr)
+    logger = "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
+    reset = spark._jvm.java.net.SocketException("Connection reset")  # what it reads when its worker ends in the midst of a call
+    spark._jvm.org.apache.logging.log4j.LogManager.getLogger(logger).error("Error reading message: Connection reset", reset)
     run(Path(sys.argv[1]), spark, "user", Layout.STAGED)
 '''
 
