@@ -74,7 +74,7 @@ def test_a_run_without_a_history_does_the_same_work() -> None:
     assert run_shuffle(options).heap_events == run_shuffle(without).heap_events
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_benchmark_measures_one_kernel_after_the_other_in_a_hurry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

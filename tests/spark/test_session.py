@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StatefulProcessor
@@ -21,7 +22,7 @@ from headrace.spark import (
     prepare_session,
     session,
 )
-from headrace.spark.runtime.session import worker_path
+from headrace.spark.runtime.session import process_environment, worker_path
 from headrace.spark.runtime.settings import REQUIRED, ROCKSDB
 
 WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
@@ -186,6 +187,19 @@ def test_workers_import_from_this_directory_and_not_from_the_interpreters(
     assert paths[0] == str(tmp_path)
     assert len(paths) == len(set(paths))
     assert [path for path in paths if path.endswith(("site-packages", "lib-dynload", "nowhere"))] == []
+
+
+def test_python_processes_import_the_installed_pyspark_and_not_its_archive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They would compile the archive again and again; the Spark that `SPARK_HOME` names has its own PySpark, and keeps it."""
+    home = Path(process_environment("local[2]", launched=True)["SPARK_HOME"])
+    assert (home / "jars").samefile(Path(pyspark.__file__).parent / "jars")
+    assert not (home / "python").exists()
+    assert "SPARK_HOME" not in process_environment("yarn", launched=True)
+    (tmp_path / "python").mkdir()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert "SPARK_HOME" not in process_environment("local[2]", launched=True)
 
 
 def start(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Row
@@ -90,6 +89,8 @@ class LevelProcessor(StatefulProcessor):
             for name, parcel in zip(*post.encoded(), strict=True):
                 yield Row(group=name, parcel=parcel)
         elif post.parcels or post.tallies:
+            import pandas as pd  # noqa: PLC0415  it takes as long as all the other imports of Spark's Python processes
+
             yield pd.DataFrame(dict(zip(("group", "parcel"), post.encoded(), strict=True)))
 
     def _parcels_in(self, rows: Iterable[Any]) -> Iterator[bytes]:

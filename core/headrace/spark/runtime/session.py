@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 
+import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
@@ -249,9 +250,14 @@ def process_environment(master: str | None, *, launched: bool) -> dict[str, str]
         environment["SPARK_SUBMIT_OPTS"] = f"{options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
         if local:
             environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
-        if master is not None and master.startswith("local-cluster"):
+        if local and (_is_of_this_python() or str(master).startswith("local-cluster")):
             environment["SPARK_HOME"] = str(_own_spark_home())
     return environment
+
+
+def _is_of_this_python() -> bool:
+    """Tell whether Spark is that of the PySpark that this process imports, not one that SPARK_HOME names."""
+    return Path(_find_spark_home()).resolve() == Path(pyspark.__file__).parent.resolve()
 
 
 def _own_spark_home() -> Path:
@@ -259,12 +265,16 @@ def _own_spark_home() -> Path:
 
     The workers of a local cluster write below SPARK_HOME, in directories named by the second. In the real one they would write
     into the installed package, which may be read-only, and into each other's directories if two clusters started at once.
+
+    Without the archives of PySpark, if it is installed: Spark puts those first on the search path of each Python process that it
+    starts, four or more for a query, and each would compile for half a second what it imports from there.
     """
     home = scratch() / "spark-home"
+    left_out = {"work", "logs"} | ({"python"} if _is_of_this_python() else set())
     if not home.exists():
         home.mkdir()
         for real in Path(_find_spark_home()).iterdir():
-            if real.name not in {"work", "logs"}:
+            if real.name not in left_out:
                 (home / real.name).symlink_to(real)
     return home
 
