@@ -169,8 +169,7 @@ class Kernel:
 def seldom_collected() -> Iterator[None]:
     """Raise the garbage collector's thresholds: a History only grows, and the default ones cost a sixth of a run.
 
-    Restoring the thresholds causes a collection. So wrap a whole run, not each `Kernel.run_until` in it; and not many runs at
-    once, since what a run leaves is cheapest to collect while it is young.
+    Restoring the thresholds causes a collection. So wrap a whole search, or at least a whole run, and not each `Kernel.run_until`.
     """
     before = gc.get_threshold()
     if before[0] >= _SELDOM[0]:
@@ -181,6 +180,14 @@ def seldom_collected() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def collect_run() -> None:
+    """Free the cluster of a run that is over, whose parts know each other; nothing else may know it any more.
+
+    While it is young this takes a twentieth of the run, and what the next run allocates is still in the processor's caches.
+    """
+    gc.collect(0)
 
 
 _NORMAL, _URGENT = simpy.events.NORMAL, simpy.events.URGENT

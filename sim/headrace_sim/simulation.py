@@ -13,7 +13,7 @@ from headrace_sim.arrivals import Arrivals, earliest
 from headrace_sim.cluster import Cluster
 from headrace_sim.director import Director
 from headrace_sim.feed import Feed
-from headrace_sim.kernel import seldom_collected
+from headrace_sim.kernel import collect_run, seldom_collected
 from headrace_sim.options import ClusterOptions
 from headrace_sim.protocol import SOUND, Protocol
 from headrace_sim.steps import EVENTS, MESSAGES, Does
@@ -88,7 +88,10 @@ def simulate(
         cluster.heal(faults.lasting)
         cluster.run_to_the_end()
         look(cluster)
-    return cluster.history
+        history = cluster.history
+        del cluster
+        collect_run()
+    return history
 
 
 def start(
