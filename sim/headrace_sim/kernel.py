@@ -169,7 +169,7 @@ class Kernel:
 def seldom_collected() -> Iterator[None]:
     """Raise the garbage collector's thresholds: a History only grows, and the default ones cost a sixth of a run.
 
-    Restoring the thresholds causes a collection. So wrap a whole search, or at least a whole run, and not each `Kernel.run_until`.
+    Restoring the thresholds causes a collection. So wrap a whole search, or at least a run, and not each `Kernel.run_until`.
     """
     before = gc.get_threshold()
     if before[0] >= _SELDOM[0]:

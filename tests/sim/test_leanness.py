@@ -9,8 +9,8 @@ import simpy
 
 from headrace import MICROSECOND, MILLISECOND, SECOND, Computation, Context, Pipeline, Record
 from headrace.history import Delivered
-from headrace_sim import Cluster, FeedBuilder, start
-from headrace_sim.kernel import Call
+from headrace_sim import Cluster, FeedBuilder, simulate, start
+from headrace_sim.kernel import Call, seldom_collected
 from headrace_sim.wires.departures import Flight
 
 MOST = 6
@@ -108,3 +108,14 @@ def test_a_cluster_that_nobody_needs_any_more_is_forgotten() -> None:
     del cluster
     gc.collect()
     assert forgotten() is None
+
+
+def test_a_run_leaves_nothing_for_a_later_collection() -> None:
+    """In a search the collector rests between runs: what each has left would pile up."""
+    seen: list[weakref.ref[Any]] = []
+    pipeline = shuffle()
+    builder = FeedBuilder(pipeline)
+    builder.record(at_us=SECOND, value=0, timestamp=SECOND)
+    with seldom_collected():
+        simulate(pipeline, builder.build(), look=lambda cluster: seen.append(weakref.ref(cluster.host)))
+        assert [one() for one in seen] == [None, None]

@@ -117,6 +117,8 @@ class Outbox(Generic[HolderT]):
 
     def due(self, now: int) -> list[Pending[HolderT]]:
         """Return the productions to send again now, and start their next retry delay."""
+        if not any(self._queues):
+            return []
         found: list[Pending[HolderT]] = []
         last = len(self._queues) - 1
         for level, queue in enumerate(self._queues):
@@ -141,6 +143,8 @@ class Outbox(Generic[HolderT]):
 
     def next_due(self) -> int | None:
         """Return when `due` will next return a production, microseconds; ``None``: nothing is pending."""
+        if not any(self._queues):
+            return None
         earliest: int | None = None
         for queue in self._queues:
             while queue and queue[0].done:

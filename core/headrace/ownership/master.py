@@ -268,19 +268,18 @@ class Master:
         """Mint the next change, if one is due and none is under way."""
         if self._mint or not self._since_us + 2 * self._options.heartbeat_period_us <= now:
             return
-        cluster = self._cluster(now)
         mint = (
-            self._repair(now, cluster)
+            self._repair(now)
             or self._switch(now)
-            or self._obey(cluster)
+            or self._obey(now)
             or self._drain(now)
-            or self._balance(now, cluster)
+            or self._balance(now)
         )
         if mint is not None:
             self._mint = mint
             self._store.ask(now, mint, self._on_minted, self)
 
-    def _repair(self, now: int, cluster: Cluster) -> Mint | None:
+    def _repair(self, now: int) -> Mint | None:
         """Give what nobody owns to the living, and mint anew what a live owner has lost."""
         grace = _GRACE * self._options.heartbeat_timeout_us
         unowned: list[Unowned] = []
@@ -295,15 +294,18 @@ class Master:
                     )
                 )
         unowned += first_intervals(self._topologies[self.table.topology], self.table)
-        changes = assign(unowned, cluster) + lost
-        return self._change(changes)
+        changes = assign(unowned, self._cluster(now)) if unowned else []
+        return self._change(changes + lost)
 
     def _on_verb(self, now: int, verb: Verb) -> None:
         self._verbs.append(verb)
         self._decide(now)
 
-    def _obey(self, cluster: Cluster) -> Mint | None:
+    def _obey(self, now: int) -> Mint | None:
         """Do the operator's first verb that can be done."""
+        if not self._verbs:
+            return None
+        cluster = self._cluster(now)
         while self._verbs and cluster.workers:
             mint = self._try(self._verbs.pop(0), cluster)
             if mint is not None:
@@ -380,11 +382,11 @@ class Master:
         required += [address for spec in injectors for address in spec.addresses()]
         return list(dict.fromkeys(required))
 
-    def _balance(self, now: int, cluster: Cluster) -> Mint | None:
+    def _balance(self, now: int) -> Mint | None:
         if not self._options.balance_period_us or not self._balance_due.is_due(now):
             return None
         self._balance_due.begin(now)
-        return self._change(rebalance(cluster, self._options, self._rules))
+        return self._change(rebalance(self._cluster(now), self._options, self._rules))
 
     # Minting
 

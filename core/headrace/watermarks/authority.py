@@ -264,7 +264,11 @@ class WatermarkAuthority:
     def _publish(self, now: int) -> None:
         """Journal what has risen. If nothing has for a while, broadcast again what everybody should know."""
         reached = [(known, self.progress(known.name)) for known in self._known.values()]
-        risen = [(known, progress) for known, progress in reached if progress != known.published]
+        risen = [
+            (known, progress)
+            for known, progress in reached
+            if progress is not known.published and progress != known.published
+        ]
         if not risen:
             self._quiet += 1
             if self._quiet % _AGAIN == 0:
@@ -291,6 +295,8 @@ class WatermarkAuthority:
         """What is known of a name now, whether or not the store has accepted it."""
         known = self._known[name]
         published, low_watermark, horizon = known.published, known.map.low_watermark, known.map.horizon
+        if low_watermark == published.low_watermark and horizon == published.horizon and not known.wanted:
+            return published
         percentiles = published.percentiles
         if known.wanted:
             percentiles = self._percentiles(known, max(low_watermark, published.low_watermark))

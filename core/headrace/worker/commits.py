@@ -101,7 +101,10 @@ class Commits:
 
         A strong step runs only when it may be written: then what has come for its key meanwhile is in it.
         """
-        strong, ready, committable, batch = self._strong, self._ready, self._committable, self.batch
+        ready, committable = self._ready, self._committable
+        if self.pace is _OPEN and not (ready or committable):  # nearly always, when an idle worker wakes
+            return
+        strong, batch = self._strong, self.batch
         if strong and self._must_wait(now):
             return
         while True:

@@ -249,11 +249,6 @@ class OwnedInterval:
 
     # Time
 
-    def sweep(self, now: int) -> None:
-        """Handle what has waited long enough."""
-        if self.state in WORKING:
-            self.commits.sweep(now)
-
     def set_clock_back(self, now: int) -> None:
         """The worker's clock was put back: nothing waits for longer than it would from now on, and no timer is forgotten."""
         self.commits.set_clock_back(now)

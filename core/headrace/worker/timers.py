@@ -13,34 +13,38 @@ from headrace.worker.slot import KeySlot
 
 
 class TimerQueue:
-    """Keys by the time when a timer of theirs is due."""
+    """Keys by the time when a timer of theirs is due.
 
-    __slots__ = ("_may_fire", "_wall", "_watermark")
+    Attributes:
+        wall: a heap of the wall timers: when which key is to be looked at.
+    """
+
+    __slots__ = ("_may_fire", "_watermark", "wall")
 
     def __init__(self, rules: Rules) -> None:
         self._may_fire = rules.may_fire
         self._watermark: list[tuple[int, str]] = []
-        self._wall: list[tuple[int, str]] = []
+        self.wall: list[tuple[int, str]] = []
 
     def add(self, key: str, timer: StoredTimer) -> None:
         """A timer was set."""
-        heappush(self._watermark if timer.clock is Clock.WATERMARK else self._wall, (timer.due, key))
+        heappush(self._watermark if timer.clock is Clock.WATERMARK else self.wall, (timer.due, key))
 
     def entries(self) -> dict[Clock, frozenset[tuple[int, str]]]:
         """When which key will be looked at, by clock."""
-        return {Clock.WATERMARK: frozenset(self._watermark), Clock.WALL: frozenset(self._wall)}
+        return {Clock.WATERMARK: frozenset(self._watermark), Clock.WALL: frozenset(self.wall)}
 
     def due_keys(self, watermark: int, now: int) -> list[str]:
         """Take out the keys with a timer due by the watermark (event time) or now (wall), in order of time."""
         keys = []
-        for heap, limit in ((self._watermark, watermark), (self._wall, now)):
+        for heap, limit in ((self._watermark, watermark), (self.wall, now)):
             while heap and self._may_fire(heap[0][0], limit):
                 keys.append(heappop(heap)[1])
         return keys
 
     def next_wall(self) -> int | None:
         """When the next wall timer may be due, microseconds; ``None``: there is none."""
-        return self._wall[0][0] if self._wall else None
+        return self.wall[0][0] if self.wall else None
 
 
 def due_timers(rules: Rules, slot: KeySlot, watermark: int, now: int) -> list[StoredTimer]:

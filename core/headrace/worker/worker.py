@@ -73,6 +73,9 @@ class Worker:
         self._heartbeat_due = Deadline(options.heartbeat_period_us)
         self._collect_due = Deadline(options.collect_period_us)
         self._report_round = 0
+        self._masters = options.master_addresses()
+        self._authorities = [options.authority_addresses(shard) for shard in range(options.authority_shards)]
+        self._percentiles_wanted = _wants_percentiles(topologies[0])
         self._is_charged = False
         self._now = MIN_TIME
 
@@ -167,7 +170,8 @@ class Worker:
     def _on_wake(self, now: int, _event: Wake) -> None:
         for interval in self._intervals.values():
             if interval.state in WORKING:
-                interval.soft.fire_wall_timers(now)
+                if interval.soft.timers.wall:
+                    interval.soft.fire_wall_timers(now)
                 interval.pump(now)
         if now < self._sweep_due.due_us:  # as `is_due` does: an idle worker does little else
             return
@@ -189,9 +193,11 @@ class Worker:
     def _sweep(self, now: int) -> None:
         shared = self._shared
         shared.store.sweep(now)
-        self._resend(shared.outbox.due(now))
-        for interval in self.intervals:
-            interval.sweep(now)
+        if pendings := shared.outbox.due(now):
+            self._resend(pendings)
+        for interval in self._intervals.values():
+            if interval.state in WORKING:
+                interval.commits.sweep(now)
 
     def _resend(self, pendings: Sequence[Any]) -> None:
         shared, rules = self._shared, self._rules
@@ -267,6 +273,7 @@ class Worker:
             return
         if table.topology != self._table.topology:
             self._shared.record(VersionAdopted, table.topology)
+            self._percentiles_wanted = _wants_percentiles(self._topologies[table.topology])
         self._table = table
         self._senders_of.clear()
         before = self._shared.routing
@@ -428,23 +435,16 @@ class Worker:
             by_shard.setdefault(options.shard_of(interval.computation), []).append(report)
         for shard, reports in by_shard.items():
             message = m.Report(self.address, tuple(reports))
-            shared.effects.extend(Send(to, message) for to in options.authority_addresses(shard))
-
-    @property
-    def _percentiles_wanted(self) -> bool:
-        specs = self._topologies[self._table.topology].computations.values()
-        return any(spec.watermark_percentile < 100 for spec in specs)
+            shared.effects.extend([Send(to, message) for to in self._authorities[shard]])
 
     def _heartbeat(self) -> None:
         if not self._is_charged:  # this host does not measure it
             self._shared.uncharged.clear()
         loads = tuple(
-            interval.take_load()
-            for interval in self._intervals.values()
-            if interval.state is IntervalState.OWNED
+            [interval.take_load() for interval in self._intervals.values() if interval.state is _OWNED]
         )
         message = m.Heartbeat(self.address, self._incarnation, self._table.version, loads, self._owing())
-        self._shared.effects.extend(Send(to, message) for to in self._options.master_addresses())
+        self._shared.effects.extend([Send(to, message) for to in self._masters])
 
     def _owing(self) -> tuple[tuple[str, int], ...]:
         """What it has yet to deliver to retiring computations: sent and not ACKed, or still to be committed."""
@@ -468,6 +468,10 @@ class Worker:
             assert interval.state is not IntervalState.DROPPED
             assert interval.sequencer == sequencer
             interval.check_invariants()
+
+
+def _wants_percentiles(pipeline: Pipeline) -> bool:
+    return any(spec.watermark_percentile < 100 for spec in pipeline.computations.values())
 
 
 _OWNED = IntervalState.OWNED

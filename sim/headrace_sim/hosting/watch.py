@@ -88,8 +88,10 @@ class Watch:
 
     def receives(self, node: Node, event: Event, cause: int | None) -> bool:
         """Return whether a process that is about to handle an event does so now."""
-        caught = self._caught.pop((node.address, node.incarnation, id(event)), None)
+        caught = self._caught.pop((node.address, node.incarnation, id(event)), None) if self._caught else None
         planned = self._comes(node.address, Does.RECEIVES, event) if caught is None else caught.tied
+        if not planned:
+            return True
         after = [fault for fault in planned if fault.moment is Moment.AFTER]
         fate = self._strike(planned, Moment.BEFORE, node, cause)
         kernel = self._host.kernel
@@ -115,6 +117,9 @@ class Watch:
                 host.carry_out(node, effect)
                 continue
             planned = self._comes(node.address, Does.SENDS, effect.message, effect.to)
+            if not planned:
+                host.wire.transmit(node, effect, sent_us)
+                continue
             rest = effects[number + 1 :]
             fate = self._strike(planned, Moment.BEFORE, node, activation)
             if self._stopped(node, incarnation, sent_us):
@@ -125,7 +130,7 @@ class Watch:
             else:
                 host.wire.transmit_with(fate, node, effect.to, effect.message, sent_us)
             self._strike(planned, Moment.AFTER, node, activation)
-            if planned and self._stopped(node, incarnation, sent_us):
+            if self._stopped(node, incarnation, sent_us):
                 self._keep(node, None, rest)
                 return
 
