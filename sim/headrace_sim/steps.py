@@ -30,6 +30,8 @@ class Does(enum.Enum):
     RECEIVES = "receives"
     """It handles the message."""
 
+    __hash__ = object.__hash__  # looked up with each step; an enumeration's own hash is slower
+
 
 class Moment(enum.Enum):
     """Whether a fault begins before a process takes the step, or after.

@@ -13,6 +13,7 @@ Rules of this file:
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from random import Random
 from unittest.mock import patch
 
@@ -54,8 +55,11 @@ _no_constants = patch.object(providers, "_get_local_constants", type(providers.G
 on them, and to read them takes longer than a short search."""
 
 
-def drawn(seed: int, number: int) -> list[bytes]:
+@lru_cache(maxsize=256)
+def drawn(seed: int, number: int) -> tuple[bytes, ...]:
     """The bytes of a round's plans, as Hypothesis draws them; zeros, the plan without faults, in the first round only.
+
+    Remembered, as a process that searches several pipelines from one seed draws the same for each.
 
     Args:
         seed: of the search.
@@ -75,7 +79,7 @@ def drawn(seed: int, number: int) -> list[bytes]:
     with warnings.catch_warnings(), _no_constants:
         warnings.simplefilter("ignore", hypothesis.errors.HypothesisWarning)
         note()
-    return found
+    return tuple(found)
 
 
 class Steering:
