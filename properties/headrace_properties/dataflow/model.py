@@ -15,6 +15,7 @@ from typing import Any
 from headrace import MAX_TIME, MIN_TIME
 from headrace.dataflow import (
     END_OF_TIME,
+    GLOBAL,
     Accumulation,
     Batch,
     CombineFn,
@@ -78,6 +79,7 @@ class EmittedPane:
         value: of its contents.
         index: how many panes its window, or those that it was merged from, had emitted before.
         timing: early, on time or late.
+        time: event time, microseconds.
         retraction: it takes back an earlier pane.
     """
 
@@ -88,6 +90,7 @@ class EmittedPane:
     value: Any
     index: int
     timing: Timing
+    time: int
     retraction: bool = False
 
 
@@ -342,10 +345,18 @@ class _Chapter:
             )
         shown = not retracts or self._left(contents) > 0
         index = sum(page.shown for page in earlier)
-        pane = EmittedPane(moment.number, self._now, key, window, self._value(contents), index, timing)
+        value, time = self._value(contents), self._time(window)
+        pane = EmittedPane(moment.number, self._now, key, window, value, index, timing, time)
         self.story.pages.append(_Page(pane, contents, window, shown, shown or bool(replaced), shown))
         if shown:
             self.story.last.append(pane)
+
+    def _time(self, window: Window) -> int:
+        """The window's end; of the global window, how far its elements and the watermark have come."""
+        if window != GLOBAL:
+            return window.end - 1
+        times = [self._element(moment).time for moment in self._contents(window)]
+        return min(max(*times, self.story.watermark), window.end - 1)
 
     def _timing(self, window: Window, earlier: Sequence[_Page]) -> Timing:
         if self._effective < window.end:

@@ -136,7 +136,7 @@ def cluster_agrees(case: GroupingCase) -> None:
 def test_windows_that_end_at_once_may_be_told_in_any_order_and_nothing_else_may() -> None:
     def told(window: int, at_us: int, value: int = 1) -> EmittedPane:
         span = Window(window, window + 1)
-        return EmittedPane(0, at_us, "k", span, value, index=0, timing=Timing.EARLY, retraction=False)
+        return EmittedPane(0, at_us, "k", span, value, index=0, timing=Timing.EARLY, time=span.last)
 
     model = [told(0, 10), told(5, 10), told(7, 20)]
     assert in_the_models_order([told(5, 11), told(0, 12), told(7, 21)], model) == [

@@ -106,4 +106,6 @@ class _GroupingHost:
 
 def emission_of(step: int, at_us: int, key: str, pane: Pane) -> EmittedPane:
     """A pane of the layer as the model tells it."""
-    return EmittedPane(step, at_us, key, pane.window, pane.value, pane.index, pane.timing, pane.retraction)
+    return EmittedPane(
+        step, at_us, key, pane.window, pane.value, pane.index, pane.timing, pane.time, pane.retraction
+    )

@@ -60,7 +60,7 @@ def say(pane: EmittedPane) -> str:
     """A pane in words.
 
     >>> from headrace.dataflow import Timing
-    >>> say(EmittedPane(0, 360_000_001, "k", Window(0, 120_000_000), 5, 0, Timing.EARLY))
+    >>> say(EmittedPane(0, 360_000_001, "k", Window(0, 120_000_000), 5, 0, Timing.EARLY, 119_999_999))
     '5 of [0, 120) for k, early, index 0, at 360.000 s'
     """
     at = f"at {pane.at_us / SECOND_US:.3f} s"
