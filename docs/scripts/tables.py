@@ -92,6 +92,12 @@ _CLOSED: Mapping[str, tuple[str, ...]] = {
     "timers within a step": ("a due timer is overtaken", "a timer overtakes what a timer set"),
     "memory of caches and filters": ("a full cache keeps its rows", "collected ids stay in memory"),
     "repeated mints and claims": ("a repeated mint counts", "a repeated claim counts"),
+    "what is only late, or done too often": (
+        "a watermark is published late",
+        "ids are collected seldom",
+        "an injector retries too soon",
+    ),
+    "what user code is told": ("user code is told another time",),
 }
 """Class of mistakes that the search once did not see, and mutants of it that it kills today."""
 

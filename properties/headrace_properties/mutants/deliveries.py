@@ -10,6 +10,8 @@ from headrace.rules import Act, Rules, SubscriberT
 from headrace.wire import messages as m
 from headrace.wire.rows import Production, RowDelta, RowImage
 from headrace.worker.commits import Commits
+from headrace.worker.interval import OwnedInterval
+from headrace.worker.running import StepRun
 from headrace.worker.step import Step
 from headrace_properties.mutants.mutant import Mutant, Parts, Probe
 
@@ -201,6 +203,35 @@ class IdsInNextWrite(Commits):
             store.ask(now, write, lambda _now, _reply: None, soft)
 
 
+class CollectsSeldom(OwnedInterval):
+    """Collects the ids of an interval every fifth time that it should."""
+
+    probe: ClassVar[Probe]
+    __slots__ = ("_asked",)
+
+    def collect_ids(self, now: int) -> None:
+        """Count the times."""
+        self._asked = getattr(self, "_asked", 0) + 1
+        if self._asked % 5:
+            self.probe.note()
+        else:
+            super().collect_ids(now)
+
+
+class TellsAnotherTime(StepRun):
+    """Tells user code another wall time than the machine's."""
+
+    probe: ClassVar[Probe]
+
+    def run_record(self, record: Production) -> bool:
+        """Be two seconds ahead."""
+        self.probe.note()
+        self.now += 2_000_000
+        taken = super().run_record(record)
+        self.now -= 2_000_000
+        return taken
+
+
 MUTANTS = (
     Mutant(
         "ack on receipt", ("S3",), "6.1.1",
@@ -290,6 +321,15 @@ MUTANTS = (
         "one consumer only", ("S17", "reference"), "4.3",
         "of the computations that subscribe to a stream only the first gets its records", Parts(rules=OneConsumerOnly),
         "forked",
+    ),
+    Mutant(
+        "ids are collected seldom", ("calm",), "6.1.1",
+        "the ids of an interval are collected five times less often than the options say", Parts(interval=CollectsSeldom),
+        "long quiet",
+    ),
+    Mutant(
+        "user code is told another time", ("expected",), "4.6, 5.1",
+        "the wall time that user code sees is not the machine's", Parts(run=TellsAnotherTime), "witnesses",
     ),
 )  # fmt: skip
 """All of this file."""

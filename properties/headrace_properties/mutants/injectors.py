@@ -204,6 +204,20 @@ class AheadOfItsSource(Injector):
         return super().handle(now, event)
 
 
+class RetriesTooSoon(Injector):
+    """Sends what is not ACKed again at its next step."""
+
+    probe: ClassVar[Probe]
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Forget how long to wait."""
+        effects = super().handle(now, event)
+        for pending in self._outbox.due(now + self._options.retry_us) if type(event) is SourceRecord else ():
+            self.probe.note()
+            self._send_again(pending)
+        return effects + self._effects
+
+
 MUTANTS = (
     Mutant(
         "injector watermark at send", ("S10",), "4.5, 5.2",
@@ -285,6 +299,10 @@ MUTANTS = (
     Mutant(
         "an injector promises more than its source", ("S12",), "4.5, 5.2",
         "the injector's watermark is ahead of the source's", Parts(injector=AheadOfItsSource), "late windows",
+    ),
+    Mutant(
+        "an injector retries too soon", ("calm",), "6.1.1",
+        "a record is sent again before the first retry delay is over", Parts(injector=RetriesTooSoon), "late start",
     ),
 )  # fmt: skip
 """All of this file."""

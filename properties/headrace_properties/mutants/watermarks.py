@@ -9,6 +9,7 @@ from headrace.history import History
 from headrace.rules import Rules, Work
 from headrace.watermarks.authority import WatermarkAuthority
 from headrace.watermarks.interval_map import IntervalMap
+from headrace.wire.effects import Effect, Event
 from headrace.wire.messages import Progress
 from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
 from headrace_sim.faults import FaultSchedule, Hold, Partition
@@ -252,6 +253,21 @@ class GoesBack(Rules):
         return told
 
 
+class PublishesLate(WatermarkAuthority):
+    """Looks at what has risen at every eighth of its periods only."""
+
+    probe: ClassVar[Probe]
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Put the next look off by seven periods."""
+        before = self._look_due.due_us
+        effects = super().handle(now, event)
+        if self._look_due.due_us != before:
+            self._look_due.due_us += 7 * self._look_due.wait_us
+            self.probe.note()
+        return effects
+
+
 ZOMBIE_REPORTS = Directed(
     FaultSchedule(
         (
@@ -361,6 +377,11 @@ MUTANTS = (
     Mutant(
         "a firing holds no origin", ("S1", "S10-horizon"), "6.1.1",
         "the horizon passes what a timer makes before it is sent", Parts(rules=OriginsNotHeld), "windows",
+    ),
+    Mutant(
+        "a watermark is published late", ("calm",), "7.2",
+        "the authority looks at what has risen eight times less often than its period says", Parts(authority=PublishesLate),
+        "windows",
     ),
 )  # fmt: skip
 """All of this file."""

@@ -37,7 +37,7 @@ from headrace.dataflow import (
 from headrace.history import History, Output
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
-from headrace_properties.search.oracles import plan_of
+from headrace_properties.search.oracles import by_calm, plan_of
 from headrace_properties.search.workloads import Workload
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, ClusterOptions, Feed, FeedBuilder, Protocol, StepFault
@@ -245,7 +245,7 @@ def try_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
             where[0] for where in told.keys() & expected.keys() if told[where] != expected[where]
         })  # fmt: skip
         what = f"{', '.join(wrong)} differ from what plain Python makes of the same input"
-        return {MODEL: Violated(what, ())} if wrong else {}
+        return by_calm(workload, plan, history) | ({MODEL: Violated(what, ())} if wrong else {})
 
     return try_plan(Application.with_input(pipeline, feed), Trial(plan), protocol, more=by_model)
 

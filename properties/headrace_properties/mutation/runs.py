@@ -34,7 +34,7 @@ from headrace_properties.promises import Promise
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
 from headrace_properties.search.judging import JudgedRun, try_plan
-from headrace_properties.search.oracles import plan_of, try_workload
+from headrace_properties.search.oracles import by_calm, plan_of, try_workload
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_properties.verdict import Verdict, Violated
@@ -185,10 +185,7 @@ def _try_grouping(case: GroupingCase, number: int, protocol: Protocol, *, faulty
             agrees = received == settled(told, query.accumulation)
         else:
             agrees = bare(in_the_models_order(committed_panes(history, pipeline), told)) == bare(told)
-        return (
-            {}
-            if agrees
-            else {MODEL: Violated("panes differ from what the model tells of the same input", ())}
-        )
+        differs = {MODEL: Violated("panes differ from what the model tells of the same input", ())}
+        return by_calm(workload, plan, history) | ({} if agrees else differs)
 
     return try_plan(Application.with_input(pipeline, feed), Trial(_limited(plan)), protocol, more=by_model)

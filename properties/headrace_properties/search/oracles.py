@@ -1,10 +1,14 @@
-"""All oracles at once: the checkers of a History, and two that need more than it.
+"""All oracles at once: the checkers of a History, and four that need more than it.
 
-``reference``: what the plain sequential reference makes of the same input, on workloads whose result is settled. ``error``: a run
-that stops with an exception. A run's plan is a function of its workload and its seed; that of seed 0 has no faults.
+``reference``: what the plain sequential reference makes of the same input, on workloads whose result is settled. ``expected``:
+what a workload says of its own runs. ``calm``: what a run without faults may cost (`headrace_properties.search.calm`).
+``error``: a run that stops with an exception. A run's plan is a function of its workload and its seed; that of seed 0 has no
+faults.
 """
 
 from random import Random
+
+import msgspec
 
 from headrace import Productions
 from headrace.history import Delivered, Executed, History, Injected, IntervalMinted, Output
@@ -12,6 +16,7 @@ from headrace_properties.checkers import all_checkers
 from headrace_properties.reference import run_reference
 from headrace_properties.results import result_of
 from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.calm import CALM, judge_calm
 from headrace_properties.search.fault_kinds import FIRST_TABLE
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
@@ -20,6 +25,7 @@ from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, Feed, Protocol
 
 REFERENCE = "reference"
+EXPECTED = "expected"
 ERROR = "error"
 
 
@@ -36,7 +42,11 @@ def try_workload(workload: Workload, feed: Feed, plan: Plan, protocol: Protocol 
         Application.with_input(workload.deployed, feed),
         Trial(plan),
         protocol,
-        more=lambda history: _by_reference(workload, feed, history),
+        more=lambda history: (
+            _by_reference(workload, feed, history)
+            | _by_workload(workload, history)
+            | by_calm(workload, plan, history)
+        ),
     )
 
 
@@ -57,6 +67,8 @@ def oracle_names() -> dict[str, str]:
     """Each oracle, and what it says in a line."""
     names = {
         REFERENCE: "the run ends with the plain reference's result",
+        EXPECTED: "a workload's run is what plain Python expects of it",
+        CALM: "without faults nothing is late, repeated, or asked too often",
         ERROR: "the run does not stop with an error",
     }
     for workload in WORKLOADS.values():
@@ -79,6 +91,24 @@ def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str,
         return {}
     message = "output or state differs from what the plain sequential reference makes of the same input"
     return {REFERENCE: Violated(message, ())}
+
+
+def _by_workload(workload: Workload, history: History) -> dict[str, Verdict]:
+    problem = workload.unexpected(history)
+    return {EXPECTED: Violated(problem, ())} if problem else {}
+
+
+def by_calm(workload: Workload, plan: Plan, history: History) -> dict[str, Verdict]:
+    """What cost or took too much, in a run that nothing disturbed; nothing, if all is well or the plan disturbs it.
+
+    Args:
+        workload: what was run, with its options.
+        plan: how.
+        history: of the run.
+    """
+    usual = msgspec.structs.replace(workload.options, limit_us=plan.options.limit_us)
+    disturbed = plan.faults.count or plan.delays is not None or plan.priorities is not None
+    return {} if disturbed or plan.options != usual else judge_calm(history, workload.pipeline, usual)
 
 
 def _is_late(history: History) -> bool:

@@ -7,13 +7,16 @@ use every part of the protocol.
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from random import Random
 from typing import Any
 
 import msgspec
 
 from headrace import (
+    MAX_TIME,
     MILLISECOND,
+    MIN_TIME,
     SECOND,
     Computation,
     Context,
@@ -23,8 +26,12 @@ from headrace import (
     Record,
     Timer,
 )
+from headrace.history import Executed, FaultStruck, History, IntervalMinted
+from headrace.injector.file_injector import FileInjectorSource
+from headrace.wire.effects import SourceEvent, SourceWatermark
+from headrace.wire.keys import ALL_KEYS
 from headrace_properties.search.application import Application
-from headrace_sim import ClusterOptions, Feed, FeedBuilder, Uniform
+from headrace_sim import ClusterOptions, Feed, FeedBuilder, FeedEntry, Uniform
 
 RECORDS = 5
 
@@ -41,6 +48,7 @@ class Workload:
         versions: further versions of the pipeline, that an operator may put in force while it runs (3).
         settled: its result depends neither on the order of arrival nor on the faults, as long as no record is late from
             the source: then it is what the plain reference makes of the feed.
+        unexpected: says what in a run's History is not as it must be on this workload, in plain Python; ``""``: nothing.
     """
 
     name: str
@@ -49,6 +57,7 @@ class Workload:
     options: ClusterOptions = field(default_factory=ClusterOptions)
     settled: bool = False
     versions: tuple[Pipeline, ...] = ()
+    unexpected: Callable[[History], str] = lambda _: ""
 
     @property
     def deployed(self) -> tuple[Pipeline, ...]:
@@ -661,6 +670,181 @@ def gaining() -> Workload:
     return Workload("gaining", one, feed, SHORT, versions=(other,))
 
 
+def withdrawing() -> Workload:
+    """Two versions: a chain of two computations leaves, the first of which feeds the second, and may come back."""
+    one, other = Pipeline("withdrawing"), Pipeline("withdrawing")
+    for pipeline in (one, other):
+        pipeline.injector("letters")
+    one.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
+    one.add(Windows("told"), name="clerks", inputs={"sent": city}, outputs=["told"])
+    one.add(Windows("sums"), name="readers", inputs=["told"], outputs=["sums"])
+    other.add(Windows("sums"), name="readers", inputs=["letters"], outputs=["sums"])
+    feed = _letters(one, "withdrawing", records=8, gap_ms=800)
+    return Workload("withdrawing", one, feed, SHORT, versions=(other,))
+
+
+def files() -> Workload:
+    """Log files (5.2, Figure 10): the source's watermark is the creation time of the oldest that is not read to its end."""
+    pipeline = Pipeline("files")
+    pipeline.injector("logs")
+    pipeline.add(Windows("sums"), name="windows", inputs=["logs"], outputs=["sums"])
+    return Workload("files", pipeline, read_files, SHORT, settled=True)
+
+
+def read_files(seed: int) -> Feed:
+    """Read a few files, some of them at once.
+
+    Raises:
+        AssertionError: the source's events are not those of Figure 10, as told by all that happened before each.
+    """
+    random, source = Random(f"{seed}/files"), FileInjectorSource()
+    entries: list[FeedEntry] = []
+    unfinished: dict[str, int] = {}
+    at_us, published, newest_us, left = 300 * MILLISECOND, MIN_TIME, MIN_TIME, 4
+
+    def take(events: Sequence[SourceEvent], expected: int | None) -> None:
+        assert [type(event) for event in events] == ([] if expected is None else [SourceWatermark])
+        for event in events:
+            assert isinstance(event, SourceWatermark)
+            assert event.low_watermark == source.low_watermark == expected
+        put(events)
+
+    def put(events: Sequence[SourceEvent]) -> None:
+        for event in events:
+            assert (event.offset, event.arrived_us) == (len(entries), newest_us)
+            entries.append(FeedEntry(at_us, "logs/0", event))
+
+    while left or unfinished:
+        at_us += random.randrange(150) * MILLISECOND
+        is_new = left and (not unfinished or random.random() < 0.4)
+        name = f"{left}.log" if is_new else random.choice(sorted(unfinished))
+        if is_new or random.random() < 0.4:
+            if is_new:
+                left -= 1
+                unfinished[name] = at_us - random.randrange(200) * MILLISECOND
+                newest_us = max(newest_us, unfinished[name])
+                events = source.receive(name, unfinished[name])
+            else:
+                del unfinished[name]
+                events = source.finish(name)
+            oldest_us = min(unfinished.values(), default=MIN_TIME)
+            published, before = max(published, oldest_us), published
+            take(events, published if published > before else None)
+        else:
+            key, timestamp = (
+                random.choice(["ab", "ac", "ba"]),
+                unfinished[name] + random.randrange(300) * MILLISECOND,
+            )
+            (read,) = source.record(name, "logs", key, b"1", timestamp)
+            assert (read.stream, read.key, read.timestamp) == ("logs", key, timestamp)  # type: ignore[union-attr]
+            put([read])
+        assert source.unfinished == unfinished
+    take(source.end(), MAX_TIME)
+    return Feed(tuple(entries))
+
+
+class Witness(Computation):
+    """Testifies to all that it is told."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Tell of a record, and set a timer of each kind."""
+        context.state["count"] = context.state.get("count", 0) + record.value
+        said = [record.record_id, record.key, record.stream, record.late]
+        context.produce("told", [*said, *_around(context), record.timestamp])
+        context.set_timer("event", record.timestamp + WINDOW_US)
+        context.set_wall_timer("wall", context.wall_time + 200 * MILLISECOND)
+        context.set_wall_timer("held", context.wall_time + 300 * MILLISECOND, hold=record.timestamp)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Tell of a timer."""
+        said = [timer.tag, timer.clock.value, timer.timestamp]
+        context.produce("told", [*said, *_around(context)], timestamp=max(context.stamp, 0))
+
+
+def _around(context: Context) -> list[Any]:
+    return [context.key, context.low_watermark, context.wall_time]
+
+
+def witnesses() -> Workload:
+    """What user code is told, of each record and timer and of the times: it is what the History says of that run."""
+    pipeline = Pipeline("witnesses")
+    pipeline.injector("letters")
+    pipeline.add(Witness(), name="witnesses", inputs=["letters"], outputs=["told"], split_at=["b"])
+    feed = _letters(pipeline, "witnesses", records=8, late=True)
+    return Workload("witnesses", pipeline, feed, SHORT, unexpected=_misled)
+
+
+def _misled(history: History) -> str:
+    """Say what user code was told that is not so; a machine's clock is right to a second, unless somebody sets it."""
+    is_set = any(isinstance(event, FaultStruck) for event in history)
+    for event in history:
+        if not isinstance(event, Executed) or not event.productions:
+            continue
+        (told,) = {production.value for production in event.productions}
+        *said, wall = msgspec.json.decode(told)[: 7 if event.timer is None else 6]
+        timer, low = event.timer, event.input_watermark
+        if timer is None:
+            if event.late != (event.timestamp < low):
+                return f"{event.cause} is flagged {event.late}, and the watermark is {low}"
+            expected = [event.cause, event.key, "letters", event.late, event.key, low]
+        else:
+            expected = [timer.tag, timer.clock.value, timer.timestamp, event.key, low]
+        if said != expected or not (is_set or abs(wall - event.at_us) < 1_100 * MILLISECOND):
+            return f"{event.cause} was told {said} at {wall}, and not {expected} at {event.at_us}"
+    return ""
+
+
+def busy() -> Workload:
+    """More records for a while than an interval may have, and then none: it is split, moved and merged again (7.1)."""
+    pipeline = Pipeline("busy")
+    pipeline.injector("letters")
+    pipeline.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
+    keys = [f"{letter}{number}" for letter in "abcd" for number in range(3)]
+    feed = _letters(
+        pipeline, "busy", records=90, gap_ms=110, keys=keys, quiet_us=4 * SECOND, begin_us=700 * MILLISECOND
+    )
+    one = Workload("busy", pipeline, feed, SHORT, unexpected=_unbalanced)
+    return one.varied(
+        "busy", balance_period_us=400 * MILLISECOND, split_load=_HOT, merge_load=_COLD, overload=1.5
+    )
+
+
+def _unbalanced(history: History) -> str:
+    """Say what was done for no load, or not done for it, if nothing disturbed the run."""
+    if any(isinstance(event, FaultStruck) for event in history):
+        return ""
+    mints = [event for event in history if isinstance(event, IntervalMinted)]
+    runs = [event for event in history if isinstance(event, Executed)]
+    if mints[-1].interval != ALL_KEYS or not any(mint.interval != ALL_KEYS for mint in mints):
+        return f"the key space was not divided and joined again, but ended as {mints[-1].interval}"
+    if len({mint.owner for mint in mints}) < 2:
+        return "nobody shared the work"
+    known = {ALL_KEYS: mints[0]}
+    for at_us, changes in groupby(mints[1:], lambda mint: mint.at_us):
+        new = {mint.interval: mint for mint in changes}
+        for interval, mint in new.items():
+            hosts = [one.at_us for host, one in known.items() if host.overlaps(interval)]
+            came = [run.at_us for run in runs if run.at_us < at_us and interval.contains(run.key)]
+            if interval in known and known[interval].owner == mint.owner:
+                return f"{interval} was minted again for its owner at {at_us} us"
+            if len(hosts) == 1 and not came:
+                return f"{interval} was split off at {at_us} us, and had no records"
+            starts = range(at_us - 600 * MILLISECOND, at_us - _BEAT_US, 50 * MILLISECOND)
+            fewest = min(sum(start <= one < start + _BEAT_US for one in came) for start in starts)
+            if (
+                len(hosts) > 1 and fewest >= 2 * _COLD and max(hosts) < starts[0]
+            ):  # a new owner has counted few
+                return f"{interval} was merged at {at_us} us, and had {fewest} records in a heartbeat"
+        known = {host: told for host, told in known.items() if not any(host.overlaps(one) for one in new)}
+        known |= new
+    return ""
+
+
+_BEAT_US = 250 * MILLISECOND
+_HOT, _COLD = 5, 3
+"""Records in a heartbeat's time with which an interval is split, and merged."""
+
+
 def _all() -> list[Workload]:
     weak = Productions.WEAK
     echoes, windows = two_stages("echoes", Echo), two_stages("windows", Windows)
@@ -688,6 +872,8 @@ def _all() -> list[Workload]:
         outliers(),
         reminders(),
         malformed(), apart(), draining(),
+        withdrawing(), files(), witnesses(), busy(),
+        windows.varied("two shards", authority_shards=2),
     ]  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def test_an_oracle_that_fires_and_a_run_that_goes_otherwise_are_told(monkeypatch
     )
     sample = run_sample([0], again=True)
     assert [(alarm.workload, alarm.seed, alarm.oracles) for alarm in sample.alarms] == [
-        ("tallies", 0, ("S3",))
+        ("tallies", 0, ("S3", "calm"))
     ]
     assert sample.alarms[0].message
     assert sample.unlike == [("tallies", 0)]

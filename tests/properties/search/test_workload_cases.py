@@ -1,6 +1,11 @@
 """Workloads for a case of their own: it comes up even without faults, and every oracle holds."""
 
-from headrace import SECOND
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from headrace import MILLISECOND, SECOND
 from headrace.history import (
     Applied,
     ComputationRemoved,
@@ -10,11 +15,14 @@ from headrace.history import (
     Injected,
     SourceHeld,
 )
+from headrace.injector.file_injector import FileInjectorSource
+from headrace.rules import Rules
+from headrace.wire.effects import SourceEvent
 from headrace.wire.messages import ChangeTopology
 from headrace_properties.checkers import judge
-from headrace_properties.search.workloads import HOUR_US, WORKLOADS
+from headrace_properties.search.workloads import HOUR_US, WORKLOADS, read_files
 from headrace_properties.verdict import Holds, Violated
-from headrace_sim import FaultSchedule, simulate
+from headrace_sim import SOUND, FaultSchedule, Protocol, simulate
 from headrace_sim.faults import NO_FAULTS, Operate
 
 
@@ -62,3 +70,56 @@ def test_timers_set_timers_that_are_due_at_once() -> None:
         for event in history
         if isinstance(event, Executed) and event.timer is not None and event.timer.tag.endswith("+")
     ]
+
+
+def test_a_chain_leaves_from_its_head_on_and_comes_back() -> None:
+    """Both computations retire at once; the second may still get something from the first, and so goes later."""
+    there = Operate(at_us=SECOND, verb=ChangeTopology(1))
+    history = run("withdrawing", FaultSchedule((there,), 4 * SECOND))
+    removed = [event.computation for event in history if isinstance(event, ComputationRemoved)]
+    assert removed == ["senders", "clerks"]
+    back = Operate(at_us=1_010 * MILLISECOND, verb=ChangeTopology(0))
+    history = run("withdrawing", FaultSchedule((there, back), 4 * SECOND))
+    assert not [event for event in history if isinstance(event, ComputationRemoved)]
+
+
+@pytest.mark.parametrize("name", ["receive", "record", "finish", "end"])
+def test_a_source_of_files_that_tells_another_watermark_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = getattr(FileInjectorSource, name)
+
+    def later(source: FileInjectorSource, *given: Any) -> list[SourceEvent]:
+        return [replace(event, arrived_us=event.arrived_us + 1) for event in sound(source, *given)]
+
+    read_files(0)
+    monkeypatch.setattr(FileInjectorSource, name, later)
+    with pytest.raises(AssertionError):
+        [read_files(seed) for seed in range(10)]
+
+
+def never(*_: object) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("rule", ["is_overloaded", "is_idle"])
+def test_load_that_moves_nothing_is_noticed(rule: str) -> None:
+    workload = WORKLOADS["busy"]
+    lazy = Protocol(rule, rules=type(rule, (Rules,), {rule: never})())
+    for protocol, holds in ((SOUND, True), (lazy, False)):
+        history = simulate(workload.deployed, workload.feed(0), options=workload.options, protocol=protocol)
+        assert (workload.unexpected(history) == "") is holds
+
+
+def test_user_code_that_is_told_something_else_is_noticed() -> None:
+    workload = WORKLOADS["witnesses"]
+    events = list(simulate(workload.deployed, workload.feed(0), options=workload.options))
+    assert workload.unexpected(History(events)) == ""
+    (number, told), *_ = [(number, e) for number, e in enumerate(events) if isinstance(e, Executed)]
+    for changed in (
+        replace(told, cause="another"),
+        replace(told, late=not told.late),
+        replace(told, input_watermark=told.input_watermark + 1),
+        replace(told, at_us=told.at_us + 2 * SECOND),
+    ):
+        assert workload.unexpected(History([*events[:number], changed, *events[number + 1 :]]))
