@@ -222,3 +222,15 @@ def cases(
     """
     groupings = settling_queries(merging=merging, engine=engine) if settling else queries()
     return st.builds(GroupingCase, groupings, histories(coinciding=coinciding, retractions=retractions))
+
+
+def merging_cases() -> st.SearchStrategy[GroupingCase]:
+    """Sessions whose triggers have parts, and state to merge: elements come close to each other, in any order."""
+    gaps = st.integers(2, 3).map(lambda seconds: seconds * SECOND)
+    parts = st.one_of(leaves(), _composed(leaves()))
+    triggers_ = _composed(parts).map(Repeat) | _composed(parts)
+    lateness = st.none() | st.integers(0, 6).map(lambda seconds: seconds * SECOND)
+    groupings = st.builds(
+        Query, gaps.map(Sessions), triggers_.filter(_is_accepted), st.sampled_from(Accumulation), st.just(SUM), lateness,
+    )  # fmt: skip
+    return st.builds(GroupingCase, groupings, histories())

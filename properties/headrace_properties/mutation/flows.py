@@ -8,28 +8,33 @@ What must come of it is computed here in plain Python from the input, by nothing
 
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import msgspec
 
-from headrace import MILLISECOND, SECOND, Pipeline
+from headrace import MILLISECOND, SECOND, Clock, Pipeline
 from headrace.dataflow import (
     MEAN,
     AnyOf,
     AtCount,
     AtWatermark,
     CombineFn,
+    Custom,
     Element,
     FixedWindows,
     Flow,
+    Instant,
     KeyContext,
     Pane,
     PCollection,
     Repeat,
+    Sessions,
     SlidingWindows,
+    Wanted,
+    Window,
     after_watermark,
     flatten,
     read,
@@ -136,6 +141,67 @@ def _by_parity(element: Element) -> list[tuple[str, str, int]]:
     return [("odd" if element.value % 2 else "even", element.key, element.value)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Overlapping:
+    """Windows of the user's own: of the even and the odd half seconds, those of a second's length that contain an element."""
+
+    def assign_windows(self, element: Element) -> Iterable[Window]:
+        starts = range(
+            element.time - element.time % (_SPAN_US // 2) - _SPAN_US // 2, element.time + 1, _SPAN_US // 2
+        )
+        windows = [Window(start, start + _SPAN_US) for start in starts]
+        return [window for window in windows if window.contains(element.time)]
+
+    def merge_windows(self, windows: Sequence[Window]) -> Iterable[Window]:
+        return windows
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighty:
+    """Fires when the values have come to so much, and at the window's last tenth."""
+
+    enough: int
+
+    def start(self, instant: Instant) -> int:
+        del instant
+        return 0
+
+    def on_element(self, state: int, value: int, instant: Instant) -> int:
+        assert instant.window.start < instant.window.end
+        return state + value
+
+    def is_ready(self, state: int, instant: Instant) -> bool:
+        return state >= self.enough or instant.watermark >= instant.window.end - _SPAN_US // 10
+
+    def wanted(self, state: int, window: Window) -> Iterable[Wanted]:
+        del state
+        return (Wanted(window.end - _SPAN_US // 10, Clock.WATERMARK),)
+
+    def merge(self, states: Sequence[int], instant: Instant) -> int:
+        del instant
+        return sum(states)
+
+
+def _as_key(value: int) -> tuple[str, int, None]:
+    return ("residue", value % 2, None)
+
+
+class _Tripled:
+    """Tells three times each value at once, and once more when its second ends."""
+
+    def initial_state(self) -> int:
+        return 0
+
+    def process(self, context: KeyContext, element: Element) -> Iterable[tuple[str, Any]]:
+        context.state += element.value
+        context.set_timer("end", element.time - element.time % _SPAN_US + _SPAN_US - 1)
+        return [(context.key, 3 * element.value)]
+
+    def on_timer(self, context: KeyContext, tag: str, time_us: int) -> Iterable[tuple[str, Any]]:
+        del tag, time_us
+        return [(context.key, 0)]
+
+
 class _Closing:
     """Adds up by second of event time, and tells the sum at its end."""
 
@@ -204,6 +270,14 @@ def _seldom(numbers: PCollection[int], windowed: PCollection[int], totals: PColl
         "forgetful": forgetful.window_into(FixedWindows(_SPAN_US)).accumulating().sum(name="forgetful"),
         "spread mean": windowed.accumulating().combine(MEAN, fanout=3, name="spread mean"),
         "gone": gone.accumulating().sum(name="gone"),
+        "own windows": numbers.window_into(_Overlapping()).accumulating().sum(name="own windows"),
+        "phased": numbers.window_into(FixedWindows(_SPAN_US, phase_spread=True)).accumulating().sum(name="phased"),
+        "weighty": windowed.trigger(Repeat(AnyOf(Custom(_Weighty(9)), AtWatermark()))).accumulating().sum(name="weighty"),
+        "merged weighty": numbers.window_into(Sessions(_SPAN_US // 5)).trigger(Repeat(AnyOf(Custom(_Weighty(9)), AtWatermark())))
+            .accumulating().sum(name="merged weighty"),
+        "by tuples": windowed.key_by(_as_key, name="as key").accumulating().sum(name="by tuples"),
+        "tripled": numbers.par_do_stateful(_Tripled(), name="tripling").window_into(FixedWindows(_SPAN_US)).accumulating()
+            .sum(name="tripled"),
     }  # fmt: skip
     return [collection.to(name) for name, collection in found.items()]
 
@@ -241,13 +315,30 @@ def try_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
     def by_model(history: History) -> dict[str, Verdict]:
         told = _told(history, pipeline)
         expected = _expected(given)
+        told, phases = _without_phases(told, given)
         wrong = sorted({stream for stream, _, _ in told.keys() ^ expected.keys()} | {
             where[0] for where in told.keys() & expected.keys() if told[where] != expected[where]
         })  # fmt: skip
         what = f"{', '.join(wrong)} differ from what plain Python makes of the same input"
+        wrong += phases
         return by_calm(workload, plan, history) | ({MODEL: Violated(what, ())} if wrong else {})
 
     return try_plan(Application.with_input(pipeline, feed), Trial(plan), protocol, more=by_model)
+
+
+def _without_phases(
+    told: "Mapping[_Where, Any]", given: Iterable[_Given]
+) -> "tuple[dict[_Where, Any], list[str]]":
+    """Leave out windows whose phase is their key's own, and tell whether these hold what there is of each key, once."""
+    phased = {(key, start): value for (stream, key, start), value in told.items() if stream == "phased"}
+    phases = {key: {start % _SPAN_US for other, start in phased if other == key} for key, _ in phased}
+    sums: Counter[tuple[str, int]] = Counter()
+    for one in given:
+        phase = min(phases.get(one.key, {0}))
+        sums[one.key, one.time - (one.time - phase) % _SPAN_US] += one.value
+    alike = len(phases) > 1 and len({min(found) for found in phases.values()}) == 1
+    wrong = ["phased"] if phased != sums or alike or any(len(found) > 1 for found in phases.values()) else []
+    return {where: value for where, value in told.items() if where[0] != "phased"}, wrong
 
 
 def _makes_late(fault: object) -> bool:
@@ -307,11 +398,55 @@ def _expected(given: Iterable[_Given]) -> dict[_Where, Any]:
     for (key, start), values in plain.items():
         for begin in (start - _SPAN_US, start):
             sliding["sliding", key, begin] += sum(values)
-    found |= sliding
+    found |= sliding | _expected_seldom(given, plain)
     found |= {("gone", *where): sum(values) for where, values in again.items()}
     for name, combine in _TAKEN_BACK.items():
         found |= {(f"again {name}", *where): combine(values) for where, values in again.items()}
     return found
+
+
+def _expected_seldom(
+    given: Iterable[_Given], plain: Mapping[tuple[str, int], list[int]]
+) -> dict[_Where, Any]:
+    found: Counter[_Where] = Counter()
+    for key, elements in _by_key(given).items():
+        found.update({("own windows", key, start): total for start, total in _overlapping(elements).items()})
+        found.update({("merged weighty", key, start): total for start, total in _sessions(elements).items()})
+    for (key, start), values in plain.items():
+        found["weighty", key, start] = sum(values)
+        found["tripled", key, start] = 3 * sum(values)
+        for value in values:
+            found["by tuples", f'=["residue",{value % 2},null]', start] += value
+    return dict(found)
+
+
+def _by_key(given: Iterable[_Given]) -> Mapping[str, list[_Given]]:
+    """The elements of each key, by time."""
+    found: defaultdict[str, list[_Given]] = defaultdict(list)
+    for one in sorted(given, key=lambda one: one.time):
+        found[one.key].append(one)
+    return found
+
+
+def _overlapping(given: Iterable[_Given]) -> Mapping[int, int]:
+    sums: Counter[int] = Counter()
+    for one in given:
+        half = one.time - one.time % (_SPAN_US // 2)
+        sums[half] += one.value
+        sums[half - _SPAN_US // 2] += one.value
+    return sums
+
+
+def _sessions(given: Iterable[_Given]) -> Mapping[int, int]:
+    """Sums of what comes within a fifth of a second of what was before; ``given``: of one key, by time."""
+    sums: dict[int, int] = {}
+    start = last = -_SPAN_US
+    for one in given:
+        if one.time > last + _SPAN_US // 5:
+            start = one.time
+        last = one.time
+        sums[start] = sums.get(start, 0) + one.value
+    return sums
 
 
 def _expected_beside(
@@ -338,12 +473,15 @@ def _expected_beside(
 def _told(history: History, pipeline: Pipeline) -> dict[_Where, Any]:
     """The last pane of each key and window; none, if it was taken back."""
     found: dict[_Where, tuple[int, Any]] = {}
+    ends: dict[_Where, int] = {}
     for event in history:
         if not isinstance(event, Output):
             continue
         one = event.production
         pane: Pane = pipeline.codec(one.stream).decode(one.value)
+        assert pane.time == pane.window.end - 1, "no window here is the global one"
         where = (one.stream, one.key, pane.window.start)
+        ends[where] = max(pane.window.end, ends.get(where, pane.window.end))
         value = sorted(pane.value) if one.stream == "group" else pane.value
         if not pane.retraction and pane.index >= found.get(where, (-1, None))[0]:
             found[where] = pane.index, value
@@ -352,5 +490,12 @@ def _told(history: History, pipeline: Pipeline) -> dict[_Where, Any]:
     return {
         where: value
         for where, (_, value) in found.items()
-        if value is not None and not (where[0] == "gone" and value == 0)  # as much has come as has gone
+        if value is not None
+        and not (where[0] == "gone" and value == 0)  # as much has come as has gone
+        and not any(_merged(where, other, ends) for other in found if where[0] == "merged weighty")
     }
+
+
+def _merged(where: _Where, other: _Where, ends: Mapping[_Where, int]) -> bool:
+    """Tell whether one window has become part of another of its key."""
+    return where[:2] == other[:2] and other[2] < where[2] < ends[other]

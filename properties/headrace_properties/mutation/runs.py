@@ -6,41 +6,51 @@ A child process cannot be given functions, so it is told by `RunsSpec` where to 
 import base64
 import importlib
 import pickle
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
 import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 
 from headrace import SECOND
+from headrace.dataflow import Pane, Timing
 from headrace.history import History
-from headrace_properties.dataflow.cases import GroupingCase, cases
-from headrace_properties.dataflow.model import run_model
+from headrace_properties.dataflow.cases import GroupingCase, cases, merging_cases
+from headrace_properties.dataflow.model import EmittedPane, run_model
 from headrace_properties.dataflow.transcripts import (
+    LOST,
     PROMPT,
+    TOLERANCE_US,
     bare,
     committed_panes,
     feed_of,
     in_the_models_order,
+    lost_elements,
     pipeline_of,
     received_panes,
     settled,
     until_the_end,
 )
 from headrace_properties.mutation.flows import FLOWS, MODEL, flows_pipeline, try_flows
+from headrace_properties.mutation.operated import OPERATED, try_operated
 from headrace_properties.promises import Promise
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.oracles import by_calm, plan_of, try_workload
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.workloads import WORKLOADS, Workload
+from headrace_properties.search.workloads import WORKLOADS, Workload, read_files
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, Protocol, simulate
 
 GROUPING, SETTLING = "random groupings", "random groupings under faults"
+MERGING = "random sessions"
+_HEALTHY = 10
+"""Choice: every so many runs of a workload have no faults: what is only late, or costs too much, shows in these alone."""
 _LIMIT_US = 600 * SECOND
 """Choice: a broken protocol may be busy for ever with what it repeats; ten minutes of that show as much as an hour."""
 
@@ -87,8 +97,12 @@ def engine_spec(seeds: int, workloads: tuple[str, ...] = (), protocol: str = "")
         workloads: only these; none: all, and those of the Dataflow layer.
         protocol: a file of Python that is executed before the first run; the runs host its ``protocol``, if it has one.
     """
-    drawn = {GROUPING: _drawn(seeds, settling=False), SETTLING: _drawn(seeds, settling=True)}
-    wanted = workloads or (*WORKLOADS, FLOWS, *drawn)
+    drawn = {
+        GROUPING: _drawn(seeds, cases()),
+        SETTLING: _drawn(seeds, cases(settling=True)),
+        MERGING: _drawn(seeds, merging_cases()),
+    }
+    wanted = workloads or (*WORKLOADS, FLOWS, OPERATED, *drawn)
     groupings = {name: found for name, found in drawn.items() if name in wanted}
     # Drawn here, as a mutant of the layer's own checks would draw others.
     pickled = base64.b64encode(pickle.dumps(groupings)).decode()
@@ -106,12 +120,18 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
             return _try_grouping(groupings[name][number], number, protocol, faulty=name == SETTLING)
         if name == FLOWS:
             return try_flows(number, protocol)
+        if name == OPERATED:
+            return try_operated(number, protocol)
         workload = WORKLOADS[name]
         feed = workload.feed(number)
         table = NEWEST_TABLE if number % 2 else FIRST_TABLE  # as in `verify`
-        return try_workload(workload, feed, _limited(plan_of(workload, feed, number, table)), protocol)
+        plan = plan_of(workload, feed, number, table)
+        if number % _HEALTHY == 0:
+            plan = msgspec.structs.replace(plan_of(workload, feed, 0), seed=number)
+        return try_workload(workload, feed, _limited(plan), protocol)
 
-    roots = frozenset({simulate.__code__, pipeline_of.__code__, feed_of.__code__, flows_pipeline.__code__})
+    makers = (simulate, pipeline_of, feed_of, flows_pipeline, read_files)
+    roots = frozenset(made.__code__ for made in makers)
     return Runs(tuple(arguments["workloads"]), run, roots)
 
 
@@ -148,7 +168,7 @@ def _protocol_of(path: str) -> Protocol:
 # Random groupings
 
 
-def _drawn(count: int, *, settling: bool) -> list[GroupingCase]:
+def _drawn(count: int, strategy: st.SearchStrategy[GroupingCase]) -> list[GroupingCase]:
     """Draw cases, always the same."""
     found: list[GroupingCase] = []
 
@@ -161,7 +181,7 @@ def _drawn(count: int, *, settling: bool) -> list[GroupingCase]:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(cases(settling=settling))
+    @given(strategy)
     def draw(case: GroupingCase) -> None:
         found.append(case)
 
@@ -173,19 +193,35 @@ def _drawn(count: int, *, settling: bool) -> list[GroupingCase]:
 
 def _try_grouping(case: GroupingCase, number: int, protocol: Protocol, *, faulty: bool) -> JudgedRun:
     query = case.query
-    pipeline = pipeline_of(query)
+    drops = not faulty and query.allowed_lateness_us is not None
+    pipeline = pipeline_of(query, dropped_to=LOST if drops else "")
     feed = feed_of(pipeline, case.steps)
     workload = Workload(SETTLING if faulty else GROUPING, pipeline, lambda _: feed, PROMPT)
     plan = plan_of(workload, feed, number if faulty else 0)
 
     def by_model(history: History) -> dict[str, Verdict]:
-        told = run_model(query, until_the_end(case.steps)).panes
+        told = run_model(query, until_the_end(case.steps))
         if faulty:
             received = settled(received_panes(history, pipeline), query.accumulation)
-            agrees = received == settled(told, query.accumulation)
+            agrees = received == settled(told.panes, query.accumulation)
         else:
-            agrees = bare(in_the_models_order(committed_panes(history, pipeline), told)) == bare(told)
+            panes = in_the_models_order(committed_panes(history, pipeline), told.panes)
+            agrees = bare(panes) == bare(told.panes) and _in_time(panes, told.panes)
+        if drops:
+            elements = [(case.steps[step].element, window) for step, window in told.dropped]
+            lost = Counter(
+                (one.key, Pane(one.value, window, one.time, 0, Timing.LATE))
+                for one, window in elements
+                if one is not None
+            )
+            agrees &= lost == lost_elements(history, pipeline)
         differs = {MODEL: Violated("panes differ from what the model tells of the same input", ())}
         return by_calm(workload, plan, history) | ({} if agrees else differs)
 
     return try_plan(Application.with_input(pipeline, feed), Trial(_limited(plan)), protocol, more=by_model)
+
+
+def _in_time(panes: Sequence[EmittedPane], told: Sequence[EmittedPane]) -> bool:
+    """Each pane comes when the model tells it, but for what messages take; both are the same but for that."""
+    pairs = zip(*(sorted(some, key=lambda pane: pane.key) for some in (panes, told)), strict=True)
+    return all(abs(pane.at_us - other.at_us) <= TOLERANCE_US for pane, other in pairs)

@@ -9,6 +9,7 @@ Rules of this file:
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class SurveyedRun:
         seed: of its input and of its plan.
         digest: of its History.
         lines: executed, by file.
-        held: invariants and promises that it exercised, in order.
+        held: invariants and promises that it exercised, and hard cases that came up, in order.
     """
 
     workload: str
@@ -147,8 +148,21 @@ def _part(
 
 
 def held_in(judged: JudgedRun) -> tuple[str, ...]:
-    """Return the invariants and promises that a run exercised, and that held."""
-    return tuple(sorted(name for name, verdict in judged.verdicts.items() if isinstance(verdict, Holds)))
+    """Return the invariants and promises that a run exercised, and that held; and the hard cases that came up."""
+    held = [name for name, verdict in judged.verdicts.items() if isinstance(verdict, Holds)]
+    return tuple(sorted([*held, *(f"{CASE}{name}" for name, count in judged.cases.items() if count)]))
+
+
+CASE = "case: "
+"""What the name of a hard case begins with."""
+_OFTEN = 10
+"""Choice: in so many runs a case does not fail to come up because a message took a little longer."""
+
+
+def expected_of(runs: Iterable[SurveyedRun]) -> list[str]:
+    """Return what some of these runs must exercise: what one has, and a hard case that has come up in many."""
+    counts = Counter(name for run in runs for name in run.held)
+    return sorted(name for name, count in counts.items() if count >= (_OFTEN if name.startswith(CASE) else 1))
 
 
 @contextmanager

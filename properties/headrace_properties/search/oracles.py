@@ -1,9 +1,9 @@
 """All oracles at once: the checkers of a History, and four that need more than it.
 
 ``reference``: what the plain sequential reference makes of the same input, on workloads whose result is settled. ``expected``:
-what a workload says of its own runs. ``calm``: what a run without faults may cost (`headrace_properties.search.calm`).
-``error``: a run that stops with an exception. A run's plan is a function of its workload and its seed; that of seed 0 has no
-faults.
+what a workload says of its own runs, and how many records may share a step. ``calm``: what a run without faults may cost
+(`headrace_properties.search.calm`). ``error``: a run that stops with an exception. A run's plan is a function of its workload and
+its seed; that of seed 0 has no faults.
 """
 
 from random import Random
@@ -11,7 +11,8 @@ from random import Random
 import msgspec
 
 from headrace import Productions
-from headrace.history import Delivered, Executed, History, Injected, IntervalMinted, Output
+from headrace.history import Applied, Delivered, Executed, History, Injected, IntervalMinted, Output
+from headrace.worker.running import MOST_IN_STEP
 from headrace_properties.checkers import all_checkers
 from headrace_properties.reference import run_reference
 from headrace_properties.results import result_of
@@ -44,7 +45,7 @@ def try_workload(workload: Workload, feed: Feed, plan: Plan, protocol: Protocol 
         protocol,
         more=lambda history: (
             _by_reference(workload, feed, history)
-            | _by_workload(workload, history)
+            | _by_expectation(workload, plan, history)
             | by_calm(workload, plan, history)
         ),
     )
@@ -67,7 +68,7 @@ def oracle_names() -> dict[str, str]:
     """Each oracle, and what it says in a line."""
     names = {
         REFERENCE: "the run ends with the plain reference's result",
-        EXPECTED: "a workload's run is what plain Python expects of it",
+        EXPECTED: "a run is what plain Python expects of the workload and the options",
         CALM: "without faults nothing is late, repeated, or asked too often",
         ERROR: "the run does not stop with an error",
     }
@@ -93,9 +94,18 @@ def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str,
     return {REFERENCE: Violated(message, ())}
 
 
-def _by_workload(workload: Workload, history: History) -> dict[str, Verdict]:
-    problem = workload.unexpected(history)
+def _by_expectation(workload: Workload, plan: Plan, history: History) -> dict[str, Verdict]:
+    most = min(plan.options.engine.commit_batch, MOST_IN_STEP)
+    problem = workload.unexpected(history) or _overfull(history, most)
     return {EXPECTED: Violated(problem, ())} if problem else {}
+
+
+def _overfull(history: History, most: int) -> str:
+    """Say which write has more records and timers of a key than may share one (6.1.1)."""
+    for event in history:
+        if isinstance(event, Applied) and len(event.delta.seen) + len(event.delta.fired) > most:
+            return f"a step of {event.computation} consumed more than {most} records and timers at {event.at_us} us"
+    return ""
 
 
 def by_calm(workload: Workload, plan: Plan, history: History) -> dict[str, Verdict]:

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 
-from headrace_properties.dataflow.cases import GroupingCase, cases
+from headrace_properties.dataflow.cases import GroupingCase, cases, merging_cases
 from headrace_properties.dataflow.model import run_model
 from headrace_properties.dataflow.transcripts import count_dropped, run_layer, say
 
@@ -36,4 +36,9 @@ def test_so_it_does_where_elements_are_taken_back(case: GroupingCase) -> None:
 @given(cases(coinciding=True, retractions=True))
 @settings(max_examples=10_000)
 def test_so_it_does_ten_thousand_times(case: GroupingCase) -> None:
+    agree(case)
+
+
+@given(merging_cases())
+def test_so_it_does_where_the_states_of_triggers_with_parts_merge(case: GroupingCase) -> None:
     agree(case)

@@ -22,7 +22,13 @@ from headrace_properties.mutation.judging import (
 from headrace_properties.mutation.measuring import measure, unreached
 from headrace_properties.mutation.runs import Runs, RunsSpec, engine_spec
 from headrace_properties.mutation.sampling import AutomaticMutant, Module, engine_modules, mutants_of
-from headrace_properties.mutation.survey import Survey, SurveyedRun, UnsoundRunError, survey
+from headrace_properties.mutation.survey import (
+    Survey,
+    SurveyedRun,
+    UnsoundRunError,
+    expected_of,
+    survey,
+)
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
@@ -76,6 +82,55 @@ def test_a_broken_combiner_is_killed_by_what_plain_python_makes_of_the_input() -
     spec = engine_spec(1, ("flows",))
     (judged,) = judge_all([({combining.name: broken.mutation.source}, [run])], spec, 1)
     assert judged.killed_by == ("model",)
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "function", "change", "killed_by"),
+    [
+        (
+            "operators' verbs", "headrace.ownership.master", "Master._obey",
+            "self._try(self._verbs.pop(0), cluster) -> self._try(cluster, self._verbs.pop(0))", "expected",
+        ),
+        (
+            "operators' verbs", "headrace.ownership.balance", "move_interval",
+            "worker.address == verb.to -> not worker.address == verb.to", "expected",
+        ),
+        (
+            "operators' verbs", "headrace.ownership.master", "Master._change_topology",
+            "0 <= topology < len(self._topologies) -> 0 <= topology <= len(self._topologies)", "error",
+        ),
+        (
+            "random groupings", "headrace.dataflow.transforms", "GroupByKeyAndWindow.process_record",
+            "self._give_up(context, element, lost) -> self._give_up(element, context, lost)", "error",
+        ),
+        (
+            "random groupings", "headrace.dataflow.transforms", "GroupByKeyAndWindow._give_up", "0 -> 1", "model",
+        ),
+        (
+            "random sessions", "headrace.dataflow.firing", "_merge_one", "why == _FIRED -> why != _FIRED", "model",
+        ),
+        (
+            "flows", "headrace.dataflow.stateful", "StatefulParDo.process_record",
+            "self._send(context, 'process', made, element) -> self._send('process', context, made, element)", "error",
+        ),
+        ("flows", "headrace.dataflow.windows", "_phase", "1000003 -> 1000004", ""),
+    ],
+)  # fmt: skip
+def test_what_was_alive_is_killed_on_the_runs_that_it_needs(
+    name: str, module: str, function: str, change: str, killed_by: str
+) -> None:
+    """The last one chooses another phase, which is as good; it tells that the others are not killed by whatever changes."""
+    (changed,) = engine_modules([module])
+    runs = [SurveyedRun(name, seed, "", {}) for seed in range(1 if name == "flows" else 9)]
+    sources = {changed.name: mutant(changed, function, change).mutation.source}
+    (judged,) = judge_all([(sources, runs)], engine_spec(9, (name,)), 1)
+    assert judged.killed_by == ((killed_by,) if killed_by else ())
+
+
+def test_a_hard_case_is_missed_where_it_came_up_in_many_runs() -> None:
+    often = [SurveyedRun("tallies", seed, "", {}, ("S1", "case: a zombie")) for seed in range(10)]
+    seldom = [SurveyedRun("tallies", 10, "", {}, ("S2", "case: a scan"))]
+    assert expected_of([*often, *seldom]) == ["S1", "S2", "case: a zombie"]
 
 
 def test_the_sound_code_survives_and_changes_nothing() -> None:

@@ -5,6 +5,7 @@ brute-force model, on the layer's pure logic, in the simulated cluster and on Sp
 """
 
 from headrace_properties.dataflow.transcripts.cluster import (
+    LOST,
     PROMPT,
     TOLERANCE_US,
     bare,
@@ -12,6 +13,7 @@ from headrace_properties.dataflow.transcripts.cluster import (
     committed_panes,
     feed_of,
     in_the_models_order,
+    lost_elements,
     pipeline_of,
     received_panes,
     run_cluster,
@@ -44,6 +46,7 @@ from headrace_properties.dataflow.transcripts.matching import (
 from headrace_properties.settling import Settled, settled
 
 __all__ = [
+    "LOST",
     "PROMPT",
     "TOLERANCE_US",
     "AtLeast",
@@ -65,6 +68,7 @@ __all__ = [
     "in_the_models_order",
     "load_transcript",
     "load_transcripts",
+    "lost_elements",
     "mismatches",
     "parse_trigger",
     "parse_windows",

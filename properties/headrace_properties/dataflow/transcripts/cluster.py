@@ -38,19 +38,19 @@ PROMPT = ClusterOptions(
 )
 """A cluster in which a watermark is everywhere well within `LEAD_US`."""
 
-GROUPING, PANES = "grouping", "panes"
-"""The computation, and the stream of its panes."""
+GROUPING, PANES, LOST = "grouping", "panes", "lost"
+"""The computation, the stream of its panes, and that of the elements that it drops."""
 
 
-def pipeline_of(query: Query) -> Pipeline:
-    """Write a grouping as a pipeline: ``events`` -> grouping -> ``panes``."""
+def pipeline_of(query: Query, dropped_to: str = "") -> Pipeline:
+    """Write a grouping as a pipeline: ``events`` -> grouping -> ``panes``. ``dropped_to``: stream of what it drops, if any."""
     grouped: PCollection[Any] = _accumulating(
         read("events", bounded=True)
         .window_into(query.windows)
         .trigger(query.trigger, allow_unsafe_triggers=True),
         query,
     )
-    grouped = grouped.allowed_lateness(query.allowed_lateness_us)
+    grouped = grouped.allowed_lateness(query.allowed_lateness_us, dropped_to=dropped_to)
     return grouped.combine(query.combine, name=GROUPING).to(PANES).pipeline("transcript", engine=query.engine)
 
 
@@ -127,8 +127,17 @@ def received_panes(events: Iterable[Event], pipeline: Pipeline) -> list[EmittedP
     return [_emission(at_us, one.key, decode(one.value)) for at_us, one in outputs if one.stream == stream]
 
 
+def lost_elements(events: Iterable[Event], pipeline: Pipeline) -> Counter[tuple[str, Pane]]:
+    """Key and pane of each element that was dropped, as they went outside."""
+    decode = pipeline.codec(LOST).decode
+    lost = [
+        event.production for event in events if isinstance(event, Output) and event.production.stream == LOST
+    ]
+    return Counter((one.key, decode(one.value)) for one in lost)
+
+
 def _output(pipeline: Pipeline) -> tuple[str, Callable[[bytes], Pane]]:
-    (stream,) = pipeline.output_streams
+    (stream,) = [name for name in pipeline.output_streams if name != LOST]
     return stream, pipeline.codec(stream).decode
 
 
