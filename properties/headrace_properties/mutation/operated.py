@@ -1,10 +1,14 @@
-"""An operator's verbs on a cluster in which nothing else happens: what each must come to, in plain Python (MillWheel 7.1)."""
+"""An operator's verbs on a cluster in which little else happens: what each must come to, in plain Python (MillWheel 7.1).
+
+In every other run the network repeats what masters and the authority ask of the store, up to a second later: requests are safe to
+repeat, so that changes nothing.
+"""
 
 from random import Random
 
 from headrace import MILLISECOND, SECOND, Pipeline
 from headrace.history import History, IntervalMinted
-from headrace.wire.keys import KeyInterval
+from headrace.wire.keys import ALL_KEYS, KeyInterval, cover_same_keys
 from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
@@ -13,22 +17,30 @@ from headrace_properties.search.plans import Plan
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, FaultSchedule, Protocol
-from headrace_sim.faults import Operate
+from headrace_sim.faults import Noise, Operate
 
 OPERATED = "operators' verbs"
 
 _FIRST_US, _PAUSE_US, _VERBS = SECOND, 400 * MILLISECOND, 6
+_REPEATED = ("Mint", "Minted", "Claim", "Claimed", "Renew", "Renewed", "JournalWatermarks", "Journaled")
 _NAMES = ("senders", "cities")
 _Verb = MoveInterval | SplitInterval | MergeIntervals | ChangeTopology
 _Owned = dict[KeyInterval, str]
 
 
 def try_operated(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
-    """Give verbs, one after the other, and judge by the invariants and by what the verbs must have come to."""
+    """Give verbs, one after the other, and judge by the invariants and by what the verbs must have come to.
+
+    Args:
+        seed: of the verbs, the input and the draws; odd: requests are repeated.
+        protocol: the state machines to host.
+    """
     workload = WORKLOADS["windows"]
     verbs = _drawn(seed, workload.options.workers)
-    faults = [Operate(at_us=_FIRST_US + number * _PAUSE_US, verb=verb) for number, verb in enumerate(verbs)]
-    plan = Plan(FaultSchedule(tuple(faults), faults[-1].at_us + SECOND), workload.options, seed)
+    given = [Operate(at_us=_FIRST_US + number * _PAUSE_US, verb=verb) for number, verb in enumerate(verbs)]
+    end_us = given[-1].at_us + SECOND
+    again = Noise(at_us=0, for_us=end_us, duplicate=1.0, delay_us=SECOND, kinds=_REPEATED)
+    plan = Plan(FaultSchedule((*given, again) if seed % 2 else tuple(given), end_us), workload.options, seed)
     feed = workload.feed(seed)
 
     def expected(history: History) -> dict[str, Verdict]:
@@ -59,6 +71,9 @@ def _disobeyed(history: History, pipeline: Pipeline, verbs: list[_Verb]) -> str:
     for mint in mints:
         if mint.at_us < _FIRST_US:
             owned[mint.computation][mint.interval] = mint.owner
+    for name, intervals in owned.items():
+        if not cover_same_keys(list(intervals), [ALL_KEYS]):
+            return f"{name} is owned by {intervals} when the first verb comes"
     for number, verb in enumerate(verbs):
         begin_us = _FIRST_US + number * _PAUSE_US
         made = [mint for mint in mints if begin_us <= mint.at_us < begin_us + _PAUSE_US]
