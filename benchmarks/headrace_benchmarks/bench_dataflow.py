@@ -4,14 +4,15 @@ The hand-written computation keeps a sum for each open window in the row, sets a
 late data. The layer does the same with ``allowed_lateness(0)``, and handles windows, triggers, timing and panes. Both run on the
 simulated cluster, like any job, and in the sequential reference, where user code and codecs dominate. Only ratios are meaningful.
 
-It also measures the cost of a record by the number of its key's open windows: the layer's logic, and reading and writing the row.
+It also measures the cost of a record by the number of its key's open windows: in the layer alone, which reads and writes the row,
+and of all that a simulated cluster does for it.
 """
 
 import gc
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pytest
@@ -26,6 +27,7 @@ from headrace.dataflow import (
     Grouping,
     KeyState,
     SlidingWindows,
+    Window,
     read,
 )
 from headrace_properties.reference import run_reference
@@ -146,41 +148,61 @@ def test_the_layer_beside_a_computation_written_by_hand(
 
 OPEN = (1, 100, 1_440, 10_000)
 """Numbers of open windows of one key; 1,440: one for each minute of a day."""
+FIRST_US = 1_600_000_000 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class OpenCost:
-    """One row of the table: microseconds per record, in the layer's logic and for reading and writing its row."""
+class Opening(FixedWindows):
+    """Fixed windows, of which an element with the value 0 is in the first ``many``."""
 
-    windows: int
-    logic_us: float
-    row_us: float
+    many: int = 1
+
+    def assign_windows(self, element: Element) -> Iterable[Window]:
+        """Assign an element to its window, or to all."""
+        if element.value:
+            return FixedWindows.assign_windows(self, element)
+        starts = range(FIRST_US, FIRST_US + self.many * SECOND, SECOND)
+        return [Window(start, start + SECOND) for start in starts]
 
 
-def cost_of_open(windows: int, records: int = 50) -> OpenCost:
-    """Open this many windows of a key, and measure adding records to them in turn."""
-    pipeline = read("scores").window_into(FixedWindows(SECOND)).sum().to("sums").pipeline("open")
-    spec = pipeline.computations["sum"]
+def with_open(windows: int) -> Pipeline:
+    """Build a pipeline whose first record opens this many windows."""
+    return read("scores").window_into(Opening(SECOND, many=windows)).sum().to("sums").pipeline("open")
+
+
+def cost_of_layer(windows: int, records: int = 200) -> float:
+    """Return the microseconds of a record for the layer: reading the row, adding the element, writing the row."""
+    spec = with_open(windows).computations["sum"]
     assert isinstance(spec.computation, GroupByKeyAndWindow)
-    grouping, state = spec.computation.grouping, KeyState()
-    for number in range(windows):
-        grouping.element(state, Element("k", 1, number * SECOND), 0, 0)
-    row = spec.state_codec.encode(state)
-    logic: list[float] = []
-    codec: list[float] = []
+    grouping, codec, state = spec.computation.grouping, spec.state_codec, KeyState()
+    grouping.element(state, Element("k", 0, FIRST_US), 0, 0)
+    row = codec.encode(state)
+    begun = time.process_time()
     for number in range(records):
-        times = [time.perf_counter()]
-        state = spec.state_codec.decode(row)
-        times.append(time.perf_counter())
-        before = grouping.alarms(state)
-        grouping.element(state, Element("k", 1, number * 7919 % windows * SECOND), 0, 0)
-        assert grouping.alarms(state) == before
-        times.append(time.perf_counter())
-        row = spec.state_codec.encode(state)
-        times.append(time.perf_counter())
-        logic.append(times[2] - times[1])
-        codec.append(times[3] - times[2] + times[1] - times[0])
-    return OpenCost(windows, statistics.median(logic) * 1e6, statistics.median(codec) * 1e6)
+        state = codec.decode(row)
+        grouping.element(state, Element("k", 1, FIRST_US + number * 7919 % windows * SECOND), 0, 0)
+        row = codec.encode(state)
+    return (time.process_time() - begun) / records * 1e6
+
+
+def cost_in_the_cluster(windows: int, records: int = 500) -> float:
+    """Return the microseconds of a record in the simulated cluster: of one more, once the windows are open."""
+    pipeline, seconds = with_open(windows), []
+    for many in (records // 5, records):
+        builder = FeedBuilder(pipeline)
+        builder.record(at_us=SECOND, value=0, timestamp=FIRST_US, key="k")
+        for number in range(many):
+            at_us, timestamp = (
+                2 * SECOND + number * 5 * MILLISECOND,
+                FIRST_US + number * 7919 % windows * SECOND,
+            )
+            builder.record(at_us=at_us, value=1, timestamp=timestamp, key="k")
+        feed = builder.build()
+        gc.collect()
+        begun = time.process_time()
+        in_the_cluster(pipeline, feed)
+        seconds.append(time.process_time() - begun)
+    return (seconds[1] - seconds[0]) / (records - records // 5) * 1e6
 
 
 def cost_of_sliding(windows: int) -> float:
@@ -193,14 +215,21 @@ def cost_of_sliding(windows: int) -> float:
 
 
 def test_what_open_windows_cost(benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]) -> None:
-    """Print the costs by number of open windows."""
+    """Print the costs by number of open windows, each the median of several."""
     costs = benchmark.pedantic(  # type: ignore[no-untyped-call]
-        lambda: [cost_of_open(windows) for windows in OPEN], rounds=1, iterations=1
+        lambda: [[(cost_of_layer(many), cost_in_the_cluster(many)) for many in OPEN] for _ in range(ROUNDS)],
+        rounds=1,
+        iterations=1,
     )
     with capsys.disabled():
         print(f"\nPython {platform.python_version()}, {platform.machine()}; one key")
-        print("  microseconds per record   logic       row")
-        for cost in costs:
-            print(f"  {cost.windows:>7,} open windows {cost.logic_us:>11.0f}{cost.row_us:>10.0f}")
+        print("  CPU microseconds per record   layer   in the cluster   beside one window")
+        medians = [
+            [statistics.median(times) for times in zip(*of_one, strict=True)]
+            for of_one in zip(*costs, strict=True)
+        ]
+        for windows, (layer, cluster) in zip(OPEN, medians, strict=True):
+            ratio = cluster / medians[0][1]
+            print(f"  {windows:>7,} open windows {layer:>14.0f}{cluster:>17.0f}{ratio:>20.2f}")
         for windows in (3_600, 86_400):
             print(f"  {windows:>7,} sliding windows: {cost_of_sliding(windows) * 1e3:,.0f} ms per element")

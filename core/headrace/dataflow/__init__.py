@@ -9,10 +9,11 @@ from headrace.dataflow.combining import COUNT, DISTINCT, LIST, MAX, MEAN, MIN, S
 from headrace.dataflow.elements import END_OF_TIME, GLOBAL, Element, Window
 from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
 from headrace.dataflow.errors import DataflowError, WindowMergeError
-from headrace.dataflow.grouping import Alarm, Grouping, KeyState, WindowState
+from headrace.dataflow.grouping import Alarm, Grouping
 from headrace.dataflow.keys import key_of
 from headrace.dataflow.panes import Accumulation, Pane, Timing
 from headrace.dataflow.pardo import DoFn, TaggedDoFn
+from headrace.dataflow.rows import KeyState, WindowState
 from headrace.dataflow.stateful import KeyContext, StatefulFn
 from headrace.dataflow.transforms import GroupByKeyAndWindow, ParDo
 from headrace.dataflow.triggers import (

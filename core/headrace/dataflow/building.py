@@ -12,9 +12,10 @@ from headrace.dataflow.combining import CombineFn
 from headrace.dataflow.engines import Engine, MicroBatch
 from headrace.dataflow.enriching import Enrich, Spread
 from headrace.dataflow.errors import DataflowError
-from headrace.dataflow.grouping import Grouping, KeyState
+from headrace.dataflow.grouping import Grouping
 from headrace.dataflow.panes import Accumulation, Pane
 from headrace.dataflow.pardo import MoveInTime, Step, Tagging, Typed
+from headrace.dataflow.rows import RowCodec
 from headrace.dataflow.stateful import StatefulFn, StatefulParDo
 from headrace.dataflow.transforms import (
     GroupByKeyAndWindow,
@@ -323,7 +324,7 @@ class Builder:
             name=name,
             inputs={**source.inputs, **({signals: same_key} if signals else {})},
             outputs=outputs,
-            state_codec=self._values(KeyState),
+            state_codec=RowCodec(self._values(), grouping.due_of),
             ordered=goes_by_arrival(node.trigger) or isinstance(self._engine, MicroBatch),
         )
         for stream in outputs:

@@ -87,6 +87,10 @@ class ValueCodec:
         """Hash what `__eq__` compares."""
         return hash(self._classes)
 
+    def of(self, type_: Any) -> "ValueCodec":
+        """Return the codec of another type with the same classes."""
+        return ValueCodec(type_, self._classes)
+
     def encode(self, value: Any) -> bytes:
         """Encode a value.
 

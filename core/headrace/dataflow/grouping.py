@@ -16,13 +16,13 @@ Delivery is not ordered: a retraction may arrive before its element. Counts of v
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, Clock
-from headrace.dataflow.codecs import Carrier, ValueCodec, is_plain
+from headrace.dataflow.codecs import ValueCodec
 from headrace.dataflow.combining import LIST, CombineFn
 from headrace.dataflow.contents import Contents
 from headrace.dataflow.elements import END_OF_TIME, GLOBAL, Element, Window, within_time
@@ -31,108 +31,9 @@ from headrace.dataflow.errors import DataflowError, WindowMergeError
 from headrace.dataflow.firing import Arrival, Seen, evaluate, merge, note, percentile_name, start, wishes
 from headrace.dataflow.keys import key_of, shown
 from headrace.dataflow.panes import Accumulation, Pane, Timing
-from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger
+from headrace.dataflow.rows import NOTHING_DUE, Due, KeyState, WindowState
+from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger, waits_for_watermark
 from headrace.dataflow.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
-
-
-class WindowState(Carrier, msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
-    """A key's state for one window.
-
-    Attributes:
-        window: the window.
-        trigger: state of its trigger.
-        contents: contents of its next pane.
-        latest: greatest event time of its elements, microseconds.
-        fresh: number of elements since the last pane.
-        panes: number of panes emitted so far; a merge adds up those of its parts.
-        passed: whether the watermark has reached its end.
-        was_on_time: whether a pane was emitted after that, here or in a merged part.
-        finished: whether its trigger is finished; then nothing else is kept.
-        emitted: panes to retract with the next firing.
-        holds: whether an on-time element waits in it, so that the output watermark must not pass its end.
-    """
-
-    _carried: ClassVar[tuple[str, ...]] = ("trigger", "contents", "emitted")
-
-    window: Window
-    trigger: Any = None
-    contents: Contents = msgspec.field(default_factory=Contents)
-    latest: int = MIN_TIME
-    fresh: int = 0
-    panes: int = 0
-    passed: bool = False
-    was_on_time: bool = False
-    finished: bool = False
-    emitted: list[Pane] = msgspec.field(default_factory=list)
-    holds: bool = False
-
-
-class Due(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """When something is next due for a window, or for the first of several; `MAX_TIME`: never.
-
-    Attributes:
-        event: watermark at which something is due, event time, microseconds.
-        wall: clock reading at which something is due, wall time, microseconds; without the boundaries of a micro-batch engine.
-        hold: event time, microseconds, that the output watermark must not pass until ``wall``.
-        end: first window end that the watermark has not passed, event time, microseconds; sets no alarm.
-        idle: when a trigger with nothing to emit restarts, wall time, microseconds; sets no alarm.
-    """
-
-    event: int = MAX_TIME
-    wall: int = MAX_TIME
-    hold: int = MAX_TIME
-    end: int = MAX_TIME
-    idle: int = MAX_TIME
-
-    def __or__(self, other: "Due") -> "Due":
-        """Return the earlier of each time."""
-        return Due(
-            min(self.event, other.event),
-            min(self.wall, other.wall),
-            min(self.hold, other.hold),
-            min(self.end, other.end),
-            min(self.idle, other.idle),
-        )
-
-    def loses(self, before: "Due", after: "Due") -> bool:
-        """Tell whether this minimum may be outdated because one of its windows changed from ``before`` to ``after``."""
-        return (
-            self.event == before.event < after.event
-            or self.wall == before.wall < after.wall
-            or self.hold == before.hold < after.hold
-            or self.end == before.end < after.end
-            or self.idle == before.idle < after.idle
-        )
-
-
-NOTHING_DUE = Due()
-
-
-class KeyState(Carrier, msgspec.Struct, array_like=True, omit_defaults=True):
-    """The durable state of one key.
-
-    Attributes:
-        windows: state of each window that has not been collected.
-        next_batch: next boundary at which a micro-batch engine evaluates, wall time, microseconds; ``None``: nothing is new.
-        percentiles: reported percentile watermarks by name, event time, microseconds.
-        dropped: number of dropped elements: later than the allowed lateness, or after their trigger was finished.
-        due: earliest due times of all windows, so that an element need not visit every window.
-    """
-
-    _carried: ClassVar[tuple[str, ...]] = ("windows",)
-
-    windows: list[WindowState] = msgspec.field(default_factory=list)
-    next_batch: int | None = None
-    percentiles: dict[str, int] = msgspec.field(default_factory=dict)
-    dropped: int = 0
-    due: Due = NOTHING_DUE
-
-    def is_plain(self) -> bool:
-        """Look at each window's values without a copy."""
-        for state in self.windows:
-            if state.emitted or not (is_plain(state.contents.accumulator) and is_plain(state.trigger)):
-                return False
-        return True
 
 
 class Alarm(NamedTuple):
@@ -179,6 +80,13 @@ class Grouping:
     takes_retractions: bool = False
     merging: WindowFn = _EVERYWHERE
     codec: ValueCodec = _VALUES
+    _only_adds: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        """Note whether an element only adds to its window as long as the watermark has not passed that."""
+        strategy = self.merging if self.windows is None else self.windows
+        is_simple = isinstance(strategy, _NEVER_MERGING) and not isinstance(self.engine, MicroBatch)
+        object.__setattr__(self, "_only_adds", is_simple and waits_for_watermark(self.trigger))
 
     def element(
         self,
@@ -200,6 +108,7 @@ class Grouping:
         watermark = self._watermark(watermark)
         panes = self.advance(state, now - 1, watermark)
         windows = list(self.assigned(element))
+        self._read(state, windows)
         known = (
             {window_state.window: window_state for window_state in state.windows}
             if len(windows) > 1
@@ -224,6 +133,9 @@ class Grouping:
         wall = min(state.due.wall, state.due.idle) if state.next_batch is None else state.next_batch
         if now < wall and watermark < min(state.due.event, state.due.end):
             return []
+        unread = state.unread
+        if unread is not None:
+            state.read(unread.due_by(now, watermark))
         if isinstance(self.engine, MicroBatch):
             panes = self._run_batch(state, now, watermark)
         else:
@@ -246,6 +158,8 @@ class Grouping:
         if reached <= before:
             return panes
         state.percentiles[name] = reached
+        if state.unread is not None:
+            state.read(state.unread.all())
         passed = [
             window_state
             for window_state in state.windows
@@ -257,20 +171,23 @@ class Grouping:
 
     def alarms(self, state: KeyState) -> set[Alarm]:
         """Return when to call `advance` next: at most one alarm per clock, determined by the state alone."""
-        due = state.due
+        return self.alarms_at(state.due, state.next_batch)
+
+    @staticmethod
+    def alarms_at(due: Due, next_batch: int | None) -> set[Alarm]:
+        """Return the alarms of a key with these due times."""
         found = set()
         if due.event < MAX_TIME:
             found.add(Alarm(due.event, Clock.WATERMARK))
-        wall = due.wall if state.next_batch is None else state.next_batch
+        wall = due.wall if next_batch is None else next_batch
         if wall < MAX_TIME:
             found.add(Alarm(wall, Clock.WALL, due.hold if due.hold < MAX_TIME else None))
         return found
 
     def check_invariants(self, state: KeyState) -> None:
         """Assert what must hold between events: the stored due times are those of the windows."""
-        known, windows = state.due, [window_state.window for window_state in state.windows]
-        self._look_at_all(state)
-        assert state.due == known, f"{known} is stored, but the windows are due at {state.due}"
+        due, windows = self._due_of_all(state), [window_state.window for window_state in state.windows]
+        assert state.due == due, f"{state.due} is stored, but the windows are due at {due}"
         assert len(set(windows)) == len(windows), f"duplicate window: {windows}"
 
     def assigned(self, element: Element) -> Iterable[Window]:
@@ -286,6 +203,19 @@ class Grouping:
 
     # Elements
 
+    def _read(self, state: KeyState, windows: Sequence[Window]) -> None:
+        """Read the part of the row that an element in these windows may change: all of it for a user's merging strategy."""
+        unread, strategy = state.unread, self.merging if self.windows is None else self.windows
+        if unread is None:
+            return
+        if isinstance(strategy, _NEVER_MERGING):
+            state.read(unread.near(windows))
+        elif type(strategy) is Sessions:
+            for window in windows:
+                state.read(unread.touching(window))
+        else:
+            state.read(unread.all())
+
     def _take(
         self,
         state: KeyState,
@@ -295,12 +225,15 @@ class Grouping:
         watermark: int,
         known: Mapping[Window, WindowState] | None = None,
     ) -> list[Pane]:
+        if self._only_adds and watermark < window.end:
+            self._add_only(state, window, element, now, watermark, known)
+            return []
         target, parts = self._merged(state, window, element.key, known)
         if self._is_expired(target, watermark) or any(part.finished for part in parts):
             state.dropped += 1
             return []
         seen = Seen(now - 1, watermark, target, state.percentiles)
-        before = [self._due(part) for part in parts]
+        before = [self.due_of(part) for part in parts]
         window_state = self._joined(parts, target, seen)
         if len(parts) != 1 or window_state is not parts[0]:
             if parts:
@@ -315,15 +248,39 @@ class Grouping:
         self._look_at(state, window_state, before)
         return panes
 
+    def _add_only(
+        self,
+        state: KeyState,
+        window: Window,
+        element: Element,
+        now: int,
+        watermark: int,
+        known: Mapping[Window, WindowState] | None,
+    ) -> None:
+        """Add an element to a window that only the watermark can make fire, which has not reached it: no time changes by it."""
+        window_state = _found(state, window, known)
+        if window_state is None:
+            trigger = start(self.trigger, Seen(now - 1, watermark, window, state.percentiles))
+            window_state = WindowState(window, trigger, holds=True)
+            state.windows.append(window_state)
+            self._look_at(state, window_state, ())
+        elif window_state.finished:
+            state.dropped += 1
+            return
+        window_state.contents.add(
+            element.value, self.combine, keeps=self._keeps, retraction=element.retraction
+        )
+        window_state.fresh += 1
+        window_state.latest = max(window_state.latest, element.time)
+
     def _merged(
         self, state: KeyState, window: Window, key: str, indexed: Mapping[Window, WindowState] | None
     ) -> tuple[Window, list[WindowState]]:
         """Return the window that an element's window becomes, and the existing windows that are merged into it."""
         strategy = self.merging if self.windows is None else self.windows
         if isinstance(strategy, _NEVER_MERGING):
-            if indexed is not None:
-                return window, [indexed[window]] if window in indexed else []
-            return window, [window_state for window_state in state.windows if window_state.window == window]
+            found = _found(state, window, indexed)
+            return window, [] if found is None else [found]
         known = dict.fromkeys([*(window_state.window for window_state in state.windows), window])
         given = strategy.merge_windows(list(known))
         if type(strategy) not in _OURS:
@@ -399,6 +356,8 @@ class Grouping:
         """At a boundary, evaluate every window with new contents; the watermark counts as past everything read (Figure 11)."""
         if state.next_batch is None or state.next_batch > now:
             return []
+        if state.unread is not None:
+            state.read(state.unread.fresh())
         changed = [window_state for window_state in state.windows if window_state.fresh]
         panes = self._evaluate_all(changed, now, watermark, state)
         waits = [
@@ -483,19 +442,26 @@ class Grouping:
 
     def _look_at(self, state: KeyState, window_state: WindowState, before: Sequence[Due]) -> None:
         """Update the due times after a window changed; ``before``: those of its parts."""
-        after = self._due(window_state)
+        after = self.due_of(window_state)
+        if state.unread is not None:
+            state.read(state.unread.note(window_state.window, before, after))
         if any(state.due.loses(each, after) for each in before):
             self._look_at_all(state)
         else:
             state.due |= after
 
     def _look_at_all(self, state: KeyState) -> None:
-        due = NOTHING_DUE
-        for window_state in state.windows:
-            due |= self._due(window_state)
-        state.due = due
+        if state.unread is not None:
+            state.unread.changed = True
+        state.due = self._due_of_all(state)
 
-    def _due(self, window_state: WindowState) -> Due:
+    def _due_of_all(self, state: KeyState) -> Due:
+        due = NOTHING_DUE if state.unread is None else state.unread.due()
+        for window_state in state.windows:
+            due |= self.due_of(window_state)
+        return due
+
+    def due_of(self, window_state: WindowState) -> Due:
         """Return a window's due times."""
         event = (
             self._limit(window_state.window)
@@ -532,6 +498,16 @@ class Grouping:
     def _keeps(self) -> ValueCodec | None:
         """The codec if values are kept: some may be retracted, and the combiner is not reversible."""
         return self.codec if self.takes_retractions and self.combine.uncombine is None else None
+
+
+def _found(state: KeyState, window: Window, known: Mapping[Window, WindowState] | None) -> WindowState | None:
+    """Return the state of a window, if it is open; ``known``: all states by window, if several are looked for."""
+    if known is not None:
+        return known.get(window)
+    for window_state in state.windows:
+        if window_state.window == window:
+            return window_state
+    return None
 
 
 _NEVER_MERGING = (GlobalWindows, FixedWindows, SlidingWindows)

@@ -20,9 +20,10 @@ import msgspec
 from headrace import MAX_TIME, MIN_TIME, Clock, Computation, Context, Record, Timer
 from headrace.dataflow.elements import END_OF_TIME, EVENT_TIME, Element, Window
 from headrace.dataflow.errors import DataflowError
-from headrace.dataflow.grouping import Alarm, Grouping, KeyState
+from headrace.dataflow.grouping import Alarm, Grouping
 from headrace.dataflow.panes import Pane, Timing
 from headrace.dataflow.pardo import Step, Tagging
+from headrace.dataflow.rows import KeyState
 
 KeyExtractor = Callable[[Record], str]
 
@@ -127,7 +128,7 @@ class GroupByKeyAndWindow(Computation):
     def process_record(self, context: Context, record: Record) -> None:
         """Handle an element, or the report of a percentile watermark."""
         state: KeyState = context.state
-        before = self.grouping.alarms(state)
+        due, next_batch = state.due, state.next_batch
         now, watermark = context.wall_time, watermark_at(context, self._lag)
         if record.stream == self._signals:
             signal = record.value
@@ -138,7 +139,9 @@ class GroupByKeyAndWindow(Computation):
             panes = self.grouping.element(state, element, now, watermark, lost)
             self._give_up(context, element, lost)
         self._emit(context, panes)
-        self._set_alarms(context, before, self.grouping.alarms(state))
+        if state.due is not due or state.next_batch != next_batch:
+            before = self.grouping.alarms_at(due, next_batch)
+            self._set_alarms(context, before, self.grouping.alarms(state))
 
     def process_timer(self, context: Context, timer: Timer) -> None:
         """Emit the panes that are due."""

@@ -323,3 +323,16 @@ def goes_by_arrival(trigger: Trigger) -> bool:
             return True
         case _:
             assert_never(trigger)
+
+
+def waits_for_watermark(trigger: Trigger) -> bool:
+    """Tell whether nothing but the low watermark's arrival at the window's end can make a trigger fire, or change it, for now."""
+    match trigger:
+        case AtWatermark(percentile=percentile):
+            return percentile == 100
+        case Repeat(trigger=inner):
+            return waits_for_watermark(inner)
+        case SequenceOf(triggers=several):
+            return waits_for_watermark(several[0])
+        case _:
+            return False

@@ -6,8 +6,11 @@ from typing import Any
 from headrace import MIN_TIME, Clock
 from headrace.dataflow import Element, Grouping, KeyState, Pane
 from headrace.dataflow.codecs import ValueCodec
+from headrace.dataflow.rows import RowCodec
 
-CODEC = ValueCodec(KeyState)
+VALUES = ValueCodec()
+MOST = 2
+"""So few windows make a chunk, that a test has several."""
 
 Short = tuple[Any, ...]
 
@@ -45,8 +48,10 @@ class Key:
         return [alarm.time for alarm in self.grouping.alarms(self.state) if alarm.clock is clock]
 
     def _kept(self, panes: list[Pane]) -> list[Pane]:
+        codec = RowCodec(VALUES, self.grouping.due_of, most=MOST)
         self.grouping.check_invariants(self.state)
-        self.state = CODEC.decode(CODEC.encode(self.state))
+        self.state = codec.decode(codec.encode(self.state))
+        self.grouping.check_invariants(self.state)
         return panes
 
 

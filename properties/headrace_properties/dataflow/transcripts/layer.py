@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from headrace import MAX_TIME, MIN_TIME, Clock
 from headrace.dataflow import Grouping, KeyState, Pane
+from headrace.dataflow.codecs import ValueCodec
+from headrace.dataflow.rows import RowCodec
 from headrace_properties.dataflow.model import EmittedPane, InputStep, Query
 
 
@@ -40,6 +42,9 @@ def _hosted(query: Query, steps: Sequence[InputStep], make: Callable[..., Groupi
     for number, step in enumerate(steps):
         host.take(number, step)
     return host
+
+
+_VALUES = ValueCodec()
 
 
 class _GroupingHost:
@@ -99,9 +104,12 @@ class _GroupingHost:
         assert not left, f"what it asked for at {left} has been done by {now}"
 
     def _keep(self, number: int, at_us: int, key: str, panes: Iterable[Pane]) -> None:
+        """Take the panes; write and read the row, whose windows are in chunks of two."""
         self.panes += [emission_of(number, at_us, key, pane) for pane in panes]
         if type(self._grouping) is Grouping:  # and no mutant
             self._grouping.check_invariants(self._states[key])
+            codec = RowCodec(_VALUES, self._grouping.due_of, most=2)
+            self._states[key] = codec.decode(codec.encode(self._states[key]))
 
 
 def emission_of(step: int, at_us: int, key: str, pane: Pane) -> EmittedPane:

@@ -1,0 +1,128 @@
+"""A key's row has the same windows whether it is read whole or in parts, in either form."""
+
+import pickle
+from random import Random
+
+import pytest
+
+from headrace import MAX_TIME, SECOND
+from headrace.dataflow import (
+    DEFAULT_TRIGGER,
+    SUM,
+    AtPeriod,
+    Element,
+    FixedWindows,
+    Grouping,
+    KeyState,
+    Repeat,
+    Sessions,
+    WindowFn,
+    WindowState,
+)
+from headrace.dataflow.codecs import ValueCodec
+from headrace.dataflow.rows import RowCodec
+
+MOST = 8
+VALUES = ValueCodec()
+PERIOD = Repeat(AtPeriod(9))
+
+
+def codec_of(grouping: Grouping, most: int = MOST) -> RowCodec:
+    return RowCodec(VALUES, grouping.due_of, most=most)
+
+
+def windows_of(state: KeyState) -> list[WindowState]:
+    """All windows, in their order. Some form of the row leaves out the greatest event time, of which nothing depends."""
+    if state.unread is not None:
+        state.read(state.unread.all())
+    for window_state in state.windows:
+        window_state.latest = 0
+    return sorted(state.windows, key=lambda each: each.window.order)
+
+
+@pytest.mark.parametrize(
+    "strategy", [FixedWindows(SECOND), Sessions(SECOND, touching_merge=False), Sessions(SECOND)]
+)
+def test_a_row_written_in_chunks_has_what_one_written_whole_has(strategy: WindowFn) -> None:
+    """Elements open, change and merge windows, and the watermark closes some, in the order of chance."""
+    for seed in range(8):
+        random = Random(seed)
+        trigger, lateness_us = random.choice(
+            [(DEFAULT_TRIGGER, 0), (DEFAULT_TRIGGER, 20 * SECOND), (PERIOD, 0)]
+        )
+        grouping = Grouping(strategy, trigger, combine=SUM, allowed_lateness_us=lateness_us)
+        codec = codec_of(grouping)
+        whole, row, watermark = KeyState(), codec.encode(KeyState()), 0
+        for now in range(120):
+            parts = codec.decode(row)
+            if random.random() < 0.1:
+                watermark += random.randrange(20) * SECOND
+                found = [grouping.advance(state, now, watermark) for state in (whole, parts)]
+            else:
+                element = Element("k", random.randrange(9), watermark + random.randrange(-10, 120) * SECOND)
+                found = [grouping.element(state, element, now, watermark) for state in (whole, parts)]
+            assert found[0] == found[1]
+            grouping.check_invariants(parts)
+            row = codec.encode(parts)
+            assert codec.encode(parts) == row
+            again = codec.decode(row)
+            assert (again.due, again.dropped) == (whole.due, whole.dropped)
+        assert windows_of(codec.decode(row)) == windows_of(whole)
+
+
+def opened(many: int) -> tuple[Grouping, KeyState]:
+    grouping, state = Grouping(windows=FixedWindows(SECOND), combine=SUM), KeyState()
+    for number in range(many):
+        grouping.element(state, Element("k", 1, number * SECOND), 0, 0)
+    return grouping, state
+
+
+def test_few_windows_are_the_json_that_they_always_were() -> None:
+    grouping, state = opened(MOST)
+    assert codec_of(grouping).encode(state) == VALUES.of(KeyState).encode(state)
+
+
+def test_a_row_with_many_windows_that_was_written_whole_is_read_and_written_in_chunks() -> None:
+    grouping, state = opened(5 * MOST)
+    codec = codec_of(grouping)
+    row = codec.encode(codec.decode(VALUES.of(KeyState).encode(state)))
+    assert row[:1] == b"\x02"
+    assert len(codec.decode(row).windows) == 0
+    assert windows_of(codec.decode(row)) == windows_of(state)
+
+
+def test_an_element_reads_and_writes_its_window_alone() -> None:
+    grouping, state = opened(100 * MOST)
+    codec = codec_of(grouping)
+    row = codec.encode(state)
+    state = codec.decode(row)
+    grouping.element(state, Element("k", 5, 300 * SECOND), 0, 0)
+    assert [each.window.start for each in state.windows] == [300 * SECOND]
+    assert len(set(zip(row, codec.encode(state), strict=False))) < 256  # aligned: only one line has changed
+    assert repr(state).endswith("and 799 windows that have not been read)")
+
+
+def test_the_watermark_reads_only_the_windows_that_it_has_reached() -> None:
+    grouping, state = opened(100 * MOST)
+    state = codec_of(grouping).decode(codec_of(grouping).encode(state))
+    assert len(grouping.advance(state, 0, 3 * SECOND)) == 3
+    assert len(state.windows) == MOST - 3
+    assert state.unread is not None
+    assert len(state.unread) == 99 * MOST
+
+
+def test_few_windows_are_left_of_many_and_the_row_is_json_again() -> None:
+    grouping, state = opened(10 * MOST)
+    codec = codec_of(grouping)
+    state = codec.decode(codec.encode(state))
+    grouping.advance(state, 0, 78 * SECOND)
+    assert codec.encode(state)[:1] == b"["
+    state = codec.decode(codec.encode(state))
+    grouping.advance(state, 0, MAX_TIME)
+    assert codec.encode(state) == codec.encode(KeyState())
+
+
+def test_it_can_be_pickled() -> None:
+    grouping, state = opened(3 * MOST)
+    codec = pickle.loads(pickle.dumps(RowCodec(ValueCodec(), grouping.due_of)))  # noqa: S301  as Spark ships it
+    assert codec.encode(state) == RowCodec(ValueCodec(), grouping.due_of).encode(state)
