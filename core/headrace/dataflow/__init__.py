@@ -11,7 +11,7 @@ from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
 from headrace.dataflow.errors import DataflowError, WindowMergeError
 from headrace.dataflow.grouping import Alarm, Grouping
 from headrace.dataflow.keys import key_of
-from headrace.dataflow.panes import Accumulation, Pane, Timing
+from headrace.dataflow.panes import Accumulation, Pane, TimestampCombiner, Timing
 from headrace.dataflow.pardo import DoFn, TaggedDoFn
 from headrace.dataflow.rows import KeyState, WindowState
 from headrace.dataflow.stateful import KeyContext, StatefulFn
@@ -85,6 +85,7 @@ __all__ = [
     "StatefulFn",
     "Streaming",
     "TaggedDoFn",
+    "TimestampCombiner",
     "Timing",
     "Trigger",
     "TriggerFn",

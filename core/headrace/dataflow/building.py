@@ -13,9 +13,8 @@ from headrace.dataflow.engines import Engine, MicroBatch
 from headrace.dataflow.enriching import Enrich, Spread
 from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Grouping
-from headrace.dataflow.panes import Accumulation, Pane
+from headrace.dataflow.panes import Accumulation, Pane, TimestampCombiner
 from headrace.dataflow.pardo import MoveInTime, Step, Tagging, Typed
-from headrace.dataflow.rows import RowCodec
 from headrace.dataflow.stateful import StatefulFn, StatefulParDo
 from headrace.dataflow.transforms import (
     GroupByKeyAndWindow,
@@ -70,6 +69,7 @@ class Grouped:
     merging: WindowFn
     trigger: Trigger
     accumulation: Accumulation
+    timestamps: TimestampCombiner
     combine: CombineFn
     lateness_us: int | None
     allow_unsafe_triggers: bool
@@ -297,6 +297,7 @@ class Builder:
             takes_retractions=source.has_retractions,
             merging=node.merging,
             codec=self._values(),
+            timestamps=node.timestamps,
         )
         name = self._name(node.name)
         if node.shards and source.has_retractions:
@@ -324,7 +325,7 @@ class Builder:
             name=name,
             inputs={**source.inputs, **({signals: same_key} if signals else {})},
             outputs=outputs,
-            state_codec=RowCodec(self._values(), grouping.due_of),
+            state_codec=grouping.row_codec(self._values()),
             ordered=goes_by_arrival(node.trigger) or isinstance(self._engine, MicroBatch),
         )
         for stream in outputs:

@@ -43,7 +43,7 @@ from headrace.dataflow.engines import Engine
 from headrace.dataflow.enriching import Enrich
 from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.keys import TextKey
-from headrace.dataflow.panes import Accumulation
+from headrace.dataflow.panes import Accumulation, TimestampCombiner
 from headrace.dataflow.pardo import (
     Do,
     DoFn,
@@ -80,6 +80,7 @@ class PCollection(Generic[V]):
         merging: windowing strategy of the elements' current windows.
         when: trigger of the next grouping; ``None``: the default trigger.
         accumulation: how the next grouping's panes relate.
+        timestamps: what the event times of its panes are.
         lateness_us: how long its windows are kept behind the watermark, event time in microseconds; ``None``: without limit.
         allow_unsafe_triggers: whether its trigger may finish while elements still arrive for its window.
         dropped_to: stream for the elements that it drops; ``""``: none.
@@ -92,6 +93,7 @@ class PCollection(Generic[V]):
     merging: WindowFn = field(default_factory=GlobalWindows)
     when: Trigger | None = None
     accumulation: Accumulation = Accumulation.DISCARDING
+    timestamps: TimestampCombiner = TimestampCombiner.END_OF_WINDOW
     lateness_us: int | None = 0
     allow_unsafe_triggers: bool = False
     dropped_to: str = ""
@@ -359,6 +361,24 @@ class PCollection(Generic[V]):
         """Emit in each pane everything so far, after a retraction of the last one (2.3)."""
         return replace(self, accumulation=Accumulation.ACCUMULATING_AND_RETRACTING)
 
+    def timestamps_of_panes(self, combiner: TimestampCombiner) -> "PCollection[V]":
+        """Set the event times of panes (Beam: ``timestamp_combiner``). Default: the window's last microsecond.
+
+        With the earliest or latest event time of a pane's elements, the output watermark waits there until the pane is sent; so a
+        grouping below, by other windows, does not take it for late. Late elements do not count.
+
+        Args:
+            combiner: the combiner.
+
+        Raises:
+            OptionsError: it is not a `TimestampCombiner`.
+        """
+        if not isinstance(combiner, TimestampCombiner):
+            raise OptionsError(
+                "timestamps_of_panes", combiner, "a TimestampCombiner, such as TimestampCombiner.EARLIEST"
+            )
+        return replace(self, timestamps=combiner)
+
     # What, for each key and window. ``name`` is the computation's name; repeated names are numbered.
 
     def combine(self, combine: CombineFn, *, fanout: int = 1, name: str = "combine") -> "PCollection[Any]":
@@ -410,6 +430,7 @@ class PCollection(Generic[V]):
             self.merging,
             DEFAULT_TRIGGER if self.when is None else self.when,
             self.accumulation,
+            self.timestamps,
             combine,
             self.lateness_us,
             self.allow_unsafe_triggers,
@@ -418,7 +439,11 @@ class PCollection(Generic[V]):
         )
         merging = self.merging if self.windows is None else self.windows
         return PCollection(
-            grouped, merging=merging, accumulation=self.accumulation, lateness_us=self.lateness_us
+            grouped,
+            merging=merging,
+            accumulation=self.accumulation,
+            timestamps=self.timestamps,
+            lateness_us=self.lateness_us,
         )
 
     def group(self, *, name: str = "group") -> "PCollection[list[V]]":
@@ -623,6 +648,7 @@ _SETTINGS = {
     "when": "trigger",
     "allow_unsafe_triggers": "allow_unsafe_triggers",
     "accumulation": "accumulation mode",
+    "timestamps": "timestamps_of_panes",
     "lateness_us": "allowed_lateness",
     "dropped_to": "dropped_to",
 }

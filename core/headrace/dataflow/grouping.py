@@ -30,8 +30,8 @@ from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
 from headrace.dataflow.errors import DataflowError, WindowMergeError
 from headrace.dataflow.firing import Arrival, Seen, evaluate, merge, note, percentile_name, start, wishes
 from headrace.dataflow.keys import key_of, shown
-from headrace.dataflow.panes import Accumulation, Pane, Timing
-from headrace.dataflow.rows import NOTHING_DUE, Due, KeyState, WindowState
+from headrace.dataflow.panes import Accumulation, Pane, TimestampCombiner, Timing
+from headrace.dataflow.rows import MOST, NOTHING_DUE, Due, HeldKeyState, KeyState, RowCodec, WindowState
 from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger, waits_for_watermark
 from headrace.dataflow.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
@@ -69,6 +69,7 @@ class Grouping:
         takes_retractions: whether retractions may arrive.
         merging: windowing strategy of the windows that elements arrive in.
         codec: codec of values that are kept since they may be retracted.
+        timestamps: what the event time of a pane is.
     """
 
     windows: WindowFn | None = _EVERYWHERE
@@ -80,13 +81,31 @@ class Grouping:
     takes_retractions: bool = False
     merging: WindowFn = _EVERYWHERE
     codec: ValueCodec = _VALUES
+    timestamps: TimestampCombiner = TimestampCombiner.END_OF_WINDOW
     _only_adds: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         """Note whether an element only adds to its window as long as the watermark has not passed that."""
         strategy = self.merging if self.windows is None else self.windows
-        is_simple = isinstance(strategy, _NEVER_MERGING) and not isinstance(self.engine, MicroBatch)
+        is_simple = (
+            isinstance(strategy, _NEVER_MERGING)
+            and not isinstance(self.engine, MicroBatch)
+            and not self.holds_times
+        )
         object.__setattr__(self, "_only_adds", is_simple and waits_for_watermark(self.trigger))
+
+    @property
+    def holds_times(self) -> bool:
+        """Whether the output watermark waits for the event times of elements, which panes will have."""
+        return self.timestamps is not TimestampCombiner.END_OF_WINDOW
+
+    def initial_state(self) -> KeyState:
+        """Return the state of a key without windows."""
+        return HeldKeyState() if self.holds_times else KeyState()
+
+    def row_codec(self, values: ValueCodec, *, most: int = MOST) -> RowCodec:
+        """Return the codec of such states; ``values``: that of users' values in them."""
+        return RowCodec(values, self.due_of, held=self.holds_times, most=most)
 
     def element(
         self,
@@ -306,7 +325,7 @@ class Grouping:
             target,
             merge(self.trigger, [part.trigger for part in parts], seen),
             contents,
-            latest=max(part.latest for part in parts),
+            latest=self._together(*(part.latest for part in parts)),
             fresh=sum(part.fresh for part in parts),
             panes=sum(part.panes for part in parts),
             passed=passed,
@@ -319,13 +338,28 @@ class Grouping:
         window_state.contents.add(
             element.value, self.combine, keeps=self._keeps, retraction=element.retraction
         )
-        window_state.latest = max(window_state.latest, element.time)
+        window_state.latest = self._together(
+            window_state.latest, self._time_of(element, window_state.window, seen)
+        )
         window_state.fresh += 1
         window_state.holds = window_state.holds or seen.watermark < window_state.window.end
         arrival = Arrival(
             now, element.value, lambda: window_state.contents.value(self.combine, self.codec), seen
         )
         window_state.trigger = note(self.trigger, window_state.trigger, arrival)
+
+    def _time_of(self, element: Element, window: Window, seen: Seen) -> int:
+        """Return what an element contributes to the time of its pane; `MIN_TIME`: nothing, since it is late."""
+        if not self.holds_times:
+            return element.time
+        time = min(max(element.time, window.start), window.last)
+        return time if time >= seen.watermark else MIN_TIME
+
+    def _together(self, *times: int) -> int:
+        """Combine times of elements."""
+        if self.timestamps is TimestampCombiner.EARLIEST:
+            return min((time for time in times if time > MIN_TIME), default=MIN_TIME)
+        return max(times)
 
     # Firing
 
@@ -391,7 +425,9 @@ class Grouping:
         if not window_state.passed:
             timing = Timing.EARLY
         time = window_state.window.last
-        if window_state.window == GLOBAL:
+        if self.holds_times and window_state.latest > MIN_TIME:
+            time = window_state.latest
+        elif window_state.window == GLOBAL:
             time = min(max(window_state.latest, watermark), time)
         panes = [msgspec.structs.replace(old, retraction=True, timing=timing) for old in window_state.emitted]
         new = [
@@ -409,6 +445,8 @@ class Grouping:
         window_state.panes += bool(new)
         window_state.fresh = 0
         window_state.holds = False
+        if self.holds_times:
+            window_state.latest = MIN_TIME
         return panes
 
     # Lateness
@@ -469,11 +507,13 @@ class Grouping:
             else MAX_TIME
         )
         held = window_state.window.end if window_state.holds and window_state.window != GLOBAL else MAX_TIME
+        if self.holds_times:
+            held = self._held(window_state, held)
         if isinstance(self.engine, MicroBatch):
             return Due(event, hold=held)
         if window_state.finished:
             return Due(event)
-        wall, hold, idle_at = MAX_TIME, MAX_TIME, MAX_TIME
+        wall, hold, idle_at = MAX_TIME, held if self.holds_times else MAX_TIME, MAX_TIME
         for wanted, idle in wishes(self.trigger, window_state.trigger, window_state.window):
             if wanted.clock is Clock.WALL:
                 if window_state.fresh or not idle:
@@ -483,6 +523,13 @@ class Grouping:
             elif not (window_state.passed and wanted.time == window_state.window.end):
                 event = min(event, self._clipped(wanted.time))
         return Due(event, wall, hold, MAX_TIME if window_state.passed else window_state.window.end, idle_at)
+
+    def _held(self, window_state: WindowState, until_end: int) -> int:
+        """Return the event time that the output watermark must not pass, for the pane's time and those of panes to retract."""
+        times = [pane.time + 1 for pane in window_state.emitted if not window_state.passed]
+        if window_state.latest > MIN_TIME:
+            return min([*times, window_state.latest + 1])
+        return min([*times, until_end])
 
     def _watermark(self, watermark: int) -> int:
         """Return the watermark that triggers see (Figures 10, 12); at the end of time all windows are complete."""
@@ -538,6 +585,7 @@ def _finish(window_state: WindowState) -> None:
     """Clear everything but the fact that the window is finished; its last pane has all remaining contents."""
     window_state.trigger = None
     window_state.contents = Contents()
+    window_state.latest = MIN_TIME
     window_state.fresh = 0
     window_state.holds = False
     window_state.finished = True

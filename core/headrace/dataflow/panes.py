@@ -20,6 +20,17 @@ class Accumulation(enum.Enum):
     """A pane contains everything so far, and the last one is retracted first, for groupings downstream."""
 
 
+class TimestampCombiner(enum.Enum):
+    """The event time of a pane (Beam: ``TimestampCombiner``)."""
+
+    END_OF_WINDOW = "end_of_window"
+    """The window's last microsecond."""
+    EARLIEST = "earliest"
+    """The earliest event time of the on-time elements since the last pane; the output watermark waits there."""
+    LATEST = "latest"
+    """The latest event time of the on-time elements since the last pane."""
+
+
 class Timing(enum.Enum):
     """When a pane was emitted, relative to its window's end."""
 
@@ -37,7 +48,7 @@ class Pane(Carrier, msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         value: result of combining the pane's contents.
         window: the window.
-        time: event time, microseconds: the window's last microsecond; for the global window, see docs/dataflow.md.
+        time: event time, microseconds: as `TimestampCombiner` says; for the global window, see docs/dataflow.md.
         index: number of panes that the window emitted before. A retraction has the index of the pane that it retracts.
         timing: early, on time or late. A retraction has the timing of the firing that emits it.
         retraction: whether it retracts a pane of equal value, window and index.

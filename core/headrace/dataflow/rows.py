@@ -39,7 +39,8 @@ class WindowState(Carrier, msgspec.Struct, array_like=True, omit_defaults=True, 
         window: the window.
         trigger: state of its trigger.
         contents: contents of its next pane.
-        latest: greatest event time of its elements, microseconds.
+        latest: greatest event time of its elements, microseconds. If a pane's time comes from its elements, what that of those
+            since the last pane comes to; `MIN_TIME`: none of them was on time.
         fresh: number of elements since the last pane.
         panes: number of panes emitted so far; a merge adds up those of its parts.
         passed: whether the watermark has reached its end.
@@ -145,12 +146,28 @@ class KeyState(Carrier, msgspec.Struct, array_like=True, omit_defaults=True, dic
         """Show the windows that have been read, and the number of the others."""
         others = f", and {len(self.unread):,} windows that have not been read" if self.unread else ""
         fields = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__)
-        return f"KeyState({', '.join(fields)}{others})"
+        return f"{type(self).__name__}({', '.join(fields)}{others})"
 
     def read(self, found: list[WindowState]) -> "KeyState":
         """Add windows that have been read; return the state itself."""
         self.windows += found
         return self
+
+
+class HeldKeyState(KeyState, array_like=True, omit_defaults=True, dict=True):
+    """The state of a key whose panes have the event times of elements.
+
+    Attributes:
+        leaving: panes that are to be sent, which the output watermark must not overtake.
+    """
+
+    _carried: ClassVar[tuple[str, ...]] = ("windows", "leaving")
+
+    leaving: list[Pane] = msgspec.field(default_factory=list)
+
+    def is_plain(self) -> bool:
+        """Look at each window's values and each pane's without a copy."""
+        return super().is_plain() and all(map(Pane.is_plain, self.leaving))
 
 
 class Unread:
@@ -449,10 +466,12 @@ class LineCodec:
 
     Args:
         values: the codec of users' values.
+        keeps_latest: whether the event times of elements count in every window, not in the global one only.
     """
 
-    def __init__(self, values: ValueCodec) -> None:
+    def __init__(self, values: ValueCodec, *, keeps_latest: bool) -> None:
         self._encode, self._decode = values.encode, values.of(_Line).decode
+        self._keeps_latest = keeps_latest
 
     def encode(self, window_state: WindowState, grid: _Grid) -> bytes:
         """Encode a window."""
@@ -463,7 +482,8 @@ class LineCodec:
             | window_state.finished << 2
             | window_state.holds << 3
         )
-        latest = window_state.latest - grid.base if window == GLOBAL else None
+        is_known = window_state.latest > MIN_TIME and (self._keeps_latest or window == GLOBAL)
+        latest = window_state.latest - grid.base if is_known else None
         line = [
             grid.place(window), flags, window_state.fresh, contents.count, contents.accumulator, window_state.trigger,
             window_state.panes, latest, contents.values, window_state.emitted,
@@ -491,16 +511,25 @@ class RowCodec:
     Args:
         values: the codec of users' values in them.
         due_of: tells when something is due for a window.
+        held: whether its rows are of the class `HeldKeyState`.
         most: number of windows from which on a row has chunks, and in a chunk.
     """
 
-    def __init__(self, values: ValueCodec, due_of: Callable[[WindowState], Due], *, most: int = MOST) -> None:
-        self._values, self._due_of, self._most = values, due_of, most
-        self._whole, self._lines = values.of(KeyState), LineCodec(values)
+    def __init__(
+        self,
+        values: ValueCodec,
+        due_of: Callable[[WindowState], Due],
+        *,
+        held: bool = False,
+        most: int = MOST,
+    ) -> None:
+        self._values, self._due_of, self._held, self._most = values, due_of, held, most
+        self._type = HeldKeyState if held else KeyState
+        self._whole, self._lines = values.of(self._type), LineCodec(values, keeps_latest=held)
 
     def __reduce__(self) -> tuple[Callable[..., "RowCodec"], tuple[object, ...]]:
         """Pickle as a constructor call."""
-        return _row_codec, (self._values, self._due_of, self._most)
+        return _row_codec, (self._values, self._due_of, self._held, self._most)
 
     def __repr__(self) -> str:
         """Format as the codec of a row with few windows."""
@@ -521,33 +550,29 @@ class RowCodec:
             return self._whole.encode(state.read(unread.all()))
         windows = state.read(unread.rest_for(windows)).windows
         chunks, parts = unread.put_back(windows, self._due_of)
-        front = _encode(_rest(state))
+        front = self._whole.encode(msgspec.structs.replace(state, windows=[]))
         return b"".join([_FRONT.pack(_CHUNKED, len(front), chunks), front, *parts])
 
     def decode(self, data: bytes) -> KeyState:
         """Decode a row; many windows are not read yet."""
         if data[0] != _CHUNKED:
-            state: KeyState = self._whole.decode(data)
-            return state
+            return self._whole.decode(data)  # type: ignore[no-any-return]
         _, front, chunks = _FRONT.unpack_from(data)
         view, at = memoryview(data), _FRONT.size + front
-        state = KeyState([], *_decode(view[_FRONT.size : at]))
+        state: KeyState = self._whole.decode(data[_FRONT.size : at])
         table = array("q", view[at : at + 8 * _WIDTH * chunks].tobytes())
         data_begins = at + 8 * _WIDTH * chunks
         state.unread = Unread(_little_endian(table), view[data_begins:], self._lines, self._most)
         return state
 
 
-def _row_codec(values: ValueCodec, due_of: Callable[[WindowState], Due], most: int) -> RowCodec:
-    return RowCodec(values, due_of, most=most)
-
-
-_encode = msgspec.json.Encoder(order="deterministic").encode
-_decode = msgspec.json.Decoder(tuple[int | None, dict[str, int], int, Due]).decode
-
-
-def _rest(state: KeyState) -> tuple[int | None, dict[str, int], int, Due]:
-    return state.next_batch, state.percentiles, state.dropped, state.due
+def _row_codec(
+    values: ValueCodec,
+    due_of: Callable[[WindowState], Due],
+    held: bool,  # noqa: FBT001  as it is pickled
+    most: int,
+) -> RowCodec:
+    return RowCodec(values, due_of, held=held, most=most)
 
 
 def _little_endian(column: "array[int]") -> "array[int]":

@@ -23,7 +23,7 @@ from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Alarm, Grouping
 from headrace.dataflow.panes import Pane, Timing
 from headrace.dataflow.pardo import Step, Tagging
-from headrace.dataflow.rows import KeyState
+from headrace.dataflow.rows import HeldKeyState, KeyState
 
 KeyExtractor = Callable[[Record], str]
 
@@ -123,7 +123,7 @@ class GroupByKeyAndWindow(Computation):
 
     def initial_state(self) -> KeyState:
         """Return a state without windows."""
-        return KeyState()
+        return self.grouping.initial_state()
 
     def process_record(self, context: Context, record: Record) -> None:
         """Handle an element, or the report of a percentile watermark."""
@@ -142,16 +142,41 @@ class GroupByKeyAndWindow(Computation):
         if state.due is not due or state.next_batch != next_batch:
             before = self.grouping.alarms_at(due, next_batch)
             self._set_alarms(context, before, self.grouping.alarms(state))
+        self._hold(context, state)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
         """Emit the panes that are due."""
         state: KeyState = context.state
+        if timer.tag == _LEAVE:
+            assert isinstance(state, HeldKeyState)
+            self._send(context, state.leaving)
+            state.leaving = []
+            self._hold(context, state)
+            return
         before = {alarm for alarm in self.grouping.alarms(state) if _tag(alarm) != timer.tag}
         panes = self.grouping.advance(state, context.wall_time - 1, watermark_at(context, self._lag))
         self._emit(context, panes)
         self._set_alarms(context, before, self.grouping.alarms(state))
+        self._hold(context, state)
 
-    def _emit(self, context: Context, panes: Iterable[Pane]) -> None:
+    def _emit(self, context: Context, panes: Sequence[Pane]) -> None:
+        """Send panes; those that are older than their cause later, by a timer that is due at once and holds the watermark."""
+        if not self.grouping.holds_times:
+            self._send(context, panes)
+        elif panes:
+            context.state.leaving += panes
+
+    def _hold(self, context: Context, state: KeyState) -> None:
+        """Hold the output watermark for the panes that have the event times of elements."""
+        if not isinstance(state, HeldKeyState):
+            return
+        held = state.due.hold
+        context.hold_watermark(None if held == MAX_TIME else held + self._lag)
+        if state.leaving:
+            first = min(pane.time + 1 for pane in state.leaving)
+            context.set_wall_timer(_LEAVE, context.wall_time, first + self._lag)
+
+    def _send(self, context: Context, panes: Iterable[Pane]) -> None:
         for pane in panes:
             end = min(pane.time + 1, END_OF_TIME)
             for output in self._outputs:
@@ -257,6 +282,9 @@ def watermark_at(context: Context, lag: int) -> int:
     if low >= END_OF_TIME + lag:
         return MAX_TIME
     return MIN_TIME if low == MIN_TIME else low - lag
+
+
+_LEAVE = "leave"
 
 
 def _tag(alarm: Alarm) -> str:

@@ -35,6 +35,7 @@ from headrace.dataflow import (
     Sessions,
     SlidingWindows,
     Streaming,
+    TimestampCombiner,
     Trigger,
     When,
     WindowFn,
@@ -132,8 +133,21 @@ def queries() -> st.SearchStrategy[Query]:
     """Groupings of every kind; their combiner is a sum."""
     lateness = st.none() | st.integers(0, 6).map(lambda seconds: seconds * SECOND)
     return st.builds(
-        Query, windows(), triggers(), st.sampled_from(Accumulation), st.just(SUM), lateness, engines()
+        Query,
+        windows(),
+        triggers(),
+        st.sampled_from(Accumulation),
+        st.just(SUM),
+        lateness,
+        engines(),
+        timestamps(),
     )
+
+
+def timestamps() -> st.SearchStrategy[TimestampCombiner]:
+    """Mostly the default."""
+    usual = st.just(TimestampCombiner.END_OF_WINDOW)
+    return st.one_of(usual, usual, st.sampled_from(TimestampCombiner))
 
 
 def settling_queries(
@@ -155,6 +169,7 @@ def settling_queries(
         st.just(SUM),
         st.none(),
         engines() if engine is None else engine,
+        timestamps(),
     )
     return built.filter(settles)
 

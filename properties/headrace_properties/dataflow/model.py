@@ -23,6 +23,7 @@ from headrace.dataflow import (
     Engine,
     MicroBatch,
     Streaming,
+    TimestampCombiner,
     Timing,
     Trigger,
     Window,
@@ -42,6 +43,7 @@ class Query:
         combine: what.
         allowed_lateness_us: how long after the watermark has passed its end a window takes elements; ``None``: for ever.
         engine: streaming, batch or micro-batch.
+        timestamps: which event times panes have.
     """
 
     windows: WindowFn
@@ -50,6 +52,7 @@ class Query:
     combine: CombineFn
     allowed_lateness_us: int | None = None
     engine: Engine = field(default_factory=Streaming)
+    timestamps: TimestampCombiner = TimestampCombiner.END_OF_WINDOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +164,13 @@ class _WindowedElement:
         moment: when it came.
         window: as it is by now, after all merges.
         on_time: the watermark had not reached the window's end when it came.
+        in_time: nor had it passed the element's own event time.
     """
 
     moment: int
     window: Window
     on_time: bool
+    in_time: bool
 
 
 @dataclass(slots=True)
@@ -287,7 +292,8 @@ class _Chapter:
                 self.story.dropped.append((self.history[self.number].number, window))
                 continue
             self._merge(parts, whole)
-            self.story.members.append(_WindowedElement(self.number, whole, self.story.watermark < whole.end))
+            on_time, in_time = self.story.watermark < whole.end, self.story.watermark <= element.time
+            self.story.members.append(_WindowedElement(self.number, whole, on_time, in_time))
             evidence = self.story.triggers[whole]
             assert evidence is not None, "a window that is finished takes nothing"
             contents = self._value(self._contents_of_pane(whole))
@@ -352,11 +358,20 @@ class _Chapter:
             self.story.last.append(pane)
 
     def _time(self, window: Window) -> int:
-        """The window's end; of the global window, how far its elements and the watermark have come."""
+        """The event time of a pane: of the new elements that were in time, as asked; else that of the window's end."""
+        new = self._new(window)
+        moments = [
+            m.moment for m in self.story.members if m.window == window and m.in_time and m.moment in new
+        ]
+        if moments and self.query.timestamps is not TimestampCombiner.END_OF_WINDOW:
+            earliest = self.query.timestamps is TimestampCombiner.EARLIEST
+            return (min if earliest else max)(self._element(moment).time for moment in moments)
         if window != GLOBAL:
-            return window.end - 1
-        times = [self._element(moment).time for moment in self._contents(window)]
-        return min(max(*times, self.story.watermark), window.end - 1)
+            return window.last
+        known = [self._element(moment).time for moment in self._contents(window)]
+        if self.query.timestamps is not TimestampCombiner.END_OF_WINDOW:
+            known = []
+        return min(max([*known, self.story.watermark]), window.last)
 
     def _timing(self, window: Window, earlier: Sequence[_Page]) -> Timing:
         if self._effective < window.end:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace import MIN_TIME
 from headrace.dataflow import (
     Accumulation,
     AfterDelay,
@@ -54,6 +55,13 @@ class RetractionLast(Grouping):
 
     def _emit(self, one: WindowState, watermark: int) -> list[Pane]:
         return sorted(super()._emit(one, watermark), key=lambda pane: pane.retraction)
+
+
+class EarliestOfAll(Grouping):
+    """Takes late elements' event times for a pane's, too."""
+
+    def _time_of(self, element: Element, window: Window, seen: Seen) -> int:
+        return super()._time_of(element, window, replace(seen, watermark=MIN_TIME))
 
 
 class NoRetraction(Grouping):
@@ -386,6 +394,9 @@ MUTANTS = (
         _with_trigger(_never_finally),
     ),
     DataflowMutant("until never", "2.3", "RepeatUntil goes on for ever", _with_trigger(_never_until)),
+    DataflowMutant(
+        "earliest of all", "2.2", "late elements count for the event time of a pane", EarliestOfAll
+    ),
     DataflowMutant("touching apart", "2.4", "sessions that touch are two", _apart),
 )
 """All of them."""

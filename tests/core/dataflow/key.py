@@ -6,7 +6,6 @@ from typing import Any
 from headrace import MIN_TIME, Clock
 from headrace.dataflow import Element, Grouping, KeyState, Pane
 from headrace.dataflow.codecs import ValueCodec
-from headrace.dataflow.rows import RowCodec
 
 VALUES = ValueCodec()
 MOST = 2
@@ -48,7 +47,7 @@ class Key:
         return [alarm.time for alarm in self.grouping.alarms(self.state) if alarm.clock is clock]
 
     def _kept(self, panes: list[Pane]) -> list[Pane]:
-        codec = RowCodec(VALUES, self.grouping.due_of, most=MOST)
+        codec = self.grouping.row_codec(VALUES, most=MOST)
         self.grouping.check_invariants(self.state)
         self.state = codec.decode(codec.encode(self.state))
         self.grouping.check_invariants(self.state)

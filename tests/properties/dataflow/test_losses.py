@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from headrace import MIN_TIME, TypedCodec
-from headrace.dataflow import Accumulation, Pane, read
+from headrace import MIN_TIME, SECOND, TypedCodec
+from headrace.dataflow import Accumulation, FixedWindows, Pane, TimestampCombiner, read
 from headrace_properties.dataflow.cases import SLOTS, GroupingCase, cases, micro_batches
 from headrace_properties.dataflow.model import InputStep, Query
 from headrace_properties.dataflow.transcripts import count_dropped, feed_of, run_layer
@@ -36,9 +36,16 @@ def digits_of(total: int) -> Counter[int]:
 
 
 def grouped_twice(query: Query, steps: Sequence[InputStep]) -> Counter[int]:
-    """Count each element in what comes out of a second grouping, which takes nothing that is late."""
+    """Count each element in what comes out of a second grouping, which takes nothing that is late.
+
+    Panes with the event times of elements are grouped by other windows, in which they would soon be late.
+    """
     elements = read("events", bounded=True).allowed_lateness(query.allowed_lateness_us)
-    panes = elements.window_into(query.windows).trigger(query.trigger).sum()
+    panes = (
+        elements.window_into(query.windows).trigger(query.trigger).timestamps_of_panes(query.timestamps).sum()
+    )
+    if query.timestamps is not TimestampCombiner.END_OF_WINDOW:
+        panes = panes.window_into(FixedWindows(SECOND))
     pipeline = panes.allowed_lateness(0).sum().to("out").pipeline("twice", engine=query.engine)
     decode = TypedCodec(Pane).decode
     outputs = run_reference(pipeline, feed_of(pipeline, steps, lead_us=0)).outputs

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from headrace import MAX_TIME, MILLISECOND, MIN_TIME, SECOND, EngineOptions, Pipeline
-from headrace.dataflow import Accumulation, Pane, PCollection, read
+from headrace.dataflow import GLOBAL, Accumulation, Pane, PCollection, read
 from headrace.history import Applied, Event, Output
 from headrace_properties.dataflow.model import EmittedPane, InputStep, Query
 from headrace_properties.dataflow.transcripts.format import Transcript
@@ -51,6 +51,7 @@ def pipeline_of(query: Query, dropped_to: str = "") -> Pipeline:
         query,
     )
     grouped = grouped.allowed_lateness(query.allowed_lateness_us, dropped_to=dropped_to)
+    grouped = grouped.timestamps_of_panes(query.timestamps)
     return grouped.combine(query.combine, name=GROUPING).to(PANES).pipeline("transcript", engine=query.engine)
 
 
@@ -163,10 +164,11 @@ def _step_of(pane: EmittedPane, steps: Sequence[InputStep], last: Mapping[int, i
 
 
 def bare(panes: Iterable[EmittedPane]) -> dict[str, list[EmittedPane]]:
-    """The panes of each key, without their times: as they are compared between hosts."""
+    """The panes of each key, without the wall times that hosts are not to share, nor event times that come of the watermark."""
     found: dict[str, list[EmittedPane]] = {}
     for pane in panes:
-        found.setdefault(pane.key, []).append(replace(pane, step=-1, at_us=0))
+        time = MIN_TIME if pane.window == GLOBAL else pane.time
+        found.setdefault(pane.key, []).append(replace(pane, step=-1, at_us=0, time=time))
     return found
 
 

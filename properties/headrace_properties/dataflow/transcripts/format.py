@@ -23,6 +23,7 @@ from headrace.dataflow import (
     Engine,
     MicroBatch,
     Streaming,
+    TimestampCombiner,
     Timing,
     Window,
 )
@@ -73,6 +74,7 @@ class PaneLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         retraction: it takes back a pane.
         timing: ``early``, ``on_time`` or ``late``.
         index: how many panes its window had before.
+        time: its event time, seconds.
     """
 
     value: Any
@@ -81,6 +83,7 @@ class PaneLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retraction: bool = False
     timing: Literal["early", "on_time", "late"] | None = None
     index: int | None = None
+    time: float | None = None
 
 
 class StepLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,6 +121,7 @@ class TranscriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         combine: name of a combiner.
         allowed_lateness: event time, seconds; left out: unlimited.
         engine: ``streaming``, ``batch``, or a micro-batch engine's period in seconds.
+        timestamps: ``end_of_window``, ``earliest`` or ``latest``: the event times of panes.
         wrong: of a negative transcript: what is wrong with it. It must not be met.
         exact_time: it can be told only where time is exact, and so not where messages take a while.
     """
@@ -131,6 +135,7 @@ class TranscriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     combine: str = "sum"
     allowed_lateness: float | None = None
     engine: Literal["streaming", "batch"] | float = "streaming"
+    timestamps: Literal["end_of_window", "earliest", "latest"] = "end_of_window"
     wrong: str = ""
     exact_time: bool = False
 
@@ -233,6 +238,7 @@ def compiled(name: str, file: TranscriptFile) -> Transcript:
         COMBINERS[file.combine],
         None if lateness is None else microseconds(lateness),
         _engine(file.engine),
+        TimestampCombiner(file.timestamps),
     )
     _check(name, file.steps)
     expected = [Expected(number, pane) for number, step in enumerate(file.steps) for pane in step.panes]

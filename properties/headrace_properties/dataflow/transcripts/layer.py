@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from headrace import MAX_TIME, MIN_TIME, Clock
 from headrace.dataflow import Grouping, KeyState, Pane
 from headrace.dataflow.codecs import ValueCodec
-from headrace.dataflow.rows import RowCodec
 from headrace_properties.dataflow.model import EmittedPane, InputStep, Query
 
 
@@ -36,6 +35,7 @@ def _hosted(query: Query, steps: Sequence[InputStep], make: Callable[..., Groupi
             combine=query.combine,
             allowed_lateness_us=query.allowed_lateness_us,
             engine=query.engine,
+            timestamps=query.timestamps,
             takes_retractions=any(step.element is not None and step.element.retraction for step in steps),
         )
     )
@@ -77,7 +77,7 @@ class _GroupingHost:
                 self._advance_to_watermark(number, key, step.at_us - 1)
         if step.element is not None:
             key = step.element.key
-            state = self._states.setdefault(key, KeyState())
+            state = self._states.setdefault(key, self._grouping.initial_state())
             self._keep(
                 number,
                 step.at_us,
@@ -108,7 +108,7 @@ class _GroupingHost:
         self.panes += [emission_of(number, at_us, key, pane) for pane in panes]
         if type(self._grouping) is Grouping:  # and no mutant
             self._grouping.check_invariants(self._states[key])
-            codec = RowCodec(_VALUES, self._grouping.due_of, most=2)
+            codec = self._grouping.row_codec(_VALUES, most=2)
             self._states[key] = codec.decode(codec.encode(self._states[key]))
 
 

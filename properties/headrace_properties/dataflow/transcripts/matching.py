@@ -49,6 +49,7 @@ def _problems(one: Expected, pane: EmittedPane) -> list[str]:
         "retraction": (line.retraction, pane.retraction),
         "timing": (one.timing, pane.timing),
         "index": (line.index, pane.index),
+        "event time": (None if line.time is None else round(line.time * SECOND_US), pane.time),
         "step": (one.step, pane.step),
     }
     return [
