@@ -21,6 +21,7 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _COMPUTATION_METRICS: tuple[tuple[str, str, str, Callable[[ComputationProgress], float | None]], ...] = (
     ("records_total", "counter", "Records received", lambda one: one.records),
     ("late_records_total", "counter", "Records received behind the low watermark", lambda one: one.late_records),
+    ("dropped_elements_total", "counter", "Elements that groupings dropped as too late", lambda one: one.dropped),
     ("outputs_total", "counter", "Records produced", lambda one: one.outputs),
     ("low_watermark_seconds", "gauge", "Low watermark, event time since 1970", lambda one: _time(one.low_watermark)),
     ("lag_seconds", "gauge", "From the low watermark to the newest timestamp, event time",

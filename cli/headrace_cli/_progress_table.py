@@ -20,6 +20,7 @@ def progress_table(computations: Iterable[ComputationProgress]) -> Table:
         column.justify = "right"
     for spec in computations:
         hot = f" (hot key {spec.hot_key}: {spec.hot_share:.0%})" if spec.hot_key is not None else ""
+        hot += f" (dropped {spec.dropped:,})" if spec.dropped else ""
         table.add_row(spec.name + hot, *_progress_cells(spec))
     return table
 
@@ -32,6 +33,7 @@ def progress_line(one: ComputationProgress) -> str:
     """
     cells = zip(_COLUMNS, _progress_cells(one), strict=True)
     hot = f", hot key {one.hot_key} ({one.hot_share:.0%})" if one.hot_key is not None else ""
+    hot += f", dropped {one.dropped:,}" if one.dropped else ""
     return f"{one.name}: " + ", ".join(f"{column} {cell}" for column, cell in cells if cell) + hot
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
+from headrace import MAX_TIME, MIN_TIME, MINUTE, SECOND, ComputationProgress
+from headrace.dataflow import FixedWindows, TimestampCombiner, read
 from headrace.spark.hosting import chunks as _chunks
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.parcels import Tally, encode_tally
@@ -189,3 +190,37 @@ def test_counting_by_the_history_agrees() -> None:
         for progress in board.progress(pipeline, low)
     ]
     assert told == list(counter.progress())
+
+
+def test_elements_that_a_grouping_drops_are_counted_by_job_and_by_micro_batch() -> None:
+    """Minute windows that allow ten seconds: of three late clicks, the two behind that are dropped, also that of a new key."""
+    windowed = read("clicks").window_into(FixedWindows(MINUTE)).allowed_lateness(10 * SECOND)
+    running = query(windowed.sum().to("sums").pipeline("clicks"), intervals=1, clock=False)
+    builder = FeedBuilder(running.plan.pipeline)
+    clicks = (1, 30, "a"), (2, 65, "a"), (4, 20, "a"), (6, 75, "a"), (7, 40, "a"), (7, 50, "b"), (8, 70, "a")
+    for at_s, time_s, key in clicks:
+        builder.record(at_us=at_s * SECOND, value=1, timestamp=time_s * SECOND, key=key)
+    for at_s, low_s in (3, 65), (5, 80):
+        builder.watermark(at_us=at_s * SECOND, low_watermark=low_s * SECOND)
+    told = []
+    for entry in builder.build().entries:
+        running.batch([entry])
+        told.append(progress_of(running)["sum"].dropped)
+    assert told[-5:] == [0, 1, 2, 2, 2]
+    assert sum(tally.new_dropped for tally in running.tallies) == 2
+
+
+def test_panes_with_the_event_times_of_elements_need_no_clock_on_spark() -> None:
+    windowed = (
+        read("clicks").window_into(FixedWindows(MINUTE)).timestamps_of_panes(TimestampCombiner.EARLIEST)
+    )
+    running = query(windowed.sum().to("sums").pipeline("clicks"), clock=False)
+    builder = FeedBuilder(running.plan.pipeline)
+    for second in (30, 20, 40):
+        builder.record(at_us=second * SECOND, value=1, timestamp=second * SECOND, key="a")
+    for entry in builder.build().entries:
+        running.batch([entry])
+    running.batch()
+    running.batch()
+    ((output, count),) = running.outputs.items()
+    assert (output.timestamp, count) == (20 * SECOND + 1, 1)

@@ -220,6 +220,7 @@ def test_both_layouts_tell_their_progress(name: str, request: pytest.FixtureRequ
     ]
     assert 0 < sum(entry["records"] for entry in shown) <= counter.records
     assert sum(entry["outputs"] for entry in shown) > 0
+    assert {entry["dropped"] for entry in shown} == {0}
     assert {entry["intervals"] for entry in shown} <= {0, 1, 2}
 
 

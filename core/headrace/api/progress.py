@@ -4,6 +4,7 @@ They are for people and dashboards; nothing in the protocol depends on them.
 """
 
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from headrace.api.time import MIN_TIME
 
@@ -27,6 +28,8 @@ class ComputationProgress:
         hot_key: a key with a large part of the latest records, all of which one key interval has to process; ``None``: there is
             none, or this host does not look for one.
         hot_share: its part of these records, above 0 and up to 1; 0: there is none.
+        dropped: number of elements that it dropped so far as too late, if it is a grouping of the Dataflow layer; ``None``:
+            not counted by this host.
     """
 
     name: str
@@ -40,6 +43,16 @@ class ComputationProgress:
     state_bytes: int | None = None
     hot_key: str | None = None
     hot_share: float = 0.0
+    dropped: int | None = None
+
+
+@runtime_checkable
+class CountsDropped(Protocol):
+    """A computation whose states count the elements that were dropped."""
+
+    def count_dropped(self, state: Any) -> int:
+        """Return how many elements a key has dropped so far."""
+        ...
 
 
 def lag_of(low_watermark: int, newest: int) -> int | None:

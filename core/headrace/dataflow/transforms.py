@@ -125,6 +125,10 @@ class GroupByKeyAndWindow(Computation):
         """Return a state without windows."""
         return self.grouping.initial_state()
 
+    def count_dropped(self, state: KeyState) -> int:
+        """Return how many elements a key has dropped so far: see `KeyState`."""
+        return state.dropped
+
     def process_record(self, context: Context, record: Record) -> None:
         """Handle an element, or the report of a percentile watermark."""
         state: KeyState = context.state

@@ -89,6 +89,7 @@ class Header(msgspec.Struct, array_like=True):
         hot_key: the key with the most records in the last micro-batch that had any for this interval.
         hot_records: how many it had.
         latest_records: how many that micro-batch had for this interval.
+        dropped: number of elements ever dropped, if its computation counts them.
     """
 
     sequencer: int = 0
@@ -112,6 +113,7 @@ class Header(msgspec.Struct, array_like=True):
     hot_key: str = ""
     hot_records: int = 0
     latest_records: int = 0
+    dropped: int = 0
 
 
 class _PackedTimer(msgspec.Struct, array_like=True, gc=False):

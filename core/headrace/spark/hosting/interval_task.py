@@ -23,13 +23,14 @@ Rules of this file:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from operator import itemgetter
 
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
+from headrace.api.progress import CountsDropped
 from headrace.api.specs import OUTSIDE
 from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
 from headrace.delivery.routing import OUTSIDE_ADDRESS
@@ -112,7 +113,8 @@ class _IntervalTask:
         self._count(deliveries, keys)
         rows = self._rows(keys, low)
         if rows or deliveries:
-            self._work(rows, deliveries, low, horizon)
+            states = {key: row.state for key, row in rows.items()}
+            self._count_dropped(states, self._work(rows, deliveries, low, horizon))
         header.low, header.horizon = low, horizon
         self._tell_holds()
         self._set_timer()
@@ -183,7 +185,10 @@ class _IntervalTask:
 
     # The worker and the machines around it
 
-    def _work(self, rows: dict[str, StoredRow], deliveries: Iterable[Packed], low: int, horizon: int) -> None:
+    def _work(
+        self, rows: dict[str, StoredRow], deliveries: Iterable[Packed], low: int, horizon: int
+    ) -> dict[str, StoredRow]:
+        """Let a worker process all of it; return the rows as they are then."""
         header, plan, now = self._chunks.header, self._plan, self._batch.now_us
         header.sequencer = plan.sequencer(self._group, self._batch.number)
         before = self._progress(header.low, header.horizon)
@@ -204,7 +209,9 @@ class _IntervalTask:
         machines.settle()
         machines.finish()
         self._send(machines.sent)
-        self._chunks.write(mediator.rows(self._computation))
+        after = mediator.rows(self._computation)
+        self._chunks.write(after)
+        return after
 
     def _tell_in_order(self, machines: "_Machines", productions: Iterable[Production]) -> None:
         """Deliver records in order, and advance the watermark with them."""
@@ -294,6 +301,18 @@ class _IntervalTask:
         if not self._batch.in_order and min(timestamps, default=MAX_TIME) < header.low:
             header.late_records += len([1 for timestamp in timestamps if timestamp < header.low])
 
+    def _count_dropped(self, before: Mapping[str, bytes], after: Mapping[str, StoredRow]) -> None:
+        """Count what the rows say was dropped: once, also if user code ran several times."""
+        computation = self._spec.computation
+        if not isinstance(computation, CountsDropped):
+            return
+        decode = self._spec.state_codec.decode
+        for key, row in after.items():
+            was = before.get(key, b"")
+            if row.state and row.state != was:
+                earlier = computation.count_dropped(decode(was)) if was else 0
+                self._chunks.header.dropped += computation.count_dropped(decode(row.state)) - earlier
+
     def _post_tally(self) -> None:
         header, before = self._chunks.header, self._before
         begun = self._store.is_begun()
@@ -323,6 +342,8 @@ class _IntervalTask:
             hot_key=header.hot_key,
             hot_records=header.hot_records,
             latest_records=header.latest_records,
+            dropped=header.dropped,
+            new_dropped=header.dropped - before.dropped,
         )
         self._post.tallies.append((self._plan.group(OUTSIDE, self._group), tally))
 

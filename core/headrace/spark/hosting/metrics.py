@@ -12,8 +12,8 @@ from headrace.api.time import MIN_TIME
 from headrace.spark.hosting.parcels import TALLY_BEGINS
 
 _SCHEMA = (
-    "computation string, new_records long, new_late_records long, new_outputs long, newest long, low_watermark long, "
-    "timers_here long, keys_here long, state_bytes_here long, intervals_here long"
+    "computation string, new_records long, new_late_records long, new_outputs long, new_dropped long, newest long, "
+    "low_watermark long, timers_here long, keys_here long, state_bytes_here long, intervals_here long"
 )
 """The fields of a `Tally` that Spark aggregates."""
 
@@ -21,8 +21,9 @@ _SCHEMA = (
 def observed(parcels: DataFrame, pipeline: Pipeline) -> DataFrame:
     """Add an observed metric for each computation, by its name, to each progress report of the query.
 
-    ``records``, ``late_records`` and ``outputs`` are those of the micro-batch. ``low_watermark`` and ``newest`` (event time in
-    microseconds; null: not known), ``timers``, ``keys`` and ``state_bytes`` are those of the ``intervals`` that it processed.
+    ``records``, ``late_records``, ``outputs`` and ``dropped`` are those of the micro-batch. ``low_watermark`` and ``newest``
+    (event time in microseconds; null: not known), ``timers``, ``keys`` and ``state_bytes`` are those of the ``intervals`` that it
+    processed.
 
     Args:
         parcels: the rows between the operators.
@@ -45,6 +46,7 @@ def _metrics(computation: str) -> list[Column]:
         "records": "new_records",
         "late_records": "new_late_records",
         "outputs": "new_outputs",
+        "dropped": "new_dropped",
         "timers": "timers_here",
         "keys": "keys_here",
         "state_bytes": "state_bytes_here",

@@ -74,6 +74,8 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
         hot_key: the key with the most records in the last micro-batch that had any for the interval.
         hot_records: how many it had.
         latest_records: how many that micro-batch had for the interval.
+        dropped: number of elements ever dropped, if its computation counts them.
+        new_dropped: number of elements dropped in this micro-batch.
     """
 
     group: str
@@ -100,6 +102,8 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     hot_key: str = ""
     hot_records: int = 0
     latest_records: int = 0
+    dropped: int = 0
+    new_dropped: int = 0
 
 
 TALLY_BEGINS = b"{"

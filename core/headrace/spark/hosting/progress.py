@@ -101,6 +101,7 @@ def _sum(name: str, tallies: list[Tally], newest: int, low_watermark: int | None
         state_bytes=sum(tally.state_bytes for tally in tallies),
         hot_key=hot.hot_key if hot is not None and is_hot else None,
         hot_share=hot.hot_records / latest if hot is not None and is_hot else 0.0,
+        dropped=sum(tally.dropped for tally in tallies),
     )
 
 
