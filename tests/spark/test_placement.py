@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from headrace.spark.hosting.layout import computation_of, number_of, plan_of
 from headrace.spark.hosting.placement import partition_of, partitions_for, placed_groups
 from headrace.spark.jobs.job import Settings, Shape
-from headrace.spark.runtime.session import most_partitions, partitions_set
+from headrace.spark.runtime.session import files_managed, most_partitions, partitions_set
 from headrace.spark.sinks.job_sinks import Sinks
 from tests.sim.rig import mail
 
@@ -79,3 +79,18 @@ def test_partitions_are_set_for_a_query_and_then_as_before(fresh_session: SparkS
         with partitions_set(fresh_session, 3):
             assert fresh_session.conf.get(name) == "3"
         assert fresh_session.conf.get(name) == "5"
+
+
+@pytest.mark.spark
+def test_a_checkpoint_on_this_machine_is_kept_without_processes_unless_the_session_names_a_manager(
+    fresh_session: SparkSession,
+) -> None:
+    name = "spark.sql.streaming.checkpointFileManagerClass"
+    with files_managed(fresh_session, "hdfs://cluster/job"):
+        assert fresh_session.conf.get(name, None) is None
+    with files_managed(fresh_session, Path("job")):
+        assert str(fresh_session.conf.get(name)).endswith(".FileSystemBasedCheckpointFileManager")
+    assert fresh_session.conf.get(name, None) is None
+    fresh_session.conf.set(name, "my.Manager")
+    with files_managed(fresh_session, Path("job")):
+        assert fresh_session.conf.get(name) == "my.Manager"

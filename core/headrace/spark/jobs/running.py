@@ -21,7 +21,7 @@ from headrace.spark.jobs.job import Settings
 from headrace.spark.runtime.failures import error_from
 from headrace.spark.runtime.file_errors import storage_error_of
 from headrace.spark.runtime.hadoop import Place
-from headrace.spark.runtime.session import partitions_set
+from headrace.spark.runtime.session import files_managed, partitions_set
 
 _LOOK_EVERY_S = 0.02
 _MICRO_BATCH_S = 120.0
@@ -195,8 +195,7 @@ def start(name: str, frame: DataFrame, writer: BatchWriter, checkpoint: Place, s
         stream = stream.trigger(processingTime=f"{max(1, settings.trigger_us // MILLISECOND)} milliseconds")
 
     def begin() -> StreamingQuery:
-        # A query copies the settings of its session when it starts.
-        with partitions_set(settings.spark, settings.partitions):
+        with partitions_set(settings.spark, settings.partitions), files_managed(settings.spark, checkpoint):
             return stream.start()
 
     running = Running(name, begin, writer, checkpoint)
