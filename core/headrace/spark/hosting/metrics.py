@@ -29,13 +29,16 @@ def observed(parcels: DataFrame, pipeline: Pipeline) -> DataFrame:
         parcels: the rows between the operators.
         pipeline: the pipeline with the computations.
     """
-    text = F.when(
-        F.substring("parcel", 1, 1) == F.lit(bytearray(TALLY_BEGINS)), F.col("parcel").cast("string")
-    )
+    text = F.when(is_tally_column(F.col("parcel")), F.col("parcel").cast("string"))
     told = parcels.select("*", F.from_json(text, _SCHEMA).alias("tally"))
     for name in pipeline.computations:
         told = told.observe(name, *_metrics(name))
     return told.select(*parcels.columns)
+
+
+def is_tally_column(parcel: Column) -> Column:
+    """Return the column that tells whether a row is a tally, not a parcel."""
+    return F.substring(parcel, 1, 1) == F.lit(bytearray(TALLY_BEGINS))
 
 
 def _metrics(computation: str) -> list[Column]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.types import StructType
 
@@ -78,6 +80,37 @@ class Outputs:
         return rows.select(*common, F.from_json(text, columns).alias("fields")).select(
             "key", "timestamp", "record_id", "fields.*"
         )
+
+
+def unpacked(parcels: DataFrame, pipeline: Pipeline, *, tallies: bool) -> Outputs:
+    """Return the outputs in the last operator's rows.
+
+    Args:
+        parcels: the rows.
+        pipeline: the pipeline.
+        tallies: whether they include the tallies.
+    """
+    return Outputs(parcels.mapInArrow(partial(unpack, tallies), OUTPUT_SCHEMA), pipeline)
+
+
+def outputs_here(
+    spark: SparkSession, pipeline: Pipeline, parcels: Iterable[Parcel]
+) -> dict[str | None, Outputs]:
+    """Return the outputs in parcels that are in this process, by stream; under ``None`` the History."""
+    rows = output_rows(parcels)
+    streams = rows.column("stream")
+    return {
+        stream: Outputs(
+            spark.createDataFrame(
+                pa.Table.from_batches(
+                    [rows.filter(pc.is_null(streams) if stream is None else pc.equal(streams, stream))]
+                ),
+                OUTPUT_SCHEMA,
+            ),
+            pipeline,
+        )
+        for stream in streams.unique().to_pylist()
+    }
 
 
 def unpack(tallies: bool, batches: Batches) -> Batches:  # noqa: FBT001  Spark maps with a partial of it

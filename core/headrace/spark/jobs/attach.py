@@ -7,7 +7,6 @@ if two DataFrames used it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -23,7 +22,7 @@ from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.injection import CLOCK, SOURCE_COLUMNS, UNPARSED, injecting
 from headrace.spark.hosting.layout import JobPlan, plan_of
 from headrace.spark.hosting.metrics import observed
-from headrace.spark.hosting.outputs import OUTPUT_SCHEMA, Outputs, unpack
+from headrace.spark.hosting.outputs import Outputs, unpacked
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
 from headrace.spark.hosting.processor import LevelProcessor, bounded
 from headrace.spark.sources.schema import WATERMARK_COLUMN
@@ -89,7 +88,8 @@ def attach(
         SparkHostError: inputs and injectors do not match, or the pipeline uses a feature that Spark does not support.
     """
     clock = None if clock_us is None else Clock(clock_us)
-    return attached(pipeline, inputs, intervals=intervals, clock=clock, history=history, tallies=tallies)
+    parcels = attached(pipeline, inputs, intervals=intervals, clock=clock, history=history)
+    return unpacked(parcels, pipeline, tallies=tallies)
 
 
 def attached(
@@ -99,10 +99,9 @@ def attached(
     intervals: int,
     clock: Clock | None,
     history: bool | Sample,
-    tallies: bool,
     partitions: int = 0,
-) -> Outputs:
-    """Do what `attach` does, with a given clock, for a query with this many partitions (0: unknown)."""
+) -> DataFrame:
+    """Do what `attach` does, up to the last operator's rows, for a query with this many partitions (see `plan_of`)."""
     pipeline.validate()
     check_inputs(pipeline, inputs)
     streaming = is_streaming(inputs)
@@ -131,9 +130,7 @@ def attached(
     parcels = rows.mapInArrow(injecting(plan, sources.kept_ids_us), PARCEL_SCHEMA)
     for level in range(len(plan.levels)):
         parcels = level_operator(parcels, plan, level, streaming=streaming)
-    if streaming:
-        parcels = observed(parcels, pipeline)
-    return Outputs(parcels.mapInArrow(partial(unpack, tallies), OUTPUT_SCHEMA), pipeline)
+    return observed(parcels, pipeline) if streaming else parcels
 
 
 def level_operator(parcels: DataFrame, plan: JobPlan, level: int, *, streaming: bool) -> DataFrame:

@@ -9,14 +9,16 @@ from dataclasses import replace
 
 import msgspec
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.job_descriptions import describe
-from headrace.spark.hosting.layout import plan_of
-from headrace.spark.hosting.outputs import Outputs
-from headrace.spark.hosting.parcels import decode_tally
+from headrace.spark.hosting.layout import OUTSIDE_GROUPS, plan_of
+from headrace.spark.hosting.metrics import is_tally_column
+from headrace.spark.hosting.outputs import Outputs, outputs_here, unpacked
+from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import Input, attached, check_streaming
 from headrace.spark.jobs.driven_clock import DrivenClock
@@ -28,6 +30,10 @@ from headrace.spark.sinks.job_sinks import Sink, Sinks, TypedSink
 from headrace.spark.sources.wall_clock import ASKED
 
 _QUERY = "pipeline"
+
+HERE_BYTES = 32_000_000
+"""Choice: size up to which the outputs of a micro-batch pass through the driver, where its only job ends. If they may be larger,
+they stay where they were computed, and each sink starts jobs of its own."""
 
 
 class PipelinedHost:
@@ -60,13 +66,12 @@ class PipelinedHost:
         settings.sinks.check(pipeline, pipeline.output_streams)
         as_run = with_skips(settings.directory, pipeline)
         driven = None if settings.clock_us is None else DrivenClock(settings.clock_us)
-        outputs = attached(
+        parcels = attached(
             as_run,
             inputs,
             intervals=settings.intervals,
             clock=None if driven is None else driven.clock,
             history=settings.history,
-            tallies=True,
             partitions=settings.partitions,
         )
         layout = _layout(pipeline, settings)
@@ -74,13 +79,15 @@ class PipelinedHost:
         _check_levels(before, layout)
         check_switches(settings.directory, pipeline)
         sinks = with_dead_letters(settings.directory, settings.sinks)
-        writer = OutputWriter(as_run, sinks, self._board, driven)
+        senders = len(pipeline.computations) * settings.intervals
+        rows = senders * (settings.partitions or OUTSIDE_GROUPS)
+        writer = OutputWriter(as_run, sinks, self._board, driven, HERE_BYTES // rows)
         name = f"{settings.directory}: {_QUERY}"
 
         def begin() -> Running:
             write_shape(settings.directory, _with_removed(before, layout), pipeline)
             self._clock = driven
-            return start(name, outputs.everything, writer, settings.checkpoint(_QUERY), settings)
+            return start(name, parcels, writer, settings.checkpoint(_QUERY), settings)
 
         return begin
 
@@ -202,10 +209,14 @@ class OutputWriter:
         sinks: sinks for its outputs.
         board: takes the tallies.
         clock: takes the tallies too, for the wall timers; ``None``: there is no clock.
+        here_bytes: size up to which a parcel passes through this process.
     """
 
-    def __init__(self, pipeline: Pipeline, sinks: Sinks, board: Board, clock: DrivenClock | None) -> None:
+    def __init__(
+        self, pipeline: Pipeline, sinks: Sinks, board: Board, clock: DrivenClock | None, here_bytes: int
+    ) -> None:
         self._pipeline, self._sinks, self._board, self._clock = pipeline, sinks, board, clock
+        self._here_bytes = here_bytes
         self.failure: Exception | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
@@ -217,20 +228,33 @@ class OutputWriter:
             raise
 
     def _write(self, frame: DataFrame, number: int) -> None:
-        sinks = self._sinks
-        describe(frame.sparkSession, self._board.progress(self._pipeline))
+        spark = frame.sparkSession
+        describe(spark, self._board.progress(self._pipeline))
         kept = frame.persist()  # compute it once and completely, whatever the sinks do
         try:
-            outputs = Outputs(kept, self._pipeline)
-            kinds = kept.groupBy("stream", outputs.tally.alias("tally")).count().collect()
-            counts = {row["stream"]: row["count"] for row in kinds if row["tally"] is None}
-            for stream in sinks.wanted(counts):
-                sinks.write(outputs, stream, number)
-            if sinks.history is not None and counts.get(None):
-                sinks.history(outputs.history, number)
-            tallies = [decode_tally(row["tally"]) for row in kinds if row["tally"] is not None]
+            parcel = F.col("parcel")
+            is_small = (F.length(parcel) <= self._here_bytes) | is_tally_column(parcel)
+            found = [data for (data,) in kept.select(F.when(is_small, parcel)).collect()]
+            tallies = [decode_tally(data) for data in found if data is not None and is_tally(data)]
+            if None in found:
+                self._pass_on_large(kept, number)
+            else:
+                parcels = [decode_parcel(data) for data in found if not is_tally(data)]
+                self._pass_on(outputs_here(spark, self._pipeline, parcels), number)
             self._board.take(tallies)
             if self._clock is not None:
                 self._clock.take(tallies)
         finally:
             kept.unpersist()
+
+    def _pass_on_large(self, kept: DataFrame, number: int) -> None:
+        outputs = unpacked(kept, self._pipeline, tallies=False)
+        streams = outputs.everything.select("stream").distinct().collect()
+        self._pass_on({row["stream"]: outputs for row in streams}, number)
+
+    def _pass_on(self, outputs: Mapping[str | None, Outputs], number: int) -> None:
+        sinks = self._sinks
+        for stream in sinks.wanted(outputs):
+            sinks.write(outputs[stream], stream, number)
+        if sinks.history is not None and None in outputs:
+            sinks.history(outputs[None].history, number)

@@ -402,7 +402,7 @@ class LogWriter:
         for part in entry.parts:
             for stream, count in part.records.items():
                 counts[stream] = counts.get(stream, 0) + count
-        wanted = sinks.wanted(counts)
+        wanted = sinks.wanted({stream for stream, count in counts.items() if count})
         has_events = sinks.history is not None and any(part.events for part in entry.parts)
         if not wanted and not has_events:
             return

@@ -7,7 +7,7 @@ does then. `DatabaseSink` and `FileSink` recognize a repeated batch by these two
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -127,9 +127,9 @@ class Sinks:
                     problem, "Create one for each, with a separate writer= if they share a table or path"
                 )
 
-    def wanted(self, streams: Mapping[str, int]) -> list[str]:
-        """Return the streams that have rows and a sink."""
-        return [stream for stream, sink in self.by_stream.items() if sink is not None and streams.get(stream)]
+    def wanted(self, streams: Container[str | None]) -> list[str]:
+        """Return those of the streams with rows that have a sink."""
+        return [stream for stream, sink in self.by_stream.items() if sink is not None and stream in streams]
 
     def write(self, outputs: Outputs, stream: str, number: int) -> None:
         """Pass a stream's rows of a micro-batch to its sink."""
