@@ -8,7 +8,8 @@ from headrace import MAX_TIME, MILLISECOND, MIN_TIME, Pipeline
 from headrace.api.specs import OUTSIDE
 from headrace.history import Injected
 from headrace.injector.injection import productions_of
-from headrace.spark.hosting.chunks import NEVER, Chunks
+from headrace.spark.hosting.chunks import NEVER, Chunks, decode_header
+from headrace.spark.hosting.fused import HEADERS, FusedTask, bundle_rows, decode_headers, unbundled
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.interval_task import run_interval
@@ -56,12 +57,34 @@ class Store:
         self.timer_ms = at_ms
 
 
+class FusedStore:
+    """The state of an operator for all levels, and Spark's timer for it."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, int], bytes] = {}
+        self.timer_ms: int | None = None
+
+    def value(self, group: str, number: int) -> bytes | None:
+        return self.values.get((group, number))
+
+    def set_value(self, group: str, number: int, data: bytes) -> None:
+        self.values[group, number] = data
+
+    def remove_value(self, group: str, number: int) -> None:
+        self.values.pop((group, number), None)
+
+    def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
+        assert before_ms == self.timer_ms
+        self.timer_ms = at_ms
+
+
 @dataclass
 class Query:
     """A running query: its state, and what has come out."""
 
     plan: JobPlan
     stores: dict[str, Store] = field(default_factory=dict)
+    fused: FusedStore = field(default_factory=FusedStore)
     outputs: Counter[Emitted] = field(default_factory=Counter)
     watermarks: dict[str, int] = field(default_factory=dict)
     number: int = 0
@@ -113,7 +136,9 @@ class Query:
     def _levels(self, post: Post) -> None:
         low = from_spark(self.watermark_ms)
         batch = MicroBatch(self.number, self.now_us, low)
-        for level in self.plan.levels:
+        if self.plan.fused:
+            post = self._all_levels(post, batch)
+        for level in () if self.plan.fused else self.plan.levels:
             following = Post()
             following.tallies += post.tallies
             for group, parcel in post.parcels.items():
@@ -131,6 +156,17 @@ class Query:
             for stream, _, key, value, timestamp, _origin in parcel.records:
                 self.outputs[Emitted(stream, key, value, timestamp)] += 1
             self.events += parcel.events
+
+    def _all_levels(self, post: Post, batch: MicroBatch) -> Post:
+        """Call one operator for all levels, as Spark does: for its rows, if any, and then for its timer if it was due."""
+        due = self.fused.timer_ms is not None and self.fused.timer_ms <= self.watermark_ms
+        task, found = FusedTask(self.plan, self.fused), Post()
+        if post.parcels:
+            rows = [bundle_rows(post).column("parcel")[0].as_py()]
+            found.add(task.run(batch, unbundled(rows)))
+        if due:
+            found.add(task.run(batch, {}))
+        return found
 
 
 def _packed(stream: str, record_id: str, one: object) -> Packed:
@@ -150,11 +186,18 @@ def query(
     ids: bool = True,
     clock: bool = True,
     history: bool | Sample = False,
+    fused: bool = False,
 ) -> Query:
     """A query that has not begun."""
     with_ids = frozenset(pipeline.injectors) if ids else frozenset[str]()
     plan = plan_of(
-        pipeline, intervals=intervals, with_ids=with_ids, clock=clock, history=history, progress=True
+        pipeline,
+        intervals=intervals,
+        with_ids=with_ids,
+        clock=clock,
+        history=history,
+        progress=True,
+        fused=fused,
     )
     return Query(plan)
 
@@ -166,9 +209,10 @@ def run_in_batches(
     *,
     intervals: int = 4,
     history: bool | Sample = False,
+    fused: bool = False,
 ) -> Query:
     """Feed it in batches of these sizes, over and over, then to the end; between two there is one without data."""
-    running = query(pipeline, intervals=intervals, history=history)
+    running = query(pipeline, intervals=intervals, history=history, fused=fused)
     entries, index = list(feed.entries), 0
     while entries:
         size = sizes[index % len(sizes)]
@@ -176,16 +220,19 @@ def run_in_batches(
         entries = entries[size:]
         index += 1
     running.batch()
-    while running.stores and _wall_due(running):
+    while _wall_due(running):
         running.now_us += 3_600_000_000
         running.batch(tick=True)
     return running
 
 
 def _wall_due(running: Query) -> bool:
-
-    dues = [Chunks(store, running.plan.intervals).dues()[2] for store in running.stores.values()]
-    return min(dues) < NEVER
+    data = running.fused.value(HEADERS, 0)
+    headers = (
+        [] if data is None else [decode_header(header) for header in decode_headers(data).by_group.values()]
+    )
+    headers += [Chunks(store, running.plan.intervals).header for store in running.stores.values()]
+    return min((due[2] for header in headers for due in header.dues.values()), default=NEVER) < NEVER
 
 
 __all__ = ["OUTSIDE", "Query", "Store", "query", "run_in_batches"]

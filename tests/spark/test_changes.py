@@ -16,6 +16,7 @@ from headrace.spark import (
     Deployment,
     DiskFullError,
     Input,
+    JobState,
     Layout,
     NoSinkWarning,
     QueryStoppedError,
@@ -103,11 +104,12 @@ class Job:
         stream = reader.option("maxFilesPerTrigger", self._files_in_batch).json(str(self._letters))
         return Input(stream, key="key", timestamp="ts")
 
-    def deploy(self, pipeline: Pipeline, *streams: str, **options: object) -> Deployment:
+    def deploy(self, pipeline: Pipeline, *streams: str, intervals: int = 2, **options: object) -> Deployment:
         sinks = {stream: self._sink(stream) for stream in streams or ("counts",)}
         given: Mapping[str, Input] = {"mail": self.input()}
         return deploy(
-            pipeline, given, directory=self._place / "job", sinks=sinks, layout=self._layout, intervals=2, **options,  # type: ignore[arg-type]
+            pipeline, given, directory=self._place / "job", sinks=sinks, layout=self._layout,
+            intervals=intervals, **options,  # type: ignore[arg-type]
         )  # fmt: skip
 
     def _sink(self, stream: str) -> Callable[[DataFrame, int], None]:
@@ -144,6 +146,35 @@ def test_a_change_that_would_move_a_computation_away_from_its_state_is_refused(
         job.put(2)
         running.await_idle()
     assert job.values == {"counts": [1, 2]}
+
+
+@pytest.mark.spark
+def test_with_one_interval_a_computation_takes_its_state_to_another_level(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One operator hosts all levels. After the change the counter comes first; after the restart no output passes the driver."""
+    job = Job(spark, tmp_path)
+    with job.deploy(counter_last(), intervals=1) as running:
+        job.put(1)
+        running.await_idle()
+        (query,) = running._host.queries()
+        assert [one["numShufflePartitions"] for one in query.query.lastProgress["stateOperators"]] == [1]
+        offsets = tmp_path / "job" / "checkpoints" / "pipeline" / "offsets"
+        assert (offsets / ".0.crc").exists(), (
+            "it is not Spark's FileSystemBasedCheckpointFileManager that keeps them"
+        )
+        running.change(counter_first(), sinks={"sent": None})
+        job.put(2)
+        running.await_idle()
+        assert running.progress()[1].records == 2
+    monkeypatch.setattr("headrace.spark.jobs.pipelined.HERE_BYTES", 0)
+    with job.deploy(counter_first(), "counts", "sent", intervals=1) as running:
+        job.put(3)
+        running.await_idle()
+    assert job.values == {"counts": [1, 2, 3], "sent": [{"key": "anna", "ts": 3 * SECOND}]}
+    row = JobState(spark, tmp_path / "job").row("counter", "anna")
+    assert row is not None
+    assert (row.state, row.interval) == (b"3", 0)
 
 
 def without_counts() -> Pipeline:

@@ -29,18 +29,21 @@ from tests.spark.microbatches import Query, Store, bounded_outputs, query, run_i
 SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=4)
 
 
-@given(sizes=SIZES, intervals=st.integers(1, 5))
-def test_the_outputs_are_the_references_whatever_the_batches(sizes: list[int], intervals: int) -> None:
+@given(sizes=SIZES, intervals=st.integers(1, 5), fused=st.booleans())
+def test_the_outputs_are_the_references_whatever_the_batches(
+    *, sizes: list[int], intervals: int, fused: bool
+) -> None:
     pipeline = mail(processes=2)
     feed = letters(pipeline)
-    running = run_in_batches(pipeline, feed, sizes, intervals=intervals)
+    running = run_in_batches(pipeline, feed, sizes, intervals=intervals, fused=fused)
     assert running.outputs == run_reference(pipeline, feed).outputs
 
 
-def test_zeitgeist_comes_out_as_in_the_reference() -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_zeitgeist_comes_out_as_in_the_reference(*, fused: bool) -> None:
     pipeline = zeitgeist.pipeline
     feed = zeitgeist.feed(7, replace(zeitgeist.EVENING, late_share=0.0))
-    running = run_in_batches(pipeline, feed, [50])
+    running = run_in_batches(pipeline, feed, [50], fused=fused)
     expected = run_reference(pipeline, feed).outputs
     assert running.outputs == expected
     assert {emitted.stream for emitted in expected} >= {"anomalies"}
@@ -276,6 +279,37 @@ def test_at_the_sources_end_everything_fires() -> None:
     running = run_in_batches(pipeline, letters(pipeline), [1000])
     assert running.watermark_ms == END_MS
     assert all(store.timer_ms is None for store in running.stores.values())
+
+
+class Reminder(Computation):
+    """Reminds of each letter after some seconds."""
+
+    def __init__(self, after_s: int) -> None:
+        self._after_us = after_s * SECOND
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.set_timer("remind", record.timestamp + self._after_us)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("reminders", timer.timestamp)
+
+
+def test_one_operator_for_all_levels_has_the_timer_of_those_that_are_left() -> None:
+    """The early reminder is removed before its timer is due. Spark calls for it all the same, and then for the late one."""
+    pipeline = Pipeline("reminders")
+    pipeline.injector("mail")
+    for name, after_s in (("early", 1), ("late", 3)):
+        pipeline.add(Reminder(after_s), name=name, inputs=["mail"], outputs=["reminders"], exactly_once=False)
+    running = query(pipeline, intervals=1, fused=True)
+    running.batch([_entry(pipeline, 1)])
+    assert running.fused.timer_ms == 2_000
+    left = query(pipeline.without("early"), intervals=1, fused=True)
+    left.fused, left.number = running.fused, running.number
+    for watermark_ms, timer_ms, values in ((2_500, 4_000, []), (4_000, None, [b"4000000"])):
+        left.watermark_ms = watermark_ms
+        left.batch()
+        assert left.fused.timer_ms == timer_ms
+        assert [output.value for output in left.outputs] == values
 
 
 @pytest.mark.parametrize("name", ["mail", "zeitgeist"])

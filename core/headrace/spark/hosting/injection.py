@@ -23,6 +23,7 @@ from headrace.api.time import MIN_TIME
 from headrace.history import Injected
 from headrace.injector.injection import dead_letter, productions_of
 from headrace.spark.hosting.direct_injection import Lane, lane_of
+from headrace.spark.hosting.fused import bundle_rows
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import Batches, Post, parcel_rows
@@ -64,7 +65,7 @@ def _inject(plan: JobPlan, kept_ids_us: dict[str, int], batches: Batches) -> Bat
         with noted(), collector_paused():
             post = mapping.inject(zip(*[_values(batch.column(name)) for name in SOURCE_COLUMNS], strict=True))
         if post.parcels:
-            yield parcel_rows(post)
+            yield bundle_rows(post) if plan.fused else parcel_rows(post)
 
 
 def _values(column: pa.Array) -> Iterable[Any]:

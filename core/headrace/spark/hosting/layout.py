@@ -2,7 +2,8 @@
 
 Rules of this file:
 
-* A computation's level is the length of the longest path to it from an injector; one stateful operator hosts a whole level.
+* A computation's level is the length of the longest path to it from an injector; one stateful operator hosts a whole level, or,
+  with one partition, all levels.
 * Choice: a hash of the key divides the key space of a computation into as many intervals as the caller asks for. Spark cannot
   split a group while a query runs, so the intervals must be of even size for any keys; within an interval keys keep their order.
   The hash is CRC-32, the same in every process.
@@ -46,6 +47,7 @@ class JobPlan:
         staged: this is one computation with its own query, whose senders report their low watermarks in their logs.
         progress: each interval emits a `Tally` for each micro-batch that processes it.
         rows: Spark passes rows to stateful operators, not pandas frames (see `headrace.spark.hosting.processor`).
+        fused: one operator hosts all levels (see `headrace.spark.hosting.fused`).
     """
 
     pipeline: Pipeline
@@ -59,6 +61,7 @@ class JobPlan:
     staged: bool = False
     progress: bool = False
     rows: bool = False
+    fused: bool = False
 
     def group(self, consumer: str, key: str) -> str:
         """Return the group for a record with this consumer and key."""
@@ -122,6 +125,7 @@ def plan_of(
     staged: bool = False,
     progress: bool = False,
     partitions: int = 0,
+    fused: bool = False,
 ) -> JobPlan:
     """Lay out a pipeline.
 
@@ -135,6 +139,7 @@ def plan_of(
         staged: see `JobPlan`.
         progress: see `JobPlan`.
         partitions: see `placed_groups`; above 0 only in jobs of this version or a later one.
+        fused: see `JobPlan`; only with one partition.
 
     Raises:
         SparkHostError: the pipeline uses a feature that Spark does not support.
@@ -175,4 +180,5 @@ def plan_of(
         staged=staged,
         progress=progress,
         rows=partitions > 0,
+        fused=fused,
     )

@@ -143,10 +143,14 @@ class Post:
         """Add the content of another post."""
         self.tallies += other.tallies
         for group, parcel in other.parcels.items():
-            mine = self.to(group)
-            mine.records.extend(parcel.records)
-            mine.holds.extend(parcel.holds)
-            mine.events.extend(parcel.events)
+            self.take(group, parcel)
+
+    def take(self, group: str, parcel: Parcel) -> None:
+        """Add the content of a parcel of an operator's to the one for a group."""
+        mine = self.to(group)
+        mine.records.extend(parcel.records)
+        mine.holds.extend(parcel.holds)
+        mine.events.extend(parcel.events)
 
     def encoded(self) -> tuple[list[str], list[bytes]]:
         """Return groups and encoded parcels, as two columns."""
@@ -159,7 +163,11 @@ class Post:
 
 def parcel_rows(post: Post) -> pa.RecordBatch:
     """Return what was posted as rows for the next operator."""
-    groups, parcels = post.encoded()
+    return record_batch(*post.encoded())
+
+
+def record_batch(groups: list[str], parcels: list[bytes]) -> pa.RecordBatch:
+    """Return two columns as rows for the next operator."""
     return pa.RecordBatch.from_arrays(
         [pa.array(groups, pa.string()), pa.array(parcels, pa.binary())], schema=_PARCELS
     )

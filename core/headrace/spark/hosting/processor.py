@@ -22,6 +22,7 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from headrace.api.time import MAX_TIME, MILLISECOND
 from headrace.spark.hosting.chunks import NEVER, Chunks
+from headrace.spark.hosting.fused import FusedTask, unbundled
 from headrace.spark.hosting.interval_task import run_interval
 from headrace.spark.hosting.layout import JobPlan, MicroBatch, computation_of
 from headrace.spark.hosting.parcels import Parcel, Post, decode_parcel, parcel_rows
@@ -71,23 +72,18 @@ class LevelProcessor(StatefulProcessor):
         """Close nothing: there is nothing open."""
 
     def _run(self, group: str, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
-        watermark_ms = times.getCurrentWatermarkInMs()
-        number = int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
-        now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
-        self._store.group, self._store.watermark_ms = group, watermark_ms
-        batch = MicroBatch(number, now_us, from_spark(watermark_ms))
+        self._store.group, self._store.watermark_ms = group, times.getCurrentWatermarkInMs()
         with noted(), collector_paused():
             # The parcels have no name here, so they are freed before the garbage collector would scan their records.
             post = run_interval(
                 self._plan,
                 group,
-                batch,
+                _micro_batch(times),
                 [decode_parcel(data) for data in self._parcels_in(rows)],
                 self._store,
             )
         if self._plan.rows:
-            for name, parcel in zip(*post.encoded(), strict=True):
-                yield Row(group=name, parcel=parcel)
+            yield from _rows(post)
         elif post.parcels or post.tallies:
             import pandas as pd  # noqa: PLC0415  it takes as long as all the other imports of Spark's Python processes
 
@@ -99,6 +95,99 @@ class LevelProcessor(StatefulProcessor):
                 yield found["parcel"]
             else:
                 yield from found["parcel"]
+
+
+def _micro_batch(times: TimerValues) -> MicroBatch:
+    number = int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
+    now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
+    return MicroBatch(number, now_us, from_spark(times.getCurrentWatermarkInMs()))
+
+
+def _rows(post: Post) -> Iterator[Row]:
+    for name, parcel in zip(*post.encoded(), strict=True):
+        yield Row(group=name, parcel=parcel)
+
+
+class PipelineProcessor(StatefulProcessor):
+    """Hosts all levels (see `headrace.spark.hosting.fused`).
+
+    Args:
+        plan: the layout of the pipeline.
+    """
+
+    def __init__(self, plan: JobPlan) -> None:
+        self._plan = plan
+        self._task: FusedTask | None = None
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._state = _FusedStore(handle)
+
+    def handleInputRows(  # noqa: N802  Spark's name
+        self,
+        key: Any,  # noqa: ARG002  Spark's name
+        rows: Iterator[Any],
+        timerValues: TimerValues,  # noqa: N803  Spark's name
+    ) -> Iterator[Any]:
+        """Process all parcels, and whatever is due."""
+        return self._run(rows, timerValues)
+
+    def handleExpiredTimer(  # noqa: N802  Spark's name
+        self,
+        key: Any,  # noqa: ARG002  Spark's name
+        timerValues: TimerValues,  # noqa: N803  Spark's name
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803  Spark's names
+    ) -> Iterator[Any]:
+        """Process whatever is due, unless that was done with the rows of this micro-batch."""
+        return self._run((), timerValues)
+
+    def close(self) -> None:
+        """Close nothing: there is nothing open."""
+
+    def _run(self, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
+        self._state.watermark_ms = times.getCurrentWatermarkInMs()
+        with noted(), collector_paused():
+            if self._task is None:
+                self._task = FusedTask(self._plan, self._state)
+            post = self._task.run(_micro_batch(times), unbundled(row["parcel"] for row in rows))
+        yield from _rows(post)
+
+
+class _FusedStore:
+    """Spark's state store for all intervals."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        # One variable: Spark sets up each again in every task, which costs more than all calls of a small micro-batch.
+        self._values = handle.getMapState("values", "group string, number int", "data binary")
+        self.watermark_ms = 0
+
+    def value(self, group: str, number: int) -> bytes | None:
+        """See `FusedState`."""
+        found = self._values.getValue((group, number))
+        return None if found is None else bytes(found[0])
+
+    def set_value(self, group: str, number: int, data: bytes) -> None:
+        """See `FusedState`."""
+        self._values.updateValue((group, number), (data,))
+
+    def remove_value(self, group: str, number: int) -> None:
+        """See `FusedState`."""
+        self._values.removeKey((group, number))
+
+    def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
+        """See `FusedState`."""
+        _set_timer(self._handle, self.watermark_ms, before_ms, at_ms)
+
+
+def _set_timer(
+    handle: StatefulProcessorHandle, watermark_ms: int, before_ms: int | None, at_ms: int | None
+) -> None:
+    """Replace a timer. Spark removes timers that are already due."""
+    if before_ms is not None and before_ms > watermark_ms:
+        handle.deleteTimer(before_ms)
+    if at_ms is not None:
+        handle.registerTimer(at_ms)
 
 
 class _SparkStore:
@@ -140,11 +229,8 @@ class _SparkStore:
         self._chunks.removeKey((number,))
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
-        """See `IntervalStore`. Spark removes timers that are already due."""
-        if before_ms is not None and before_ms > self.watermark_ms:
-            self._handle.deleteTimer(before_ms)
-        if at_ms is not None:
-            self._handle.registerTimer(at_ms)
+        """See `IntervalStore`."""
+        _set_timer(self._handle, self.watermark_ms, before_ms, at_ms)
 
 
 def bounded(plan: JobPlan, level: int) -> Callable[[tuple[pa.Scalar], pa.Table], pa.Table]:

@@ -1,8 +1,8 @@
 """A pipeline on Spark, DataFrames in and DataFrames out (MillWheel 3, 5.2).
 
 Rules of this file: each injector's DataFrame has its own low watermark, by a delay or in a column. A union of the DataFrames
-makes Spark's watermark the minimum. A chain of stateful operators follows, one for each level: Spark would plan an operator twice
-if two DataFrames used it.
+makes Spark's watermark the minimum. A chain of stateful operators follows, one for each level or one for all:
+Spark would plan an operator twice if two DataFrames used it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from headrace.spark.hosting.layout import JobPlan, plan_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import Outputs, unpacked
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
-from headrace.spark.hosting.processor import LevelProcessor, bounded
+from headrace.spark.hosting.processor import LevelProcessor, PipelineProcessor, bounded
 from headrace.spark.sources.schema import WATERMARK_COLUMN
 from headrace.spark.sources.wall_clock import Clock, read_clock
 
@@ -100,6 +100,7 @@ def attached(
     clock: Clock | None,
     history: bool | Sample,
     partitions: int = 0,
+    fused: bool = False,
 ) -> DataFrame:
     """Do what `attach` does, up to the last operator's rows, for a query with this many partitions (see `plan_of`)."""
     pipeline.validate()
@@ -117,6 +118,7 @@ def attached(
         history=history,
         progress=streaming,
         partitions=partitions,
+        fused=fused,
     )
     if streaming:
         prepared = {
@@ -128,17 +130,18 @@ def attached(
     # Spark has read its watermark by now; only these columns go to Python.
     rows = _united(prepared.values()).select(*SOURCE_COLUMNS)
     parcels = rows.mapInArrow(injecting(plan, sources.kept_ids_us), PARCEL_SCHEMA)
-    for level in range(len(plan.levels)):
+    for level in range(1 if fused else len(plan.levels)):
         parcels = level_operator(parcels, plan, level, streaming=streaming)
     return observed(parcels, pipeline) if streaming else parcels
 
 
 def level_operator(parcels: DataFrame, plan: JobPlan, level: int, *, streaming: bool) -> DataFrame:
-    """Add the operator of one level, from incoming to outgoing parcels."""
+    """Add the operator of one level, or of all, from incoming to outgoing parcels."""
     groups = parcels.groupBy("group")
     if streaming:
         operate = groups.transformWithState if plan.rows else groups.transformWithStateInPandas
-        return operate(LevelProcessor(plan, level), PARCEL_SCHEMA, "append", "EventTime")
+        processor = PipelineProcessor(plan) if plan.fused else LevelProcessor(plan, level)
+        return operate(processor, PARCEL_SCHEMA, "append", "EventTime")
     return groups.applyInArrow(bounded(plan, level), PARCEL_SCHEMA)
 
 

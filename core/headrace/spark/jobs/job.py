@@ -35,6 +35,7 @@ class Shape(msgspec.Struct, frozen=True):
         switches: switches of all computations ever deployed there (see `headrace.api.versions`).
         levels: levels of all computations ever deployed there; pipelined only.
         partitions: number of Spark's partitions, which the names of the groups depend on; 0: they are plain.
+        fused: whether one operator hosts all levels; pipelined only.
     """
 
     layout: str
@@ -46,6 +47,7 @@ class Shape(msgspec.Struct, frozen=True):
     switches: dict[str, list[str]] = {}
     levels: dict[str, int] = {}
     partitions: int = 0
+    fused: bool = False
 
     def known_levels(self) -> dict[str, int]:
         """Return the levels of all computations whose state is stored: also of removed ones, if the layout is pipelined."""
@@ -68,12 +70,15 @@ class Settings:
     available_now: bool = False
     partitions: int = 0
     """Partitions of each query; 0: those of the session, because the directory is of an earlier version."""
+    fused: bool = False
+    """Whether one operator hosts all levels; pipelined only."""
 
     def placed(self, before: Shape | None) -> "Settings":
-        """Return these settings with the partitions of the deployment that the directory was created for, or of a new one."""
+        """Return these settings with the partitions and operators of the deployment before, or else of a new one."""
         if before is not None:
-            return replace(self, partitions=before.partitions)
-        return replace(self, partitions=partitions_for(self.intervals, most_partitions(self.spark)))
+            return replace(self, partitions=before.partitions, fused=before.fused)
+        partitions = partitions_for(self.intervals, most_partitions(self.spark))
+        return replace(self, partitions=partitions, fused=partitions == 1)
 
     @property
     def history(self) -> Sample | bool:

@@ -2,6 +2,7 @@
 
 Rules of this file: Spark identifies the state of a query's operators by their position. So a changed pipeline can resume from the
 same checkpoint only if its injectors, its number of levels, and the level of each computation ever deployed there are unchanged.
+If one operator hosts all levels (`headrace.spark.hosting.fused`), only its injectors have to be.
 """
 
 from collections.abc import Callable, Mapping
@@ -73,13 +74,14 @@ class PipelinedHost:
             clock=None if driven is None else driven.clock,
             history=settings.history,
             partitions=settings.partitions,
+            fused=settings.fused,
         )
         layout = _layout(pipeline, settings)
         check_shape(settings.directory, before, layout)
         _check_levels(before, layout)
         check_switches(settings.directory, pipeline)
         sinks = with_dead_letters(settings.directory, settings.sinks)
-        senders = len(pipeline.computations) * settings.intervals
+        senders = 1 if settings.fused else len(pipeline.computations) * settings.intervals
         rows = senders * (settings.partitions or OUTSIDE_GROUPS)
         writer = OutputWriter(as_run, sinks, self._board, driven, HERE_BYTES // rows)
         name = f"{settings.directory}: {_QUERY}"
@@ -170,12 +172,15 @@ def _layout(pipeline: Pipeline, settings: Settings) -> Shape:
         list(pipeline.injectors),
         [list(level) for level in levels],
         partitions=settings.partitions,
+        fused=settings.fused,
     )
 
 
 def _check_levels(before: Shape | None, now: Shape) -> None:
     if before is None:
         return
+    if before.fused and before.injectors == now.injectors:
+        return  # an operator for all levels stores state by computation
     shapes = [(shape.injectors, len(shape.stages)) for shape in (before, now)]
     if shapes[0] != shapes[1]:
         (old_injectors, old_levels), (injectors, levels) = shapes

@@ -23,12 +23,15 @@ from headrace.api.records import Clock
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.chunks import Header, chunk_of, decode_header, rows_of
+from headrace.spark.hosting.fused import HEADERS, decode_headers
 from headrace.spark.hosting.layout import computation_of, interval_of, number_of
 from headrace.spark.jobs.job import check_computation, last_committed, shape_of_job
 from headrace.spark.jobs.log import Log, beginnings_of, file_name
 from headrace.spark.runtime.file_errors import storage_error_of
 from headrace.spark.runtime.files import local_directory, scratch
 from headrace.store.mediator import StoredRow
+
+_GROUP, _DATA = "user_map_key.group", "user_map_value.data"
 
 
 class TimerState(msgspec.Struct, frozen=True):
@@ -192,8 +195,9 @@ class JobState:
         if self.layout == "staged":
             return _Stored(self._spark, checkpoints / file_name(name), 0, name)
         # Spark numbers the operators of a query from the last one to the first.
-        operator = len(self._shape.stages) - 1 - self._shape.known_levels()[name]
-        return _Stored(self._spark, checkpoints / "pipeline", operator, name)
+        shape = self._shape
+        operator = 0 if shape.fused else len(shape.stages) - 1 - shape.known_levels()[name]
+        return _Stored(self._spark, checkpoints / "pipeline", operator, name, fused=shape.fused)
 
     def _waiting(self, name: str) -> dict[str, int]:
         if self.layout != "staged":
@@ -213,23 +217,34 @@ class JobState:
 class _Stored:
     """The state of one computation in a query's checkpoint, as of the last micro-batch committed when this was created."""
 
-    def __init__(self, spark: SparkSession, checkpoint: Path, operator: int, computation: str) -> None:
+    def __init__(
+        self, spark: SparkSession, checkpoint: Path, operator: int, computation: str, *, fused: bool = False
+    ) -> None:
         self.batch = last_committed(checkpoint)
         self._spark, self._checkpoint, self._operator = spark, checkpoint, operator
         self._computation = computation
+        self._fused = fused
 
     def headers(self) -> dict[str, Header]:
         """Read the header of each interval, by group."""
-        rows = self._read("header", "key.group", "value.data")
-        found = {group: decode_header(data) for group, data in rows}
-        return {group: header for group, header in found.items() if self._is_own(group)}
+        if self._fused:
+            is_headers = F.col(_GROUP) == HEADERS
+            found = [
+                header
+                for _, data in self._read("values", _GROUP, _DATA, wanted=is_headers)
+                for header in decode_headers(data).by_group.items()
+            ]
+        else:
+            found = list(self._read("header", "key.group", "value.data"))
+        return {group: decode_header(data) for group, data in found if self._is_own(group)}
 
     def chunks(self, group: str | None = None, number: int | None = None) -> Iterator[tuple[str, bytes]]:
         """Read chunks, each with its group: all of them, or one."""
+        variable, by_group = ("values", _GROUP) if self._fused else ("chunks", "key.group")
         wanted = None
         if group is not None:
-            wanted = (F.col("key.group") == group) & (F.col("user_map_key.number") == number)
-        for own, data in self._read("chunks", "key.group", "user_map_value.data", wanted=wanted):
+            wanted = (F.col(by_group) == group) & (F.col("user_map_key.number") == number)
+        for own, data in self._read(variable, by_group, _DATA, wanted=wanted):
             if self._is_own(own):
                 yield own, data
 

@@ -1,0 +1,183 @@
+"""All computations of a pipeline in one task (MillWheel 6.1, 7.1), for a job with one partition: no production needs an exchange.
+
+Rules of this file:
+
+* Choice: with one partition a stateful operator for each level would exchange nothing, and Spark's own cost for an operator and a
+  micro-batch is that of thousands of records. So one operator hosts all levels, as one group, and runs them in order: whatever a
+  level sends has arrived before the next one runs, and its timers fire in the same micro-batch, as with an operator for each.
+* The headers of all intervals are one value of the state, so an interval that a micro-batch does not touch costs nothing.
+* The operator has one timer in Spark, for the interval that is due next.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+
+from headrace.api.time import MILLISECOND
+from headrace.spark.hosting.interval_task import run_interval
+from headrace.spark.hosting.layout import JobPlan, MicroBatch
+from headrace.spark.hosting.parcels import Parcel, Post, record_batch
+
+HEADERS = ""
+"""In place of a group: the value of the state that holds all headers."""
+
+_EVERYTHING = ""
+"""Spark's name of the only group."""
+
+
+class FusedState(Protocol):
+    """Spark's state store as the operator sees it."""
+
+    def value(self, group: str, number: int) -> bytes | None:
+        """Read a value: a chunk of an interval, or all headers."""
+        ...
+
+    def set_value(self, group: str, number: int, data: bytes) -> None:
+        """Write a value."""
+        ...
+
+    def remove_value(self, group: str, number: int) -> None:
+        """Remove a value."""
+        ...
+
+    def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
+        """Ask Spark to call the operator when its watermark reaches ``at_ms``, and no longer at ``before_ms``."""
+        ...
+
+
+class Headers(msgspec.Struct, array_like=True):
+    """What is known of all intervals without reading their rows.
+
+    Attributes:
+        by_group: header of each interval, encoded.
+        timers_ms: for each interval with a timer, when it is due, event time in milliseconds.
+        timer_ms: the operator's timer in Spark, event time in milliseconds.
+    """
+
+    by_group: dict[str, bytes] = {}
+    timers_ms: dict[str, int] = {}
+    timer_ms: int | None = None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+decode_headers = msgspec.msgpack.Decoder(Headers).decode
+_decode_bundle = msgspec.msgpack.Decoder(list[tuple[str, Parcel]]).decode
+
+
+def bundle_rows(post: Post) -> pa.RecordBatch:
+    """Return what was posted as one row for the operator, whatever its groups."""
+    return record_batch([_EVERYTHING], [_encode(list(post.parcels.items()))])
+
+
+def unbundled(bundles: Iterable[bytes]) -> dict[str, list[Parcel]]:
+    """Return the parcels in bundles, by group."""
+    parcels: dict[str, list[Parcel]] = {}
+    for bundle in bundles:
+        for group, parcel in _decode_bundle(bundle):
+            parcels.setdefault(group, []).append(parcel)
+    return parcels
+
+
+class FusedTask:
+    """All computations in one task of Spark's, which may be called twice in a micro-batch: for its rows, and for its timer.
+
+    Args:
+        plan: the layout of the pipeline.
+        state: its state.
+    """
+
+    def __init__(self, plan: JobPlan, state: FusedState) -> None:
+        self._plan, self._state = plan, state
+        self._groups = [group for level in plan.levels for name in level for group in plan.groups[name]]
+        data = state.value(HEADERS, 0)
+        self._headers = Headers() if data is None else decode_headers(data)
+        self._begun: set[str] = set()
+
+    def run(self, batch: MicroBatch, parcels: Mapping[str, list[Parcel]]) -> Post:
+        """Process one micro-batch.
+
+        Args:
+            batch: the micro-batch.
+            parcels: by group, those for it; none if only Spark's watermark has moved.
+
+        Returns:
+            What goes outside.
+
+        Raises:
+            SparkHostError: the stored rows are not from before this batch.
+            HeadraceError: user code failed for good.
+        """
+        plan, waiting, outside = self._plan, dict(parcels), Post()
+        changed = _is_past(self._headers.timer_ms, batch)
+        for group in self._groups:
+            found = waiting.pop(group, [])
+            if found or _is_past(self._headers.timers_ms.get(group), batch):
+                post = run_interval(
+                    plan, group, batch, found, _Interval(self._state, self._headers, self._begun, group)
+                )
+                changed = True
+                outside.tallies += post.tallies
+                for to, parcel in post.parcels.items():
+                    waiting.setdefault(to, []).append(parcel)
+        for group, found in waiting.items():
+            for parcel in found:
+                outside.take(group, parcel)
+        if changed:
+            self._write_headers()
+        return outside
+
+    def _write_headers(self) -> None:
+        headers = self._headers
+        # Those of removed computations wait until they are back.
+        soonest = min(
+            [at for group in self._groups if (at := headers.timers_ms.get(group)) is not None], default=None
+        )
+        if soonest != headers.timer_ms:
+            self._state.set_timer(headers.timer_ms, soonest)
+            headers.timer_ms = soonest
+        self._state.set_value(HEADERS, 0, _encode(headers))
+
+
+def _is_past(timer_ms: int | None, batch: MicroBatch) -> bool:
+    return timer_ms is not None and timer_ms * MILLISECOND <= batch.low_watermark
+
+
+class _Interval:
+    """One interval's part of the state: an `IntervalStore`."""
+
+    def __init__(self, state: FusedState, headers: Headers, begun: set[str], group: str) -> None:
+        self._state, self._headers, self._begun, self._group = state, headers, begun, group
+
+    def is_begun(self) -> bool:
+        """See `IntervalStore`."""
+        return self._group in self._begun
+
+    def header(self) -> bytes | None:
+        """See `IntervalStore`."""
+        return self._headers.by_group.get(self._group)
+
+    def set_header(self, data: bytes) -> None:
+        """See `IntervalStore`."""
+        self._headers.by_group[self._group] = data
+        self._begun.add(self._group)
+
+    def chunk(self, number: int) -> bytes | None:
+        """See `IntervalStore`."""
+        return self._state.value(self._group, number)
+
+    def set_chunk(self, number: int, data: bytes) -> None:
+        """See `IntervalStore`."""
+        self._state.set_value(self._group, number, data)
+
+    def remove_chunk(self, number: int) -> None:
+        """See `IntervalStore`."""
+        self._state.remove_value(self._group, number)
+
+    def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:  # noqa: ARG002  one timer stands for all
+        """See `IntervalStore`."""
+        if at_ms is None:
+            self._headers.timers_ms.pop(self._group, None)
+        else:
+            self._headers.timers_ms[self._group] = at_ms
