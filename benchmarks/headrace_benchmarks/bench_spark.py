@@ -1,4 +1,4 @@
-"""CPU time per record of a count on Spark; throughput, latency and recovery of a job; the cost of a round in each layout.
+"""CPU time per record of a count on Spark; throughput, latency and recovery of a job; the cost of a round, beside it by hand.
 
 ``make bench ARGS='-k "spark and count"'``, ``make bench ARGS='-k "spark and latency"'``, ``make bench ARGS='-k rounds'``.
 
@@ -15,11 +15,11 @@ import pyspark
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from headrace.spark import Layout, session
+from headrace.spark import session
 from headrace_benchmarks import spark_beside
 from headrace_benchmarks.spark_beside import JobTimes, job_times
 from headrace_benchmarks.spark_count import JOBS, CountCost, count_cost
-from headrace_benchmarks.spark_layouts import LayoutCost, layout_cost
+from headrace_benchmarks.spark_rounds import RoundCost, round_costs
 
 RECORDS = 1_000_000
 KEYS = (100, 10_000, 200_000)
@@ -94,28 +94,26 @@ def test_latency_throughput_and_recovery_beside_the_same_by_hand(
             print(f"  {job.job:<28}{job.keys:>9,} keys{job.records_per_s:>12,.0f}{times}")
 
 
-ROUNDS = 8
+ROUNDS = 5
+SMALL, LARGE = 100, 20_000
 
 
-def compare_rounds(place: Path, rounds: int = ROUNDS) -> list[LayoutCost]:
-    """Run both layouts with small and large rounds, on one session."""
-    with session("local[2]", "layouts") as spark:
-        return [
-            layout_cost(spark, layout, records, rounds, place / f"{layout.value}-{records}")
-            for records in (100, 20_000)
-            for layout in Layout
-        ]
+def compare_rounds(place: Path, rounds: int = ROUNDS) -> list[RoundCost]:
+    """Run all jobs with small rounds on 1, 2 and 4 levels, and with large ones on 2, on one session."""
+    with session("local[2]", "rounds") as spark:
+        small = round_costs(spark, place / "small", levels=(1, 2, 4), records=SMALL, rounds=rounds)
+        return small + round_costs(spark, place / "large", levels=(2,), records=LARGE, rounds=rounds)
 
 
-def test_rounds_of_a_job_in_both_layouts(
+def test_rounds_of_a_job_beside_the_same_by_hand(
     benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Print all costs."""
     costs = benchmark.pedantic(compare_rounds, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
     with capsys.disabled():
-        print(f"\n{_WHERE}; seconds per round: CPU, wall (median, longest)")
-        for cost in costs:
-            size = f"{cost.records:>9,} records {cost.rounds:>3} rounds"
-            print(
-                f"  {cost.layout.value:<12}{size}{cost.cpu_s:>9.2f}{cost.median_s:>9.2f}{cost.longest_s:>9.2f}"
-            )
+        print(
+            f"\n{_WHERE}, load {os.getloadavg()[0]:.1f}; seconds per round, medians: CPU, to the sink, until idle"
+        )
+        for cost in sorted(costs, key=lambda cost: (cost.records, cost.levels)):
+            size = f"{cost.records:>7,} records{cost.levels:>3} levels"
+            print(f"  {size}  {cost.job:<26}{cost.cpu_s:>7.2f}{cost.sink_s:>7.2f}{cost.idle_s:>7.2f}")
