@@ -132,9 +132,9 @@ class Causes:
                 name = self._name(number)
                 clock = dict(clocks[latest[name]]) if name in latest else Clock()
                 if activation.cause is not None:
-                    for other, known in clocks[activation.cause].items():
-                        if known > clock.get(other, -1):
-                            clock[other] = known
+                    for process, known in clocks[activation.cause].items():
+                        if known > clock.get(process, -1):
+                            clock[process] = known
                 clock[name] = latest[name] = number
                 clocks.append(clock)
         return clocks

@@ -381,7 +381,9 @@ class Injector:
         if not retiring:
             return ()
         owing = dict(self._outbox.owing(retiring))
-        if self._reread_to == MAX_TIME or any(one.offset < self._reread_to for _, _, one, _ in self._waiting):
+        if self._reread_to == MAX_TIME or any(
+            record.offset < self._reread_to for _, _, record, _ in self._waiting
+        ):
             owing = {name: owing.get(name, 1) for name in retiring}
         return tuple(owing.items())
 
@@ -459,10 +461,10 @@ class Injector:
                 f"{self.address}: a record waits for nothing"
             )
             assert self._wakes, f"{self.address} would never wake"
-        for one in self._outbox:
-            left = one.holder.left
-            assert left == pending[one.holder.offset], (
-                f"{self.address}: record {one.holder.offset} has {left} left"
+        for sent in self._outbox:
+            left = sent.holder.left
+            assert left == pending[sent.holder.offset], (
+                f"{self.address}: record {sent.holder.offset} has {left} left"
             )
 
 

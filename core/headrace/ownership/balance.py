@@ -87,10 +87,10 @@ def assign(unowned: Iterable[Unowned], cluster: Cluster) -> list[MintChange]:
         if owner in owned:
             owned[owner] += 1
     changes = []
-    for one in unowned:
+    for gap in unowned:
         worker = min(cluster.workers, key=owned.__getitem__)
         owned[worker] += 1
-        changes.append(_give(one.computation, one.interval, worker))
+        changes.append(_give(gap.computation, gap.interval, worker))
     return changes
 
 
@@ -216,7 +216,7 @@ def _relieve(
 
     So memory that is short never gets shorter, and loads only get nearer to each other: moves end.
     """
-    for interval in sorted(totals.intervals[worker], key=lambda one: -weights[one.sequencer]):
+    for interval in sorted(totals.intervals[worker], key=lambda load: -weights[load.sequencer]):
         weight, size = weights[interval.sequencer], totals.sizes[interval.sequencer]
         fitting = [
             other

@@ -102,10 +102,10 @@ class Draining:
             Those that have drained.
         """
         drained = []
-        for name, one in self._retiring.items():
-            if one.stage is Stage.OWED and self._is_settled(name, one.version, beats, required):
-                one.take(StageInput.NOBODY_OWES, self._table.version)
-            elif one.stage is Stage.EMPTYING and self._is_empty(name, one.version, beats):
+        for name, retiring in self._retiring.items():
+            if retiring.stage is Stage.OWED and self._is_settled(name, retiring.version, beats, required):
+                retiring.take(StageInput.NOBODY_OWES, self._table.version)
+            elif retiring.stage is Stage.EMPTYING and self._is_empty(name, retiring.version, beats):
                 drained.append(name)
         return tuple(drained)
 

@@ -249,13 +249,15 @@ class Master:
         members = [member for _, member in sorted(self._members.items())]
         return [member.beat for member in members if not self._rules.is_lost(now - member.heard_us, timeout)]
 
-    def _is_orphan(self, now: int, one: Assignment) -> bool:
+    def _is_orphan(self, now: int, assignment: Assignment) -> bool:
         """Its owner has been restarted, or has been silent for too long while this master listened."""
-        member, heard_us = self._members.get(one.owner), self._since_us
+        member, heard_us = self._members.get(assignment.owner), self._since_us
         if member is not None:
             heard_us = max(heard_us, member.heard_us)
         lost = self._rules.is_lost(now - heard_us, self._options.heartbeat_timeout_us)
-        return self._rules.is_orphan(lost, member is not None and member.beat.incarnation > one.incarnation)
+        return self._rules.is_orphan(
+            lost, member is not None and member.beat.incarnation > assignment.incarnation
+        )
 
     def _cluster(self, now: int) -> Cluster:
         beats = [beat for beat in self._live(now) if beat.is_worker]
@@ -422,7 +424,7 @@ class Master:
         self.table = table
         self._draining.adopt(table)
         current = {assignment.sequencer for assignment in table.assignments}
-        self._unlisted = {one: since for one, since in self._unlisted.items() if one in current}
+        self._unlisted = {known: since for known, since in self._unlisted.items() if known in current}
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""

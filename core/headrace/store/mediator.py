@@ -299,7 +299,7 @@ class Mediator:
             self._record(ComputationRemoved, computation)
         if request.topology != self._table.topology:
             self._record(VersionAdopted, request.topology)
-        kept.sort(key=lambda one: (one.computation, one.interval.low))
+        kept.sort(key=lambda tenure: (tenure.computation, tenure.interval.low))
         before = self._table
         since = dict(zip(before.retiring, before.retired_from, strict=True))
         retired_from = tuple(since.get(name, before.topology) for name in request.retiring)
@@ -416,4 +416,4 @@ def _change_of(interval: KeyInterval, minted: list[KeyInterval]) -> Change:
     """Describe the effect of minting these intervals on an older one whose keys they cover."""
     if interval in minted:
         return Change.MOVED
-    return Change.SPLIT if sum(one.overlaps(interval) for one in minted) > 1 else Change.MERGED
+    return Change.SPLIT if sum(taken.overlaps(interval) for taken in minted) > 1 else Change.MERGED

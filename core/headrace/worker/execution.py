@@ -104,8 +104,8 @@ def asked_of(context: Context | None) -> Asked:
     if context is None or (context.timers is None and context.new_hold is None):
         return _NOTHING
     timers = [
-        AskedTimer(tag, None) if one is None else AskedTimer(tag, one.timestamp, one.clock, one.hold)
-        for tag, one in (context.timers or {}).items()
+        AskedTimer(tag, None) if timer is None else AskedTimer(tag, timer.timestamp, timer.clock, timer.hold)
+        for tag, timer in (context.timers or {}).items()
     ]
     return Asked(context.new_hold, tuple(timers))
 

@@ -277,7 +277,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         context: Context | None = None, *, late: bool = False,
     ) -> None:  # fmt: skip
         if cause in self.failures:
-            self.failures = {one: count for one, count in self.failures.items() if one != cause}
+            self.failures = {failed: count for failed, count in self.failures.items() if failed != cause}
         if self.setting.keeps:
             watermark, version = self.watermark, self.version
             here, asked = self.here, asked_of(context)

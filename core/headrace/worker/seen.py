@@ -161,9 +161,11 @@ class SeenFilter:
             collected_below: rows have forgotten ids with an earlier origin, microseconds.
         """
         kept = len(self)
-        assert all(one.newest_origin >= collected_below for one in self._generations if one.prints), (
-            f"the filter keeps ids with origins before {collected_below}, all of which are collected"
-        )
+        assert all(
+            generation.newest_origin >= collected_below
+            for generation in self._generations
+            if generation.prints
+        ), f"the filter keeps ids with origins before {collected_below}, all of which are collected"
         assert kept <= self._taken <= _GROWTH * kept, f"the filter knows {self._taken} ids for {kept}"
         most = max(self._capacity, _GROWTH * self._taken) if self._taken else 0
         assert self._room <= most, f"a filter for {self._room} ids knows {self._taken}"

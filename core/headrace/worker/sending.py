@@ -80,7 +80,7 @@ class Sending:
         find = self._shared.outbox.find
         pending = [find(made.consumer, made.record_id) for made in step.run.productions]
         return tuple(
-            [one.production for one in pending if one is not None and one.holder.of(step) is not None]
+            [entry.production for entry in pending if entry is not None and entry.holder.of(step) is not None]
         )
 
     def names(self) -> Iterator[tuple[str, str]]:

@@ -62,7 +62,7 @@ STEP: dict[tuple[StepState, StepInput], StepState] = {
 }  # fmt: skip
 
 
-_FOLLOWING = [{state: after for (state, other), after in STEP.items() if other is one} for one in StepInput]
+_FOLLOWING = [{state: after for (state, given), after in STEP.items() if given is kind} for kind in StepInput]
 """The table by input: what is looked up four times a record is looked up without building a pair."""
 
 
@@ -151,6 +151,6 @@ class Holder(msgspec.Struct, eq=False):
 
 def linked(holders: list[Holder]) -> Holder:
     """Let these hold the same production; returns the first."""
-    for one, other in zip(holders, [*holders[1:], None], strict=True):
-        one.other = other
+    for holder, following in zip(holders, [*holders[1:], None], strict=True):
+        holder.other = following
     return holders[0]

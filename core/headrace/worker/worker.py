@@ -321,7 +321,9 @@ class Worker:
         self._advance(now, interval)
 
     def _forget_dropped(self) -> None:
-        gone = [sequencer for sequencer, one in self._intervals.items() if one.state is IntervalState.DROPPED]
+        gone = [
+            sequencer for sequencer, held in self._intervals.items() if held.state is IntervalState.DROPPED
+        ]
         if gone:
             for sequencer in gone:
                 del self._intervals[sequencer]
