@@ -59,11 +59,11 @@ def progress_document(progress: Iterable[ComputationProgress]) -> list[dict[str,
     """Return each computation's progress; a low watermark that is unknown or at its end is null; ``ended`` distinguishes them."""
     return [
         {
-            **dataclasses.asdict(one),
-            "low_watermark": one.low_watermark if MIN_TIME < one.low_watermark < MAX_TIME else None,
-            "ended": one.low_watermark == MAX_TIME,
+            **dataclasses.asdict(row),
+            "low_watermark": row.low_watermark if MIN_TIME < row.low_watermark < MAX_TIME else None,
+            "ended": row.low_watermark == MAX_TIME,
         }
-        for one in progress
+        for row in progress
     ]
 
 

@@ -19,17 +19,17 @@ _TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 _COMPUTATION_METRICS: tuple[tuple[str, str, str, Callable[[ComputationProgress], float | None]], ...] = (
-    ("records_total", "counter", "Records received", lambda one: one.records),
-    ("late_records_total", "counter", "Records received behind the low watermark", lambda one: one.late_records),
-    ("dropped_elements_total", "counter", "Elements that groupings dropped as too late", lambda one: one.dropped),
-    ("outputs_total", "counter", "Records produced", lambda one: one.outputs),
-    ("low_watermark_seconds", "gauge", "Low watermark, event time since 1970", lambda one: _time(one.low_watermark)),
+    ("records_total", "counter", "Records received", lambda row: row.records),
+    ("late_records_total", "counter", "Records received behind the low watermark", lambda row: row.late_records),
+    ("dropped_elements_total", "counter", "Elements that groupings dropped as too late", lambda row: row.dropped),
+    ("outputs_total", "counter", "Records produced", lambda row: row.outputs),
+    ("low_watermark_seconds", "gauge", "Low watermark, event time since 1970", lambda row: _time(row.low_watermark)),
     ("lag_seconds", "gauge", "From the low watermark to the newest timestamp, event time",
-     lambda one: None if one.lag_us is None else one.lag_us / SECOND),
-    ("pending_timers", "gauge", "Pending timers", lambda one: one.timers),
-    ("keys", "gauge", "Keys with a row", lambda one: one.keys),
-    ("state_bytes", "gauge", "Size of the rows", lambda one: one.state_bytes),
-    ("hot_key_share", "gauge", "Part of the latest records that a hot key got; 0: no key is hot", lambda one: one.hot_share),
+     lambda row: None if row.lag_us is None else row.lag_us / SECOND),
+    ("pending_timers", "gauge", "Pending timers", lambda row: row.timers),
+    ("keys", "gauge", "Keys with a row", lambda row: row.keys),
+    ("state_bytes", "gauge", "Size of the rows", lambda row: row.state_bytes),
+    ("hot_key_share", "gauge", "Part of the latest records that a hot key got; 0: no key is hot", lambda row: row.hot_share),
 )  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def metrics_text(status: "Status") -> str:
             f"headrace_{name} {value}",
         ]
     for name, kind, text, of in _COMPUTATION_METRICS:
-        found = [(one.name, of(one)) for one in status.progress]
+        found = [(row.name, of(row)) for row in status.progress]
         lines += [f"# HELP headrace_{name} {text}", f"# TYPE headrace_{name} {kind}"]
         lines += [
             f'headrace_{name}{{computation="{_escaped(computation)}"}} {value}'

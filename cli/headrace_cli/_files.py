@@ -88,7 +88,7 @@ class OutputFiles:
             raise UnwritableFileError(str(path), f"there is no directory {path.parent}", option)
         if not path.exists() or is_device(path):
             return
-        if any(one.exists() and path.samefile(one) for one in self._inputs):
+        if any(given.exists() and path.samefile(given) for given in self._inputs):
             raise UnwritableFileError(str(path), "this command reads it", option)
         if not self._force:
             raise ExistingFileError(str(path), "it already exists", option)

@@ -48,16 +48,16 @@ class Memory:
 
     def settle(self, retried: "Sequence[Retried | RetriedFinding]") -> tuple[str, ...]:
         """Retire what passed; return a line for each that was tried."""
-        return tuple(self._settled(one) for one in retried)
+        return tuple(self._settled(failure) for failure in retried)
 
-    def _settled(self, one: "Retried | RetriedFinding") -> str:
-        if not one.passed or not self._writable:
-            return str(one)
+    def _settled(self, retried: "Retried | RetriedFinding") -> str:
+        if not retried.passed or not self._writable:
+            return str(retried)
         try:
-            return f"{one}; moved to {self.failures.retire(one.path).parent}"
+            return f"{retried}; moved to {self.failures.retire(retried.path).parent}"
         except OSError as error:
             self._complain(error)
-            return str(one)
+            return str(retried)
 
     def _complain(self, error: OSError) -> None:
         self._writable = False

@@ -168,7 +168,9 @@ def check_mix(options: MutationOptions, names: list[str], *, list_only: bool) ->
     if not options.chosen:
         defaults = MutationOptions()
         given = [
-            one.name for one in fields(options) if getattr(options, one.name) != getattr(defaults, one.name)
+            option.name
+            for option in fields(options)
+            if getattr(options, option.name) != getattr(defaults, option.name)
         ]
         if given:
             problem = f"--{given[0]} is for --automatic, --patch or --unreached"

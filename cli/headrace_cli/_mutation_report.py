@@ -114,30 +114,30 @@ def _print_survivors(console: Console, result: AutomaticResult) -> None:
     print_lines(console, note_of(survivors[0]), indent=2)
 
 
-def note_of(one: Measured) -> str:
+def note_of(measured: Measured) -> str:
     """Return the note for a survivor, as TOML."""
-    key = key_of(one.mutant)
+    key = key_of(measured.mutant)
     fields = (("module", key.module), ("function", key.function), ("line", key.line), ("change", key.change))
     lines = [f"{name} = {json.dumps(text, ensure_ascii=False)}" for name, text in (*fields, ("reason", ""))]
     return "\n".join(["[[equivalent]]", *lines])
 
 
-def _where(one: Measured) -> str:
-    return f"{shown_path(one.mutant.module.file)}:{one.mutant.mutation.line}"
+def _where(measured: Measured) -> str:
+    return f"{shown_path(measured.mutant.module.file)}:{measured.mutant.mutation.line}"
 
 
-def _change(one: Measured) -> str:
-    return f"{one.mutant.mutation.before}  ->  {one.mutant.mutation.after}"
+def _change(measured: Measured) -> str:
+    return f"{measured.mutant.mutation.before}  ->  {measured.mutant.mutation.after}"
 
 
-def _evidence(one: Measured) -> str:
+def _evidence(measured: Measured) -> str:
     """Say how near the runs came to it."""
-    if not one.reached:
+    if not measured.reached:
         return "No run reaches this line."
-    runs = counted(one.judgement.runs, "run")
-    if not one.judgement.changed:
+    runs = counted(measured.judgement.runs, "run")
+    if not measured.judgement.changed:
         return f"{runs} reached it, and no History differed: it may be equivalent."
-    return f"{runs} reached it, and {counted(one.judgement.changed, 'History').replace('Historys', 'Histories')} differed."
+    return f"{runs} reached it, and {counted(measured.judgement.changed, 'History').replace('Historys', 'Histories')} differed."
 
 
 def automatic_document(result: AutomaticResult) -> dict[str, Any]:
@@ -156,20 +156,20 @@ def automatic_document(result: AutomaticResult) -> dict[str, Any]:
     }
 
 
-def _document(one: Measured) -> dict[str, Any]:
-    mutation, judgement = one.mutant.mutation, one.judgement
+def _document(measured: Measured) -> dict[str, Any]:
+    mutation, judgement = measured.mutant.mutation, measured.judgement
     return {
-        "module": one.mutant.module.name,
-        "file": shown_path(one.mutant.module.file),
+        "module": measured.mutant.module.name,
+        "file": shown_path(measured.mutant.module.file),
         "line": mutation.line,
         "function": mutation.function,
         "kind": mutation.kind,
-        "text": one.mutant.text,
+        "text": measured.mutant.text,
         "before": mutation.before,
         "after": mutation.after,
-        "killed": one.killed,
-        "reached_by": one.reached,
-        "equivalent": one.reason,
+        "killed": measured.killed,
+        "reached_by": measured.reached,
+        "equivalent": measured.reason,
         **_judgement(judgement),
     }
 

@@ -67,8 +67,8 @@ def write_outputs(path: Path, outputs: Counter[Emitted], pipeline: Pipeline, fil
     """
     file_of = output_files(path, pipeline)
     contents: dict[Path, Counter[Emitted]] = {file: Counter() for file in file_of.values()}
-    for one, count in outputs.items():
-        contents[file_of[one.stream]][one] = count
+    for output, count in outputs.items():
+        contents[file_of[output.stream]][output] = count
     for file, records in contents.items():
         data = b"".join(line + b"\n" for line in output_lines(records, pipeline))
         files.write(file, "--output", write_bytes(data))

@@ -18,31 +18,31 @@ def progress_table(computations: Iterable[ComputationProgress]) -> Table:
     table = plain_table("computation", *_COLUMNS)
     for column in table.columns[1:]:
         column.justify = "right"
-    for spec in computations:
-        hot = f" (hot key {spec.hot_key}: {spec.hot_share:.0%})" if spec.hot_key is not None else ""
-        hot += f" (dropped {spec.dropped:,})" if spec.dropped else ""
-        table.add_row(spec.name + hot, *_progress_cells(spec))
+    for progress in computations:
+        hot = f" (hot key {progress.hot_key}: {progress.hot_share:.0%})" if progress.hot_key is not None else ""
+        hot += f" (dropped {progress.dropped:,})" if progress.dropped else ""
+        table.add_row(progress.name + hot, *_progress_cells(progress))
     return table
 
 
-def progress_line(one: ComputationProgress) -> str:
+def progress_line(progress: ComputationProgress) -> str:
     """Return a computation's progress as a line of a log.
 
     >>> progress_line(ComputationProgress("counter", 1_234, 3, 55, 1_500_000, 2_000_000, timers=17))
     'counter: records 1,234, late 3, out 55, low watermark 1.500000s, lag 2.0s, timers 17'
     """
-    cells = zip(_COLUMNS, _progress_cells(one), strict=True)
-    hot = f", hot key {one.hot_key} ({one.hot_share:.0%})" if one.hot_key is not None else ""
-    hot += f", dropped {one.dropped:,}" if one.dropped else ""
-    return f"{one.name}: " + ", ".join(f"{column} {cell}" for column, cell in cells if cell) + hot
+    cells = zip(_COLUMNS, _progress_cells(progress), strict=True)
+    hot = f", hot key {progress.hot_key} ({progress.hot_share:.0%})" if progress.hot_key is not None else ""
+    hot += f", dropped {progress.dropped:,}" if progress.dropped else ""
+    return f"{progress.name}: " + ", ".join(f"{column} {cell}" for column, cell in cells if cell) + hot
 
 
-def _progress_cells(one: ComputationProgress) -> list[str]:
-    lag = "" if one.lag_us is None else f"{one.lag_us / SECOND:,.1f}s"
-    counts = [f"{number:,}" for number in (one.records, one.late_records, one.outputs)]
-    size = "" if one.state_bytes is None else filesize.decimal(one.state_bytes)
-    rest = ["" if number is None else f"{number:,}" for number in (one.timers, one.keys)]
-    return [*counts, time_cell(one.low_watermark), lag, *rest, size]
+def _progress_cells(progress: ComputationProgress) -> list[str]:
+    lag = "" if progress.lag_us is None else f"{progress.lag_us / SECOND:,.1f}s"
+    counts = [f"{number:,}" for number in (progress.records, progress.late_records, progress.outputs)]
+    size = "" if progress.state_bytes is None else filesize.decimal(progress.state_bytes)
+    rest = ["" if number is None else f"{number:,}" for number in (progress.timers, progress.keys)]
+    return [*counts, time_cell(progress.low_watermark), lag, *rest, size]
 
 
 def time_cell(time_us: int) -> str:

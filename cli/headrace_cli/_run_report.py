@@ -173,8 +173,8 @@ def _print_streams(console: Console, outputs: Counter[Emitted], pipeline: Pipeli
 
 def _per_stream(outputs: Counter[Emitted], pipeline: Pipeline) -> dict[str, int]:
     counts = dict.fromkeys(pipeline.output_streams, 0)
-    for one, count in outputs.items():
-        counts[one.stream] += count
+    for output, count in outputs.items():
+        counts[output.stream] += count
     return counts
 
 
@@ -187,9 +187,9 @@ def _print_comparison(console: Console, ran: Ran, comparison: OutputComparison) 
     differ = counted(comparison.differing, "record")
     words = f"DIFFERENT OUTPUT: {both} differ in {differ} and agree on {comparison.common:,}{_until(ran)}"
     print_text(console, words, style="bold red")
-    for side, one in comparison.examples():
-        value = one.value.decode(errors="backslashreplace")
-        words = f"{_SIDES[side]}: {one.stream} {one.key!r} at {one.timestamp} us: {value}"
+    for side, example in comparison.examples():
+        value = example.value.decode(errors="backslashreplace")
+        words = f"{_SIDES[side]}: {example.stream} {example.key!r} at {example.timestamp} us: {value}"
         print_text(console, words, indent=2)
 
 

@@ -334,7 +334,7 @@ class SearchReport:
             "permitted": list(review.permitted),
             "not_asked": list(review.not_asked),
             "feeds": review.feeds,
-            "relations": {name: verdict_document(one) for name, one in review.relations.items()},
+            "relations": {name: verdict_document(verdict) for name, verdict in review.relations.items()},
         }
 
 
@@ -400,11 +400,11 @@ def _protocol_words(found: Verification, verdicts: Mapping[str, Verdict]) -> str
 def _print_review(console: Console, review: CodeReview) -> None:
     if not review.findings:
         print_text(console, f"no finding, over {counted(review.feeds, 'input')}", indent=2)
-    for line in (*review.declared, *review.permitted, *(f"not asked: {one}" for one in review.not_asked)):
+    for line in (*review.declared, *review.permitted, *(f"not asked: {name}" for name in review.not_asked)):
         print_text(console, line, indent=2)
     groups: dict[str, list[str]] = {}
-    for name, one in review.relations.items():
-        groups.setdefault(_relation_words(one), []).append(name)
+    for name, verdict in review.relations.items():
+        groups.setdefault(_relation_words(verdict), []).append(name)
     for words, names in groups.items():
         print_text(console, f"{words}: {', '.join(names)}", indent=2)
 
@@ -454,5 +454,5 @@ def _kinds_that_never_struck(found: Verification) -> list[str]:
     return [
         kind
         for kind in KINDS.values()
-        if not any(one == kind or one.startswith(f"{kind}_") for one in struck)
+        if not any(name == kind or name.startswith(f"{kind}_") for name in struck)
     ]

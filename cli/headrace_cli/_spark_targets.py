@@ -65,7 +65,7 @@ def verify_spark(
         from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
 
-        allowed = causes_named([one.strip() for one in options.allow.split(",") if one.strip()])
+        allowed = causes_named([name.strip() for name in options.allow.split(",") if name.strip()])
         began = time.monotonic()
         retried = retry_findings(
             memory.failures,
@@ -165,7 +165,7 @@ def _schemas(name: str, given: Sequence[str]) -> str | Mapping[str, str] | None:
     """``word STRING`` is for all parameters, ``events=word STRING`` for one."""
     pairs = [
         (parameter.strip(), columns)
-        for parameter, equals, columns in (one.partition("=") for one in given)
+        for parameter, equals, columns in (option.partition("=") for option in given)
         if equals
     ]
     if not pairs:

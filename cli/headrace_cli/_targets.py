@@ -136,9 +136,9 @@ def _promises(
         raise TargetError(name, problem, f"Write {PROMISES} = [...] with promises, or give it another name")
     checked = check_promises(found, pipelines)
     known = [promise.name for promise in checked]
-    for one in wanted:
-        if one not in known:
-            problem = f"--promise {one}: module {module.__name__!r} has no such promise"
+    for asked in wanted:
+        if asked not in known:
+            problem = f"--promise {asked}: module {module.__name__!r} has no such promise"
             remedy = (
                 f"It has: {', '.join(known)}" if known else f"It has none: write {PROMISES} = [...] there"
             )

@@ -120,8 +120,8 @@ def _print(benchmark: Benchmark, options: BenchOptions, figures: list[Figure], e
     print_text(console, f"{benchmark.name}: {benchmark.title}", style="bold")
     quick = ", quick: a fraction of everything" if options.quick else ""
     print_text(console, f"seed {options.seed}, {options.jobs} processes, {elapsed_s:.0f} s{quick}")
-    print_text(console, ", ".join(f"{name} {one}" for name, one in versions().items()))
-    print_text(console, ", ".join(f"{name} {one}" for name, one in machine().items()))
+    print_text(console, ", ".join(f"{name} {version}" for name, version in versions().items()))
+    print_text(console, ", ".join(f"{name} {value}" for name, value in machine().items()))
     console.print()
     table = plain_table("figure", "measured", "goal", "")
     for figure in figures:
@@ -133,17 +133,17 @@ def _print(benchmark: Benchmark, options: BenchOptions, figures: list[Figure], e
             print_text(console, f"{figure.name}: {figure.detail}", indent=2)
 
 
-def _value(one: Figure) -> str:
-    number = f"{one.value:,}" if isinstance(one.value, int) else f"{one.value:,.2f}"
-    return f"{number} {one.unit}".strip()
+def _value(figure: Figure) -> str:
+    number = f"{figure.value:,}" if isinstance(figure.value, int) else f"{figure.value:,.2f}"
+    return f"{number} {figure.unit}".strip()
 
 
-def _judged(one: Figure) -> Text:
-    if one.met is None:
+def _judged(figure: Figure) -> Text:
+    if figure.met is None:
         return Text()
-    if one.met:
+    if figure.met:
         return Text("reached", style="green")
-    return Text("MISSED", style="bold red") if one.binding else Text("not reached", style="yellow")
+    return Text("MISSED", style="bold red") if figure.binding else Text("not reached", style="yellow")
 
 
 def _document(

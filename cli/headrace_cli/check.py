@@ -146,7 +146,7 @@ class Checked:
         print_lines(
             console, f"{self.path}: {header.pipeline}{on}, {counted(self.reader.number, 'line')}{ended}"
         )
-        told = {name: one for name, one in verdicts.items() if one != Unknown(NOT_TOLD)}
+        told = {name: verdict for name, verdict in verdicts.items() if verdict != Unknown(NOT_TOLD)}
         print_heading(console, "Verdicts")
         print_verdicts(console, told)
         if len(told) < len(verdicts):

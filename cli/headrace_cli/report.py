@@ -133,7 +133,9 @@ def _chosen(only: list[str], size: Size) -> list[str]:
     for name in only:
         if name not in EXPERIMENTS:
             raise UnknownExperimentError(name)
-    return [name for name, one in EXPERIMENTS.items() if name in only or (not only and one.is_usual(size))]
+    return [
+        name for name, entry in EXPERIMENTS.items() if name in only or (not only and entry.is_usual(size))
+    ]
 
 
 def _to_update(output: Path, size: Size) -> Report:

@@ -146,20 +146,20 @@ def _print_job(console: Console, job: "JobState", computations: "Iterable[Comput
     )
     for column in table.columns[1:]:
         column.justify = "right"
-    for one in computations:
+    for computation in computations:
         table.add_row(
-            one.name + (" (removed)" if one.removed else ""),
-            f"{one.micro_batch:,}" if one.micro_batch >= 0 else "none",
-            f"{len(one.intervals):,}",
-            f"{sum(interval.keys for interval in one.intervals):,}",
-            f"{sum(interval.timers for interval in one.intervals):,}",
-            filesize.decimal(sum(interval.state_bytes for interval in one.intervals)),
-            _time(_earliest([interval.low_watermark for interval in one.intervals])),
-            _time(_earliest([interval.hold for interval in one.intervals if interval.hold is not None])),
+            computation.name + (" (removed)" if computation.removed else ""),
+            f"{computation.micro_batch:,}" if computation.micro_batch >= 0 else "none",
+            f"{len(computation.intervals):,}",
+            f"{sum(interval.keys for interval in computation.intervals):,}",
+            f"{sum(interval.timers for interval in computation.intervals):,}",
+            filesize.decimal(sum(interval.state_bytes for interval in computation.intervals)),
+            _time(_earliest([interval.low_watermark for interval in computation.intervals])),
+            _time(_earliest([interval.hold for interval in computation.intervals if interval.hold is not None])),
         )  # fmt: skip
     print_table(console, table)
-    for one in computations:
-        _print_waiting(console, one)
+    for computation in computations:
+        _print_waiting(console, computation)
 
 
 def _earliest(times: list[int | None]) -> int | None:

@@ -331,7 +331,7 @@ def _search(
                 retried = retry(application, memory.failures.load(), protocol, jobs)
                 kept += memory.settle(retried)
                 verification = found_again(retried)
-                again = next((one.kept.path for one in retried if one.failed), None)
+                again = next((failure.kept.path for failure in retried if failure.failed), None)
                 if verification is None:
                     verification = _found(application, protocol, options, scope, jobs, progress.on_run)
         except KeyboardInterrupt as stop:
