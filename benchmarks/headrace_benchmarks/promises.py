@@ -73,8 +73,8 @@ def cpu_seconds(application: Application, trials: int, seed: int) -> tuple[list[
         _timed(plain, made[0])
         for number, trial in enumerate(made[:trials]):
             pairs = [(plain, without), (application, promising)]
-            for one, times in pairs if number % 2 else pairs[::-1]:  # which comes first must not matter
-                times.append(_timed(one, trial)[0])
+            for setup, times in pairs if number % 2 else pairs[::-1]:  # which comes first must not matter
+                times.append(_timed(setup, trial)[0])
     return without, promising
 
 

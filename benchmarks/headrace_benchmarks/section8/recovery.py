@@ -113,12 +113,12 @@ def figures_of(history: History) -> Iterator[tuple[str, float]]:
         elif isinstance(event, Applied):
             for record_id, _ in event.delta.seen:
                 applied.setdefault(record_id, event.at_us)
-    waited = [one for one, at_us in came.items() if at_us <= ended_us and applied[one] > mint.at_us]
-    waits_us = sorted(applied[one] - max(came[one], mint.at_us) for one in waited)
+    waited = [id_ for id_, at_us in came.items() if at_us <= ended_us and applied[id_] > mint.at_us]
+    waits_us = sorted(applied[id_] - max(came[id_], mint.at_us) for id_ in waited)
     yield SCAN, (ended_us - mint.at_us) / 1_000
     yield MEDIAN, quantile(waits_us, 0.5) / 1_000
     yield MOST, quantile(waits_us, 0.95) / 1_000
-    yield EARLY, 100 * fmean(applied[one] < ended_us for one in waited)
+    yield EARLY, 100 * fmean(applied[id_] < ended_us for id_ in waited)
 
 
 def sample(point: str, seed: int) -> Sample:
