@@ -165,7 +165,7 @@ def _sentence(text: str) -> str:
 
 def _fields(kind: type) -> Iterator[tuple[str, str, str]]:
     """Name, default and type of each field."""
-    given = {one.name: one for one in _declared(kind)}
+    given = {declared.name: declared for declared in _declared(kind)}
     for name, annotation in inspect.get_annotations(kind).items():
         default = getattr(given[name], "default", None) if name in given else None
         missing = default in (dataclasses.MISSING, msgspec.NODEFAULT)
@@ -191,7 +191,7 @@ def _value(default: object) -> str:
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     cells = [head, tuple("---" for _ in head), *rows]
-    return ["| " + " | ".join(one.replace("|", "\\|") for one in row) + " |" for row in cells] + [""]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells] + [""]
 
 
 def _options() -> str:

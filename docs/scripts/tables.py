@@ -167,7 +167,7 @@ def _about(mutant: Mutant) -> tuple[str, ...]:
 
 def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
     cells = [tuple(head), tuple("---" for _ in head), *rows]
-    return "".join("| " + " | ".join(one.replace("|", "\\|") for one in row) + " |\n" for row in cells)
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in cells)
 
 
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
