@@ -321,7 +321,7 @@ class Arrivals:
         """Let a message arrive that cannot wait longer, after all that wait and have a higher priority."""
         if ranked not in self._ranked:
             return
-        self._ranked.sort(key=lambda one: one.chain.priority, reverse=True)
+        self._ranked.sort(key=lambda arrival: arrival.chain.priority, reverse=True)
         while True:
             first = self._ranked.pop(0)
             self._released[id(first.event)] = first.arrival
@@ -466,41 +466,41 @@ def _interval(name: str, distribution: Distribution) -> tuple[int, int]:
             )
 
 
-def may_swap(one: Arrival, other: Arrival) -> bool:
+def may_swap(left: Arrival, right: Arrival) -> bool:
     """Tell whether two arrivals have the same effect in either order, for all that their places can tell."""
-    if one.place != other.place:
-        return bool(one.place and other.place)
-    return one.place == m.STORE and _commute(one.content, other.content)
+    if left.place != right.place:
+        return bool(left.place and right.place)
+    return left.place == m.STORE and _commute(left.content, right.content)
 
 
-def _commute(one: Any, other: Any) -> bool:
+def _commute(left: Any, right: Any) -> bool:
     """Tell whether the store serves two requests alike in either order. ``Choice``: where in doubt, it does not."""
-    rows = tuple(isinstance(request, m.Read | m.Write | m.Scan | m.CollectIds) for request in (one, other))
+    rows = tuple(isinstance(request, m.Read | m.Write | m.Scan | m.CollectIds) for request in (left, right))
     if all(rows):
-        if _consumes(one, other) or _consumes(other, one):
+        if _consumes(left, right) or _consumes(right, left):
             return False
-        if one.computation != other.computation or (isinstance(one, m.Read) and isinstance(other, m.Read)):
+        if left.computation != right.computation or (isinstance(left, m.Read) and isinstance(right, m.Read)):
             return True
-        keys, others = _keys(one), _keys(other)
+        keys, others = _keys(left), _keys(right)
         return keys is not None and others is not None and not keys & others
     if any(rows):
-        journal, row = (other, one) if rows[0] else (one, other)
+        journal, row = (right, left) if rows[0] else (left, right)
         if isinstance(journal, m.Mint):
             return False
         return not (isinstance(row, m.Scan) and isinstance(journal, m.JournalWatermarks | m.JournalPosition))
     return False
 
 
-def _consumes(one: Any, other: Any) -> bool:
+def _consumes(left: Any, right: Any) -> bool:
     """Tell whether a write may consume a weak production of a step that another one stores.
 
     What the first write makes durable is what allows the second one's cause to be forgotten (S3): though no process can tell
     their order, an invariant can.
     """
     return (
-        isinstance(one, m.Write)
-        and isinstance(other, m.Write)
-        and any(f">{other.computation}#" in record_id for delta in one.deltas for record_id, _ in delta.seen)
+        isinstance(left, m.Write)
+        and isinstance(right, m.Write)
+        and any(f">{right.computation}#" in record_id for delta in left.deltas for record_id, _ in delta.seen)
     )
 
 
@@ -529,12 +529,12 @@ def overtakers(handled: Sequence[Arrival], index: int, *, anywhere: bool = False
     """
     delayed, past = handled[index], 0
     led_to = set(delayed.activations)
-    for other in handled[index + 1 :]:
-        if other.at_us > delayed.latest_us:
+    for later in handled[index + 1 :]:
+        if later.at_us > delayed.latest_us:
             return
-        if other.cause in led_to:
-            led_to.update(other.activations)
-        elif anywhere or other.place == delayed.place:
+        if later.cause in led_to:
+            led_to.update(later.activations)
+        elif anywhere or later.place == delayed.place:
             past += 1
-            if other.place and not other.periodic and (anywhere or not may_swap(delayed, other)):
+            if later.place and not later.periodic and (anywhere or not may_swap(delayed, later)):
                 yield past

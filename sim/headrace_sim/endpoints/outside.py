@@ -86,7 +86,7 @@ class Source:
         late = [entry for entry in self._entries[appeared:] if isinstance(entry.event, SourceRecord)][:count]
         rest = [entry for entry in self._entries[appeared:] if not any(entry is delayed for delayed in late)]
         for entry in late:
-            insort(rest, _at(entry, entry.at_us + by_us), key=lambda other: other.at_us)
+            insort(rest, _at(entry, entry.at_us + by_us), key=lambda message: message.at_us)
         self._replace(appeared, rest)
         return len(late)
 

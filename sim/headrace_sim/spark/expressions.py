@@ -189,7 +189,7 @@ class _Binder:
 
         def value(row: Values) -> Any:
             return next(
-                (one.value(row) for test, one in zip(conditions, chosen, strict=True) if test(row)),
+                (outcome.value(row) for test, outcome in zip(conditions, chosen, strict=True) if test(row)),
                 otherwise.value(row),
             )
 
@@ -255,7 +255,7 @@ class _Binder:
             return _lifted(node, inner.type.elementType, _element, inner, at, nullable=True)
         if isinstance(inner.type, t.MapType):
             return _lifted(
-                node, inner.type.valueType, lambda pairs, one: pairs.get(one), inner, at, nullable=True
+                node, inner.type.valueType, lambda pairs, key: pairs.get(key), inner, at, nullable=True
             )
         raise _refused(
             node, f"[INVALID_EXTRACT_BASE_FIELD_TYPE] {shown(node)}: {inner.type.simpleString()} has no items"
@@ -370,27 +370,27 @@ def _is_number(kind: t.DataType) -> bool:
     return type(kind) in BITS or isinstance(kind, (*FRACTIONAL, t.DecimalType))
 
 
-def _common(one: t.DataType, other: t.DataType) -> t.DataType | None:
+def _common(left: t.DataType, right: t.DataType) -> t.DataType | None:
     """The type that values of both types are converted to, if Spark has one."""
-    if one == other or isinstance(other, t.NullType):
-        return one
-    if isinstance(one, t.NullType):
-        return other
-    kinds = {type(one), type(other)}
+    if left == right or isinstance(right, t.NullType):
+        return left
+    if isinstance(left, t.NullType):
+        return right
+    kinds = {type(left), type(right)}
     if kinds <= BITS.keys():
-        return max(one, other, key=lambda kind: BITS[type(kind)])
+        return max(left, right, key=lambda kind: BITS[type(kind)])
     if kinds <= {*BITS, *FRACTIONAL}:
         return t.DoubleType()
     if kinds == {t.DateType, t.TimestampType}:
         return t.TimestampType()
     if t.StringType in kinds:
-        other = other if isinstance(one, t.StringType) else one
+        right = right if isinstance(left, t.StringType) else left
         wider = (
             t.LongType()
-            if type(other) in BITS
+            if type(right) in BITS
             else t.DoubleType()
-            if isinstance(other, FRACTIONAL)
-            else other
+            if isinstance(right, FRACTIONAL)
+            else right
         )
         return (
             wider
@@ -505,7 +505,7 @@ def _equal(left: Any, right: Any) -> bool:
 def _comparison(function: Callable[[Any, Any], bool]) -> Callable[[Recorded, Bound, Bound], Bound]:
     def bound(node: Recorded, left: Bound, right: Bound) -> Bound:
         return _lifted(
-            node, t.BooleanType(), lambda one, other: function(ordered(one), ordered(other)), left, right
+            node, t.BooleanType(), lambda left, right: function(ordered(left), ordered(right)), left, right
         )
 
     return bound
@@ -513,8 +513,8 @@ def _comparison(function: Callable[[Any, Any], bool]) -> Callable[[Recorded, Bou
 
 def _null_safe(node: Recorded, left: Bound, right: Bound) -> Bound:
     def value(row: Values) -> bool:
-        one, other = left.value(row), right.value(row)
-        return one is other if one is None or other is None else _equal(one, other)
+        first, second = left.value(row), right.value(row)
+        return first is second if first is None or second is None else _equal(first, second)
 
     return Bound(shown(node), t.BooleanType(), False, value)
 
@@ -578,11 +578,13 @@ def _from_parsed(parsed: Any, kind: t.DataType) -> Any:
             )
         case t.ArrayType():
             return (
-                [_from_parsed(one, kind.elementType) for one in parsed] if isinstance(parsed, list) else None
+                [_from_parsed(item, kind.elementType) for item in parsed]
+                if isinstance(parsed, list)
+                else None
             )
         case t.MapType():
             return (
-                {key: _from_parsed(one, kind.valueType) for key, one in parsed.items()}
+                {key: _from_parsed(item, kind.valueType) for key, item in parsed.items()}
                 if isinstance(parsed, dict)
                 else None
             )

@@ -137,7 +137,9 @@ class Rows(DataFrame):
     def withColumns(self, *colsMap: dict[str, Any]) -> "Rows":
         """Add columns, or replace those with these names."""
         made = {name: self._bind(column) for name, column in colsMap[0].items()}
-        named = {name.lower(): Bound(name, one.type, one.nullable, one.value) for name, one in made.items()}
+        named = {
+            name.lower(): Bound(name, bound.type, bound.nullable, bound.value) for name, bound in made.items()
+        }
         kept = [
             named.pop(name.lower()) if name.lower() in named else self._bind(f"`{name}`")
             for name in self._schema.names
@@ -436,7 +438,7 @@ def _hashable(value: Any) -> Any:
     if isinstance(value, float):
         return ordered(value)
     if isinstance(value, dict):
-        return frozenset((key, _hashable(one)) for key, one in value.items())
+        return frozenset((key, _hashable(item)) for key, item in value.items())
     return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
 
 

@@ -62,7 +62,7 @@ def shown(node: Any) -> str:
         return f"({shown(node.args[0])} IN ({', '.join(map(shown, node.args[1]))}))"
     if node.name in {"when", "otherwise"}:
         return _shown_case(node)
-    arguments = [one for arg in node.args for one in (arg if isinstance(arg, list) else [arg])]
+    arguments = [operand for arg in node.args for operand in (arg if isinstance(arg, list) else [arg])]
     return f"{_SHOWN_NAMES.get(node.name, node.name)}({', '.join(map(shown, arguments))})"
 
 

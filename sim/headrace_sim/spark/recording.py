@@ -458,7 +458,8 @@ class StreamGroups(GroupedData):
                 "Choose one of them",
             )
         output, state = (
-            parse_schema(one) if isinstance(one, str) else one for one in (outputStructType, stateStructType)
+            parse_schema(schema) if isinstance(schema, str) else schema
+            for schema in (outputStructType, stateStructType)
         )
         mode = _chosen(OutputMode, outputMode, "output mode", place)
         return self._frame._then(

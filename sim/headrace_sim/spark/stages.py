@@ -80,7 +80,9 @@ def planned(job: SparkJob, session: Session) -> list[Stage]:
         if isinstance(step, Watermark):
             column = step.column
         elif isinstance(step, Union):  # Spark takes it from the first stream
-            column = next((one.column for one in watermarks_of(reversed(step.branches[0].steps))), "")
+            column = next(
+                (watermark.column for watermark in watermarks_of(reversed(step.branches[0].steps))), ""
+            )
         elif isinstance(step, TransformWithState | ApplyWithState):
             if isinstance(step, ApplyWithState) and step.time_mode is TimeMode.EVENT_TIME and not column:
                 problem = "timeout EventTime without a watermark"

@@ -318,7 +318,7 @@ class StateServer:
     def _map(self, parent: Any, operation: str) -> tuple[Variable, dict[Key, Held]]:
         name, variable, key = self._at(parent, operation)
         held = self.store.maps[name].get(key, {})
-        found = {user: one for user, one in held.items() if lives(one, self._times.now_ms)}
+        found = {user: cell for user, cell in held.items() if lives(cell, self._times.now_ms)}
         return variable, dict(sorted(found.items(), key=lambda item: byte_order(item[0])))
 
     def _user_key(self, parent: Any, pickled: bytes) -> Key:

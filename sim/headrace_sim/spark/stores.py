@@ -47,9 +47,9 @@ class Store:
         for values in self.values.values():
             _keep(values, lambda held: held if lives(held, now_ms) else None)
         for lists in self.lists.values():
-            _keep(lists, lambda held: tuple(one for one in held if lives(one, now_ms)))
+            _keep(lists, lambda held: tuple(cell for cell in held if lives(cell, now_ms)))
         for maps in self.maps.values():
-            _keep(maps, lambda held: {key: one for key, one in held.items() if lives(one, now_ms)})
+            _keep(maps, lambda held: {key: cell for key, cell in held.items() if lives(cell, now_ms)})
 
     def due(self, until_ms: int) -> list[tuple[int, Key]]:
         """Return the timers that expire up to ``until_ms``, by expiry, then as the state store orders keys."""
@@ -61,7 +61,8 @@ class Store:
     def timers_of(self, key: Key) -> list[int]:
         """Return a key's timers as the state store orders them, which is not by time."""
         return sorted(
-            (expiry for expiry, owner in self.timers if owner == key), key=lambda one: byte_order((one,))
+            (expiry for expiry, owner in self.timers if owner == key),
+            key=lambda user_key: byte_order((user_key,)),
         )
 
     def contents(self) -> Iterator[tuple[str, Key, Any]]:

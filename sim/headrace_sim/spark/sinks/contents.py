@@ -68,7 +68,7 @@ def _items(content: bytes, suffix: str) -> list[Item]:
                 for row in csv.reader(text.splitlines())
             ]
         return lines
-    return [_json_item(one) for one in whole] if isinstance(whole, list) else [_json_item(whole)]
+    return [_json_item(item) for item in whole] if isinstance(whole, list) else [_json_item(whole)]
 
 
 def _line(line: str) -> Item:

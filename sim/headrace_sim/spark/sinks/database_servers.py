@@ -62,10 +62,10 @@ def _replace(module: ModuleType, name: str, function: Callable[..., Any]) -> Non
     """Replace a function of a module, also where the user's modules have imported it by name."""
     real = getattr(module, name)
     setattr(module, name, function)
-    for other in [name for name in list(sys.modules) if not refusals.is_installed(name)]:
-        for known, value in list(vars(sys.modules[other]).items()):
+    for loaded in [name for name in list(sys.modules) if not refusals.is_installed(name)]:
+        for known, value in list(vars(sys.modules[loaded]).items()):
             if value is real:
-                setattr(sys.modules[other], known, function)
+                setattr(sys.modules[loaded], known, function)
 
 
 def _connected(module: ModuleType, args: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -188,7 +188,8 @@ def _call(function: Callable[[], Any], probe: Probe, batch: int) -> bool:
         probe.ledger.append(Refused(str(refusals.HEARD[0])))
     elif error is not None:
         told = next(
-            (one for one in (error, error.__cause__) if isinstance(one, sqlite3.OperationalError)), ""
+            (raised for raised in (error, error.__cause__) if isinstance(raised, sqlite3.OperationalError)),
+            "",
         )
         locked = "locked" in str(told) or "busy" in str(told)
         place = place_of_error(error)

@@ -233,7 +233,7 @@ class _Check:
             self._judge(self._trial(fault), fault, usual, by_batch)
             if progress is not None:
                 progress(done, len(faults))
-        counts = tuple(len(one) for one in by_batch)
+        counts = tuple(len(batch) for batch in by_batch)
         return SinkReport(_distinct(list(self.findings.values())), tuple(unknown), len(faults), counts)
 
     def one(self, fault: Fault) -> OneTrial:
