@@ -89,20 +89,20 @@ class DrawnFeed:
             raise UndrawnFeedError(
                 repr(self._strategy), problem, "Let it draw a list of records: st.lists(...)"
             )
-        return self._feed_of([one if isinstance(one, Arrival) else Arrival(one) for one in drawn])
+        return self._feed_of([value if isinstance(value, Arrival) else Arrival(value) for value in drawn])
 
     def _feed_of(self, arrivals: Sequence[Arrival]) -> Feed:
         builder = FeedBuilder(self._pipeline)
         times = list(accumulate((_wait(arrival) for arrival in arrivals), initial=SECOND))[1:]
         timestamps = [
-            at_us if one.timestamp is None else one.timestamp
-            for one, at_us in zip(arrivals, times, strict=True)
+            at_us if arrival.timestamp is None else arrival.timestamp
+            for arrival, at_us in zip(arrivals, times, strict=True)
         ]
         to_come = [*accumulate(reversed(timestamps), min)][-2::-1]
-        for one, at_us, timestamp in zip(arrivals, times, timestamps, strict=True):
+        for arrival, at_us, timestamp in zip(arrivals, times, timestamps, strict=True):
             builder.record(
-                at_us=at_us, value=one.value, timestamp=timestamp, key=one.key, stream=one.stream,
-                injector=one.injector, process=one.process,
+                at_us=at_us, value=arrival.value, timestamp=timestamp, key=arrival.key, stream=arrival.stream,
+                injector=arrival.injector, process=arrival.process,
             )  # fmt: skip
         for at_us, low_watermark in zip(times, to_come, strict=False):
             for spec in self._pipeline.injectors.values():
@@ -113,10 +113,10 @@ class DrawnFeed:
         return builder.build()
 
 
-def _wait(one: Arrival) -> int:
-    if one.after_us < 0:
-        raise OptionsError("after_us", one.after_us, "0 or more")
-    return one.after_us
+def _wait(arrival: Arrival) -> int:
+    if arrival.after_us < 0:
+        raise OptionsError("after_us", arrival.after_us, "0 or more")
+    return arrival.after_us
 
 
 def feed_function(pipeline: Pipeline, feed: Any) -> Any:

@@ -75,7 +75,7 @@ def _last(panes: Iterable[KeyedPane]) -> list[KeyedPane]:
         name = pane.key, pane.window
         if name not in last or pane.index >= last[name].index:
             last[name] = pane
-    return [pane for pane in last.values() if not any(_merged_into(pane, other) for other in last.values())]
+    return [pane for pane in last.values() if not any(_merged_into(pane, later) for later in last.values())]
 
 
 def _merged_into(pane: KeyedPane, other: KeyedPane) -> bool:

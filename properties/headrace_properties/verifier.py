@@ -258,7 +258,11 @@ class Verifier:
         if report.sink is not None:
             self.record("headrace trials", report.sink.trials)
         found = {(finding.name, finding.place): finding for finding in report.findings}
-        found |= {(one.found.name, one.found.place): one.found for one in retried if one.found is not None}
+        found |= {
+            (result.found.name, result.found.place): result.found
+            for result in retried
+            if result.found is not None
+        }
         if found:
             files = {
                 key: to_file(target, finding, schema, names.feed, used_seed) for key, finding in found.items()
@@ -279,11 +283,11 @@ class Verifier:
 
     def _settle(self, kept: KeptFailures | None, retried: "Iterable[Retried | RetriedFinding]") -> None:
         """Tell what has come of kept failures, and retire those that pass."""
-        for one in retried:
-            self.record("headrace kept failure", str(one))
-            if kept is not None and one.passed:
+        for result in retried:
+            self.record("headrace kept failure", str(result))
+            if kept is not None and result.passed:
                 with contextlib.suppress(OSError):  # a read-only directory: it is tried again
-                    kept.retire(one.path)
+                    kept.retire(result.path)
 
 
 def _check_search(examples: int, search: str) -> None:
@@ -463,7 +467,8 @@ def _importable_name(pipeline: object, feed: object) -> tuple[str, str] | None:
     for module in [home, *sys.modules.values()]:
         variables = getattr(module, "__dict__", {})
         names = [
-            next((n for n, value in variables.items() if value is one), None) for one in (pipeline, feed)
+            next((n for n, value in variables.items() if value is target), None)
+            for target in (pipeline, feed)
         ]
         if names[0] and names[1]:
             found.append((_PROMISES in variables, (f"{variables['__name__']}:{names[0]}", names[1])))

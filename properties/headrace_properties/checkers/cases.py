@@ -225,7 +225,7 @@ class _Records:
         self._counts["an id was collected"] += 1
         ids = self._ids.get(event.computation, {})
         gone = [
-            one for one, (key, origin) in ids.items() if origin < event.below and event.interval.contains(key)
+            id_ for id_, (key, origin) in ids.items() if origin < event.below and event.interval.contains(key)
         ]
         for record_id in gone:
             del ids[record_id]

@@ -101,9 +101,9 @@ class EveryConsumer:
         wanted = self._consumers_of(version, stream)
         if len(got) == len(wanted) and wanted.issuperset(got):
             return ""
-        missing = [one for one in sorted(wanted.difference(got)) if not self._ledger.has_left(one)]
-        more = [one for one in got if one not in wanted and not self._may_be_owed(one, event, stream)]
-        more += sorted({one for one in got if got.count(one) > 1})
+        missing = [name for name in sorted(wanted.difference(got)) if not self._ledger.has_left(name)]
+        more = [name for name in got if name not in wanted and not self._may_be_owed(name, event, stream)]
+        more += sorted({name for name in got if got.count(name) > 1})
         return " and ".join(
             f"{what} {', '.join(map(repr, names))}"
             for what, names in (("not to", missing), ("out of turn to", more))
@@ -116,7 +116,7 @@ class EveryConsumer:
         if maker in pipeline.injectors or maker in pipeline.computations:
             return [version]
         return self._retired_from.get(maker) or [
-            number for number, one in enumerate(self._versions) if maker in one.computations
+            number for number, version in enumerate(self._versions) if maker in version.computations
         ]
 
     def _consumers_of(self, version: int, stream: str) -> frozenset[str]:

@@ -200,7 +200,8 @@ class ExactlyOnce:
                 self._note(record_id, before, event)
         if len(seen) > 1 and len(set(seen)) < len(seen):
             self._found.violated(
-                f"{_step(event)} claims a record twice: {[one for one, _ in seen]} (MillWheel 3, 6.2)", event
+                f"{_step(event)} claims a record twice: {[id_ for id_, _ in seen]} (MillWheel 3, 6.2)",
+                event,
             )
 
     def _note(self, record_id: str, before: Applied, event: Applied) -> None:

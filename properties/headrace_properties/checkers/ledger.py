@@ -185,7 +185,9 @@ class WorkLedger:
         sequencer = owners.get(key)
         if sequencer is None:
             minted = self._minted[computation]
-            sequencer = next((one.sequencer for one in reversed(minted) if one.interval.contains(key)), 0)
+            sequencer = next(
+                (tenure.sequencer for tenure in reversed(minted) if tenure.interval.contains(key)), 0
+            )
             owners[key] = sequencer
         return sequencer
 
@@ -201,7 +203,7 @@ class WorkLedger:
         for mint in reversed(self._minted.get(computation, ())):
             if not any(minted.interval.overlaps(mint.interval) for minted in live):
                 live.append(mint)
-        return sorted(live, key=lambda one: one.interval.low)
+        return sorted(live, key=lambda tenure: tenure.interval.low)
 
     def owns_all(self, computation: str, sequencer: int, interval: KeyInterval) -> bool:
         """Tell whether no newer sequencer overlaps this interval."""

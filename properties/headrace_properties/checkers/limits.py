@@ -168,7 +168,7 @@ class PercentileOracle:
         self._found.reached += is_ahead
         share = int((100 - Fraction(str(percent))) * pending / 100)
         if len({item.origin for item in passed}) > share:
-            oldest = min(passed, key=lambda one: one.time_us)
+            oldest = min(passed, key=lambda sample: sample.time_us)
             self._found.violated(
                 f"the {percent:g} % watermark of {name!r} was broadcast as {format_time(low_us)} at {format_time(event.at_us)},"
                 f" while {oldest} was pending, of {len(passed)} that it passed; {share} of {pending} may be outliers"

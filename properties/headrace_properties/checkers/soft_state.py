@@ -169,7 +169,7 @@ class SoftState:
             if lost.found is not None:
                 continue
             if isinstance(what, Production):
-                if what.consumer == event.computation and any(one == what.record_id for one, _ in delta.seen):
+                if what.consumer == event.computation and any(id_ == what.record_id for id_, _ in delta.seen):
                     lost.found = event
             elif (event.computation, delta.key) == (lost.computation, lost.key):
                 tags = [*delta.cancelled, *[timer.tag for timer in delta.set_timers]]
@@ -229,6 +229,6 @@ def _once(events: Iterable[Event]) -> Iterable[Event]:
     """Each event once, in order."""
     seen: list[Event] = []
     for event in events:
-        if not any(event is one for one in seen):
+        if not any(event is known for known in seen):
             seen.append(event)
     return seen

@@ -98,5 +98,5 @@ def _is_of(production: Production, record: SourceRecord) -> bool:
     )
 
 
-def _content(one: Production | SourceRecord) -> str:
-    return f"{one.value!r:.60} of {one.stream!r} at {format_time(one.timestamp)}"
+def _content(record: Production | SourceRecord) -> str:
+    return f"{record.value!r:.60} of {record.stream!r} at {format_time(record.timestamp)}"

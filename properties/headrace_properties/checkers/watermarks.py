@@ -335,13 +335,13 @@ class WatermarkArrives:
     def _stuck(self, name: str, at_us: int) -> Awaited:
         """Nothing is pending: the watermark that is behind those that it follows. ``at_us``: the end, true time."""
         ledger, aim_us = self._ledger, MIN_TIME
-        for one in reversed(ledger.topology.upstream[name]):
-            if one in ledger.topology.computations:
-                aim_us = ledger.published_input(one)
+        for producer in reversed(ledger.topology.upstream[name]):
+            if producer in ledger.topology.computations:
+                aim_us = ledger.published_input(producer)
             else:
-                aim_us = min(self._aim(address, at_us) for address in ledger.topology.sources[one])
-            if ledger.published.get(one, MIN_TIME) < aim_us:
-                return Awaited(AwaitedKind.WATERMARK, one, ledger.risen_at_us(one), time_us=aim_us)
+                aim_us = min(self._aim(address, at_us) for address in ledger.topology.sources[producer])
+            if ledger.published.get(producer, MIN_TIME) < aim_us:
+                return Awaited(AwaitedKind.WATERMARK, producer, ledger.risen_at_us(producer), time_us=aim_us)
         return Awaited(AwaitedKind.WATERMARK, name, ledger.risen_at_us(name), time_us=aim_us)
 
     def verdict(self) -> Verdict:

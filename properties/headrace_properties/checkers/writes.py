@@ -108,10 +108,10 @@ class Atomicity:
 
 def _unlike_asked(asked: Sequence[Asked], delta: RowDelta) -> str:
     """How the hold and the timers of a delta differ from what user code asked for; ``""``: not at all."""
-    holds = [one.hold for one in asked if one.hold is not None]
+    holds = [timer.hold for timer in asked if timer.hold is not None]
     if (holds[-1] if holds else None) != delta.hold:
         return f"user code asked for the holds {_times(holds)}, and it writes {_times([delta.hold])}"
-    wanted = {timer.tag: timer for one in asked for timer in one.timers}
+    wanted = {timer.tag: timer for effect in asked for timer in effect.timers}
     written = [
         AskedTimer(setting.tag, setting.timestamp, setting.clock, setting.hold)
         for setting in delta.set_timers

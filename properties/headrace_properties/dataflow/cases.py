@@ -154,10 +154,10 @@ def settling_queries(
     *, merging: bool = True, engine: st.SearchStrategy[Engine] | None = None
 ) -> st.SearchStrategy[Query]:
     """Groupings whose final result does not depend on the order of their input; see `settles`."""
-    strategies = windows() if merging else windows().filter(lambda one: not isinstance(one, Sessions))
+    strategies = windows() if merging else windows().filter(lambda kind: not isinstance(kind, Sessions))
     early = st.recursive(leaves(), _composed, max_leaves=3)
     finishing = st.builds(RepeatUntil, early, st.just(AtWatermark()))
-    last = early.map(lambda one: Repeat(AnyOf(one, AtWatermark())))
+    last = early.map(lambda trigger: Repeat(AnyOf(trigger, AtWatermark())))
     triggers_ = st.one_of(
         st.builds(SequenceOf, finishing, last), finishing.map(Repeat), last, st.just(DEFAULT_TRIGGER)
     )

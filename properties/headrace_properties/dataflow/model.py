@@ -124,7 +124,8 @@ def run_model(query: Query, steps: Sequence[InputStep]) -> Told:
         (pane for story in stories for pane in story.panes), key=lambda pane: (pane.at_us, pane.step)
     )
     dropped = sorted(
-        (one for story in stories for one in story.dropped), key=lambda one: (one[0], one[1].order)
+        (record for story in stories for record in story.dropped),
+        key=lambda kept: (kept[0], kept[1].order),
     )
     return Told(tuple(panes), tuple(dropped))
 
@@ -278,8 +279,8 @@ class _Chapter:
             before_us = self.history[self.number - 1].step.at_us
             over = _batch_end(self.query.engine, before_us) < self._now
             return [trigger for trigger in self.story.triggers if over and self._new(trigger)]
-        found = ((window, one) for window, one in self.story.triggers.items() if one is not None)
-        return [w for w, one in found if any(due < self._now for due in dues(self.query.trigger, one))]
+        found = ((window, state) for window, state in self.story.triggers.items() if state is not None)
+        return [w for w, state in found if any(due < self._now for due in dues(self.query.trigger, state))]
 
     def _arrive(self, element: Element) -> list[Window]:
         """Put an element into its windows; let these merge, and their triggers see it."""
@@ -313,7 +314,7 @@ class _Chapter:
 
     def _merge(self, parts: Sequence[Window], whole: Window) -> None:
         """Make the parts one; begin, if there are none."""
-        known = [one for part in parts if (one := self.story.triggers.pop(part)) is not None]
+        known = [progress for part in parts if (progress := self.story.triggers.pop(part)) is not None]
         trigger = self.query.trigger
         self.story.triggers[whole] = together(trigger, known) if known else begin(trigger, self._now)
         things: list[_WindowedElement | _Page] = [*self.story.members, *self.story.pages]
@@ -323,7 +324,7 @@ class _Chapter:
 
     def _ask(self, windows: Iterable[Window]) -> None:
         """Ask triggers, and emit what fires, in the order of the windows' ends."""
-        for window in sorted(windows, key=lambda one: one.order):
+        for window in sorted(windows, key=lambda window: window.order):
             evidence = self.story.triggers[window]
             if evidence is not None:
                 view = TriggerView(self._now, self._effective, window)
@@ -344,7 +345,7 @@ class _Chapter:
         contents = self._contents_of_pane(window)
         retracts = self.query.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING
         replaced = [page for page in earlier if page.in_force] if retracts else []
-        for page in sorted(replaced, key=lambda one: one.emission.window.order):
+        for page in sorted(replaced, key=lambda pane: pane.emission.window.order):
             page.in_force = False
             self.story.last.append(
                 replace(page.emission, step=moment.number, at_us=self._now, timing=timing, retraction=True)
@@ -388,7 +389,7 @@ class _Chapter:
     def _collect(self) -> None:
         """Let out what is new in windows that are over, and forget those that take nothing any more."""
         over = [trigger for trigger in self.story.triggers if self._is_over(trigger)]
-        for window in sorted(over, key=lambda one: one.order):
+        for window in sorted(over, key=lambda window: window.order):
             if self.story.triggers[window] is not None and self._new(window):
                 self._emit(window)
         for window in over:

@@ -53,8 +53,8 @@ class DataflowMutant:
 class RetractionLast(Grouping):
     """Takes back what a pane replaces after it."""
 
-    def _emit(self, one: WindowState, watermark: int) -> list[Pane]:
-        return sorted(super()._emit(one, watermark), key=lambda pane: pane.retraction)
+    def _emit(self, window: WindowState, watermark: int) -> list[Pane]:
+        return sorted(super()._emit(window, watermark), key=lambda pane: pane.retraction)
 
 
 class EarliestOfAll(Grouping):
@@ -67,18 +67,18 @@ class EarliestOfAll(Grouping):
 class NoRetraction(Grouping):
     """Takes nothing back."""
 
-    def _emit(self, one: WindowState, watermark: int) -> list[Pane]:
-        return [pane for pane in super()._emit(one, watermark) if not pane.retraction]
+    def _emit(self, window: WindowState, watermark: int) -> list[Pane]:
+        return [pane for pane in super()._emit(window, watermark) if not pane.retraction]
 
 
 class RetractsTwice(Grouping):
     """Takes back all panes that there ever were."""
 
-    def _emit(self, one: WindowState, watermark: int) -> list[Pane]:
-        before = list(one.emitted)
-        panes = super()._emit(one, watermark)
-        if one.emitted:
-            one.emitted = before + one.emitted
+    def _emit(self, window: WindowState, watermark: int) -> list[Pane]:
+        before = list(window.emitted)
+        panes = super()._emit(window, watermark)
+        if window.emitted:
+            window.emitted = before + window.emitted
         return panes
 
 
@@ -147,17 +147,17 @@ class MergeEmits(Grouping):
 class OnTimeTwice(Grouping):
     """Says of each pane behind the watermark that it is on time."""
 
-    def _emit(self, one: WindowState, watermark: int) -> list[Pane]:
-        one.was_on_time = False
-        return super()._emit(one, watermark)
+    def _emit(self, window: WindowState, watermark: int) -> list[Pane]:
+        window.was_on_time = False
+        return super()._emit(window, watermark)
 
 
 class LateOnTime(Grouping):
     """Says of a window's first pane behind the watermark that it is on time, whatever it holds."""
 
-    def _emit(self, one: WindowState, watermark: int) -> list[Pane]:
-        one.holds = one.holds or one.passed
-        return super()._emit(one, watermark)
+    def _emit(self, window: WindowState, watermark: int) -> list[Pane]:
+        window.holds = window.holds or window.passed
+        return super()._emit(window, watermark)
 
 
 class LatchOutlivesMerge(Grouping):
@@ -185,36 +185,38 @@ class LateDropped(Grouping):
 class EmitsUnchanged(Grouping):
     """Emits a pane of a window that has not changed."""
 
-    def _evaluate(self, one: WindowState, *rest: Any) -> list[Pane]:
-        one.fresh = max(one.fresh, 1)
-        return super()._evaluate(one, *rest)
+    def _evaluate(self, window: WindowState, *rest: Any) -> list[Pane]:
+        window.fresh = max(window.fresh, 1)
+        return super()._evaluate(window, *rest)
 
 
 class EmitsAnyhow(Grouping):
     """Emits the windows that are due in any order but that of their ends."""
 
     def _evaluate_all(self, windows: Iterable[WindowState], *rest: Any) -> list[Pane]:
-        found = sorted(windows, key=lambda one: one.window.order, reverse=True)
+        found = sorted(windows, key=lambda pane: pane.window.order, reverse=True)
         return [pane for state in found for pane in super(EmitsAnyhow, self)._evaluate_all([state], *rest)]
 
 
 class DiscardsNothing(Grouping):
     """Discarding, keeps what it has emitted."""
 
-    def _emit(self, one: WindowState, watermark: int) -> list[Pane]:
-        contents = Contents(one.contents.count, list(one.contents.accumulator), dict(one.contents.values))
-        panes = super()._emit(one, watermark)
+    def _emit(self, window: WindowState, watermark: int) -> list[Pane]:
+        contents = Contents(
+            window.contents.count, list(window.contents.accumulator), dict(window.contents.values)
+        )
+        panes = super()._emit(window, watermark)
         if self.accumulation is Accumulation.DISCARDING:
-            one.contents = contents
+            window.contents = contents
         return panes
 
 
 class AccumulatesNothing(Grouping):
     """Accumulating, forgets what it has emitted."""
 
-    def _emit(self, one: WindowState, watermark: int) -> list[Pane]:
-        panes = super()._emit(one, watermark)
-        one.contents = Contents()
+    def _emit(self, window: WindowState, watermark: int) -> list[Pane]:
+        panes = super()._emit(window, watermark)
+        window.contents = Contents()
         return panes
 
 

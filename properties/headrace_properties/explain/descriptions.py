@@ -77,10 +77,12 @@ def short(value: object) -> str:
             return repr(value.value)
         case msgspec.Struct():
             pairs = [(name, getattr(value, name)) for name in value.__struct_fields__]
-            inner = ", ".join(f"{name}={short(one)}" for name, one in pairs if one not in (None, (), "", b""))
+            inner = ", ".join(
+                f"{name}={short(part)}" for name, part in pairs if part not in (None, (), "", b"")
+            )
             return f"{type(value).__name__}({inner})"
         case tuple():
-            return f"[{', '.join(short(one) for one in value)}]"
+            return f"[{', '.join(short(item) for item in value)}]"
         case int() if value in (MAX_TIME, MIN_TIME):
             return format_time(value)
         case _:
@@ -98,7 +100,7 @@ def describe_fields(value: msgspec.Struct, without: Collection[str] = ()) -> str
         without: fields to leave out.
     """
     found = [(name, getattr(value, name)) for name in value.__struct_fields__ if name not in without]
-    return " ".join(f"{name}={_described(name, one)}" for name, one in found if one not in _EMPTY)
+    return " ".join(f"{name}={_described(name, part)}" for name, part in found if part not in _EMPTY)
 
 
 _EMPTY = (None, (), "", b"", False)
@@ -113,7 +115,7 @@ def _described(name: str, value: object) -> str:
         case msgspec.Struct():
             return f"({describe_fields(value)})"
         case tuple() | list():
-            return f"[{', '.join(_described(name, one) for one in value)}]"
+            return f"[{', '.join(_described(name, item) for item in value)}]"
         case bytes():
             return _text(value)
         case int() if name in _TIMES or name.endswith("_us"):

@@ -102,7 +102,7 @@ _PHRASES: dict[type, Callable[[Any], str]] = {
     h.IntervalDropped: lambda e: f"lose {e.computation} {e.interval} ({e.why})",
     h.Reported: lambda e: f"report {e.computation}: {seconds(e.low_watermark)}",
     h.InjectorReported: lambda e: f"report: {seconds(e.low_watermark)}",
-    h.Published: lambda e: ", ".join(f"{name} {seconds(one.low_watermark)}" for name, one in e.values),
+    h.Published: lambda e: ", ".join(f"{name} {seconds(report.low_watermark)}" for name, report in e.values),
     h.InputWatermarkAdvanced: lambda e: f"{e.computation}: input watermark {seconds(e.low_watermark)}",
     h.IdsCollected: lambda e: f"collect {e.count} ids of {e.computation}",
     h.RoleClaimed: lambda e: f"{e.role}: {e.holder}, epoch {e.epoch}",

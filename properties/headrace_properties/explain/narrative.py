@@ -93,7 +93,7 @@ class Narrative:
         if self.shortened:
             omitted += f" {self.shortened} more that had are not told, to keep this short."
         sentences = [sentence.text for sentence in self.sentences]
-        awaited, following = [[one] if one else [] for one in (self.awaited, self.next)]
+        awaited, following = [[event] if event else [] for event in (self.awaited, self.next)]
         story = (*awaited, *sentences, *following, omitted, *self.consequences)
         return (*story, self.rule) if is_invariant(self.invariant) else (self.rule, *story)
 
@@ -106,7 +106,7 @@ def narrate(history: Sequence[h.Event], verdicts: Mapping[str, Verdict], about: 
         verdicts: the verdicts on it.
         about: the violation to explain; ``""`` chooses the one closest to the cause.
     """
-    broken = {name: one for name, one in verdicts.items() if isinstance(one, Violated)}
+    broken = {name: verdict for name, verdict in verdicts.items() if isinstance(verdict, Violated)}
     if not broken:
         return None
     name = about or min(broken, key=_precedence)
@@ -146,7 +146,7 @@ def subject_of(history: Sequence[h.Event], witness: Iterable[int], links: Sequen
     processes = owners or {history[number].process for number in past}
     for outage in outages_of(history):
         if outage.process in processes - {"store", ""}:
-            past |= {one for one in (outage.begin, outage.end) if one is not None and one <= last}
+            past |= {number for number in (outage.begin, outage.end) if number is not None and number <= last}
     return past
 
 
@@ -227,7 +227,7 @@ class _Narrator:
             event, h.IntervalMinted | h.ScanBegun | h.ScanEnded | h.IntervalDropped
         ):
             return True
-        return any(event.computation == one and event.interval.contains(key) for one, key in self._keys)
+        return any(event.computation == name and event.interval.contains(key) for name, key in self._keys)
 
     def _sentences(self, numbers: set[int]) -> list[Sentence]:
         told = [*self._outages(numbers)]
@@ -237,7 +237,7 @@ class _Narrator:
             text = self._say(run[0], self._history[run[0]]) if len(run) < _MANY else self._say_all(run)
             if text:
                 told.append(Sentence(run[0], self._repeated(run[0], text)))
-        return sorted(told, key=lambda one: one.number)
+        return sorted(told, key=lambda sentence: sentence.number)
 
     def _repeated(self, number: int, text: str) -> str:
         """Add how often a similar event has happened to the awaited thing."""
@@ -253,7 +253,7 @@ class _Narrator:
                 runs[-1].append(number)
             else:
                 runs.append([number])
-        return [part for run in runs for part in ([run] if len(run) >= _MANY else [[one] for one in run])]
+        return [part for run in runs for part in ([run] if len(run) >= _MANY else [[line] for line in run])]
 
     def _usual(self, number: int) -> tuple[str, str, int] | None:
         event = self._history[number]
@@ -280,7 +280,7 @@ class _Narrator:
         """Keep the most relevant sentences: the witness, then writes and owners, then those closest to the witness."""
         if len(sentences) <= LONGEST:
             return sentences
-        ranked = sorted(sentences, key=lambda one: (self._rank(one.number), -one.number))
+        ranked = sorted(sentences, key=lambda sentence: (self._rank(sentence.number), -sentence.number))
         kept = {sentence.number for sentence in ranked[:LONGEST]}
         return [sentence for sentence in sentences if sentence.number in kept][:LONGEST]
 
@@ -368,7 +368,9 @@ class _Narrator:
         """Describe the remaining events; reports and broadcasts only if the witness depends on them."""
         match event:
             case h.Published() if number in self._witness:
-                values = ", ".join(f"{name!r} {seconds(one.low_watermark)}" for name, one in event.values)
+                values = ", ".join(
+                    f"{name!r} {seconds(report.low_watermark)}" for name, report in event.values
+                )
                 return f"{at} {event.process} broadcasts the low watermarks {values}."
             case h.Reported() if self._leads_to_witness(number):
                 return (
@@ -388,10 +390,10 @@ class _Narrator:
         return any(link.cause == number and link.effect in self._witness for link in self._links)
 
     def _injected(self, at: str, event: h.Injected) -> str:
-        one = event.productions[0]
+        production = event.productions[0]
         return (
-            f"{at} {event.process} sends record {one.record_id} (key {one.key!r}, timestamp {seconds(one.timestamp)})"
-            f" to {_listed(tuple(repr(to.consumer) for to in event.productions))}."
+            f"{at} {event.process} sends record {production.record_id} (key {production.key!r},"
+            f" timestamp {seconds(production.timestamp)}) to {_listed(tuple(repr(to.consumer) for to in event.productions))}."
         )
 
     def _executed(self, at: str, number: int, event: h.Executed) -> str:

@@ -58,14 +58,14 @@ class ProgressCounter:
         return tuple(
             ComputationProgress(
                 name,
-                one.records,
-                one.late_records,
-                one.outputs,
-                one.low_watermark,
-                lag_of(one.low_watermark, self._newest),
-                timers=sum(len(tags) for tags in one.timers.values()),
+                counts.records,
+                counts.late_records,
+                counts.outputs,
+                counts.low_watermark,
+                lag_of(counts.low_watermark, self._newest),
+                timers=sum(len(tags) for tags in counts.timers.values()),
             )
-            for name, one in self._counts.items()
+            for name, counts in self._counts.items()
         )
 
     def _count(self, run: Executed) -> None:

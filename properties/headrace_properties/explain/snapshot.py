@@ -121,19 +121,21 @@ def world_at(history: Sequence[h.Event], number: int) -> World:
 def _owners(past: Sequence[h.Event], number: int) -> tuple[Ownership, ...]:
     tenures = tenures_of(past)
     found = []
-    for one in sorted(tenures, key=lambda tenure: (tenure.computation, tenure.interval.low)):
-        if not one.true_at(number):
+    for tenure in sorted(tenures, key=lambda tenure: (tenure.computation, tenure.interval.low)):
+        if not tenure.true_at(number):
             continue
         zombies = tuple(
             (other.owner, other.sequencer)
             for other in tenures
-            if other.computation == one.computation
-            and other.interval.overlaps(one.interval)
+            if other.computation == tenure.computation
+            and other.interval.overlaps(tenure.interval)
             and other.zombie_at(number)
         )
-        scanned = one.scan_ended is not None
+        scanned = tenure.scan_ended is not None
         found.append(
-            Ownership(one.computation, str(one.interval), one.owner, one.sequencer, scanned, zombies)
+            Ownership(
+                tenure.computation, str(tenure.interval), tenure.owner, tenure.sequencer, scanned, zombies
+            )
         )
     return tuple(found)
 
@@ -151,11 +153,9 @@ def _writes(past: Sequence[h.Event]) -> tuple[PendingWrite, ...]:
             case h.Applied():
                 waiting.pop((event.sequencer, event.delta.number), None)
             case h.WriteRefused():
-                refused = [
-                    one for one in waiting if one[0] == event.sequencer and waiting[one].key in event.keys
-                ]
-                for one in refused:
-                    del waiting[one]
+                refused = [at for at in waiting if at[0] == event.sequencer and waiting[at].key in event.keys]
+                for at in refused:
+                    del waiting[at]
             case _:
                 pass
     return tuple(waiting.values())

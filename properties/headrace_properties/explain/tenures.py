@@ -62,10 +62,10 @@ def tenures_of(history: Iterable[h.Event]) -> list[Tenure]:
     for number, event in enumerate(history):
         match event:
             case h.IntervalMinted():
-                for one in found:
-                    same = one.computation == event.computation and one.interval.overlaps(event.interval)
-                    if same and one.replaced is None:
-                        one.replaced = number
+                for older in found:
+                    same = older.computation == event.computation and older.interval.overlaps(event.interval)
+                    if same and older.replaced is None:
+                        older.replaced = number
                 tenure = Tenure(event.computation, event.interval, event.sequencer, event.owner, number)
                 found.append(tenure)
                 by_sequencer[event.sequencer] = tenure
@@ -76,9 +76,9 @@ def tenures_of(history: Iterable[h.Event]) -> list[Tenure]:
             case h.IntervalDropped() if event.sequencer in by_sequencer:
                 by_sequencer[event.sequencer].forgotten = number
             case h.FaultStruck(kind="crash"):
-                for one in found:
-                    if one.owner == event.process and one.forgotten is None:
-                        one.forgotten = number
+                for earlier in found:
+                    if earlier.owner == event.process and earlier.forgotten is None:
+                        earlier.forgotten = number
             case _:
                 pass
     return found

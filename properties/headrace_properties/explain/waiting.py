@@ -105,38 +105,39 @@ class _Inquiry:
     # What is awaited, and what touches it
 
     def _what(self) -> str:
-        one = self._awaited
-        key = f"key {one.key!r} at {one.computation!r}"
-        match one.kind:
+        awaited = self._awaited
+        key = f"key {awaited.key!r} at {awaited.computation!r}"
+        match awaited.kind:
             case AwaitedKind.RECORD:
-                to = repr(one.computation) if one.computation else "the outside"
-                return f"{to} has yet to apply record {one.name} (key {one.key!r})"
+                to = repr(awaited.computation) if awaited.computation else "the outside"
+                return f"{to} has yet to apply record {awaited.name} (key {awaited.key!r})"
             case AwaitedKind.TIMER:
-                return f"timer {one.name!r} of {key} has yet to fire"
+                return f"timer {awaited.name!r} of {key} has yet to fire"
             case AwaitedKind.HOLD:
-                return f"the state of {key} still holds the low watermark at {seconds(one.time_us)}"
+                return f"the state of {key} still holds the low watermark at {seconds(awaited.time_us)}"
             case AwaitedKind.CHECKPOINT:
-                return f"the checkpoint of {one.name} in {key} is still to be deleted"
+                return f"the checkpoint of {awaited.name} in {key} is still to be deleted"
             case AwaitedKind.ID:
-                return f"the id {one.name} in {key} is still to be collected"
+                return f"the id {awaited.name} in {key} is still to be collected"
             case AwaitedKind.INTERVAL:
-                return f"the keys {one.name} of {one.computation!r} have nobody who works on them"
+                return f"the keys {awaited.name} of {awaited.computation!r} have nobody who works on them"
             case AwaitedKind.WATERMARK:
-                return f"the low watermark of {one.computation!r} has yet to reach {seconds(one.time_us)}"
+                return f"the low watermark of {awaited.computation!r} has yet to reach {seconds(awaited.time_us)}"
             case AwaitedKind.INJECTION:
-                return f"{one.computation} has yet to inject its source's record at offset {one.name} (key {one.key!r})"
+                record = f"record at offset {awaited.name} (key {awaited.key!r})"
+                return f"{awaited.computation} has yet to inject its source's {record}"
 
     def _touches(self, event: h.Event) -> bool:
-        one = self._awaited
-        match one.kind:
+        awaited = self._awaited
+        match awaited.kind:
             case AwaitedKind.RECORD | AwaitedKind.ID:
-                if isinstance(event, h.IdsCollected) and one.kind is AwaitedKind.ID:
-                    return event.computation == one.computation and event.interval.contains(one.key)
-                return _touches_record(event, one.name, one.computation)
+                if isinstance(event, h.IdsCollected) and awaited.kind is AwaitedKind.ID:
+                    return event.computation == awaited.computation and event.interval.contains(awaited.key)
+                return _touches_record(event, awaited.name, awaited.computation)
             case AwaitedKind.CHECKPOINT:
-                return _touches_record(event, one.name, one.consumer)
+                return _touches_record(event, awaited.name, awaited.consumer)
             case AwaitedKind.TIMER:
-                return self._touches_row(event, one.name)
+                return self._touches_row(event, awaited.name)
             case AwaitedKind.HOLD:
                 return self._touches_row(event, None)
             case AwaitedKind.INTERVAL:
@@ -433,7 +434,7 @@ def _touches_record(event: h.Event, record_id: str, consumer: str) -> bool:
         case h.Executed() | h.UserCodeFailed() | h.DeadLettered():
             return (event.cause, event.computation) == (record_id, consumer)
         case h.Applied(computation=name, delta=delta):
-            return name == consumer and any(one == record_id for one, _ in delta.seen)
+            return name == consumer and any(seen_id == record_id for seen_id, _ in delta.seen)
         case h.AckSent(computation=name, record_ids=ids):
             return name == consumer and record_id in ids
         case h.Acked() | h.Resent() | h.Checkpointed():

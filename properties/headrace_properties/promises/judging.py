@@ -148,8 +148,8 @@ class PromiseJudge:
                 hear = told.get(type(event))
                 if hear is not None:
                     world.take(number, event)
-                    for one in hear:
-                        one(event)
+                    for listener in hear:
+                        listener(event)
                 self._number = number + 1
 
     def verdicts(self) -> dict[str, Verdict]:

@@ -80,15 +80,15 @@ def linearizable(
             raise Unexercised(f"nothing was asked on {requests!r} and answered on {answers!r}")
         for whose, asked in objects.items():
             try:
-                fits = is_linearizable([one for _, one in asked], model, initial)
+                fits = is_linearizable([operation for _, operation in asked], model, initial)
             except TooLargeError:
                 raise Unexercised(
                     f"key {whose!r} has {len(asked)} requests at once, too many to try their orders"
                 ) from None
             if not fits:
                 told_of = ", ".join(
-                    f"{one.request!r} -> {'no answer' if one.end is None else repr(one.answer)}"
-                    for _, one in asked
+                    f"{operation.request!r} -> {'no answer' if operation.end is None else repr(operation.answer)}"
+                    for _, operation in asked
                 )
                 views = [view for view, _ in asked]
                 views += [answered[by(view.value)] for view in views if by(view.value) in answered]
@@ -115,7 +115,7 @@ def is_linearizable(
     Raises:
         TooLargeError: that was not enough.
     """
-    needed = sum(1 << place for place, one in enumerate(operations) if one.end is not None)
+    needed = sum(1 << place for place, operation in enumerate(operations) if operation.end is not None)
     tried = {(0, repr(initial))}
     waiting, steps = [(0, initial)], 0
     while waiting:
@@ -127,14 +127,14 @@ def is_linearizable(
         ends = [end for place in left if (end := operations[place].end) is not None]
         first_end = min(ends)
         for place in left:
-            one = operations[place]
-            if one.begin > first_end:
+            operation = operations[place]
+            if operation.begin > first_end:
                 continue
             steps += 1
             if steps > most_steps:
                 raise TooLargeError
-            after, answer = model(state, one.request)
-            if one.end is not None and answer != one.answer:
+            after, answer = model(state, operation.request)
+            if operation.end is not None and answer != operation.answer:
                 continue
             known = (done | 1 << place, repr(after))
             if known not in tried:

@@ -235,16 +235,16 @@ def _same(moment: Moment, stream: str, made: Any) -> None:
     left = moment.outputs(stream)
     if not wanted and not left:
         raise Unexercised(f"nothing is expected on {stream!r}, and nothing left")
-    timed = any(len(one) > 2 for one in wanted)
-    expects = Counter((one[0], moment.encode(stream, one[1]), *one[2:]) for one in wanted)
+    timed = any(len(row) > 2 for row in wanted)
+    expects = Counter((row[0], moment.encode(stream, row[1]), *row[2:]) for row in wanted)
     told = Counter((view.key, view.data, *([view.timestamp] if timed else [])) for view in left)
     missing, surplus = expects - told, told - expects
     if not missing and not surplus:
         return
-    shown = {(one[0], moment.encode(stream, one[1]), *one[2:]): one for one in wanted}
+    shown = {(row[0], moment.encode(stream, row[1]), *row[2:]): row for row in wanted}
     parts = []
     if missing:
-        some = ", ".join(repr(shown[one]) for one in list(missing)[:_SHOWN])
+        some = ", ".join(repr(shown[row]) for row in list(missing)[:_SHOWN])
         parts.append(f"{missing.total()} missing on {stream!r}: {some}{_more(missing)}")
     wrong = [view for view in left if (view.key, view.data, *([view.timestamp] if timed else [])) in surplus]
     if wrong:

@@ -250,8 +250,8 @@ class World:
             consumers = tuple(production.consumer for production in productions)
             self.change = arrival = Arrival(self.number, event, productions[0], consumers)
             self.inputs.append(arrival)
-            for one in productions:
-                self._sent[one.consumer, record_id] = Arrival(self.number, event, one, (one.consumer,))
+            for sent in productions:
+                self._sent[sent.consumer, record_id] = Arrival(self.number, event, sent, (sent.consumer,))
 
     def _on_output(self, event: Output) -> None:
         production = event.production

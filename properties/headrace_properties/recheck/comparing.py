@@ -313,7 +313,7 @@ def _differing(
 
 def _smallest(differing: list[_Differing], pipeline: Pipeline, place: str) -> Difference:
     """Show what needs the fewest records of the input; its counterpart, if there is one, has the same stream, key and time."""
-    first = min(differing, key=lambda one: (len(one.behind), one.record.timestamp, one.record.key))
+    first = min(differing, key=lambda gap: (len(gap.behind), gap.record.timestamp, gap.record.key))
     of, counterparts = first.record, [first]
     for difference in differing:
         record = difference.record

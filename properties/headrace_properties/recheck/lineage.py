@@ -61,8 +61,8 @@ class Lineage:
         """Return the records of the input that led to some records, in their order."""
         waiting, seen = list[object](record_ids), set[object]()
         while waiting:
-            one = waiting.pop()
-            if one is not None and one not in seen:
-                seen.add(one)
-                waiting += self._parents.get(one, ())
+            record = waiting.pop()
+            if record is not None and record not in seen:
+                seen.add(record)
+                waiting += self._parents.get(record, ())
         return [record for record_id, record in self._inputs.items() if record_id in seen]

@@ -69,7 +69,7 @@ class Application:
         """
         seeds: list[int] = []
         for seed in range(first, first + most):
-            if all(self.feed(seed) != self.feed(other) for other in seeds):
+            if all(self.feed(seed) != self.feed(other_seed) for other_seed in seeds):
                 seeds.append(seed)
         return tuple(seeds)
 

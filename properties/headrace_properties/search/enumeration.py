@@ -54,7 +54,7 @@ def enumerate_faults(
         chosen
     )  # neighbours find the same: a broken protocol shows sooner this way
     heal_at_us = ground_of(application.versions, feed, base).horizon_us + SECOND
-    plans = [Plan(FaultSchedule((), heal_at_us, at_steps=one), base, 0) for one in chosen]
+    plans = [Plan(FaultSchedule((), heal_at_us, at_steps=faults), base, 0) for faults in chosen]
     trials = [Trial(plan, feed_seed) for plan in plans]
     found = Verification(feed_seeds=(feed_seed,))
     with runner(application, protocol, useful_jobs(jobs, len(trials))) as run:

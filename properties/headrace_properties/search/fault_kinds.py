@@ -328,9 +328,9 @@ def _strike_recovery(b: Slot) -> tuple[f.AnyFault | f.StepFault, ...]:
         pauses = [
             f.Pause(at_us=0, process=step.process, for_us=1_200 * MILLISECOND + b.for_us) for step in steps
         ]
-        return (stop, *[f.StepFault(step, one, moment) for step, one in zip(steps, pauses, strict=True)])
+        return (stop, *[f.StepFault(step, pause, moment) for step, pause in zip(steps, pauses, strict=True)])
     crashes = [f.Crash(at_us=0, process=step.process, restart_after_us=b.for_us) for step in steps]
-    return (stop, *[f.StepFault(step, one, moment) for step, one in zip(steps, crashes, strict=True)])
+    return (stop, *[f.StepFault(step, crash, moment) for step, crash in zip(steps, crashes, strict=True)])
 
 
 SECOND_TABLE = 2

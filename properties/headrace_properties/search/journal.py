@@ -54,8 +54,8 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
     def of(cls, run: JudgedRun) -> "_Entry":
         verdicts = run.verdicts.items()
         return cls(
-            {name: one.reached for name, one in verdicts if isinstance(one, Holds)},
-            {name: (one.why, one.cut_short) for name, one in verdicts if isinstance(one, Unknown)},
+            {name: verdict.reached for name, verdict in verdicts if isinstance(verdict, Holds)},
+            {name: (verdict.why, verdict.cut_short) for name, verdict in verdicts if isinstance(verdict, Unknown)},
             dict(run.cases), [(*spot, times) for spot, times in run.covered.items()], dict(run.strikes), dict(run.dropped),
             run.events, run.digest, run.further,
         )  # fmt: skip

@@ -205,4 +205,8 @@ def is_finding(name: str) -> bool:
 
 def violations(verdicts: dict[str, Verdict]) -> dict[str, Violated]:
     """Return the violated ones, without findings about user code under weak productions, which are not the protocol's."""
-    return {name: one for name, one in verdicts.items() if isinstance(one, Violated) and not is_finding(name)}
+    return {
+        name: verdict
+        for name, verdict in verdicts.items()
+        if isinstance(verdict, Violated) and not is_finding(name)
+    }

@@ -180,19 +180,20 @@ def retry(
         implausible(failure.file.plan, application.feed(failure.file.feed_seed), failure.file.kept)
         for failure in kept
     ]
-    fit = [one for one, why in zip(kept, wrong, strict=True) if not why]
+    fit = [failure for failure, why in zip(kept, wrong, strict=True) if not why]
     changes = [failure.file.changes(application) for failure in fit]
     with runner(application, protocol, useful_jobs(jobs, len(fit))) as run:
         judged = list(run([failure.file.trial for failure in fit]))
     done = map(Retried, fit, judged, changes)
     return tuple(
-        Retried(one, None, wrong=why) if why else next(done) for one, why in zip(kept, wrong, strict=True)
+        Retried(failure, None, wrong=why) if why else next(done)
+        for failure, why in zip(kept, wrong, strict=True)
     )
 
 
 def found_again(retried: Sequence[Retried]) -> Verification | None:
     """Return what the runs have found, if one of them failed; the first is the failure."""
-    runs = [(one.kept.file, one.judged) for one in retried if one.judged is not None]
+    runs = [(retry.kept.file, retry.judged) for retry in retried if retry.judged is not None]
     failing = next(((file, judged) for file, judged in runs if judged.failed), None)
     if failing is None:
         return None

@@ -69,8 +69,8 @@ def _numbers(path: str, name: str, value: Any) -> Iterator[tuple[str, str, float
         for field in value.__struct_fields__:
             yield from _numbers(f"{path}.{field}", field, getattr(value, field))
     elif dataclasses.is_dataclass(value):
-        for one in dataclasses.fields(value):
-            yield from _numbers(f"{path}.{one.name}", one.name, getattr(value, one.name))
+        for member in dataclasses.fields(value):
+            yield from _numbers(f"{path}.{member.name}", member.name, getattr(value, member.name))
     elif isinstance(value, tuple | list):
         for number, item in enumerate(value):
             yield from _numbers(f"{path}[{number}]", name, item)

@@ -91,7 +91,9 @@ def to_replay(
         versions: as in `ReplayFile`.
         application: what failed; ``None``: the file does not say what code and input it came from.
     """
-    broken = {name: one.message for name, one in failure.violations.items()} or {"error": failure.error}
+    broken = {name: violation.message for name, violation in failure.violations.items()} or {
+        "error": failure.error
+    }
     content = ReplayFile(
         pipeline, failure.feed_seed, failure.plan, protocol, failure.digest, broken, feed, kept=failure.kept,
         versions=versions,

@@ -165,12 +165,12 @@ class Steering:
     def _next(self, covered: Counter[Spot]) -> StepFault:
         """A fault for the place that has been struck or tried least often; another one each time."""
         tried = self._tried
-        spot = min(self._faults, key=lambda one: covered[one] + tried[one])
+        spot = min(self._faults, key=lambda spot: covered[spot] + tried[spot])
         faults = self._faults[spot]
         tried[spot] += 1
         return faults[tried[spot] % len(faults)]
 
 
-def spot_of(one: StepFault) -> Spot:
+def spot_of(fault: StepFault) -> Spot:
     """Where a fault at a step is counted, if it strikes."""
-    return Spot(role_of(one.step.process), one.step.verb, one.fault.kind)
+    return Spot(role_of(fault.step.process), fault.step.verb, fault.fault.kind)

@@ -69,8 +69,8 @@ def _process_faults(step: Step, ground: Ground) -> Iterator[StepFault]:
     yield StepFault(step, f.Crash(at_us=0, process=process))
     yield StepFault(step, f.Pause(at_us=0, process=process, for_us=ZOMBIE_US))
     masters = tuple(leader for leader in ground.leaders if role_of(leader) == "master" and leader != process)
-    for other in ((), masters, ("store",)):
-        yield StepFault(step, f.Partition(at_us=0, side=(process,), other=other, for_us=ZOMBIE_US))
+    for other_side in ((), masters, ("store",)):
+        yield StepFault(step, f.Partition(at_us=0, side=(process,), other=other_side, for_us=ZOMBIE_US))
     yield StepFault(step, f.Slow(at_us=0, process=process, factor=20_000, for_us=SECOND))
 
 
@@ -126,6 +126,6 @@ def pairs_of(faults: Sequence[StepFault], most: int, seed: int = 0) -> list[tupl
     random = Random(f"{seed}/pairs")
     chosen: dict[tuple[int, int], None] = {}
     while len(chosen) < most:
-        one, other = sorted(random.sample(range(len(faults)), 2))
-        chosen[one, other] = None
-    return [(faults[one], faults[other]) for one, other in chosen]
+        first, second = sorted(random.sample(range(len(faults)), 2))
+        chosen[first, second] = None
+    return [(faults[first], faults[second]) for first, second in chosen]

@@ -321,6 +321,6 @@ _ENCODER = msgspec.msgpack.Encoder()
 def _by_place(outputs: Counter[Emitted]) -> Counter[tuple[str, str, int]]:
     """How many records there are of a stream, key and timestamp, whatever their values."""
     places: Counter[tuple[str, str, int]] = Counter()
-    for one, count in outputs.items():
-        places[one.stream, one.key, one.timestamp] += count
+    for output, count in outputs.items():
+        places[output.stream, output.key, output.timestamp] += count
     return places

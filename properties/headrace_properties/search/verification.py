@@ -90,7 +90,9 @@ class Verification:
     def unknown(self) -> tuple[str, ...]:
         """The invariants that were never exercised, without findings about user code."""
         return tuple(
-            name for name, one in self.verdicts.items() if isinstance(one, Unknown) and not is_finding(name)
+            name
+            for name, verdict in self.verdicts.items()
+            if isinstance(verdict, Unknown) and not is_finding(name)
         )
 
     def take(self, judged: JudgedRun) -> None:

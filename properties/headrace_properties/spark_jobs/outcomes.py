@@ -347,7 +347,9 @@ class _Check:
         calm = self._calm()
         kept = tuple(range(sum(map(len, self._feed))))
         if cause is Cause.PROMISE:
-            why = "".join(self._broken(one, kept, changed, schedule or Schedule()) for one in self._promises)
+            why = "".join(
+                self._broken(promise, kept, changed, schedule or Schedule()) for promise in self._promises
+            )
             return (
                 self._promise_told(self._promises[0], why, kept, changed, schedule or Schedule())
                 if why
@@ -446,11 +448,11 @@ class _Check:
         self._failure = outcome.failure
         if outcome.failure is not None:
             return f"it raises {type(outcome.failure).__name__}: {outcome.failure}"
-        for what, one, other in zip(
+        for what, expected, found in zip(
             ("output", "state"), self._settled(calm), self._settled(outcome), strict=True
         ):
-            if one != other:
-                return _instead(what, other - one, one - other)
+            if expected != found:
+                return _instead(what, found - expected, expected - found)
         return None
 
     def _settled(self, outcome: Outcome) -> Settled:
@@ -537,23 +539,23 @@ def _effect(_calm: Outcome, noted: Noted) -> JobFinding | None:
 def _lost_timer(_calm: Outcome, noted: Noted) -> JobFinding | None:
     if not noted.lost:
         return None
-    one = noted.lost[0]
-    told = f"the timer at {one.expiry_ms} ms is registered again while it fires, and Spark then deletes it"
-    return JobFinding(Cause.TIMER, one.place, told, "Register a later time", ())
+    lost = noted.lost[0]
+    told = f"the timer at {lost.expiry_ms} ms is registered again while it fires, and Spark then deletes it"
+    return JobFinding(Cause.TIMER, lost.place, told, "Register a later time", ())
 
 
 def _expired(_calm: Outcome, noted: Noted) -> JobFinding | None:
     if not noted.expired:
         return None
-    one = noted.expired[0]
+    expired = noted.expired[0]
     told = (
-        f"the state {one.name!r} of key {one.key} expires before its timer fires: its TTL is {one.ttl_ms} ms, "
-        f"and the timer is registered for {one.wait_ms} ms later"
+        f"the state {expired.name!r} of key {expired.key} expires before its timer fires: its TTL is {expired.ttl_ms} ms, "
+        f"and the timer is registered for {expired.wait_ms} ms later"
     )
     remedy = (
         "Let the TTL outlast the timer, or let the timer alone clear the state; or allow it, if it is meant"
     )
-    return JobFinding(Cause.TTL, one.place, told, remedy, ())
+    return JobFinding(Cause.TTL, expired.place, told, remedy, ())
 
 
 def _watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:

@@ -164,7 +164,7 @@ class Again:
         self._trial: OneTrial | None = None
         feed = narrowed(target.feed, file.kept)
         if file.cause is not None:
-            promise = next((one for one in target.promises if one.name == file.promise), None)
+            promise = next((promise for promise in target.promises if promise.name == file.promise), None)
             found = check_again(target.job, feed, file.cause, file.changed, file.schedule, promise)
             self.finding = None if found is None else placed(target.job, replace(found, kept=file.kept))
         elif file.fault is not None and target.job.sink.function is not None:

@@ -279,13 +279,13 @@ def _of_streams(
     if drawn:
         return [
             [
-                tuple(one if place == number % len(row) else None for place, one in enumerate(row))
+                tuple(value if place == number % len(row) else None for place, value in enumerate(row))
                 for number, row in enumerate(batch)
             ]
             for batch in batches
         ]
     for row in (row for batch in batches for row in batch):
-        if sum(one is not None for one in row) != 1:
+        if sum(value is not None for value in row) != 1:
             remedy = f"Write it as {{{streams[0]!r}: (...)}}, so that its stream is known"
             raise SparkTargetError(
                 name, f"the row {row} is not a row of one of: {', '.join(streams)}", remedy

@@ -99,13 +99,13 @@ class Caller:
         except (Exception, SystemExit, CodeOverrunError) as error:  # noqa: BLE001  user code may raise anything
             return Raised(type(error).__name__, str(error))
 
-    def same(self, step: Step, one: Outcome, other: Outcome) -> bool:
+    def same(self, step: Step, first: Outcome, second: Outcome) -> bool:
         """Return whether two outcomes of a call are equal, byte for byte or as values. Exceptions' messages may differ."""
-        if one == other:
+        if first == second:
             return True
-        if isinstance(one, Raised) or isinstance(other, Raised):
-            return isinstance(one, Raised) and isinstance(other, Raised) and one.kind == other.kind
-        return bool(self.decoded(step, one) == self.decoded(step, other))
+        if isinstance(first, Raised) or isinstance(second, Raised):
+            return isinstance(first, Raised) and isinstance(second, Raised) and first.kind == second.kind
+        return bool(self.decoded(step, first) == self.decoded(step, second))
 
     def decoded(self, step: Step, outcome: StepResult) -> Any:
         """An outcome as values."""
@@ -129,12 +129,13 @@ class Caller:
         if outcome.state is not None:
             parts.append(f"state {state!r}" if outcome.state else "the initial state")
         parts += [
-            f"timer {tag!r} {'cancelled' if one is None else f'at {one.at}'}" for tag, one in timers.items()
+            f"timer {tag!r} {'cancelled' if timer is None else f'at {timer.at}'}"
+            for tag, timer in timers.items()
         ]
         if hold is not None:
             parts.append(f"a hold at {hold}")
         return ", ".join(parts) or "nothing"
 
 
-def _place(one: Any) -> tuple[str, str, int]:
-    return one.stream, one.key, one.timestamp
+def _place(value: Any) -> tuple[str, str, int]:
+    return value.stream, value.key, value.timestamp

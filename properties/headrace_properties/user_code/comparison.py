@@ -73,8 +73,8 @@ def same_output(
         until_us: records with later timestamps, event time in microseconds, are left out: where one run has seen less of the
             input than the other.
     """
-    one, other = _until(first, until_us), _until(second, until_us)
-    return OutputComparison((one & other).total(), one - other, other - one)
+    left, right = _until(first, until_us), _until(second, until_us)
+    return OutputComparison((left & right).total(), left - right, right - left)
 
 
 def output_order(record: Emitted) -> tuple[str, int, str, bytes]:
@@ -83,7 +83,7 @@ def output_order(record: Emitted) -> tuple[str, int, str, bytes]:
 
 
 def _until(outputs: Counter[Emitted], until_us: int) -> Counter[Emitted]:
-    return Counter({one: count for one, count in outputs.items() if one.timestamp <= until_us})
+    return Counter({output: count for output, count in outputs.items() if output.timestamp <= until_us})
 
 
 def without_ids(result: RunResult, pipeline: Pipeline, told: Callable[[Letter], Letter] = dict) -> RunResult:
@@ -152,11 +152,11 @@ def level(value: Any, *, is_state: bool) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):
-        items = ((key, level(one, is_state=is_state)) for key, one in value.items())
+        items = ((key, level(item, is_state=is_state)) for key, item in value.items())
         return dict(sorted(items, key=lambda item: repr(item[0])))
     if isinstance(value, list | tuple):
-        parts = [level(one, is_state=is_state) for one in value]
+        parts = [level(item, is_state=is_state) for item in value]
         return sorted(parts, key=repr) if is_state else parts
     if isinstance(value, set | frozenset):
-        return sorted((level(one, is_state=is_state) for one in value), key=repr)
+        return sorted((level(item, is_state=is_state) for item in value), key=repr)
     return value

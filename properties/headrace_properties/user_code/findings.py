@@ -114,9 +114,9 @@ class Examiner:
             nonlocal best, latest
             if next(tries) > TRIES:
                 return False
-            for one in self._look(feed.only(kept)).witnesses(habit):
-                if one.computation == witness.computation:
-                    best, latest = kept, one
+            for found in self._look(feed.only(kept)).witnesses(habit):
+                if found.computation == witness.computation:
+                    best, latest = kept, found
                     return True
             return False
 

@@ -328,8 +328,8 @@ class Look:
     def _not_determined(
         self, call: Call, plain: Outcome, other: Outcome, circumstances: str, kind: str = ""
     ) -> tuple[Habit, Witness]:
-        readings = {one: (text, place) for one, text, place in reversed(call.trace.readings)}
-        kind = kind or next((one for one in (CHANCE, CLOCK, IDENTITY) if one in readings), "")
+        readings = {habit: (text, place) for habit, text, place in reversed(call.trace.readings)}
+        kind = kind or next((habit for habit in (CHANCE, CLOCK, IDENTITY) if habit in readings), "")
         habit = {CHANCE: Habit.USES_CHANCE, CLOCK: Habit.READS_CLOCK}.get(kind, Habit.NOT_DETERMINISTIC)
         text, place = readings.get(kind, ("", None))
         detail = f"it calls {text}" if text else "the same record on the same state gives another outcome"
@@ -379,8 +379,8 @@ class Look:
         if elsewhere is None or self._differences:
             return
         outcomes = elsewhere([call.step for call, _ in self._fresh])
-        for (call, fresh), other in zip(self._fresh, outcomes or (), strict=False):
-            if not self._caller.same(call.step, fresh, other):
+        for (call, fresh), again in zip(self._fresh, outcomes or (), strict=False):
+            if not self._caller.same(call.step, fresh, again):
                 readings = [(text, place) for kind, text, place in call.trace.readings if kind == HASH]
                 text, place = readings[0] if readings else ("", None)
                 detail = (
@@ -390,7 +390,7 @@ class Look:
                 )
                 shown = (
                     ("In one process it produced", self._shown(call, fresh)),
-                    ("In another, to", self._shown(call, other)),
+                    ("In another, to", self._shown(call, again)),
                 )
                 yield self._witness(call, detail, place, shown)
 

@@ -133,7 +133,7 @@ def check_relations(
     if isinstance(weak := found.get("weak"), Violated):
         found["weak"] = Unknown(f"this code needs strong productions; {weak.message}")
     why = _excuse(arrival, feed, settling)
-    return {name: _excused(name, one, why) for name, one in found.items()} if why else found
+    return {name: _excused(name, verdict, why) for name, verdict in found.items()} if why else found
 
 
 def _excuse(arrival: Verdict, feed: Feed, settling: Settling | None) -> str:
@@ -181,14 +181,14 @@ def _check(relation: Relation, setup: RunSetup, base: _Outcome, settling: Settli
     setups = relation.change(setup)
     verdict: Verdict = Unknown("the relation does not apply to this pipeline")
     reached = 0
-    for other in setups:
+    for changed in setups:
         try:
-            history = other.run()
+            history = changed.run()
         except HeadraceError as error:
             return Violated(f"{relation.title}: the other run stops with {type(error).__name__}: {error}", ())
-        if _reruns_disagree(history, other.pipeline):
+        if _reruns_disagree(history, changed.pipeline):
             return _RERUN_DIFFERS
-        verdict = _compare(relation.title, base, _outcome_of(history, other.pipeline, settling))
+        verdict = _compare(relation.title, base, _outcome_of(history, changed.pipeline, settling))
         if not isinstance(verdict, Holds):
             return verdict
         reached += verdict.reached
@@ -215,7 +215,7 @@ def _compared(title: str, base: RunResult, other: RunResult) -> Verdict:
     reached = outputs.common + len(base.states)
     if not outputs.same:
         which = {"first": "only in the plain run", "second": "only in the other"}
-        shown = "; ".join(f"{which[side]}: {_shown(one)}" for side, one in outputs.examples(3))
+        shown = "; ".join(f"{which[side]}: {_shown(output)}" for side, output in outputs.examples(3))
         return Violated(f"{title}: {outputs.differing} outputs differ ({shown})", ())
     differing = sorted(
         name
@@ -231,8 +231,8 @@ def _compared(title: str, base: RunResult, other: RunResult) -> Verdict:
     return Holds(reached) if reached else Unknown("nothing came out, and no state was left")
 
 
-def _shown(one: object) -> str:
-    return f"{one!r:.160}"
+def _shown(output: object) -> str:
+    return f"{output!r:.160}"
 
 
 # The changes
@@ -365,7 +365,9 @@ def _outcome_of(history: History, pipeline: Pipeline, settling: Settling | None)
     identity's dead letter counts as its consumer's.
     """
     computations = {name: spec.computation for name, spec in pipeline.computations.items()}
-    identities = {name: one for name, one in computations.items() if isinstance(one, Identity)}
+    identities = {
+        name: computation for name, computation in computations.items() if isinstance(computation, Identity)
+    }
 
     def told(letter: Letter) -> Letter:
         letter = dict(letter)

@@ -193,8 +193,8 @@ def _differing(one: _Told, two: _Told) -> tuple[Step, Step] | tuple[()]:
 
 
 def _shown(made: Counter[object]) -> str:
-    for one in made:
-        if isinstance(one, tuple) and len(one) == 4:
-            return f"{one[3]} on {one[0]!r}, key {one[1]!r}, timestamp {one[2]}"
-        return str(one)
+    for output in made:
+        if isinstance(output, tuple) and len(output) == 4:
+            return f"{output[3]} on {output[0]!r}, key {output[1]!r}, timestamp {output[2]}"
+        return str(output)
     return "no such record"

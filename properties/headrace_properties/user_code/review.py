@@ -88,7 +88,7 @@ def review(
     versions = versions_of(pipeline)
     by_seed = {seed: feeds} if isinstance(feeds, Feed) else dict(feeds)
     few = {
-        one: feed if feed.records <= RECORDS else feed.only(range(RECORDS)) for one, feed in by_seed.items()
+        seed: feed if feed.records <= RECORDS else feed.only(range(RECORDS)) for seed, feed in by_seed.items()
     }
     names = [importable_name(version) for version in versions]
     work = _Review(versions, few, names, options, seed)
@@ -106,7 +106,7 @@ def review(
     return CodeReview(
         tuple(
             replace(finding, seed=seed)
-            for finding in sorted(findings, key=lambda one: habits.index(one.habit))
+            for finding in sorted(findings, key=lambda finding: habits.index(finding.habit))
         ),
         relations or _unknown("the user code never returns"),
         _declared(versions),
@@ -174,9 +174,12 @@ class _Review:
         except (HeadraceError, SystemExit, CodeOverrunError) as error:
             return _unknown(f"the run stops without any fault: {error}")
         for finding in findings:
-            relations = {name: _beside(finding, one) for name, one in relations.items()}
+            relations = {name: _beside(finding, verdict) for name, verdict in relations.items()}
         settles = settling_of(self.versions[0], feed) is not None
-        return {name: _as_declared(one, self.versions[0], settles=settles) for name, one in relations.items()}
+        return {
+            name: _as_declared(verdict, self.versions[0], settles=settles)
+            for name, verdict in relations.items()
+        }
 
 
 def _of_relations(

@@ -88,7 +88,7 @@ def _differ(before: Any, after: Any) -> bool:
     """Return whether contents have changed; parts are compared by identity, since their contents have a memento of their own."""
     if type(before) is dict:
         return before.keys() != after.keys() or any(
-            _parts_differ(one, after[key]) for key, one in before.items()
+            _parts_differ(value, after[key]) for key, value in before.items()
         )
     if type(before) is list:
         return len(before) != len(after) or any(map(_parts_differ, before, after))
@@ -108,7 +108,7 @@ def _equal(before: Any, after: Any) -> bool:
     if type(before) is list:
         return len(before) == len(after) and all(map(_equal, before, after))
     if type(before) is dict:
-        return before.keys() == after.keys() and all(_equal(one, after[key]) for key, one in before.items())
+        return before.keys() == after.keys() and all(_equal(old, after[key]) for key, old in before.items())
     if before is after or not _compares(before):
         return True
     try:
@@ -180,7 +180,7 @@ class _Walk:
     def _of_instance(self, thing: Any, name: str) -> Iterator[tuple[object, str]]:
         slots = _slots_of(type(thing))
         if slots:
-            self._note(name, thing, lambda one: _read_slots(one, slots), _write_slots)
+            self._note(name, thing, lambda instance: _read_slots(instance, slots), _write_slots)
         attributes = getattr(thing, "__dict__", None)
         if isinstance(attributes, dict):
             for key in attributes:
@@ -192,17 +192,17 @@ class _Walk:
             yield type(thing), type(thing).__name__
 
     def _of_class(self, cls: type) -> Iterator[tuple[object, str]]:
-        for one in cls.__mro__:
-            if not is_users_module(one.__module__):
+        for base in cls.__mro__:
+            if not is_users_module(base.__module__):
                 continue
-            self._note(f"attributes of {one.__name__}", one, _class_names, _keep_class_names)
-            for key, value in list(vars(one).items()):
+            self._note(f"attributes of {base.__name__}", base, _class_names, _keep_class_names)
+            for key, value in list(vars(base).items()):
                 if key.startswith("__") and key.endswith("__") and not isinstance(value, FunctionType):
                     continue
-                named = f"{one.__name__}.{key}"
+                named = f"{base.__name__}.{key}"
                 if not isinstance(value, FunctionType | staticmethod | classmethod | property):
                     self._note(
-                        named, one, functools.partial(_class_value, key), functools.partial(_set_class, key)
+                        named, base, functools.partial(_class_value, key), functools.partial(_set_class, key)
                     )
                 yield value, named
 
@@ -355,7 +355,8 @@ def _slots_of(cls: type) -> tuple[str, ...]:
     if issubclass(cls, msgspec.Struct):
         return () if cls.__struct_config__.frozen else cls.__struct_fields__
     names = itertools.chain.from_iterable(
-        [slots] if isinstance(slots := vars(one).get("__slots__", ()), str) else slots for one in cls.__mro__
+        [slots] if isinstance(slots := vars(base).get("__slots__", ()), str) else slots
+        for base in cls.__mro__
     )
     return tuple(
         name for name in names if name not in ("__dict__", "__weakref__") and not name.startswith("__")

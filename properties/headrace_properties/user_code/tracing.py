@@ -105,7 +105,7 @@ def _effect(event: str, arguments: tuple[Any, ...]) -> str:
     if event == "open":
         path, mode, flags = arguments
         flagged = bool((flags or 0) & _WRITING)
-        writes = any(one in mode for one in "wax+") if isinstance(mode, str) else flagged
+        writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else flagged
         named = isinstance(path, str | bytes | os.PathLike) and os.fspath(path) != os.devnull
         return f"writes the file {os.fspath(path)!r}" if writes and named else ""
     if event in _FILE_CHANGES:

@@ -71,8 +71,10 @@ def feed_of(pipeline: Pipeline, steps: Sequence[InputStep], lead_us: int = LEAD_
     for step in steps:
         if step.element is not None:
             assert not step.element.retraction, "a source has no retractions"
-            one = step.element
-            builder.record(at_us=step.at_us - lead_us, value=one.value, timestamp=one.time, key=one.key)
+            element = step.element
+            builder.record(
+                at_us=step.at_us - lead_us, value=element.value, timestamp=element.time, key=element.key
+            )
         if step.watermark is not None:
             builder.watermark(at_us=step.at_us, low_watermark=step.watermark)
     end_us = max((step.at_us for step in steps), default=0) + AFTER_US
@@ -125,7 +127,11 @@ def received_panes(events: Iterable[Event], pipeline: Pipeline) -> list[EmittedP
     """The panes as they went outside, in the order of arrival there."""
     stream, decode = _output(pipeline)
     outputs = [(event.at_us, event.production) for event in events if isinstance(event, Output)]
-    return [_emission(at_us, one.key, decode(one.value)) for at_us, one in outputs if one.stream == stream]
+    return [
+        _emission(at_us, output.key, decode(output.value))
+        for at_us, output in outputs
+        if output.stream == stream
+    ]
 
 
 def lost_elements(events: Iterable[Event], pipeline: Pipeline) -> Counter[tuple[str, Pane]]:
@@ -180,9 +186,9 @@ def in_the_models_order(panes: Sequence[EmittedPane], told: Sequence[EmittedPane
     """
     places: dict[tuple[str, object, int], tuple[int, int]] = {}
     numbers: Counter[tuple[str, object]] = Counter()
-    for place, one in enumerate(told):
-        places[one.key, one.window, numbers[one.key, one.window]] = one.at_us, place
-        numbers[one.key, one.window] += 1
+    for place, pane in enumerate(told):
+        places[pane.key, pane.window, numbers[pane.key, pane.window]] = pane.at_us, place
+        numbers[pane.key, pane.window] += 1
     numbers.clear()
     steps: list[tuple[int, int, list[EmittedPane]]] = []
     for key in dict.fromkeys(pane.key for pane in panes):

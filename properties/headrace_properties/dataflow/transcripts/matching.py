@@ -30,27 +30,27 @@ def mismatches(expected: Sequence[Expected], emitted: Sequence[EmittedPane]) -> 
         emitted: what came.
     """
     found = []
-    for number, (one, pane) in enumerate(zip(expected, emitted, strict=False)):
-        if problems := _problems(one, pane):
+    for number, (wanted, pane) in enumerate(zip(expected, emitted, strict=False)):
+        if problems := _problems(wanted, pane):
             found.append(
-                f"pane {number}: expected {say_expected(one)}, got {say(pane)}: {', '.join(problems)}"
+                f"pane {number}: expected {say_expected(wanted)}, got {say(pane)}: {', '.join(problems)}"
             )
-    found += [f"missing: {say_expected(one)}" for one in expected[len(emitted) :]]
+    found += [f"missing: {say_expected(pane)}" for pane in expected[len(emitted) :]]
     found += [f"unexpected: {say(pane)}" for pane in emitted[len(expected) :]]
     return found
 
 
-def _problems(one: Expected, pane: EmittedPane) -> list[str]:
-    line = one.line
+def _problems(expected: Expected, pane: EmittedPane) -> list[str]:
+    line = expected.line
     compared = {
         "key": (line.key, pane.key),
         "value": (line.value, pane.value),
-        "window": (one.window, pane.window),
+        "window": (expected.window, pane.window),
         "retraction": (line.retraction, pane.retraction),
-        "timing": (one.timing, pane.timing),
+        "timing": (expected.timing, pane.timing),
         "index": (line.index, pane.index),
         "event time": (None if line.time is None else round(line.time * SECOND_US), pane.time),
-        "step": (one.step, pane.step),
+        "step": (expected.step, pane.step),
     }
     return [
         f"{name} differs" for name, (wanted, got) in compared.items() if wanted is not None and wanted != got
@@ -69,15 +69,15 @@ def say(pane: EmittedPane) -> str:
     return f"{sign}{pane.value} of {_say_window(pane.window)} for {pane.key}, {pane.timing.value}, index {pane.index}, {at}"
 
 
-def say_expected(one: Expected) -> str:
-    """What was expected, in words."""
-    line = one.line
+def say_expected(pane: Expected) -> str:
+    """Describe the expected pane."""
+    line = pane.line
     details = [
         detail for detail in (line.timing, "" if line.index is None else f"index {line.index}") if detail
     ]
-    step = [] if one.step is None else [f"by step {one.step}"]
+    step = [] if pane.step is None else [f"by step {pane.step}"]
     sign = "-" if line.retraction else ""
-    return ", ".join([f"{sign}{line.value} of {_say_window(one.window)} for {line.key}", *details, *step])
+    return ", ".join([f"{sign}{line.value} of {_say_window(pane.window)} for {line.key}", *details, *step])
 
 
 def _say_window(window: Window) -> str:
