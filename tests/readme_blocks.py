@@ -124,7 +124,7 @@ def run(shell: str, folder: Path, *, forks: bool = True) -> subprocess.Completed
     ).exists():  # not installed, as in a linked checkout: stand in for the script
         binaries = folder / "bin"
         _stand_in(binaries)
-    search_path = os.pathsep.join(str(Path(one).absolute()) for one in sys.path if one)
+    search_path = os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path if folder)
     environment = {
         **{name: value for name, value in os.environ.items() if name != "FORCE_COLOR"},
         "PATH": os.pathsep.join([str(binaries), str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -167,7 +167,7 @@ def as_printed(claimed: tuple[str, ...], printed: list[str]) -> list[str]:
         if number == len(parts) - 1 and part:
             places = places[-1:]
         at = _place(part, printed, places)
-        found += [_keep(one, line) for one, line in zip(part, printed[at:], strict=False)]
+        found += [_keep(wanted, line) for wanted, line in zip(part, printed[at:], strict=False)]
         at += len(part)
     if at < len(printed) and claimed[-1:] != (_REST,):
         raise LookupError(f"this is printed after the last line: {printed[at]!r}")
@@ -179,7 +179,7 @@ def not_printed(claimed: tuple[str, ...], printed: list[str]) -> list[str]:
     text = " ".join(" ".join(printed).split())
 
     def is_there(line: str) -> bool:
-        return any(_matches(line, one) for one in printed) or _COUNT.sub("", line) in text
+        return any(_matches(line, shown) for shown in printed) or _COUNT.sub("", line) in text
 
     return [line for line in claimed if line != _REST and not is_there(line)]
 
@@ -198,7 +198,7 @@ def _parts(claimed: tuple[str, ...]) -> list[list[str]]:
 def _place(part: list[str], printed: list[str], places: range) -> int:
     """The first of these places where all lines of a part are printed, one after the other."""
     for place in places:
-        if all(_matches(one, line) for one, line in zip(part, printed[place:], strict=False)):
+        if all(_matches(wanted, line) for wanted, line in zip(part, printed[place:], strict=False)):
             return place
     raise LookupError("this is not printed, or not here:\n" + "\n".join(part))
 

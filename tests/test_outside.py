@@ -106,7 +106,7 @@ def test_everything_comes_from_the_wheel(site: Path, tmp_path: Path) -> None:
     code = "import headrace, headrace_cli, headrace_properties, orders; print(*{m.__file__ for m in (headrace, orders)})"
     status, text = _run(site, tmp_path, "-c", code)
     assert status == 0, text
-    assert all(one.startswith(str(site)) for one in text.split())
+    assert all(path.startswith(str(site)) for path in text.split())
 
 
 def test_the_command_finds_the_bug(site: Path, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_commands_on_spark_are_among_them() -> None:
 @pytest.mark.parametrize(
     "command",
     [command for page in PAGES for command in commands_of(page) if "scenario run" in command.line],
-    ids=lambda one: one.shell,
+    ids=lambda block: block.shell,
 )
 def test_what_a_scenario_prints_is_pasted_to_the_letter(tmp_path: Path, command: Command) -> None:
     printed = run(command.shell, tmp_path).stdout.splitlines()

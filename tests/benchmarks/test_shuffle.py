@@ -13,7 +13,7 @@ def test_every_record_is_delivered_in_both_stages_under_faults_with_at_most_six_
     assert result.struck > 0
     assert result.resent > 0
     verdicts = judge(result.history, [shuffle_pipeline(SMALL)])
-    assert not [name for name, one in verdicts.items() if isinstance(one, Violated)]
+    assert not [name for name, verdict in verdicts.items() if isinstance(verdict, Violated)]
 
 
 def test_a_delivery_takes_at_most_six_heap_events_without_faults() -> None:

@@ -160,7 +160,7 @@ COLOUR_SWITCHES = ("FORCE_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIV
 
 def environment() -> dict[str, str]:
     """This process's environment, with its search path made absolute, and without a say on colours."""
-    path = os.pathsep.join(str(Path(one).absolute()) for one in sys.path if one)
+    path = os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path if folder)
     kept = {name: value for name, value in os.environ.items() if name not in COLOUR_SWITCHES}
     return {**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 

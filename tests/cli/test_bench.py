@@ -17,9 +17,9 @@ from tests.cli.rig import Run, plain
 
 def benchmark(*figures: Figure) -> Benchmark:
     def measure(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
-        for done, one in enumerate(figures, 1):
+        for done, figure in enumerate(figures, 1):
             on_progress("measuring", done, len(figures))
-            yield one
+            yield figure
 
     return Benchmark("some", "something", measure)
 
@@ -60,7 +60,7 @@ def test_a_figure_about_correctness_that_is_missed_is_exit_code_1(
     assert result.exit_code == 1
     document = json.loads(result.stdout)
     assert document["result"] == "missed"
-    assert [(one["name"], one["met"], one["binding"]) for one in document["figures"]] == [
+    assert [(figure["name"], figure["met"], figure["binding"]) for figure in document["figures"]] == [
         ("false alarms", True, True),
         ("kills", False, True),
     ]
@@ -82,8 +82,8 @@ def test_the_harness_measures_every_figure_of_its_own(run: Run, monkeypatch: pyt
     monkeypatch.setattr(harness, "QUICK", dataclasses.replace(harness.QUICK, enumerated=()))
     result = run("bench", "harness", "--quick", "--json", "--jobs", "1")
     document = json.loads(result.stdout)
-    assert result.exit_code == 0, [one for one in document["figures"] if one["met"] is False]
-    names = " ".join(one["name"] for one in document["figures"])
+    assert result.exit_code == 0, [figure for figure in document["figures"] if figure["met"] is False]
+    names = " ".join(figure["name"] for figure in document["figures"])
     for word in ("activated", "killed", "false alarms", "hashes", "hard cases", "small runs", "2 cores"):
         assert word in names
     assert document["result"] == "reached"
@@ -94,7 +94,9 @@ def test_false_alarms_are_counted_by_a_command_of_their_own(
 ) -> None:
     def alarmed() -> int:
         result = run("bench", "alarms", "--runs", "2", "--jobs", "1", "--json")
-        (alarms,) = [one for one in json.loads(result.stdout)["figures"] if "false alarms" in one["name"]]
+        (alarms,) = [
+            figure for figure in json.loads(result.stdout)["figures"] if "false alarms" in figure["name"]
+        ]
         assert (alarms["value"], alarms["unit"]) == (result.exit_code, "in 2 runs")
         return result.exit_code
 

@@ -37,8 +37,8 @@ def test_what_replay_saved_is_judged_as_it_was(folder: Path, run: Run, zombie: P
     assert result.exit_code == 1
     document = json.loads(result.stdout)
     assert (document["result"], document["pipeline"], document["ended"]) == ("violated", "views", True)
-    verdicts = {name: one["verdict"] for name, one in document["invariants"].items()}
-    assert verdicts == {name: one["verdict"] for name, one in replayed["invariants"].items()}
+    verdicts = {name: invariant["verdict"] for name, invariant in document["invariants"].items()}
+    assert verdicts == {name: invariant["verdict"] for name, invariant in replayed["invariants"].items()}
     (line,) = document["invariants"]["S6"]["lines"][-1:]
     assert '"Applied"' in zombie.read_text().splitlines()[line - 1]
     assert load_history(zombie)[1].activations

@@ -49,11 +49,11 @@ def test_mutations_of_a_pipeline_that_nothing_notices_survive_until_they_are_not
     """Of a count without a promise, nobody notices that it is wrong; noted, the mutations count no more."""
     result = run(*PIPELINE, "--json")
     document = json.loads(result.stdout)
-    survivors = [one for one in document["mutants"] if not one["killed"]]
+    survivors = [mutant for mutant in document["mutants"] if not mutant["killed"]]
     assert survivors
     assert result.exit_code == 1
-    assert {one["file"] for one in document["mutants"]} == {"views.py"}
-    assert all("process_" in one["function"] for one in document["mutants"]), "neither feed nor build"
+    assert {mutant["file"] for mutant in document["mutants"]} == {"views.py"}
+    assert all("process_" in mutant["function"] for mutant in document["mutants"]), "neither feed nor build"
     assert (document["drawn"], len(document["mutants"])) == (2, 2)
     (folder / "report.json").write_text(result.stdout)
     once_more = json.loads(run(*PIPELINE, "--seed", "99", "--again", "report.json", "--json").stdout)

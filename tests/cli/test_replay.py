@@ -175,7 +175,7 @@ def test_a_protocol_that_there_is_no_more_exits_2(folder: Path, run: Run) -> Non
     assert "there is no protocol 'without luck'" in result.stderr
 
 
-def test_a_pipeline_that_can_not_be_imported_exits_2(folder: Path, run: Run) -> None:
+def test_a_pipeline_that_cannot_be_imported_exits_2(folder: Path, run: Run) -> None:
     path = save_zombie(folder)
     change(path, pipeline="moved:pipeline")
     result = run("replay", path.name)
@@ -206,7 +206,7 @@ def test_until_takes_a_number_or_a_kind_and_json_has_all_events_up_to_it(folder:
     assert by_number["event"] == 9
     assert len(by_number["events"]) == 10
     by_kind = json.loads(run("replay", path, "--until", "IntervalMinted", "--json").stdout)["until"]
-    assert [one["type"] for one in by_kind["events"]].index("IntervalMinted") == by_kind["event"]
+    assert [event["type"] for event in by_kind["events"]].index("IntervalMinted") == by_kind["event"]
     assert by_kind["world"]["owners"][0]["scanned"] is False
 
 
@@ -230,7 +230,7 @@ def test_explain_as_json_names_the_events_of_each_sentence(folder: Path, run: Ru
     document = json.loads(run("replay", str(save_zombie(folder)), "--explain", "--json").stdout)
     told = document["explanation"]
     assert told["invariant"] == "S6"
-    assert all(isinstance(one["event"], int) for one in told["sentences"])
+    assert all(isinstance(sentence["event"], int) for sentence in told["sentences"])
     assert len(told["sentences"]) <= 20
 
 
@@ -253,7 +253,7 @@ def test_pictures_are_saved_where_they_were_asked_for(folder: Path, run: Run) ->
     assert (folder / "a.log").read_text().startswith("(?<event>")
 
 
-def test_a_picture_that_can_not_be_saved_is_refused_before_the_run(folder: Path, run: Run) -> None:
+def test_a_picture_that_cannot_be_saved_is_refused_before_the_run(folder: Path, run: Run) -> None:
     result = run("replay", str(save_zombie(folder)), "--html", "nowhere/a.html")
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -275,7 +275,7 @@ def test_a_file_from_before_the_project_was_renamed_says_what_to_do(
     assert "CHANGELOG.md" in said
 
 
-def test_a_run_that_stopped_says_that_it_can_not_be_drawn(folder: Path) -> None:
+def test_a_run_that_stopped_says_that_it_cannot_be_drawn(folder: Path) -> None:
     run_process("verify", "failing:pipeline", "--examples", "3", "--save", "failing.json", cwd=folder)
     again = run_process("replay", "failing.json", "--explain", "--html", "a.html", cwd=folder)
     assert again.returncode == 1

@@ -62,7 +62,7 @@ def test_it_writes_the_page_its_data_and_its_pictures(report: Path) -> None:
     )
     (measured,) = json.loads(data_of(report).read_text())["measured"]
     assert (measured["name"], measured["seeds"]) == ("figure-14", 1)
-    assert [one["point"] for one in measured["points"]] == list(SIZES)
+    assert [point["point"] for point in measured["points"]] == list(SIZES)
     picture = report.parent / "docs/report/figure-14.svg"
     assert "docs/report/figure-14.svg" in text
     assert picture.read_bytes().startswith(b"<?xml")
@@ -130,7 +130,7 @@ def test_updating_renews_one_experiment_and_keeps_the_others(report: Path, run: 
     )
     assert result.exit_code == 0, result.output
     found = json.loads(path.read_text())
-    assert [one["name"] for one in found["measured"]] == ["figure-14", "hot-key"]
+    assert [experiment["name"] for experiment in found["measured"]] == ["figure-14", "hot-key"]
     assert found["measured"][0] == json.loads(sound)["measured"][0]
     assert found["measured"][1]["points"] == document["measured"][1]["points"]
 
@@ -168,12 +168,12 @@ def test_the_repositorys_report_is_what_its_runs_come_to(run: Run) -> None:
     assert result.exit_code == 0, result.stdout
     assert data_of(COMMITTED).stat().st_size < 150_000
     document = json.loads(data_of(COMMITTED).read_text())
-    names = [name for name, one in EXPERIMENTS.items() if one.quick or not document["quick"]]
-    assert [one["name"] for one in document["measured"]] == names
+    names = [name for name, experiment in EXPERIMENTS.items() if experiment.quick or not document["quick"]]
+    assert [experiment["name"] for experiment in document["measured"]] == names
     text = COMMITTED.read_text()
-    for one in document["measured"]:
-        if one["seeds"] < FULL.seeds and not EXPERIMENTS[one["name"]].wall:
-            assert f"**Only {one['seeds']} seeds** at each point" in text
+    for argument in document["measured"]:
+        if argument["seeds"] < FULL.seeds and not EXPERIMENTS[argument["name"]].wall:
+            assert f"**Only {argument['seeds']} seeds** at each point" in text
 
 
 @pytest.mark.slow

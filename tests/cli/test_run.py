@@ -336,7 +336,7 @@ def test_json_tells_the_run_and_the_comparison(folder: Path, run: Run) -> None:
     assert (comparison["with"], comparison["same"], comparison["common"]) == ("reference", True, 8)
     assert (comparison["only_here"], comparison["only_there"], comparison["examples"]) == (0, 0, [])
     assert (comparison["other"]["host"], comparison["other"]["outputs"]) == ("reference", {"counts": 8})
-    assert {one["verdict"] for one in document["invariants"].values()} <= {"holds", "unknown"}
+    assert {invariant["verdict"] for invariant in document["invariants"].values()} <= {"holds", "unknown"}
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ def test_zeitgeist_tells_the_blizzard(capsys: pytest.CaptureFixture[str]) -> Non
     assert rows["departed"][18:24].strip() == ""  # Friday evening
     assert rows["dips"][13:30] == "1111" + "2" * 13
     document = findings_document(findings, log)
-    assert [one["key"] for one in document["blizzard"]] == ["DL", "B6"]
+    assert [row["key"] for row in document["blizzard"]] == ["DL", "B6"]
     assert document["blizzard"][0]["start"] == "2013-02-08T13:00:00-05:00"
 
 

@@ -29,7 +29,7 @@ def test_list_shows_each_scenario_with_its_place_in_the_papers(run: Run) -> None
 
 def test_list_as_json_is_one_document_in_the_same_order(run: Run) -> None:
     document = json.loads(run("scenario", "list", "--json").stdout)
-    assert [one["name"] for one in document] == list(SCENARIOS)
+    assert [scenario["name"] for scenario in document] == list(SCENARIOS)
     assert set(document[0]) == {"name", "title", "source", "story"}
 
 

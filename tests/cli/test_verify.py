@@ -399,7 +399,7 @@ def test_no_examples_or_an_unknown_without_exit_2(folder: Path, run: Run) -> Non
 @pytest.mark.parametrize(
     ("path", "reason"), [("nowhere/x.json", "there is no directory nowhere"), (".", "it is a directory")]
 )
-def test_a_file_that_can_not_be_written_is_met_before_the_search(
+def test_a_file_that_cannot_be_written_is_met_before_the_search(
     folder: Path, run: Run, path: str, reason: str
 ) -> None:
     result = run("verify", "nowhere:pipeline", "--save", path)

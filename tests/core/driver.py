@@ -250,8 +250,8 @@ class Rig:
     @property
     def interval(self) -> OwnedInterval:
         """Its only interval."""
-        (one,) = self.worker.intervals
-        return one
+        (interval,) = self.worker.intervals
+        return interval
 
     def feed(self, event: Event, at: int | None = None) -> list[Effect]:
         """Feed an event, and return the whole list of effects. Requests to the store stay `open`."""
@@ -288,14 +288,14 @@ class Rig:
 
     def request(self) -> m.Request:
         """The only open request."""
-        (one,) = self.open
-        return one
+        (request,) = self.open
+        return request
 
     def write(self) -> m.Write:
         """The only open request, which is a write."""
-        one = self.request()
-        assert isinstance(one, m.Write)
-        return one
+        request = self.request()
+        assert isinstance(request, m.Write)
+        return request
 
 
 def halt_of(effects: Iterable[Effect]) -> Exception:

@@ -72,7 +72,7 @@ def test_a_holder_is_fenced_once_it_has_a_successor(rule: str, asked: Any, answe
 # Low watermarks (4.5, 7.2)
 
 
-@pytest.mark.parametrize("work", [one for one in Work if one is not Work.FIRING])
+@pytest.mark.parametrize("work", [work for work in Work if work is not Work.FIRING])
 @pytest.mark.parametrize(("timestamp", "holds"), [(20, True), (21, True), (19, False)])
 def test_all_pending_work_that_is_not_late_holds_the_watermark(
     work: Work, timestamp: int, *, holds: bool
@@ -80,7 +80,7 @@ def test_all_pending_work_that_is_not_late_holds_the_watermark(
     assert RULES.holds_watermark(work, timestamp, 20) is holds
 
 
-@pytest.mark.parametrize("work", [one for one in Work if one is not Work.STATE])
+@pytest.mark.parametrize("work", [work for work in Work if work is not Work.STATE])
 @pytest.mark.parametrize(("origin", "holds"), [(20, True), (21, True), (19, False)])
 def test_all_that_makes_records_holds_the_horizon_but_a_strong_timer(
     work: Work, origin: int, *, holds: bool

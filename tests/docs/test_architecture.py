@@ -24,7 +24,7 @@ def test_the_picture_is_what_the_script_draws() -> None:
     assert PICTURE.read_text() == draw(), "python docs/scripts/architecture.py"
 
 
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda one: one.name)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda value: value.name)
 def test_every_room_is_in_the_picture_and_no_other(package: Package) -> None:
     home = ROOT / package.folder / package.name
     folders = {path.parent.name for path in home.glob("*/__init__.py")}
@@ -34,7 +34,7 @@ def test_every_room_is_in_the_picture_and_no_other(package: Package) -> None:
         assert drawn - folders <= {path.stem for path in home.glob("*.py")}
 
 
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda one: one.name)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda value: value.name)
 def test_packages_and_rooms_import_only_what_is_below_or_beside_them(package: Package) -> None:
     names = [package.name for package in PACKAGES]
     row = rows(package)

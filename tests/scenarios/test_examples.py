@@ -46,8 +46,8 @@ def test_an_example_keeps_its_promises_under_faults_and_each_is_exercised(exampl
         history = run(example, example.pipeline, seed, faults=seed % 12)
         verdicts = judge_promises(history, example.promises, [example.pipeline])
         verdicts |= judge(history, [example.pipeline])
-        assert not {name: one for name, one in verdicts.items() if isinstance(one, Violated)}
-        exercised |= {name for name, one in verdicts.items() if isinstance(one, Holds)}
+        assert not {name: verdict for name, verdict in verdicts.items() if isinstance(verdict, Violated)}
+        exercised |= {name for name, verdict in verdicts.items() if isinstance(verdict, Holds)}
 
     assert {promise.name for promise in example.promises} <= exercised
 
@@ -157,7 +157,7 @@ def test_every_promise_of_the_examples_is_broken_by_some_broken_example() -> Non
     promises: set[Promise] = {promise for example in EXAMPLES.values() for promise in example.promises}
 
     assert {promise.name for promise in promises if promise.kind.value != "sometimes"} == {
-        one[3] for one in BROKEN
+        case[3] for case in BROKEN
     }
 
 

@@ -86,7 +86,7 @@ def test_the_totals_are_the_same_on_the_other_engines(engine: Batch | MicroBatch
 def test_every_invariant_holds_under_faults() -> None:
     verification = verify(Application(pipeline, feed), examples=12)
     assert verification.failure is None
-    assert [name for name, one in verification.verdicts.items() if isinstance(one, Violated)] == []
+    assert [name for name, verdict in verification.verdicts.items() if isinstance(verdict, Violated)] == []
 
 
 def test_late_views_did_correct_sessions_that_were_told() -> None:

@@ -174,7 +174,7 @@ def finished(cluster: Cluster, pipeline: Pipeline | Sequence[Pipeline], feed: Fe
 def assert_sound(done: Run) -> None:
     """No invariant is broken, and everything was done in time."""
     verdicts = judge(done.history, done.pipelines)
-    broken = {name: one.message for name, one in verdicts.items() if isinstance(one, Violated)}
+    broken = {name: verdict.message for name, verdict in verdicts.items() if isinstance(verdict, Violated)}
     assert not broken, broken
     assert done.all(RunEnded)[-1].why == "quiescent", "not everything was done in time"
 

@@ -64,8 +64,8 @@ def the(arrivals: Arrivals, name: str, nth: int = 1, place: str = "worker") -> i
     """The index of an arrival."""
     return next(
         index
-        for index, one in enumerate(arrivals.handled)
-        if one.name == name and one.nth == nth and one.place.startswith(place)
+        for index, arrival in enumerate(arrivals.handled)
+        if arrival.name == name and arrival.nth == nth and arrival.place.startswith(place)
     )
 
 
@@ -100,10 +100,10 @@ def test_what_is_sent_because_of_an_arrival_cannot_overtake_it() -> None:
         past = next_overtaker(handled, index) if arrival.content is not None else None
         if past is not None:
             _, changed = run(Delay(arrival.step, past))
-            again = next(one for one in changed.handled if one.step == arrival.step)
+            again = next(handled for handled in changed.handled if handled.step == arrival.step)
             assert again.at_us <= arrival.latest_us
             assert (
-                sum(one.place == arrival.place and one.at_us <= again.at_us for one in changed.handled)
+                sum(later.place == arrival.place and later.at_us <= again.at_us for later in changed.handled)
                 >= past
             )
 

@@ -73,22 +73,22 @@ def test_a_message_is_caused_by_who_sends_it(histories: list[History]) -> None:
             assert fits(activation, cause), (activation, cause)
 
 
-def fits(one: Activation, cause: Activation | None) -> bool:
+def fits(activation: Activation, cause: Activation | None) -> bool:
     """Whether an activation of this kind can be caused by the other one."""
-    match one.input:
+    match activation.input:
         case "Wake":
-            return cause is not None and cause.process == one.process
+            return cause is not None and cause.process == activation.process
         case "Replayed":
-            return cause is not None and cause.process == one.process
+            return cause is not None and cause.process == activation.process
         case name if name in FROM_A_SOURCE:
-            return cause is None or cause.process == one.process
+            return cause is None or cause.process == activation.process
         case name if name in REPLIES:
             return (
                 cause is not None and cause.process == m.STORE
                 and name in (ANSWERS[cause.input], "Refused", "Unavailable")
             )  # fmt: skip
         case name if name in ANSWERS or name in BETWEEN_PROCESSES:
-            return cause is not None and (cause.process != one.process or name in TO_ITSELF)
+            return cause is not None and (cause.process != activation.process or name in TO_ITSELF)
         case "Start":
             return cause is None or cause.input == "restart"
         case _:
@@ -142,12 +142,14 @@ def test_what_a_receipt_is_about_is_known_to_the_sender_that_is_recorded(histori
                         assert history.activations[sent].process == event.sender
                         before = by_then(history, sent)
                     else:  # it had arrived before, and waited for its owner's scan
-                        before = [one for n, one in enumerate(history) if causes.happens_before(n, number)]
+                        before = [
+                            earlier for n, earlier in enumerate(history) if causes.happens_before(n, number)
+                        ]
                         waited += 1
-                    assert any(makes(one, event.record_id, event.computation) for one in before)
+                    assert any(makes(earlier, event.record_id, event.computation) for earlier in before)
                 case h.Output():
                     before = by_then(history, sender(history, causes, number))
-                    assert any(makes(one, event.production.record_id, "") for one in before)
+                    assert any(makes(earlier, event.production.record_id, "") for earlier in before)
                 case h.Applied():
                     before = by_then(history, sender(history, causes, number))
                     version = event.sequencer, event.delta.number
@@ -162,9 +164,9 @@ def test_what_a_receipt_is_about_is_known_to_the_sender_that_is_recorded(histori
                         assert event.consumer == ""
                         continue
                     assert any(
-                        isinstance(one, h.AckSent) and event.record_id in one.record_ids
-                        and one.computation == event.consumer
-                        for one in at(history, sent)
+                        isinstance(event_sent, h.AckSent) and event.record_id in event_sent.record_ids
+                        and event_sent.computation == event.consumer
+                        for event_sent in at(history, sent)
                     ), "in that very activation"  # fmt: skip
                 case _:
                     continue
@@ -206,7 +208,7 @@ def test_happens_before_is_the_closure_of_processes_and_causes() -> None:
             first, second = causes.activation_of(earlier), causes.activation_of(later)
             expected = earlier < later if first == second else first in past[second]
             assert causes.happens_before(earlier, later) == expected
-    assert not any(causes.happens_before(one, one) for one in range(len(history)))
+    assert not any(causes.happens_before(number, number) for number in range(len(history)))
 
 
 def test_the_cause_of_an_event_happens_before_it(histories: list[History]) -> None:

@@ -403,7 +403,9 @@ def test_the_low_watermark_of_files_is_the_oldest_unfinished_one(crash: bool) ->
 # Authorities
 
 
-@pytest.mark.parametrize("fault", [f.Crash, f.Pause, None], ids=lambda one: one.__name__ if one else "calm")
+@pytest.mark.parametrize(
+    "fault", [f.Crash, f.Pause, None], ids=lambda fault: fault.__name__ if fault else "calm"
+)
 @pytest.mark.parametrize("shard", range(2))
 def test_the_authority_can_be_sharded(shard: int, fault: type[f.Fault] | None) -> None:
     """Each shard has some of the computations; one of them fails over."""

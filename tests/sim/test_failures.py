@@ -111,7 +111,9 @@ def test_retries_are_a_pause_apart_and_leave_no_trace() -> None:
     assert all(50 * MILLISECOND <= pause < 120 * MILLISECOND for pause in pauses)
     cause = tries[0].cause
     assert cause not in {e.cause for e in cluster.history if isinstance(e, h.Executed)}
-    assert cause not in {one for e in cluster.history if isinstance(e, h.Applied) for one, _ in e.delta.seen}
+    assert cause not in {
+        record_id for e in cluster.history if isinstance(e, h.Applied) for record_id, _ in e.delta.seen
+    }
 
 
 def test_a_run_that_has_stopped_stays_stopped() -> None:
@@ -193,7 +195,7 @@ def unwritable_state(context: Context, record: Record) -> None:
         (unwritable, CodecError, "stream 'out', produced by 'fragile' for key 'arco'"),
         (unwritable_state, CodecError, "state of 'fragile', key 'arco'"),
     ],
-    ids=lambda one: getattr(one, "__name__", ""),
+    ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_misuse_of_the_api_stops_at_the_first_attempt(
     hook: Hook, kind: type[HeadraceError], named: str

@@ -64,7 +64,7 @@ def test_a_schedule_is_described_a_fault_a_line_in_order_of_time() -> None:
         ),
     ],
 )
-def test_a_schedule_that_can_not_be_read_names_what_is_wrong(data: str, wrong: str) -> None:
+def test_a_schedule_that_cannot_be_read_names_what_is_wrong(data: str, wrong: str) -> None:
     with pytest.raises(HistoryFormatError) as caught:
         FaultSchedule.from_json(data.encode(), "faults.json")
     assert wrong in str(caught.value)
@@ -78,7 +78,7 @@ def test_a_schedule_that_can_not_be_read_names_what_is_wrong(data: str, wrong: s
         (f.Crash(at_us=AT, process=COUNTER, restart_after_us=SECOND), AT + SECOND),
         (f.Operate(at_us=AT, verb=MOVE), AT),
     ],
-    ids=lambda one: one.kind if isinstance(one, f.Fault) else "",
+    ids=lambda value: value.kind if isinstance(value, f.Fault) else "",
 )
 def test_by_default_a_schedule_heals_when_its_last_fault_is_over(fault: f.AnyFault, heals_at_us: int) -> None:
     assert FaultSchedule((fault, f.Operate(at_us=SECOND, verb=MOVE))).heals_at_us == heals_at_us

@@ -395,7 +395,7 @@ def test_merging_two_intervals_makes_one() -> None:
     assert (minted.interval.low, minted.interval.high) == ("", None)
 
 
-def test_a_verb_that_can_not_be_done_changes_nothing() -> None:
+def test_a_verb_that_cannot_be_done_changes_nothing() -> None:
     verbs: list[Verb] = [
         MoveInterval("nobody", "arco"),
         MoveInterval("counter", "arco", COUNTER),

@@ -43,8 +43,8 @@ def test_a_worker_that_is_cut_off_from_the_masters_is_replaced_and_lives_on_as_a
 def test_an_empty_other_side_is_everybody_else() -> None:
     done = disturbed(f.Partition(at_us=AT, side=(COUNTER,), for_us=SPAN))
     details = " ".join(event.detail for event in done.struck("partition"))
-    for other in ("store", "master-0", "authority-0.1", SORTER):
-        assert f"-> {other}" in details or f"{other} ->" in details
+    for process in ("store", "master-0", "authority-0.1", SORTER):
+        assert f"-> {process}" in details or f"{process} ->" in details
 
 
 def noise(**rates: float) -> f.Noise:

@@ -255,6 +255,6 @@ def test_a_file_from_before_there_were_steps_still_loads() -> None:
     ],
     ids=["process", "message", "an event that the network does not carry", "number", "target"],
 )  # fmt: skip
-def test_a_step_that_can_not_be_is_refused(planned: StepFault, message: str) -> None:
+def test_a_step_that_cannot_be_is_refused(planned: StepFault, message: str) -> None:
     with pytest.raises(OptionsError, match=message):
         start(TALLIES.pipeline, FEED, faults=FaultSchedule(at_steps=(planned,)))

@@ -91,7 +91,9 @@ def test_a_weak_straggler_is_checkpointed_and_survives_its_senders_crash() -> No
     assert_as_reference(done)
     checkpointed = {event.record_id for event in done.all(h.Checkpointed)}
     assert checkpointed
-    found = {one for event in done.all(h.ScanEnded) if event.at_us > AT for one, _ in event.productions}
+    found = {
+        record_id for event in done.all(h.ScanEnded) if event.at_us > AT for record_id, _ in event.productions
+    }
     assert checkpointed & found
 
 

@@ -102,7 +102,7 @@ NO_NUMBERS = [
     ],
     ids=["alone", "beside None", "deep", "key no str", "big integer", "dataclass"],
 )
-def test_a_float_that_json_can_not_carry_is_refused(wrap: Callable[[float], object], number: float) -> None:
+def test_a_float_that_json_cannot_carry_is_refused(wrap: Callable[[float], object], number: float) -> None:
     with pytest.raises(CodecError, match="JSON has no NaN or infinity"):
         encode_at("stream 'clicks'", JsonCodec(), wrap(number))
 

@@ -129,7 +129,7 @@ def test_a_running_pipeline_changes_its_version() -> None:
     versions = [pipeline_of(0), pipeline_of(2)]
     change = f.Operate(at_us=1_500 * MILLISECOND, verb=ChangeTopology(1))
     history = simulate(versions, feed_of(versions[0], [3, 4, 10, 4]), faults=f.FaultSchedule((change,)))
-    found = [versions[0].codec("out").decode(one.value) for one in result_of(history).outputs.elements()]
+    found = [versions[0].codec("out").decode(out.value) for out in result_of(history).outputs.elements()]
     assert sorted(found, key=str) == sorted([3, 7, [8.5, 2], [7.0, 3]], key=str)
 
 

@@ -284,7 +284,7 @@ def island(pipeline: Pipeline) -> None:
         (dead_letters_without_timers, PipelineError, ["of 'a'", "$.value_base64", "got `null`"]),
         (island, NoSourceError, ["'p'", "'island'", "Give it an input"]),
     ],
-    ids=lambda one: getattr(one, "__name__", ""),
+    ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_graph_that_does_not_fit_is_refused_as_a_whole(
     build: Callable[[Pipeline], None], error: type[PipelineError], words: list[str]
@@ -514,7 +514,7 @@ class Sets(Computation):
     [(Tuples(), "tuple comes back as list"), (Sets(), "cannot write")],
     ids=["comes back as something else", "cannot be written"],
 )
-def test_an_initial_state_that_its_codec_can_not_carry_is_refused_at_once(
+def test_an_initial_state_that_its_codec_cannot_carry_is_refused_at_once(
     computation: Computation, words: str
 ) -> None:
     with pytest.raises(CodecError, match=f"initial state of 'counter'.*{words}"):

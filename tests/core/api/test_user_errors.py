@@ -182,7 +182,7 @@ def test_a_production_that_the_streams_codec_refuses_stops_the_run_with_stream_p
     assert "Expected `int`, got `str` - at `$[...]`" in error.reason
 
 
-def test_a_record_that_the_streams_codec_can_not_read_stops_the_run_with_stream_consumer_and_record() -> None:
+def test_a_record_that_the_streams_codec_cannot_read_stops_the_run_with_stream_consumer_and_record() -> None:
     pipeline = counter()
     pipeline.stream("clicks", TypedCodec(dict[str, int]))
     error = halt_of(Rig(pipeline).feed(click("r1", value="text")))
@@ -207,7 +207,7 @@ def test_a_state_that_its_codec_refuses_stops_the_run_with_computation_and_key()
     assert (error.where, error.action) == ("state of 'counter', key 'dog'", "write")
 
 
-def test_a_stored_state_that_its_codec_can_not_read_stops_the_run_with_computation_and_key() -> None:
+def test_a_stored_state_that_its_codec_cannot_read_stops_the_run_with_computation_and_key() -> None:
     """Another version of the pipeline has left a state that this one cannot read."""
     rig = Rig(typed_state(lambda context: context.state))
     rig.shop.store(Write(0, "counter", 1, (RowDelta("dog", 1, state=b'{"n":"many"}'),)))
@@ -489,7 +489,7 @@ def test_a_dead_letter_that_its_codec_refuses_stops_the_run() -> None:
     assert error.where == "stream 'dead', dead letters of 'counter'"
 
 
-def test_a_dead_letter_that_can_not_be_keyed_stops_the_run() -> None:
+def test_a_dead_letter_that_cannot_be_keyed_stops_the_run() -> None:
     pipeline = failing_pipeline(DeadLetter("dead"))
     pipeline.add(Computation(), name="undertaker", inputs={"dead": lambda record: record.value["query"]})
     rig = Rig(pipeline, options=replace(RETRYING, user_code_attempts=1))
@@ -509,7 +509,7 @@ class OneWay:
         return "OneWay()"
 
 
-def test_a_codec_that_can_not_read_what_it_wrote_is_named_where_a_key_is_extracted() -> None:
+def test_a_codec_that_cannot_read_what_it_wrote_is_named_where_a_key_is_extracted() -> None:
     pipeline = consumed_by(lambda record: "key")
     pipeline.stream("counts", OneWay())
     assert isinstance(only_halt(lambda context: None, pipeline), CodecError)

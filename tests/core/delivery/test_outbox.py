@@ -80,7 +80,7 @@ def test_an_acked_record_is_returned_once_with_its_holder_and_never_sent_again()
     assert pending is not None
     assert (pending.holder, pending.done) == ("holder of a", True)
     assert outbox.acked("counter", "a") is None
-    assert (len(outbox), [one.holder for one in outbox]) == (1, ["holder of b"])
+    assert (len(outbox), [entry.holder for entry in outbox]) == (1, ["holder of b"])
     assert ids_due(outbox, 10_000) == ["b"]
 
 
@@ -104,7 +104,7 @@ def test_a_discarded_record_is_not_sent_again_and_discarding_twice_is_harmless()
     assert [pending.holder for pending in outbox.due(200)] == ["successor"]
 
 
-def test_the_same_record_can_not_be_pending_twice() -> None:
+def test_the_same_record_cannot_be_pending_twice() -> None:
     outbox = outbox_of(0, "a")
     with pytest.raises(AssertionError, match="a is already pending at 'counter'"):
         outbox.add(0, production("a"), "again")

@@ -337,7 +337,10 @@ def test_what_is_read_again_is_keyed_by_the_retiring_computations_own_extractor(
     rig.at(1, letter(0, timestamp=5, city="Riva", key="p"))
     (injected,) = rig.of(Injected)
     assert isinstance(injected, Injected)
-    assert [(one.consumer, one.key) for one in injected.productions] == [("sorter", "p"), ("counter", "Riva")]
+    assert [(sent.consumer, sent.key) for sent in injected.productions] == [
+        ("sorter", "p"),
+        ("counter", "Riva"),
+    ]
 
 
 def test_a_record_that_was_read_again_but_waits_for_the_slowest_is_still_owed_when_it_enters() -> None:
@@ -461,7 +464,7 @@ def test_a_dead_letter_has_all_that_the_record_had_and_why_it_was_refused() -> N
     assert content == {"injector": ADDRESS, "stream": "letters", "offset": 0, "key": "p", "timestamp": 5}
 
 
-def test_a_dead_letter_that_can_not_be_keyed_either_stops_the_run() -> None:
+def test_a_dead_letter_that_cannot_be_keyed_either_stops_the_run() -> None:
     pipeline = pipeline_of(dead_letters="rejected")
     pipeline.add(Computation(), name="clerk", inputs={"rejected": lambda record: record.value["city"]})
     rig = running(pipeline)

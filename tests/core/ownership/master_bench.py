@@ -137,7 +137,7 @@ class Bench:
             Assignment(c.computation, c.interval, fresh + at, c.owner, c.incarnation)
             for at, c in enumerate(mint.changes)
         ]
-        rows.sort(key=lambda one: (one.computation, one.interval.low))
+        rows.sort(key=lambda tenure: (tenure.computation, tenure.interval.low))
         self.table = Table(self.table.version + 1, mint.topology, mint.retiring, tuple(rows), mint.joining)
         return mint
 

@@ -188,7 +188,7 @@ def replace_split(load: IntervalLoad, split_key: str) -> IntervalLoad:
 def test_upper_parts_of_several_hot_intervals_are_dealt_out() -> None:
     rows: list[Row] = [("a", LEFT, "w0", 200, 0), ("b", LEFT, "w0", 200, 0)]
     now = cluster(*rows, ("a", RIGHT, "w1", 0, 0), split_key="g")
-    uppers = [one.owner for one in rebalance(now, OPTIONS)[1::2]]
+    uppers = [change.owner for change in rebalance(now, OPTIONS)[1::2]]
     assert uppers == ["w2", "w1"]
 
 
@@ -202,7 +202,7 @@ def test_an_overloaded_worker_gives_its_hottest_interval_that_helps_away() -> No
     assert rebalance(now, OPTIONS) == [change(LEFT, "w1")]
 
 
-def test_a_worker_with_one_interval_can_not_get_rid_of_its_load_by_a_move() -> None:
+def test_a_worker_with_one_interval_cannot_get_rid_of_its_load_by_a_move() -> None:
     now = cluster(("a", ALL_KEYS, "w0", 300, 0), ("b", ALL_KEYS, "w1", 11, 0), ("c", ALL_KEYS, "w2", 0, 0))
     assert rebalance(now, OPTIONS) == []
 
@@ -287,8 +287,8 @@ def test_nothing_is_balanced_while_nobody_lives() -> None:
 def burning(now: Cluster, *cpu_us: int) -> Cluster:
     """The same, and this is the CPU time of each interval's user code."""
     loads = {
-        sequencer: IntervalLoad(one.computation, sequencer, one.records, one.bytes, one.split_key, 0, used)
-        for (sequencer, one), used in zip(now.loads.items(), cpu_us, strict=True)
+        sequencer: IntervalLoad(old.computation, sequencer, old.records, old.bytes, old.split_key, 0, used)
+        for (sequencer, old), used in zip(now.loads.items(), cpu_us, strict=True)
     }
     return replace(now, loads=loads)
 
@@ -352,8 +352,8 @@ def test_balancing_never_changes_which_keys_are_owned_and_comes_to_rest(
         changes = rebalance(now, options)
         if not changes:
             return
-        old = [row for row in rows if any(row[1].overlaps(one.interval) for one in changes)]
-        assert cover_same_keys([one.interval for one in changes], [row[1] for row in old])
+        old = [row for row in rows if any(row[1].overlaps(change.interval) for change in changes)]
+        assert cover_same_keys([change.interval for change in changes], [row[1] for row in old])
         (moved,) = changes
         rows = [(*row[:2], moved.owner, *row[3:]) if row[1] == moved.interval else row for row in rows]
     pytest.fail("intervals go to and fro")

@@ -58,46 +58,46 @@ def beats(
 
 
 def draining(at: Table) -> Draining:
-    one = Draining(TOPOLOGIES)
-    one.adopt(at)
-    return one
+    drain = Draining(TOPOLOGIES)
+    drain.adopt(at)
+    return drain
 
 
-def wants_mint(one: Draining) -> bool:
-    return one.wants_mint
+def wants_mint(drain: Draining) -> bool:
+    return drain.wants_mint
 
 
 @pytest.mark.parametrize(("stage", "given"), list(itertools.product(Stage, StageInput)))
 def test_each_stage_and_input_is_declared_or_raises(stage: Stage, given: StageInput) -> None:
-    one = _Retiring(5)
-    one.stage = stage
+    retiring = _Retiring(5)
+    retiring.stage = stage
     expected = STAGES.get((stage, given))
     if expected:
-        one.take(given, 7)
+        retiring.take(given, 7)
         marked = (stage, expected) == (Stage.SETTLED, Stage.EMPTYING)
-        assert (one.stage, one.version) == (expected, 7 if marked else 5)
+        assert (retiring.stage, retiring.version) == (expected, 7 if marked else 5)
     else:
         with pytest.raises(AssertionError, match="cannot take"):
-            one.take(given, 7)
+            retiring.take(given, 7)
 
 
 def test_it_leaves_when_nobody_owes_it_anything_and_then_it_is_empty() -> None:
-    one = draining(table(5, "second"))
-    assert one.look(beats(5), REQUIRED) == ()
-    assert wants_mint(one)
-    one.adopt(table(6, "second"))
-    assert not wants_mint(one)
-    assert one.look(beats(6), REQUIRED) == ("second",)
+    drain = draining(table(5, "second"))
+    assert drain.look(beats(5), REQUIRED) == ()
+    assert wants_mint(drain)
+    drain.adopt(table(6, "second"))
+    assert not wants_mint(drain)
+    assert drain.look(beats(6), REQUIRED) == ("second",)
 
 
 def test_heartbeats_from_before_the_mark_do_not_say_that_it_is_empty() -> None:
     # A heartbeat from before the last delivery, with nothing pending, may arrive after everybody said that nothing is owed.
-    one = draining(table(5, "second"))
-    one.look(beats(5), REQUIRED)
-    one.adopt(table(6, "second"))
-    assert one.look(beats(5), REQUIRED) == ()
-    assert one.look(beats(6, pending={"second": 1}), REQUIRED) == ()
-    assert one.look(beats(6), REQUIRED) == ("second",)
+    drain = draining(table(5, "second"))
+    drain.look(beats(5), REQUIRED)
+    drain.adopt(table(6, "second"))
+    assert drain.look(beats(5), REQUIRED) == ()
+    assert drain.look(beats(6, pending={"second": 1}), REQUIRED) == ()
+    assert drain.look(beats(6), REQUIRED) == ("second",)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_heartbeats_from_before_the_mark_do_not_say_that_it_is_empty() -> None:
     ],
 )
 def test_it_stays_while_somebody_may_still_owe_it_something(missing: dict[str, Heartbeat]) -> None:
-    one = draining(table(5, "second"))
-    assert one.look(missing, REQUIRED) == ()
-    assert not wants_mint(one)
+    drain = draining(table(5, "second"))
+    assert drain.look(missing, REQUIRED) == ()
+    assert not wants_mint(drain)
 
 
 @pytest.mark.parametrize(
@@ -136,61 +136,61 @@ def test_it_stays_while_somebody_may_still_owe_it_something(missing: dict[str, H
     ids=["it has work", "its owner scans", "its owner lags", "its owner is another incarnation"],
 )
 def test_it_stays_while_it_may_have_work(missing: dict[str, Heartbeat]) -> None:
-    one = draining(table(5, "second"))
-    one.look(beats(5), REQUIRED)
-    one.adopt(table(6, "second"))
-    assert one.look(missing, REQUIRED) == ()
+    drain = draining(table(5, "second"))
+    drain.look(beats(5), REQUIRED)
+    drain.adopt(table(6, "second"))
+    assert drain.look(missing, REQUIRED) == ()
 
 
 def test_what_it_has_itself_and_what_is_owed_to_others_does_not_count_as_owed() -> None:
-    one = draining(table(5, "second"))
-    one.look(beats(5, owing={"w0": (("third", 2),)}, unlisted=["second"]), REQUIRED)
-    assert wants_mint(one)
+    drain = draining(table(5, "second"))
+    drain.look(beats(5, owing={"w0": (("third", 2),)}, unlisted=["second"]), REQUIRED)
+    assert wants_mint(drain)
 
 
 def test_a_chain_leaves_from_its_source_on() -> None:
-    one = draining(table(5, "second", "third"))
-    one.look(beats(5), REQUIRED)
-    one.adopt(table(6, "second", "third"))
-    assert one.look(beats(6), REQUIRED) == ("second",)
-    assert not wants_mint(one)
-    one.adopt(table(7, "third", names=["first", "third"]))
-    assert one.look(beats(7), REQUIRED) == ()
-    assert wants_mint(one)
-    one.adopt(table(8, "third", names=["first", "third"]))
-    assert one.look(beats(8), REQUIRED) == ("third",)
+    drain = draining(table(5, "second", "third"))
+    drain.look(beats(5), REQUIRED)
+    drain.adopt(table(6, "second", "third"))
+    assert drain.look(beats(6), REQUIRED) == ("second",)
+    assert not wants_mint(drain)
+    drain.adopt(table(7, "third", names=["first", "third"]))
+    assert drain.look(beats(7), REQUIRED) == ()
+    assert wants_mint(drain)
+    drain.adopt(table(8, "third", names=["first", "third"]))
+    assert drain.look(beats(8), REQUIRED) == ("third",)
 
 
 def test_computations_that_do_not_feed_each_other_leave_together() -> None:
-    one = draining(table(5, "first", "third", topology=1))
-    one.look(beats(5), REQUIRED)
-    one.adopt(table(6, "first", "third"))
-    assert one.look(beats(6), REQUIRED) == ("first", "third")
+    drain = draining(table(5, "first", "third", topology=1))
+    drain.look(beats(5), REQUIRED)
+    drain.adopt(table(6, "first", "third"))
+    assert drain.look(beats(6), REQUIRED) == ("first", "third")
 
 
 def test_every_mint_is_a_mark() -> None:
     # A move that was minted for other reasons, after nobody owed anything, tells heartbeats apart as well.
-    one = draining(table(5, "second"))
-    one.look(beats(5), REQUIRED)
-    one.adopt(table(6, "second"))
-    one.adopt(table(7, "second"))
-    assert one.look(beats(6), REQUIRED) == ("second",)
+    drain = draining(table(5, "second"))
+    drain.look(beats(5), REQUIRED)
+    drain.adopt(table(6, "second"))
+    drain.adopt(table(7, "second"))
+    assert drain.look(beats(6), REQUIRED) == ("second",)
 
 
 def test_a_computation_that_is_put_back_and_retired_again_begins_anew() -> None:
-    one = draining(table(5, "second"))
-    one.look(beats(5), REQUIRED)
-    one.adopt(table(6, "second"))
-    one.adopt(table(7, topology=0))
-    assert one.look(beats(7), REQUIRED) == ()
-    one.adopt(table(8, "second"))
-    assert one.look(beats(7), REQUIRED) == ()
-    assert not wants_mint(one)
-    one.look(beats(8), REQUIRED)
-    assert wants_mint(one)
+    drain = draining(table(5, "second"))
+    drain.look(beats(5), REQUIRED)
+    drain.adopt(table(6, "second"))
+    drain.adopt(table(7, topology=0))
+    assert drain.look(beats(7), REQUIRED) == ()
+    drain.adopt(table(8, "second"))
+    assert drain.look(beats(7), REQUIRED) == ()
+    assert not wants_mint(drain)
+    drain.look(beats(8), REQUIRED)
+    assert wants_mint(drain)
 
 
 def test_a_new_master_begins_with_what_is_owed() -> None:
-    one = draining(table(9, "second"))
-    assert one.look(beats(9), REQUIRED) == ()
-    assert wants_mint(one)
+    drain = draining(table(9, "second"))
+    assert drain.look(beats(9), REQUIRED) == ()
+    assert wants_mint(drain)

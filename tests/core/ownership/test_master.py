@@ -285,7 +285,7 @@ def test_a_verb_that_comes_before_the_master_has_listened_waits() -> None:
         ChangeTopology(-1),
     ],
 )
-def test_a_verb_that_can_not_be_done_is_ignored(verb: Message) -> None:
+def test_a_verb_that_cannot_be_done_is_ignored(verb: Message) -> None:
     bench = Bench()
     bench.settle("w0", "w1")
     assert bench.handle(verb) == []

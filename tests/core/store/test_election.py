@@ -94,50 +94,50 @@ def ask(message: Message) -> list[Effect]:
 
 def in_state(state: State, now: int = 1_000) -> Replica:
     """Bring an election that started at ``now`` into a state, by the shortest way."""
-    one = election()
-    one.start(now, 1)
+    candidate = election()
+    candidate.start(now, 1)
     if state is State.PEEKING:
-        return one
+        return candidate
     if state is State.STANDBY:
-        one.answer(now, Peeked(FIRST, 7, 3))
-        return one
-    one.answer(now, Peeked(FIRST, 0, 0))
+        candidate.answer(now, Peeked(FIRST, 7, 3))
+        return candidate
+    candidate.answer(now, Peeked(FIRST, 0, 0))
     if state is State.CLAIMING:
-        return one
-    one.answer(now, claimed(FIRST + 1))
+        return candidate
+    candidate.answer(now, claimed(FIRST + 1))
     if state is State.RENEWING:
-        one.tick(one.due_us)
-    return one
+        candidate.tick(candidate.due_us)
+    return candidate
 
 
 @pytest.mark.parametrize("state", State)
 def test_each_state_is_reached_as_the_other_tests_assume(state: State) -> None:
-    one = in_state(state)
-    assert one.state is state
+    candidate = in_state(state)
+    assert candidate.state is state
 
 
 @pytest.mark.parametrize(
     ("state", "given"), list(itertools.product(State, Input)), ids=lambda value: value.name.lower()
 )
 def test_each_state_and_input_is_declared_or_raises(state: State, given: Input) -> None:
-    one = in_state(state)
+    candidate = in_state(state)
     if given is Input.CLAIMED:
-        one.election.epoch, one.election.standing = 1, Standing.ACTIVE  # the answer brings it
+        candidate.election.epoch, candidate.election.standing = 1, Standing.ACTIVE  # the answer brings it
     if (state, given) in ELECTION:
-        one.election._step(2_000, given)
-        assert one.state is ELECTION[state, given]
-        one.sent()
+        candidate.election._step(2_000, given)
+        assert candidate.state is ELECTION[state, given]
+        candidate.sent()
     else:
         with pytest.raises(AssertionError, match="cannot happen"):
-            one.election._step(2_000, given)
+            candidate.election._step(2_000, given)
 
 
 def test_a_role_that_nobody_has_held_is_claimed_at_once() -> None:
-    one = election()
-    assert one.start(1_000, 1) == ask(Peek(FIRST, "master"))
-    assert one.answer(1_001, Peeked(FIRST, 0, 0)) == ask(Claim(FIRST + 1, "master", 0, "master-0#1"))
-    assert one.answer(1_002, claimed(FIRST + 1)) == []
-    assert (one.state, one.epoch) == (State.HOLDING, 1)
+    candidate = election()
+    assert candidate.start(1_000, 1) == ask(Peek(FIRST, "master"))
+    assert candidate.answer(1_001, Peeked(FIRST, 0, 0)) == ask(Claim(FIRST + 1, "master", 0, "master-0#1"))
+    assert candidate.answer(1_002, claimed(FIRST + 1)) == []
+    assert (candidate.state, candidate.epoch) == (State.HOLDING, 1)
 
 
 def test_replicas_take_their_first_turns_a_quarter_of_a_lease_apart() -> None:
@@ -153,36 +153,36 @@ def test_a_replica_without_a_number_is_the_first() -> None:
 
 
 def test_a_holder_that_renews_is_left_alone() -> None:
-    one = election()
-    one.start(0, 1)
+    candidate = election()
+    candidate.start(0, 1)
     for turn in range(20):
         request = FIRST + turn
-        assert one.answer(turn * 100 + 1, Peeked(request, 5, 3 + turn // 4)) == []
-        assert one.tick(turn * 100 + 99) == []
-        assert one.tick(turn * 100 + 100) == ask(Peek(request + 1, "master"))
-    assert one.epoch == 0
+        assert candidate.answer(turn * 100 + 1, Peeked(request, 5, 3 + turn // 4)) == []
+        assert candidate.tick(turn * 100 + 99) == []
+        assert candidate.tick(turn * 100 + 100) == ask(Peek(request + 1, "master"))
+    assert candidate.epoch == 0
 
 
 def test_a_holder_that_stands_still_for_a_lease_is_replaced() -> None:
-    one = election()
-    one.start(0, 1)
+    candidate = election()
+    candidate.start(0, 1)
     for turn in range(4):
-        assert one.answer(turn * 100 + 1, Peeked(FIRST + turn, 5, 3)) == []
-        one.tick(turn * 100 + 100)
-    assert one.answer(400, Peeked(FIRST + 4, 5, 3)) == []  # seen first at 1: not a lease yet
-    assert one.tick(500) == ask(Peek(FIRST + 5, "master"))
-    assert one.answer(501, Peeked(FIRST + 5, 5, 3)) == ask(Claim(FIRST + 6, "master", 5, "master-0#1"))
-    one.answer(502, claimed(FIRST + 6, 6))
-    assert one.epoch == 6
+        assert candidate.answer(turn * 100 + 1, Peeked(FIRST + turn, 5, 3)) == []
+        candidate.tick(turn * 100 + 100)
+    assert candidate.answer(400, Peeked(FIRST + 4, 5, 3)) == []  # seen first at 1: not a lease yet
+    assert candidate.tick(500) == ask(Peek(FIRST + 5, "master"))
+    assert candidate.answer(501, Peeked(FIRST + 5, 5, 3)) == ask(Claim(FIRST + 6, "master", 5, "master-0#1"))
+    candidate.answer(502, claimed(FIRST + 6, 6))
+    assert candidate.epoch == 6
 
 
 def test_a_refused_claim_means_that_another_was_quicker() -> None:
-    one = in_state(State.CLAIMING)
-    assert one.answer(1_010, Refused(FIRST + 1, 1)) == []
-    assert (one.state, one.epoch, one.due_us) == (State.STANDBY, 0, 1_110)
-    assert one.tick(1_110) == ask(Peek(FIRST + 2, "master"))
-    assert one.answer(1_111, Peeked(FIRST + 2, 1, 1)) == []  # a whole lease again
-    assert one.state is State.STANDBY
+    candidate = in_state(State.CLAIMING)
+    assert candidate.answer(1_010, Refused(FIRST + 1, 1)) == []
+    assert (candidate.state, candidate.epoch, candidate.due_us) == (State.STANDBY, 0, 1_110)
+    assert candidate.tick(1_110) == ask(Peek(FIRST + 2, "master"))
+    assert candidate.answer(1_111, Peeked(FIRST + 2, 1, 1)) == []  # a whole lease again
+    assert candidate.state is State.STANDBY
 
 
 @pytest.mark.parametrize(
@@ -196,58 +196,58 @@ def test_a_refused_claim_means_that_another_was_quicker() -> None:
 def test_silence_and_unavailability_are_met_by_the_same_request_again(
     state: State, request_: Peek | Claim | Renew
 ) -> None:
-    one = in_state(state)
-    asked = one.due_us - OPTIONS.store_timeout_us
-    assert one.tick(asked + 59) == []
-    assert one.tick(asked + 60) == ask(request_)
-    assert one.answer(asked + 61, Unavailable(request_.request)) == []
-    assert one.state is state
-    assert one.tick(asked + 119) == []
-    assert one.tick(asked + 120) == ask(request_)
+    candidate = in_state(state)
+    asked = candidate.due_us - OPTIONS.store_timeout_us
+    assert candidate.tick(asked + 59) == []
+    assert candidate.tick(asked + 60) == ask(request_)
+    assert candidate.answer(asked + 61, Unavailable(request_.request)) == []
+    assert candidate.state is state
+    assert candidate.tick(asked + 119) == []
+    assert candidate.tick(asked + 120) == ask(request_)
 
 
 def test_silence_is_met_within_a_quarter_of_a_lease_however_patient_with_the_store() -> None:
-    one = election(options=replace(OPTIONS, store_timeout_us=10_000))
-    one.start(0, 1)
-    assert one.due_us == 100
+    candidate = election(options=replace(OPTIONS, store_timeout_us=10_000))
+    candidate.start(0, 1)
+    assert candidate.due_us == 100
 
 
 def test_the_holder_renews_four_times_in_a_lease() -> None:
-    one = in_state(State.HOLDING, now=0)
+    candidate = in_state(State.HOLDING, now=0)
     sent = []
     for now in range(1, 401):
-        effects = one.tick(now)
+        effects = candidate.tick(now)
         sent += [now] * len(effects)
         for effect in effects:
             assert isinstance(effect, Send)
             assert isinstance(effect.message, Renew)
-            assert one.answer(now, Renewed(effect.message.request)) == []
+            assert candidate.answer(now, Renewed(effect.message.request)) == []
     assert sent == [100, 200, 300, 400]
 
 
 def test_a_journal_entry_counts_as_a_renewal() -> None:
-    one = in_state(State.HOLDING, now=0)
-    one.election.renewed(70)
-    assert one.tick(169) == []
-    assert one.tick(170) == ask(Renew(FIRST + 2, "master", 1))
+    candidate = in_state(State.HOLDING, now=0)
+    candidate.election.renewed(70)
+    assert candidate.tick(169) == []
+    assert candidate.tick(170) == ask(Renew(FIRST + 2, "master", 1))
 
 
 def test_a_late_answer_to_an_earlier_journal_entry_makes_no_turn_earlier() -> None:
-    one = in_state(State.HOLDING, now=1_000)
-    one.election.renewed(950)
-    assert one.due_us == 1_100
+    candidate = in_state(State.HOLDING, now=1_000)
+    candidate.election.renewed(950)
+    assert candidate.due_us == 1_100
 
 
 def test_a_refused_renewal_ends_the_tenure() -> None:
-    one = in_state(State.RENEWING)
-    assert one.answer(2_000, Refused(FIRST + 2, 9)) == []
-    assert (one.state, one.epoch) == (State.STANDBY, 0)
+    candidate = in_state(State.RENEWING)
+    assert candidate.answer(2_000, Refused(FIRST + 2, 9)) == []
+    assert (candidate.state, candidate.epoch) == (State.STANDBY, 0)
 
 
 def test_a_refused_journal_entry_ends_the_tenure() -> None:
-    one = in_state(State.HOLDING)
-    one.election.refused(2_000)
-    assert (one.state, one.epoch, one.due_us) == (State.STANDBY, 0, 2_100)
+    candidate = in_state(State.HOLDING)
+    candidate.election.refused(2_000)
+    assert (candidate.state, candidate.epoch, candidate.due_us) == (State.STANDBY, 0, 2_100)
 
 
 @pytest.mark.parametrize(
@@ -255,9 +255,9 @@ def test_a_refused_journal_entry_ends_the_tenure() -> None:
 )
 @pytest.mark.parametrize("state", State)
 def test_answers_to_other_requests_change_nothing(state: State, answer: Claimed) -> None:
-    one = in_state(state)
-    assert one.answer(2_000, answer) == []
-    assert one.state is state
+    candidate = in_state(state)
+    assert candidate.answer(2_000, answer) == []
+    assert candidate.state is state
 
 
 def test_a_former_incarnations_claim_does_not_make_its_successor_the_holder() -> None:
@@ -273,38 +273,38 @@ def test_a_former_incarnations_claim_does_not_make_its_successor_the_holder() ->
 
 
 def test_its_owner_is_told_when_it_becomes_the_holder_and_when_it_is_the_holder_no_longer() -> None:
-    one = in_state(State.HOLDING)
-    assert one.told == [claimed(FIRST + 1)]
-    one.tick(one.due_us)
-    one.answer(2_000, Refused(FIRST + 2, 9))
-    assert one.told == [claimed(FIRST + 1), "lost"]
+    candidate = in_state(State.HOLDING)
+    assert candidate.told == [claimed(FIRST + 1)]
+    candidate.tick(candidate.due_us)
+    candidate.answer(2_000, Refused(FIRST + 2, 9))
+    assert candidate.told == [claimed(FIRST + 1), "lost"]
 
 
 def test_nobody_is_told_of_a_claim_that_was_refused() -> None:
-    one = in_state(State.CLAIMING)
-    one.answer(1_010, Refused(FIRST + 1, 1))
-    assert one.told == []
+    candidate = in_state(State.CLAIMING)
+    candidate.answer(1_010, Refused(FIRST + 1, 1))
+    assert candidate.told == []
 
 
 def test_a_clock_that_is_put_back_delays_no_turn_beyond_one_and_shortens_no_lease() -> None:
-    one = in_state(State.STANDBY, now=1_000_000)
-    one.set_clock_back(500)
-    assert one.tick(599) == []
-    assert one.tick(600) == ask(Peek(FIRST + 1, "master"))
-    assert one.answer(601, Peeked(FIRST + 1, 7, 3)) == []
-    one.tick(700)
-    assert one.answer(899, Peeked(FIRST + 2, 7, 3)) == []  # 399 since the clock was put back
-    assert one.state is State.STANDBY
-    one.tick(900)
-    assert one.answer(901, Peeked(FIRST + 3, 7, 3)) == ask(Claim(FIRST + 4, "master", 7, "master-0#1"))
+    candidate = in_state(State.STANDBY, now=1_000_000)
+    candidate.set_clock_back(500)
+    assert candidate.tick(599) == []
+    assert candidate.tick(600) == ask(Peek(FIRST + 1, "master"))
+    assert candidate.answer(601, Peeked(FIRST + 1, 7, 3)) == []
+    candidate.tick(700)
+    assert candidate.answer(899, Peeked(FIRST + 2, 7, 3)) == []  # 399 since the clock was put back
+    assert candidate.state is State.STANDBY
+    candidate.tick(900)
+    assert candidate.answer(901, Peeked(FIRST + 3, 7, 3)) == ask(Claim(FIRST + 4, "master", 7, "master-0#1"))
 
 
 @pytest.mark.parametrize("state", State)
 def test_a_clock_that_is_put_back_leaves_nothing_waiting_for_longer_than_a_turn(state: State) -> None:
-    one = in_state(state, now=1_000_000)
-    one.set_clock_back(500)
-    assert one.due_us <= 600
+    candidate = in_state(state, now=1_000_000)
+    candidate.set_clock_back(500)
+    assert candidate.due_us <= 600
     for turn in (State.PEEKING, State.RENEWING):  # nor does an answer to what was asked before
         if state is turn:
-            one.answer(510, Peeked(FIRST, 7, 3) if turn is State.PEEKING else Renewed(FIRST + 2))
-            assert one.due_us <= 610
+            candidate.answer(510, Peeked(FIRST, 7, 3) if turn is State.PEEKING else Renewed(FIRST + 2))
+            assert candidate.due_us <= 610

@@ -131,7 +131,7 @@ def test_a_repeated_write_is_taken_once_and_answered_again() -> None:
     assert len(at.of(Applied)) == 1
 
 
-def test_a_delayed_first_copy_can_not_undo_a_later_write() -> None:
+def test_a_delayed_first_copy_cannot_undo_a_later_write() -> None:
     """The first copy of a write is delayed; its repetition is taken, and then a second write of the row.
     When the first copy comes at last, it is answered and changes nothing."""
     at = shop()

@@ -94,8 +94,8 @@ def report(
     pending: tuple[tuple[int, int], ...] = (),
 ) -> Report:
     """What worker-0 reports; the horizon is a tenth."""
-    one = IntervalReport(computation, interval, sequencer, low_watermark, low_watermark // 10, pending)
-    return Report("worker-0", (one,))
+    report = IntervalReport(computation, interval, sequencer, low_watermark, low_watermark // 10, pending)
+    return Report("worker-0", (report,))
 
 
 def injected(

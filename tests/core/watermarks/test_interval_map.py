@@ -114,7 +114,7 @@ def test_a_merge_that_ends_within_an_interval_leaves_the_rest_of_it() -> None:
     assert (minima(known), len(known)) == ((20, 2), 2)
 
 
-def test_a_zombie_of_a_split_interval_can_not_speak_for_the_half_that_is_left() -> None:
+def test_a_zombie_of_a_split_interval_cannot_speak_for_the_half_that_is_left() -> None:
     known = IntervalMap()
     known.update(ALL_KEYS, 1, 10, 1)
     known.update(LEFT, 2, 50, 5)
@@ -295,7 +295,7 @@ def minted(changes: list[tuple[str, bool]]) -> list[tuple[KeyInterval, int]]:
     live = [(ALL_KEYS, 1)]
     ever = list(live)
     for key, split in changes:
-        at = next(number for number, (one, _) in enumerate(live) if one.contains(key))
+        at = next(number for number, (interval, _) in enumerate(live) if interval.contains(key))
         one = live[at][0]
         if split and one.low != key:
             new = [KeyInterval(one.low, key), KeyInterval(key, one.high)]
@@ -393,8 +393,8 @@ class Pieces:
             piece.known = least(known, piece.known, max) if piece.sequencer == sequencer else known
         else:
             confirmed = met[0].confirmed
-            for other in met:
-                confirmed = least(confirmed, other.confirmed)
+            for entry in met:
+                confirmed = least(confirmed, entry.confirmed)
             piece = Piece(keys, known=known, confirmed=confirmed)
             rest = [replace(old, keys=part) for old in met for part in outside(old.keys, keys)]
             self.pieces = [piece for piece in self.pieces if piece not in met] + rest + [piece]
@@ -423,9 +423,9 @@ class Pieces:
 
 
 def least(
-    one: tuple[int, int], other: tuple[int, int], of: Callable[[int, int], int] = min
+    first: tuple[int, int], second: tuple[int, int], of: Callable[[int, int], int] = min
 ) -> tuple[int, int]:
-    return of(one[0], other[0]), of(one[1], other[1])
+    return of(first[0], second[0]), of(first[1], second[1])
 
 
 def outside(old: KeyInterval, keys: KeyInterval) -> list[KeyInterval]:

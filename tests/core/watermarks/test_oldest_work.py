@@ -39,7 +39,7 @@ def test_one_of_two_of_the_same_time_keeps_it() -> None:
     assert (work.oldest(), len(work)) == (5, 1)
 
 
-def test_what_was_never_added_can_not_be_removed() -> None:
+def test_what_was_never_added_cannot_be_removed() -> None:
     with pytest.raises(KeyError):
         OldestWork().remove(5)
 

@@ -198,8 +198,8 @@ def test_whatever_comes_and_goes_reports_only_rise_and_never_pass_what_held_them
         assert horizon >= before[1]
         assert low <= input_low
         assert horizon <= input_horizon
-        assert all(low <= one.timestamp for held, one in productions if held.holds_watermark)
-        assert all(horizon <= one.origin for held, one in productions if held.holds_horizon)
+        assert all(low <= production.timestamp for held, production in productions if held.holds_watermark)
+        assert all(horizon <= production.origin for held, production in productions if held.holds_horizon)
 
 
 # As the worker reports it (7.2)

@@ -9,7 +9,7 @@ from tests.core.driver import Rig, counter
 
 
 @pytest.mark.parametrize(
-    ("state", "input_"), list(product(IntervalState, IntervalInput)), ids=lambda one: one.name
+    ("state", "input_"), list(product(IntervalState, IntervalInput)), ids=lambda value: value.name
 )
 def test_each_pair_is_declared_or_is_our_bug(state: IntervalState, input_: IntervalInput) -> None:
     interval = Rig(counter()).interval
@@ -41,7 +41,7 @@ def test_an_interval_is_dropped_by_a_refusal_and_by_a_table_at_any_time_of_its_l
 
 
 @pytest.mark.parametrize(
-    "input_", [IntervalInput.REFUSED, IntervalInput.REASSIGNED], ids=lambda one: one.name
+    "input_", [IntervalInput.REFUSED, IntervalInput.REASSIGNED], ids=lambda value: value.name
 )
 def test_dropping_twice_is_dropping_once(input_: IntervalInput) -> None:
     interval = Rig(counter()).interval

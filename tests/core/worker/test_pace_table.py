@@ -7,7 +7,7 @@ import pytest
 from headrace.worker.pace import PACE, Pace, PaceInput, moved
 
 
-@pytest.mark.parametrize(("pace", "input_"), list(product(Pace, PaceInput)), ids=lambda one: one.name)
+@pytest.mark.parametrize(("pace", "input_"), list(product(Pace, PaceInput)), ids=lambda value: value.name)
 def test_each_pair_is_declared_or_is_our_bug(pace: Pace, input_: PaceInput) -> None:
     if (pace, input_) in PACE:
         assert moved(pace, input_) is PACE[pace, input_]
@@ -28,7 +28,7 @@ def test_only_an_answer_makes_room() -> None:
 
 def test_an_answer_may_come_at_any_time_and_the_clock_may_be_put_back() -> None:
     for input_ in (PaceInput.ANSWERED, PaceInput.CLOCK_SET_BACK):
-        assert {pace for pace, other in PACE if other is input_} == set(Pace)
+        assert {pace for pace, accepted in PACE if accepted is input_} == set(Pace)
 
 
 def test_the_host_is_asked_for_a_wake_once_and_after_each_time_the_clock_was_put_back() -> None:

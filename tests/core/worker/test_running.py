@@ -56,7 +56,7 @@ def test_a_run_says_what_it_did_in_order_and_changes_nothing() -> None:
     waiting, timers, row = list(slot.queue or ()), dict(slot.timers or {}), slot.row
     run = prepared(Scripted(count, lambda context, _: context.produce("counts", "fired")), slot)
     run.run()
-    assert [one.production.record_id for one in run.arrivals] == ["r1", "r2"]
+    assert [arrival.production.record_id for arrival in run.arrivals] == ["r1", "r2"]
     assert ([timer.tag for timer in run.fired], run.origins) == (["t"], (6,))
     assert (run.dropped, run.due, run.failed, run.state_after) == (1, False, False, b'{"n":4}')
     assert run.productions[1:] == (result("counter@1.4#1", 3), result("counter@1.4#2", 4))

@@ -22,7 +22,9 @@ def step_in(state: StepState) -> Step:
     return step
 
 
-@pytest.mark.parametrize(("state", "input_"), list(product(StepState, StepInput)), ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    ("state", "input_"), list(product(StepState, StepInput)), ids=lambda value: value.name
+)
 def test_each_pair_is_declared_or_is_our_bug(state: StepState, input_: StepInput) -> None:
     step = step_in(state)
     if (state, input_) in STEP:
@@ -70,7 +72,7 @@ def test_a_steps_life_is_one_of_these() -> None:
     sending = [(), (StepInput.SENT,)]
     ready = {(*sent, StepInput.COMPLETE) for sent in sending} | {(StepInput.SENT, StepInput.STRAGGLING)}
     ends = [(StepInput.WRITE, StepInput.WRITTEN), (StepInput.SKIP_WRITE,)]
-    assert set(lives(StepState.RUNNING)) == {(*one, *end) for one in ready for end in ends}
+    assert set(lives(StepState.RUNNING)) == {(*start, *end) for start in ready for end in ends}
 
 
 def test_no_step_is_done_before_its_write_is_durable_or_proved_needless() -> None:

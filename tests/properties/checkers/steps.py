@@ -41,8 +41,8 @@ def check(row: Row) -> None:
     """Write a story, step by step; a verdict that is not as it should be raises."""
     begin, *steps = row
     story = begin()
-    for one in steps:
-        one(story)
+    for step in steps:
+        step(story)
 
 
 # What happens

@@ -101,7 +101,7 @@ def test_pipelines_that_change_while_running_are_judged_as_one() -> None:
     whole = counting()
     verdicts = judge(story.events, [whole, whole.without("detector")])
     assert isinstance(verdicts.pop("S16"), Unknown)  # who joins a running topology is behind
-    assert verdicts == {name: one for name, one in story.verdicts().items() if name != "S16"}
+    assert verdicts == {name: verdict for name, verdict in story.verdicts().items() if name != "S16"}
 
 
 def test_a_zombies_write_is_caught_though_the_store_calls_it_live() -> None:

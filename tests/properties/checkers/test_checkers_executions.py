@@ -48,9 +48,9 @@ def test_an_engine_that_unlocks_a_key_too_early_is_caught(monkeypatch: pytest.Mo
 
     def unlocked(self: Commits) -> Any:
         steps = next_batch(self)
-        for one in steps:
-            one.slot.busy = False
-            one.slot.queue = None
+        for batched in steps:
+            batched.slot.busy = False
+            batched.slot.queue = None
         return steps
 
     monkeypatch.setattr(Commits, "_next_batch", unlocked)

@@ -97,7 +97,7 @@ def test_a_scan_depends_on_the_write_that_made_what_it_found() -> None:
 def test_a_timers_run_depends_on_the_write_that_set_it() -> None:
     story = healthy()
     fired = next(
-        n for n, one in enumerate(story.events) if isinstance(one, Executed) and one.timer is not None
+        n for n, event in enumerate(story.events) if isinstance(event, Executed) and event.timer is not None
     )
     causes = [type(story.events[link.cause]) for link in links_of(story.events) if link.effect == fired]
     assert Applied in causes

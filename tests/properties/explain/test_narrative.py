@@ -67,7 +67,7 @@ def test_the_story_ends_with_the_rule_and_the_papers_section() -> None:
 def test_an_owner_that_was_told_believes_nothing_any_more() -> None:
     """As above, but worker-0 hears of it before its write lands."""
     story = zombie()
-    at = next(n for n, one in enumerate(story.events) if type(one).__name__ == "Applied")
+    at = next(n for n, event in enumerate(story.events) if type(event).__name__ == "Applied")
     story.events.insert(
         at, IntervalDropped(story.events[at].at_us, "worker-0", "counter", ALL, 1, DropCause.TABLE)
     )
@@ -214,7 +214,7 @@ def test_a_crash_lasts_until_the_restart_and_strikes_in_a_row_are_one_fault() ->
 
 def test_the_world_at_an_event_shows_the_owner_the_zombie_and_the_write_in_flight() -> None:
     story = zombie()
-    scanned = next(n for n, one in enumerate(story.events) if getattr(one, "sequencer", 0) == 3)
+    scanned = next(n for n, event in enumerate(story.events) if getattr(event, "sequencer", 0) == 3)
     world = world_at(story.events, scanned)
     counter = next(owner for owner in world.owners if owner.computation == "counter")
     assert (counter.owner, counter.sequencer, counter.scanned) == ("worker-1", 3, False)

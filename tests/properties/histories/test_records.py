@@ -162,7 +162,7 @@ BROKEN: list[tuple[str, str, Callable[[Lines], None]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("by", "edit"), [one[1:] for one in BROKEN], ids=[one[0] for one in BROKEN])
+@pytest.mark.parametrize(("by", "edit"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
 def test_each_broken_file_is_accused_by_the_right_check(
     by: str, edit: Callable[[Lines], None], tmp_path: Path
 ) -> None:

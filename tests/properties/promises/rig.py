@@ -150,7 +150,7 @@ class Told:
         self._number += 1
         delta = RowDelta(
             key, number or self._number, data, hold, tuple(timers), (), tuple(fired),
-            tuple((one, 0) for one in seen), tuple(makes),
+            tuple((record_id, 0) for record_id in seen), tuple(makes),
         )  # fmt: skip
         return self.add(Applied(self.at_us, "store", computation, 1, 1, delta))
 

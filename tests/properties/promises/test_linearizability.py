@@ -22,7 +22,7 @@ def tries_all(operations: list[Operation]) -> bool:
     ended = [operation for operation in operations if operation.end is not None]
     open_ones = [operation for operation in operations if operation.end is None]
     for chosen in range(1 << len(open_ones)):
-        some = ended + [one for place, one in enumerate(open_ones) if chosen >> place & 1]
+        some = ended + [operation for place, operation in enumerate(open_ones) if chosen >> place & 1]
         if any(_fits(order) for order in permutations(some)):
             return True
     return False
@@ -30,11 +30,11 @@ def tries_all(operations: list[Operation]) -> bool:
 
 def _fits(order: tuple[Operation, ...]) -> bool:
     state = 0
-    for place, one in enumerate(order):
-        if any(later.end is not None and later.end < one.begin for later in order[place + 1 :]):
+    for place, operation in enumerate(order):
+        if any(later.end is not None and later.end < operation.begin for later in order[place + 1 :]):
             return False
-        state, answer = register(state, one.request)
-        if one.end is not None and answer != one.answer:
+        state, answer = register(state, operation.request)
+        if operation.end is not None and answer != operation.answer:
             return False
     return True
 
@@ -45,7 +45,7 @@ def some_operations(random: Random) -> list[Operation]:
         begin = random.randrange(12)
         end = None if random.random() < 0.2 else begin + random.randrange(1, 8)
         made.append(Operation(random.randrange(3), begin, random.randrange(3), end))
-    return sorted(made, key=lambda one: one.begin)
+    return sorted(made, key=lambda operation: operation.begin)
 
 
 def test_the_search_agrees_with_trying_all_orders() -> None:

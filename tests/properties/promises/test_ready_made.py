@@ -83,8 +83,8 @@ def adds(told: Told, *sums: int) -> None:
         told.inject("deposits", "ann", {"amount": number}, name=f"r{number}")
     for number in (2, 1):
         told.apply("ann", {"balance": 0}, seen=[f"r{number}"])
-    for one in sums:
-        told.output("ann", {"sum": one})
+    for total in sums:
+        told.output("ann", {"sum": total})
 
 
 def write(*things: Any) -> Callable[[Told], None]:

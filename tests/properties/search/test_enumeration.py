@@ -82,7 +82,7 @@ def test_pairs_are_all_or_drawn_without_repetition() -> None:
     few = SINGLES[:5]
     assert len(pairs_of(few, 10)) == 10
     drawn = pairs_of(SINGLES, 500, seed=3)
-    assert len({(SINGLES.index(one), SINGLES.index(other)) for one, other in drawn}) == 500
+    assert len({(SINGLES.index(first), SINGLES.index(second)) for first, second in drawn}) == 500
     assert drawn == pairs_of(SINGLES, 500, seed=3) != pairs_of(SINGLES, 500, seed=4)
 
 

@@ -112,7 +112,7 @@ def test_what_is_left_out_comes_to_nothing_new_on_any_broken_protocol(
     )  # some never come to an end
     scope = Scope(1, faults, delays, ("crash", "reassign"), small_cluster(options=options))
     reduced, every = (
-        outcomes(one, MUTANTS[name], workload, with_cases=True) for one in (scope, plain(scope))
+        outcomes(searched, MUTANTS[name], workload, with_cases=True) for searched in (scope, plain(scope))
     )
     assert reduced == every
 
@@ -174,13 +174,13 @@ def test_faults_that_are_left_out_come_to_nothing_new(reassigned: set[Outcome]) 
 
 def ignoring(ignores: Callable[[arrivals.Arrival, arrivals.Arrival], bool]) -> Callable[..., bool]:
     sound = arrivals.may_swap
-    return lambda one, other: sound(one, other) or ignores(one, other)
+    return lambda left, right: sound(left, right) or ignores(left, right)
 
 
 BROKEN_REDUCTIONS: dict[str, Callable[[arrivals.Arrival, arrivals.Arrival], bool]] = {
     "all arrivals commute": lambda _one, _other: True,
-    "a worker's arrivals commute": lambda one, _: one.place.startswith("worker"),
-    "a table commutes with everything": lambda one, other: "Table" in (one.name, other.name),
+    "a worker's arrivals commute": lambda arrival, _: arrival.place.startswith("worker"),
+    "a table commutes with everything": lambda left, right: "Table" in (left.name, right.name),
 }
 
 

@@ -151,11 +151,13 @@ def test_a_record_that_is_injected_by_hand_is_processed_like_any_other() -> None
     at_us = machine.cluster.kernel.now
     end(machine)
     injected = [event for event in machine.cluster.history if isinstance(event, Injected)]
-    by_hand = [one for one in injected if at_us - 5 * MILLISECOND in {p.timestamp for p in one.productions}]
+    by_hand = [
+        event for event in injected if at_us - 5 * MILLISECOND in {p.timestamp for p in event.productions}
+    ]
     assert len(injected) == small_feed(0).records + 1
     (record,) = by_hand[0].productions
     applied = [event for event in machine.cluster.history if isinstance(event, Applied)]
-    assert any(record.record_id in {record_id for record_id, _ in one.delta.seen} for one in applied)
+    assert any(record.record_id in {record_id for record_id, _ in event.delta.seen} for event in applied)
 
 
 def test_nothing_can_be_injected_into_a_source_that_has_ended() -> None:

@@ -51,8 +51,8 @@ def test_a_message_waits_to_the_end_of_its_interval_or_of_that_of_one_of_lower_p
         messages = handled(Priorities(seed, 1, 0))
         for message in messages:
             if message.at_us < message.latest_us:
-                ends = [other for other in messages if other.at_us == other.latest_us == message.at_us]
-                assert any((other.priority or 0) < (message.priority or 0) for other in ends)
+                ends = [end for end in messages if end.at_us == end.latest_us == message.at_us]
+                assert any((end.priority or 0) < (message.priority or 0) for end in ends)
                 early += 1
     assert early > 30
 

@@ -295,7 +295,7 @@ def test_a_slot_of_zero_or_of_a_large_kind_is_empty() -> None:
         (with_bytes(b4=4), "straggler_delay_us", 20_000),
         (with_bytes(b4=8), "bloom_capacity", 8),
     ],
-    ids=lambda one: one if isinstance(one, str) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_knob_of_the_engine_is_turned_alone(data: bytes, option: str, value: object) -> None:
     assert decode(data).options.engine == dataclasses.replace(BASE.engine, **{option: value})  # type: ignore[arg-type]

@@ -33,8 +33,8 @@ def steering(seed: int = 0, aimed: int = AIMED) -> Steering:
     return Steering(APPLICATION, OPTIONS, seed, aimed=aimed)
 
 
-def plans(one: Steering, covered: Counter[Spot] = NOTHING) -> list[Plan]:
-    return [trial.plan for trial in one.round(covered)]
+def plans(steered: Steering, covered: Counter[Spot] = NOTHING) -> list[Plan]:
+    return [trial.plan for trial in steered.round(covered)]
 
 
 def test_the_bytes_of_a_round_are_drawn_anew_each_round_and_zeros_come_first() -> None:
@@ -57,11 +57,11 @@ def test_no_module_is_searched_for_literals_to_draw(monkeypatch: pytest.MonkeyPa
 def test_each_plan_but_the_healthy_one_is_given_faults_beside_its_own() -> None:
     plain, aimed = plans(steering(aimed=0)), plans(steering())
     assert plain[0] == aimed[0] == Plan(FaultSchedule(heal_at_us=0), OPTIONS, 0)
-    for one, other in zip(plain, aimed, strict=True):
-        own = one.faults
-        assert other.faults.faults == own.faults
-        assert other.faults.at_steps[: len(own.at_steps)] == own.at_steps
-        assert other.faults.count - own.count == (AIMED if own.count else 0)
+    for plain_plan, aimed_plan in zip(plain, aimed, strict=True):
+        own = plain_plan.faults
+        assert aimed_plan.faults.faults == own.faults
+        assert aimed_plan.faults.at_steps[: len(own.at_steps)] == own.at_steps
+        assert aimed_plan.faults.count - own.count == (AIMED if own.count else 0)
 
 
 def test_every_place_is_tried_before_one_is_tried_again() -> None:
@@ -128,18 +128,18 @@ def test_where_faults_have_struck_is_not_tried_before_the_rest() -> None:
     own, aimed = plans(steering(aimed=0)), plans(steering(), struck)
     given = [
         spot_of(two)
-        for one, plan in zip(own, aimed, strict=True)
-        for two in plan.faults.at_steps[len(one.faults.at_steps) :]
+        for own_plan, plan in zip(own, aimed, strict=True)
+        for two in plan.faults.at_steps[len(own_plan.faults.at_steps) :]
     ]
-    assert {one.role for one in given} == {"injector"}
+    assert {spot.role for spot in given} == {"injector"}
 
 
 def test_sixty_steered_runs_strike_at_many_more_places_than_as_many_others() -> None:
     reached = []
     for aimed in (0, AIMED):
-        one, spots = steering(aimed=aimed), Counter[Spot]()
+        steered, spots = steering(aimed=aimed), Counter[Spot]()
         for _ in range(2):
-            for trial in one.round(spots.copy()):
+            for trial in steered.round(spots.copy()):
                 outcome = try_plan(APPLICATION, trial)
                 assert not outcome.failed
                 spots.update(outcome.covered)

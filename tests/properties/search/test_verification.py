@@ -249,7 +249,7 @@ def test_the_file_of_a_failure_runs_again_to_the_same_history(broken: Verificati
     )  # fmt: skip
     history, verdicts, _ = run_plan(Application(zeitgeist.pipeline, short_evening), found.trial, BROKEN)
     assert history.digest() == found.digest == broken.failure.digest
-    assert {name: one.message for name, one in violations(verdicts).items()} == found.violations
+    assert {name: violation.message for name, violation in violations(verdicts).items()} == found.violations
     assert any(isinstance(event, FaultStruck) for event in history)
 
 

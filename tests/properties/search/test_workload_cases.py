@@ -55,8 +55,8 @@ def test_what_leaves_drains_to_both_of_its_consumers() -> None:
     assert removed.computation == "auditor"
     fed = {
         name: sum(
-            one.startswith("auditor@") for e in history if isinstance(e, Applied) and e.computation == name
-            for one, _ in e.delta.seen
+            record_id.startswith("auditor@") for e in history if isinstance(e, Applied) and e.computation == name
+            for record_id, _ in e.delta.seen
         )
         for name in ("readers", "copyists")
     }  # fmt: skip

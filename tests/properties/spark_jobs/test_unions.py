@@ -63,7 +63,7 @@ def test_sound_job_whose_streams_are_far_apart_holds_though_a_new_driver_lags() 
 
 def test_rows_of_each_stream_are_drawn_in_turn() -> None:
     target = spark_target("hourly", hourly, schemas=SCHEMA)
-    streams = [[one is not None for one in row] for batch in target.feed for row in batch]
+    streams = [[value is not None for value in row] for batch in target.feed for row in batch]
     assert {tuple(streams[number]) for number in (0, 1)} == {(True, False), (False, True)}
     assert all(sum(row) == 1 for row in streams)
     assert target.verify(schedules=5).job is not None

@@ -47,14 +47,14 @@ NAMES = {relation.name for relation in RELATIONS} | {REFERENCE, REPLAY}
 
 
 def kinds(verdicts: dict[str, Verdict]) -> dict[str, type[Verdict]]:
-    return {name: type(one) for name, one in verdicts.items()}
+    return {name: type(verdict) for name, verdict in verdicts.items()}
 
 
 def broken(verdicts: dict[str, Verdict]) -> set[str]:
-    return {name for name, one in verdicts.items() if isinstance(one, Violated)}
+    return {name for name, verdict in verdicts.items() if isinstance(verdict, Violated)}
 
 
-SETTLED = {name: one for name, one in WORKLOADS.items() if one.settled}
+SETTLED = {name: workload for name, workload in WORKLOADS.items() if workload.settled}
 """What others come to depends on the order of arrival, the clock, or faults: no relation is promised."""
 
 
@@ -89,7 +89,7 @@ def late_refusal() -> Workload:
     return Workload("late refusal", pipeline, feed)
 
 
-@pytest.mark.parametrize("workload", [late_refusal(), WORKLOADS["slips"]], ids=lambda one: one.name)
+@pytest.mark.parametrize("workload", [late_refusal(), WORKLOADS["slips"]], ids=lambda relation: relation.name)
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_dead_letter_may_name_what_failed_by_another_id(workload: Workload, seed: int) -> None:
     found = check_relations(workload.pipeline, workload.feed(seed), options=workload.options)
@@ -276,7 +276,7 @@ def test_state_that_is_kept_outside_the_row_breaks_the_replay() -> None:
     assert REPLAY in broken(found)
 
 
-def test_code_that_looks_at_the_wall_clock_can_not_be_replayed() -> None:
+def test_code_that_looks_at_the_wall_clock_cannot_be_replayed() -> None:
     class Watcher(Computation):
         def process_record(self, context: Context, record: Record) -> None:
             context.state = context.wall_time

@@ -20,7 +20,7 @@ from headrace_scenarios.figures.dataflow import (
 from headrace_sim import simulate
 
 FIGURES = list(figures().values())
-by_figure = pytest.mark.parametrize("figure", FIGURES, ids=lambda one: f"figure {one.number}")
+by_figure = pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: f"figure {figure.number}")
 
 
 @by_figure

@@ -19,7 +19,9 @@ BOTH_FORMS = pytest.mark.parametrize("scenario", FORMS.values(), ids=FORMS)
 @pytest.fixture(scope="module")
 def told() -> dict[tuple[str, str], ScenarioRun]:
     return {
-        (form, without): one.run(without) for form, one in FORMS.items() for without in ("", "sequencers")
+        (form, without): scenario.run(without)
+        for form, scenario in FORMS.items()
+        for without in ("", "sequencers")
     }
 
 
@@ -102,7 +104,7 @@ def test_the_witness_is_the_zombies_write(told: Told, form: str, name: str) -> N
 
 @BOTH_FORMS
 def test_both_runs_are_the_same_until_the_write_arrives(scenario: Scenario, told: Told) -> None:
-    form = next(name for name, one in FORMS.items() if one is scenario)
+    form = next(name for name, form in FORMS.items() if form is scenario)
     sound, broken = (told[form, without].history.events for without in ("", "sequencers"))
     first = next(index for index, pair in enumerate(zip(sound, broken, strict=False)) if pair[0] != pair[1])
     assert isinstance(sound[first], h.WriteRefused)
@@ -185,7 +187,8 @@ def test_without_them_the_watermark_runs_ahead_and_cs_window_is_incomplete(told:
     found = next(
         e
         for e in outcome.history
-        if isinstance(e, h.ScanEnded) and production.record_id in {one for one, _ in e.productions}
+        if isinstance(e, h.ScanEnded)
+        and production.record_id in {record_id for record_id, _ in e.productions}
     )
     assert stale.at_us < ahead.at_us < due_us(outcome, "B") + SECOND < found.at_us
 

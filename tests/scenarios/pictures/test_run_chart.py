@@ -36,16 +36,16 @@ def played(pipeline: Pipeline = TEAM, *, origin_us: int = 0) -> list[Event]:
 def test_elements_panes_and_watermark_of_the_key_with_the_most_results_are_drawn() -> None:
     chart = chart_of(played(), TEAM)
     assert chart.title == "team: totals of 'red'"
-    assert [(one.event_us, one.label) for one in chart.arrivals] == [
+    assert [(arrival.event_us, arrival.label) for arrival in chart.arrivals] == [
         (1_000_000, "5"), (1_200_000, "70"), (3_000_000, ""),
     ]  # fmt: skip
-    arrived = [one.at_us / SECOND for one in chart.arrivals]
+    arrived = [arrival_s.at_us / SECOND for arrival_s in chart.arrivals]
     assert all(
-        at_s <= one < at_s + 0.1
-        for one, (_, _, _, at_s) in zip(arrived, SCORES[:2] + SCORES[3:], strict=True)
+        at_s <= arrival_s < at_s + 0.1
+        for arrival_s, (_, _, _, at_s) in zip(arrived, SCORES[:2] + SCORES[3:], strict=True)
     )
     early, second, last = chart.results
-    assert [(one.start_us, one.end_us, one.value) for one in chart.results] == [
+    assert [(result.start_us, result.end_us, result.value) for result in chart.results] == [
         (max(0, chart.across[0]), 2 * SECOND, "5"), (max(0, chart.across[0]), 2 * SECOND, "75"), (2 * SECOND, 4 * SECOND, "1234"),
     ]  # fmt: skip
     assert (
@@ -77,7 +77,7 @@ def test_outputs_that_are_no_panes_are_drawn_where_they_belong() -> None:
     pipeline = mail()
     chart = chart_of(list(simulate(pipeline, letters(pipeline))), pipeline)
     assert chart.title.startswith("mail: counter of ")
-    assert all(one.start_us == one.end_us for one in chart.results)
+    assert all(result.start_us == result.end_us for result in chart.results)
     assert chart.results[0].words.startswith("counts: ")
 
 

@@ -64,9 +64,9 @@ def test_every_event_is_there_and_every_number_is_one_of_theirs(zombie: Scenario
     assert all(
         cause in numbers and effect in numbers and cause < effect for cause, effect, *_ in data["links"]
     )
-    for one in data["verdicts"]:
-        assert set(one["witness"]) <= set(one["subject"]) <= set(numbers)
-        assert {told["event"] for told in one["story"]} <= set(one["subject"])
+    for verdict in data["verdicts"]:
+        assert set(verdict["witness"]) <= set(verdict["subject"]) <= set(numbers)
+        assert {told["event"] for told in verdict["story"]} <= set(verdict["subject"])
     assert data["told"] == "S6"
 
 
@@ -74,19 +74,21 @@ def test_what_a_dead_sequencer_wrote_is_marked_and_a_zombies_belief_outlasts_its
     zombie: ScenarioRun,
 ) -> None:
     data = data_of(page_of(zombie))
-    marked = [zombie.history.events[n] for n, one in enumerate(data["events"]) if one.get("mark") == "stale"]
+    marked = [
+        zombie.history.events[n] for n, event in enumerate(data["events"]) if event.get("mark") == "stale"
+    ]
     assert [(event.sequencer, event.live) for event in marked if isinstance(event, Applied)] == [(2, 3)]
-    tenure = next(one for one in data["tenures"] if one["sequencer"] == 2)
+    tenure = next(tenure for tenure in data["tenures"] if tenure["sequencer"] == 2)
     assert tenure["begin"] < tenure["replaced"] < tenure["end"]
 
 
 def test_a_refused_write_is_marked_on_the_sound_protocol() -> None:
     data = data_of(page_of(SCENARIOS["zombie-timer"].run()))
-    assert [one["type"] for one in data["events"] if one.get("mark") == "refused"] == ["WriteRefused"]
+    assert [event["type"] for event in data["events"] if event.get("mark") == "refused"] == ["WriteRefused"]
     assert data["verdicts"] == []
 
 
-def test_a_value_can_not_end_the_script_and_the_ends_of_time_are_named() -> None:
+def test_a_value_cannot_end_the_script_and_the_ends_of_time_are_named() -> None:
     story = healthy()
     evil = record("x", "", MAX_TIME, value=b"</script><script>alert(1)</script>")
     story.add(Output(story.tick(), "outside", evil))

@@ -44,8 +44,8 @@ def test_it_names_the_broken_rule_and_shows_what_led_to_it(zombie: ScenarioRun) 
     assert said[:3] == ["A <zombie>'s write", "B", "S6 violated: only the latest owner writes"]
     lanes = ["searches/0", "worker-0", "worker-1", "worker-2", "master-0", "store"]
     assert said[3 : 3 + len(lanes)] == lanes
-    assert any(one.startswith("store STALE write 2.2") for one in said)
-    assert any(one.startswith("worker-1 delay_commit") for one in said)
+    assert any(line.startswith("store STALE write 2.2") for line in said)
+    assert any(line.startswith("worker-1 delay_commit") for line in said)
     assert "start of the run" in said
 
 
@@ -63,10 +63,10 @@ def test_an_owner_that_was_replaced_is_dashed_from_then_on(zombie: ScenarioRun) 
 
 def test_a_run_that_violates_nothing_shows_its_steps_and_the_refused_write() -> None:
     said = texts(drawn(SCENARIOS["zombie-timer"].run()))
-    assert not any("violated" in one for one in said)
-    assert any(one.startswith("store REFUSE write of 2") for one in said)
+    assert not any("violated" in line for line in said)
+    assert any(line.startswith("store REFUSE write of 2") for line in said)
     assert "worker-3" not in said  # only faults struck there
-    assert [one for one in said if "partition" in one] == [  # each strikes dozens of messages
+    assert [line for line in said if "partition" in line] == [  # each strikes dozens of messages
         "worker-1 partition begins",
         "master-0 partition begins",
     ]
@@ -180,7 +180,7 @@ def root(history: History) -> ET.Element:
 def test_no_text_overlaps_another_or_leaves_the_picture(root: ET.Element) -> None:
     level = [box for box in boxes(root) if not box.turned]
     assert len(level) > 30
-    meeting = [(one.text, other.text) for one, other in combinations(level, 2) if one.meets(other)]
+    meeting = [(first.text, second.text) for first, second in combinations(level, 2) if first.meets(second)]
     assert not meeting
     width, height = float(root.get("width", "")), float(root.get("height", ""))
     outside = [box.text for box in level if box.left < 0 or box.right > width or box.bottom > height]
@@ -202,8 +202,8 @@ def test_names_of_lanes_keep_their_distance_and_stand_above_all_lines(root: ET.E
     assert all(box.bottom < top for box in names)
     heading = max(box.bottom for box in boxes(root) if not box.turned and box.bottom < names[0].bottom)
     assert all(box.top - (box.right - box.left) * math.sin(math.radians(35)) > heading for box in names)
-    for one, other in pairwise(names):
-        assert (other.left - one.left) * math.sin(math.radians(35)) > 14
+    for left, right in pairwise(names):
+        assert (right.left - left.left) * math.sin(math.radians(35)) > 14
 
 
 def test_each_process_that_plays_a_part_has_a_lane(zombie: ScenarioRun) -> None:

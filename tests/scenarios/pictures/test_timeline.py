@@ -73,7 +73,7 @@ def said(timeline: str) -> list[tuple[str, str]]:
     """(lane, words) of each entry, with wrapped lines joined again."""
     head, rule, *rows = timeline.splitlines()
     assert set(rule) <= {"-", "+", " "}
-    titles = [one.strip() for one in head.split("|")][1:]
+    titles = [cell.strip() for cell in head.split("|")][1:]
     entries: list[tuple[str, str]] = []
     for row in rows:
         time, *cells = row.split("|")
@@ -87,14 +87,14 @@ def said(timeline: str) -> list[tuple[str, str]]:
     return entries
 
 
-@pytest.mark.parametrize(("name", "without"), STORIES, ids=lambda one: one or "with")
+@pytest.mark.parametrize(("name", "without"), STORIES, ids=lambda without: without or "with")
 def test_a_timeline_has_what_the_story_is_about_in_its_order(name: str, without: str) -> None:
     entries = iter(said(SCENARIOS[name].run(without).timeline))
     for expected in STORIES[name, without]:
         assert expected in entries, f"{expected} is missing, or not where it should be"
 
 
-TIMELINES = [name for name, one in SCENARIOS.items() if not one.drawn]
+TIMELINES = [name for name, scenario in SCENARIOS.items() if not scenario.drawn]
 """The others are told by their panes: see test_dataflow_figures.py."""
 
 

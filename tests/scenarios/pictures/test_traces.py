@@ -89,9 +89,9 @@ def test_every_event_is_a_slice_of_its_process_at_its_time(history: History) -> 
     }
     slices = of_phase(history, "X")
     assert [entry["args"]["event"] for entry in slices] == list(range(len(history)))
-    for one, event in zip(slices, history, strict=True):
-        assert names[one["pid"]] == (event.process or "the run")
-        assert 0 <= one["ts"] - event.at_us < 1, "the same microsecond"
+    for shown, event in zip(slices, history, strict=True):
+        assert names[shown["pid"]] == (event.process or "the run")
+        assert 0 <= shown["ts"] - event.at_us < 1, "the same microsecond"
 
 
 def test_slices_of_a_track_come_in_order_and_do_not_overlap(history: History) -> None:
@@ -110,11 +110,11 @@ def test_every_flow_begins_and_ends_once_each_in_one_slice_and_never_goes_back(h
     assert len(begun) == len(of_phase(history, "s"))
     assert len(ended) == len(of_phase(history, "f"))
     assert begun.keys() == ended.keys() != set()
-    for number, one in begun.items():
+    for number, begin in begun.items():
         other = ended[number]
-        assert one["ts"] <= other["ts"]
-        assert (one["name"], one["cat"]) == (other["name"], other["cat"])
-        assert all(slices[end["pid"], end["tid"], end["ts"]] == 1 for end in (one, other))
+        assert begin["ts"] <= other["ts"]
+        assert (begin["name"], begin["cat"]) == (other["name"], other["cat"])
+        assert all(slices[end["pid"], end["tid"], end["ts"]] == 1 for end in (begin, other))
 
 
 def test_a_flow_ends_in_the_slice_of_what_it_led_to(history: History) -> None:
@@ -129,15 +129,15 @@ def test_a_flow_ends_in_the_slice_of_what_it_led_to(history: History) -> None:
 def test_asynchronous_slices_come_in_pairs_of_one_name_that_end_after_they_begin(history: History) -> None:
     begun: dict[tuple[str, int], dict[str, Any]] = {}
     ended: dict[tuple[str, int], dict[str, Any]] = {}
-    for one in of_phase(history, "b", "e"):
-        halves = begun if one["ph"] == "b" else ended
-        assert (one["cat"], one["id"]) not in halves, "ids are the whole trace's"
-        halves[one["cat"], one["id"]] = one
+    for half in of_phase(history, "b", "e"):
+        halves = begun if half["ph"] == "b" else ended
+        assert (half["cat"], half["id"]) not in halves, "ids are the whole trace's"
+        halves[half["cat"], half["id"]] = half
     assert begun.keys() == ended.keys() != set()
-    for which, one in begun.items():
+    for which, half in begun.items():
         other = ended[which]
-        assert (one["name"], one["pid"], one["tid"]) == (other["name"], other["pid"], other["tid"])
-        assert one["ts"] <= other["ts"]
+        assert (half["name"], half["pid"], half["tid"]) == (other["name"], other["pid"], other["tid"])
+        assert half["ts"] <= other["ts"]
 
 
 def test_watermarks_are_counters_in_seconds_that_come_in_order_and_never_fall(history: History) -> None:
@@ -176,7 +176,7 @@ def as_shiviz_reads(log: str) -> Clocks:
         assert (host, clock[host]) not in clocks
         assert clock[host] == 1 or (host, clock[host] - 1) in clocks, "from 1 on, and by one"
         clocks[host, clock[host]] = clock
-    assert all(one in clocks for clock in clocks.values() for one in clock.items()), (
+    assert all(entry in clocks for clock in clocks.values() for entry in clock.items()), (
         "no event that is not there"
     )
     return clocks
@@ -206,8 +206,8 @@ def test_a_clock_is_that_of_the_event_before_and_of_what_was_heard_and_one_more(
     clocks = as_shiviz_reads(shiviz_log(history))
     for (host, number), clock in clocks.items():
         before = clocks.get((host, number - 1), {})
-        heard = [one for one in clock.items() if one[0] != host and one[1] > before.get(one[0], 0)]
-        assert joined([before, *[clocks[one] for one in heard], {host: number}]) == clock
+        heard = [entry for entry in clock.items() if entry[0] != host and entry[1] > before.get(entry[0], 0)]
+        assert joined([before, *[clocks[entry] for entry in heard], {host: number}]) == clock
 
 
 def test_nothing_is_heard_before_it_has_happened(history: History) -> None:

@@ -111,7 +111,7 @@ def test_much_arrives_out_of_order_though_in_the_order_of_arrival(blizzard_log: 
     arrivals = [report.arrived_us for report in blizzard_log.reports]
     assert arrivals == sorted(arrivals)
     newest = itertools.accumulate((report.timestamp for report in blizzard_log.reports), max)
-    behind = sum(one.timestamp < high for one, high in zip(blizzard_log.reports, newest, strict=True))
+    behind = sum(report.timestamp < high for report, high in zip(blizzard_log.reports, newest, strict=True))
     assert blizzard_log.out_of_order == behind
     assert 0.3 < behind / len(arrivals) < 0.4  # of all airlines, 0.56
 
@@ -203,10 +203,10 @@ def test_every_hour_is_compared_and_no_departure_is_lost(
         if not report.value.late
     )
     told = {
-        (key, start): one.count
+        (key, start): comparison.count
         for key, found in blizzard.comparisons.items()
-        for start, one in found.items()
-        if one.count
+        for start, comparison in found.items()
+        if comparison.count
     }
     assert told == in_time
     assert blizzard.late.total() == len(blizzard_log.late) == len(values(blizzard_output, "late"))
@@ -247,7 +247,7 @@ def test_a_spike_is_out_before_the_watermark_passes_its_hour() -> None:
 
 def test_a_season_is_an_hour_of_a_kind_of_day_on_new_yorks_clocks() -> None:
     monday, saturday, sunday = (midnight_us(date(2013, 3, day)) for day in (4, 9, 10))
-    assert [hour_of_day(one) for one in (monday, saturday, sunday)] == ["work00", "sat00", "sun00"]
+    assert [hour_of_day(time_us) for time_us in (monday, saturday, sunday)] == ["work00", "sat00", "sun00"]
     # Clocks go forward on that Sunday: two o'clock is skipped.
     assert [hour_of_day(sunday + number * HOUR) for number in range(1, 4)] == ["sun01", "sun03", "sun04"]
 

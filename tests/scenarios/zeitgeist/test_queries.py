@@ -153,7 +153,7 @@ def test_no_traffic_is_a_feed_that_ends_at_once() -> None:
 @pytest.mark.parametrize(
     ("option", "value"), [("late_by_us", 1), ("late_share", 1.5), ("pace", 0), ("processes", 0)]
 )
-def test_options_that_can_not_be_met_are_refused_by_name(option: str, value: Any) -> None:
+def test_options_that_cannot_be_met_are_refused_by_name(option: str, value: Any) -> None:
     with pytest.raises(OptionsError, match=option):
         replace(QUIET, **{option: value})
 

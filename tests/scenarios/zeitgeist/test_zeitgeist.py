@@ -146,7 +146,7 @@ def as_injected(log: SearchLog) -> Iterator[Step]:
 
 
 def in_time_order(emissions: Iterable[Emission]) -> Iterator[Step]:
-    for emission in sorted(emissions, key=lambda one: one.timestamp):
+    for emission in sorted(emissions, key=lambda record: record.timestamp):
         yield emission.timestamp
         yield emission
     yield MAX_TIME

@@ -431,12 +431,12 @@ class MapExpires(Processor):
         self.map = handle.getMapState("map", "n INT", "n INT", 10_000)
 
     def rows(self, key: str, rows: list[Any], times: Any) -> Any:
-        yield self.map.exists(), [(tuple(one), tuple(held)) for one, held in self.map.iterator()]
+        yield self.map.exists(), [(tuple(key), tuple(held)) for key, held in self.map.iterator()]
         for row in rows:
             if row.n > 0:
                 self.map.updateValue((row.n % 3,), (row.n,))
         yield (
-            [self.map.containsKey((one,)) for one in range(3)],
+            [self.map.containsKey((number,)) for number in range(3)],
             list(self.map.keys()),
             [tuple(held) for held in self.map.values()],
         )
@@ -521,10 +521,10 @@ class ChangesWhileRead(Processor):
         for number in range(3):
             self.map.updateValue((number,), (number,))
         seen = []
-        for one, _ in self.map.iterator():
-            self.map.removeKey(one)
-            self.map.updateValue((one[0] + 10,), (1,))
-            seen.append(one[0])
+        for map_key, _ in self.map.iterator():
+            self.map.removeKey(map_key)
+            self.map.updateValue((map_key[0] + 10,), (1,))
+            seen.append(map_key[0])
         keys = self.map.keys()
         yield seen, sorted(number for (number,) in keys)
         self.list.put([(1,), (2,)])
@@ -741,7 +741,7 @@ def simulated(case: Case, clock: Sequence[tuple[int, int]] = ()) -> dict[str, An
 
         run_job(case.job(), feed, schedule, after_batch=take)
     found = as_text(outcome)
-    return found | {"clock": [list(one) for one in clock]} if clock else found
+    return found | {"clock": [list(reading) for reading in clock]} if clock else found
 
 
 def as_text(outcome: Outcome) -> dict[str, Any]:

@@ -212,7 +212,7 @@ def test_report_is_the_same_each_time_and_progress_is_told() -> None:
 
 
 def test_without_zombies_a_fence_need_not_be_in_the_transaction() -> None:
-    function = next(one for one in WRONG if one.__name__ == "checked_before_the_transaction")
+    function = next(function for function in WRONG if function.__name__ == "checked_before_the_transaction")
     assert check_sink(function, ONE_BATCH, SCHEMA, prepare=make_tables, overtaken=False).holds
 
 
