@@ -1,17 +1,17 @@
-"""The order in which things arrive at each process, as a value: what an exhaustive search and one by priorities vary.
+"""The order in which things arrive at each process, as a value, which exhaustive and priority-based searches vary.
 
 Rules of this file:
 
 * Every latency is an interval. Without delays everything takes its shortest time, so a run is a function of its faults.
-* A delayed arrival waits until so many others have arrived at the same place, and then arrives in that very instant; but never
-  longer than its interval allows.
-* Arrivals at different places are never put in another order: what a process does depends on what has arrived there, and when.
-  So of all the orders that no process can tell apart, one is run (partial-order reduction; Flanagan and Godefroid, POPL 2005).
+* A delayed arrival waits until a given number of others have arrived at the same place, and then arrives at that very
+  instant, but never later than its interval allows.
+* Arrivals at different places are never reordered: what a process does depends only on what has arrived there, and when. So
+  of all the orders that no process can tell apart, one is run (partial-order reduction; Flanagan and Godefroid, POPL 2005).
 
 Delays are counted as in delay-bounded scheduling (Emmi, Qadeer and Rakamaric, POPL 2011).
 
-Instead of delays, chains of messages can have priorities (`Priorities`): then each message waits until the interval of one that
-waits ends, and of those that wait the one of the highest priority arrives first.
+Instead of delays, chains of messages can have priorities (`Priorities`): then messages wait until the interval of a waiting
+one ends, and the waiting message with the highest priority arrives first.
 """
 
 import random
@@ -40,8 +40,8 @@ class Delay(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         step: the arrival.
-        past: it waits until so many more have arrived there, of whatever kind.
-        anywhere: it waits for so many arrivals at all places together, as a search without reduction does.
+        past: the number of further arrivals there, of any kind, that it waits for.
+        anywhere: count arrivals at all places, as a search without reduction does.
     """
 
     step: Step
@@ -60,15 +60,15 @@ class Delay(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Priorities(msgspec.Struct, frozen=True):
-    """Who arrives first: random priorities, which change a few times (Burckhardt et al., ASPLOS 2010).
+    """Which message arrives first: random priorities that change a few times (Burckhardt et al., ASPLOS 2010).
 
-    A chain is messages each of which was sent when the one before it arrived (Ozkan et al., OOPSLA 2018). Each new chain gets a
-    random priority. At ``depth - 1`` random messages of the run, the chain of the message falls behind all others.
+    A chain is a sequence of messages, each sent when the previous one arrived (Ozkan et al., OOPSLA 2018). Each new chain
+    gets a random priority. At ``depth - 1`` random messages of the run, the chain of the message falls behind all others.
 
     Attributes:
-        seed: of the draws.
+        seed: for the random priorities.
         depth: the number of changes, plus one.
-        messages: the changes are among so many first messages.
+        messages: the changes fall within the first this many messages.
     """
 
     seed: int
@@ -122,27 +122,27 @@ class _Chains:
         return chain
 
     def arrived(self, chain: _Chain, activations: Iterable[int]) -> None:
-        """Note the activations to which the last message of a chain has led: what they send may follow it."""
+        """Record the activations caused by a chain's last message; what they send may continue the chain."""
         for activation in activations:
             self._last[activation] = chain
 
 
 @dataclass(slots=True, eq=False)
 class Arrival:
-    """Something that has come to a process, to the store or to the outside.
+    """Something that has arrived at a process, at the store or outside.
 
     Attributes:
         place: the address; ``""``: a fault begins or ends, or the run.
         name: what it is, such as ``Deliver``.
-        nth: which of these at this place, from 1.
+        nth: its count at this place, from 1.
         content: the message, if it is one.
-        clock: how many arrivals had come when it came, or would have come without a delay.
-        latest_us: when it would have come at the latest.
-        periodic: it is routine work: its order is not varied.
+        clock: number of arrivals before it, or before its undelayed time.
+        latest_us: its latest possible time.
+        periodic: routine work, whose order is not varied.
         at_us: when it was handled, true time.
-        activations: the numbers that its handling has in the History.
+        activations: the activations of its handling, by their numbers in the History.
         cause: the activation that sent it; ``None``: it comes from outside.
-        priority: of its chain when it came, if chains have priorities and it could wait.
+        priority: its chain's priority on arrival, if chains have priorities and it could wait.
     """
 
     place: str
@@ -159,7 +159,7 @@ class Arrival:
 
     @property
     def step(self) -> Step:
-        """It, as a step of its place."""
+        """The arrival as a protocol step of its place."""
         return Step(self.place, Does.RECEIVES, self.name, self.nth)
 
     def is_as(self, other: "Arrival") -> bool:
@@ -168,7 +168,7 @@ class Arrival:
 
 
 class Routine:
-    """Tells which messages are routine: they show that their sender lives, or repeat what it has last said."""
+    """Recognises routine messages: those that show that their sender is alive, or repeat its previous message."""
 
     __slots__ = ("_said",)
 
@@ -176,7 +176,7 @@ class Routine:
         self._said: dict[tuple[str, str, type], Any] = {}
 
     def takes(self, source: str, target: str, message: Any) -> bool:
-        """Tell whether the next message from one address to another is routine."""
+        """Return whether the next message from one address to another is routine."""
         if not isinstance(message, _REPEATED):
             return isinstance(message, _ROUTINE)
         match message:
@@ -193,7 +193,7 @@ class Routine:
 
 
 class _Waiting:
-    """A delayed arrival, its event, and how many it still waits for."""
+    """A delayed arrival, its event, and the number of arrivals that it still waits for."""
 
     __slots__ = ("arrival", "delay", "event", "left")
 
@@ -211,15 +211,15 @@ class _Ranked:
 
 
 class Arrivals:
-    """Delays arrivals of one run, and keeps a list of all.
+    """Delays arrivals of one run, and records all of them.
 
     Args:
         delays: what to delay.
-        priorities: by which messages arrive instead; then nothing is delayed.
+        priorities: order messages by these instead; then nothing is delayed.
 
     Attributes:
         handled: the arrivals so far, in the order in which they were handled.
-        clock: how many have come.
+        clock: how many have arrived.
     """
 
     def __init__(self, delays: Iterable[Delay] = (), priorities: Priorities | None = None) -> None:
@@ -258,13 +258,13 @@ class Arrivals:
         return (0, 0) if self._chains is None else (self._chains.chains, self._chains.messages)
 
     def redraw(self, seed: int) -> None:
-        """From now on draw when each arrival comes, anywhere in its interval, and delay none. ``seed``: of the draws."""
+        """From now on draw each arrival's time from its interval, and delay none. ``seed``: for the draws."""
         self._draws = stream(seed, "arrivals")
         self._delays.clear()
         self._chains = None
 
     def further(self) -> int | None:
-        """Tell how many arrivals the last delayed one would have to wait for to come later still; ``None``: it cannot."""
+        """Return how many arrivals the last delayed one would have to wait for to come still later; ``None``: it cannot."""
         if not self._delays or self._waiting or self._forced:
             return None
         delay = [*self._delays.values()][-1]
@@ -318,7 +318,7 @@ class Arrivals:
         self._kernel.call_at(arrival.latest_us, self._end_interval, ranked)
 
     def _end_interval(self, ranked: _Ranked) -> None:
-        """Let a message arrive that cannot wait longer, after all that wait and have a higher priority."""
+        """Deliver a message that can wait no longer, after all waiting ones with a higher priority."""
         if ranked not in self._ranked:
             return
         self._ranked.sort(key=lambda arrival: arrival.chain.priority, reverse=True)
@@ -332,14 +332,14 @@ class Arrivals:
 
     def _force(self, waiting: _Waiting) -> None:
         if waiting in self._waiting:
-            self._forced = True  # it came in vain: no more arrivals come in its interval
+            self._forced = True  # it waited in vain: nothing else arrives in its interval
             self._release(waiting)
 
     def _release(self, waiting: _Waiting) -> None:
         self._waiting.remove(waiting)
         self._released[id(waiting.event)] = waiting.arrival
         arrival, at_us = waiting.arrival, self._kernel.now
-        if waiting.delay.anywhere:  # what is done elsewhere meanwhile takes no time here
+        if waiting.delay.anywhere:  # what happens elsewhere meanwhile takes no time here
             at_us = max(waiting.event.at_us, self._latest_us[arrival.place])
         self._kernel.put_first(waiting.event, at_us)
 
@@ -365,7 +365,7 @@ _ROUTINE = (
     m.Heartbeat, m.Peek, m.Peeked, m.Renew, m.Renewed, m.CollectIds, m.Collected, m.JournalPosition, m.Journaled,
 )  # fmt: skip
 _REPEATED = (m.Report, m.InjectorReport, m.Watermarks, m.JournalWatermarks)
-"""Choice: these are routine when they say what they last said."""
+"""Choice: these are routine when they repeat their previous content."""
 _ROUTINE_EVENTS = (Reported, InjectorReported, Published, KeysSampled)
 
 _Link = type | None
@@ -373,13 +373,13 @@ _Link = type | None
 
 
 def _is_news(event: Any) -> bool:
-    """Tell whether an event is a message that is no routine."""
+    """Return whether an event is a message that is not routine."""
     sent = event if isinstance(event, Flight) else event.argument
     return isinstance(sent, Flight | Parcel) and not isinstance(sent.message, _ROUTINE + _REPEATED)
 
 
 def _what(event: Any) -> tuple[str, str, str, Any]:
-    """Return where an event comes, from where, its name, and the message if it is one."""
+    """Return an event's destination, its source, its name, and the message if it is one."""
     if isinstance(event, Flight):
         return event.target.address, event.source.address, type(event.message).__name__, event.message
     argument = event.argument
@@ -421,7 +421,7 @@ def earliest(options: ClusterOptions) -> ClusterOptions:
     """Return options under which everything takes its shortest time.
 
     Raises:
-        OptionsError: a time has no interval that it is in.
+        OptionsError: a time has no bounded interval.
     """
     changes: dict[str, Any] = {
         name: Constant(_interval(name, value)[0])
@@ -467,14 +467,14 @@ def _interval(name: str, distribution: Distribution) -> tuple[int, int]:
 
 
 def may_swap(left: Arrival, right: Arrival) -> bool:
-    """Tell whether two arrivals have the same effect in either order, for all that their places can tell."""
+    """Return whether two arrivals have the same effect in either order, as far as their places can tell."""
     if left.place != right.place:
         return bool(left.place and right.place)
     return left.place == m.STORE and _commute(left.content, right.content)
 
 
 def _commute(left: Any, right: Any) -> bool:
-    """Tell whether the store serves two requests alike in either order. ``Choice``: where in doubt, it does not."""
+    """Return whether the store serves two requests alike in either order. ``Choice``: in doubt, it does not."""
     rows = tuple(isinstance(request, m.Read | m.Write | m.Scan | m.CollectIds) for request in (left, right))
     if all(rows):
         if _consumes(left, right) or _consumes(right, left):
@@ -492,7 +492,7 @@ def _commute(left: Any, right: Any) -> bool:
 
 
 def _consumes(left: Any, right: Any) -> bool:
-    """Tell whether a write may consume a weak production of a step that another one stores.
+    """Return whether a write may consume a weak production of a step that another write stores.
 
     What the first write makes durable is what allows the second one's cause to be forgotten (S3): though no process can tell
     their order, an invariant can.
@@ -505,14 +505,14 @@ def _consumes(left: Any, right: Any) -> bool:
 
 
 def _keys(request: m.Read | m.Write | m.Scan | m.CollectIds) -> frozenset[str] | None:
-    """The keys of the rows that a request is about; ``None``: a range of them."""
+    """Return the keys of the rows that a request touches; ``None``: a range of them."""
     if isinstance(request, m.Write):
         return frozenset(request.keys())
     return frozenset([request.key]) if isinstance(request, m.Read) else None
 
 
 def next_overtaker(handled: Sequence[Arrival], index: int, *, anywhere: bool = False) -> int | None:
-    """Tell how many more arrivals would have to overtake one for the order to be another; ``None``: none can in its interval.
+    """Return how many more arrivals must overtake one to change the order; ``None``: none can within its interval.
 
     The arguments are those of `overtakers`.
     """
@@ -520,12 +520,12 @@ def next_overtaker(handled: Sequence[Arrival], index: int, *, anywhere: bool = F
 
 
 def overtakers(handled: Sequence[Arrival], index: int, *, anywhere: bool = False) -> Iterator[int]:
-    """Give all numbers of arrivals that could overtake one, each of which makes another order.
+    """Yield each number of overtaking arrivals that yields a different order.
 
     Args:
         handled: the arrivals of a run.
         index: of the arrival in them.
-        anywhere: any order of all arrivals is another one.
+        anywhere: distinguish all orders of arrivals, at any place.
     """
     delayed, past = handled[index], 0
     led_to = set(delayed.activations)

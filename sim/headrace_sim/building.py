@@ -16,12 +16,12 @@ from headrace_sim.protocol import Protocol
 
 
 def stream(seed: int, concern: str) -> random.Random:
-    """Return a concern's own random stream, so that drawing from one never shifts another."""
+    """Return the random stream of one concern; drawing from it never shifts another."""
     return random.Random(f"{seed}/{concern}")
 
 
 def sources_of(feed: Feed, pipeline: Pipeline) -> dict[str, Source]:
-    """Give each process of the injectors its part of the feed, by address."""
+    """Return each injector process's part of the feed, by address."""
     entries: dict[str, list[FeedEntry]] = {
         address: [] for spec in pipeline.injectors.values() for address in spec.addresses()
     }
@@ -37,7 +37,7 @@ def machines_of(
     history: History,
     stream: Callable[[str], random.Random],
 ) -> dict[str, Node]:
-    """Build a machine for each process, by address; none has started yet."""
+    """Build a machine for each process, by address, not yet started."""
     skew_us = options.clock_skew.sampler(stream("clock skew"))
     contention = options.contention
     machines = {}

@@ -28,7 +28,7 @@ class Cluster:
     """A cluster that runs one pipeline over one feed. See `headrace_sim.simulate` for whole runs.
 
     Args:
-        pipelines: the deployed versions of the topology; the first is in force from the start.
+        pipelines: the topology's versions; the first is deployed from the start.
         feed: the input.
         options: of the cluster.
         seed: root of all draws; each concern has its own stream.
@@ -36,12 +36,12 @@ class Cluster:
         history: receives the events; default: a new History.
 
     Raises:
-        PipelineError: a version does not fit together, or does not fit the others.
+        PipelineError: a version is inconsistent, or incompatible with the others.
 
     Attributes:
-        history: what has happened so far.
+        history: the events so far.
         kernel: simulated time.
-        network: the faults of messages; `release` ends one.
+        network: the network's faults; `release` ends one.
         store: the backing store and its faults.
         sources: of the injectors' processes, by address.
         host: drives the processes.
@@ -78,7 +78,7 @@ class Cluster:
     # Running
 
     def run_until(self, at_us: int) -> None:
-        """Let time pass until then, true time.
+        """Advance to a point in true time.
 
         Raises:
             HeadraceError: user code or input failed for good, and the policy is to stop.
@@ -89,11 +89,11 @@ class Cluster:
             raise self.host.error
 
     def advance(self, by_us: int) -> None:
-        """Let an amount of true time pass."""
+        """Advance true time by an amount."""
         self.run_until(self.kernel.now + by_us)
 
     def run_to_the_end(self) -> None:
-        """Run until everything is done, or no progress was made for the options' grace period; then write the last event.
+        """Run until everything is done, or the grace period passes without progress; then write the last event.
 
         A run that still makes progress continues, however slowly, up to the options' limit.
         """
@@ -105,7 +105,7 @@ class Cluster:
         self.history.record(RunEnded(self.kernel.now, "", why))
 
     def check_invariants(self) -> None:
-        """Assert what must hold of each process between events, such as how much memory its cache and filters take."""
+        """Assert each process's invariants between events, such as the memory that its cache and filters take."""
         for node in self.nodes.values():
             if node.state is NodeState.UP:
                 node.process.check_invariants()
@@ -123,21 +123,21 @@ class Cluster:
     def watch(
         self, planned: Iterable[StepFault] = (), begin: Callable[[StepFault], None] = lambda _: None
     ) -> Watch:
-        """Count protocol steps from now on, and let faults begin at some.
+        """Count protocol steps from now on, and start the planned faults at theirs.
 
         Args:
-            planned: the faults; none: every step is counted.
-            begin: lets a fault begin.
+            planned: the faults; if empty, every step is counted.
+            begin: starts a fault.
         """
         self.host.observer = watch = Watch(self.host, self._log, tuple(planned), begin)
         return watch
 
     def tell_steps(self, told: Told) -> None:
-        """Tell of each protocol step from now on, before any fault begins at it."""
+        """Report each protocol step from now on, before any fault begins at it."""
         (self.host.observer or self.watch()).tell(told)
 
     def redraw(self, seed: int) -> None:
-        """From now on make new draws for everything, and let no planned fault begin at a step. ``seed``: of the new draws."""
+        """From now on redraw all randomness from ``seed``, and start no fault that was planned at a step."""
         for concern, source in self._streams:
             source.setstate(stream(seed, concern).getstate())
         if self.host.observer is not None:
@@ -151,7 +151,7 @@ class Cluster:
     # Faults, by hand
 
     def crash(self, address: str) -> bool:
-        """Kill a process, which loses its memory; tell whether it was there to be killed."""
+        """Kill a process, which loses its memory; return whether it was up."""
         node = self.nodes[address]
         if node.state is NodeState.DOWN:
             return False
@@ -165,7 +165,7 @@ class Cluster:
         return True
 
     def restart(self, address: str) -> bool:
-        """Start a crashed process with an empty memory; tell whether it was down."""
+        """Start a crashed process with an empty memory; return whether it was down."""
         node = self.nodes[address]
         if node.state is not NodeState.DOWN:
             return False
@@ -174,7 +174,7 @@ class Cluster:
         return True
 
     def pause(self, address: str) -> bool:
-        """Stop a process with its memory intact; tell whether it was running."""
+        """Stop a process with its memory intact; return whether it was running."""
         node = self.nodes[address]
         if node.state is not NodeState.UP and node.state is not NodeState.STARTING:
             return False
@@ -184,7 +184,7 @@ class Cluster:
         return True
 
     def revive(self, address: str) -> bool:
-        """Let a paused process continue, as a zombie if it was replaced meanwhile; tell whether it was paused."""
+        """Let a paused process continue, as a zombie if it was replaced meanwhile; return whether it was paused."""
         node = self.nodes[address]
         if node.state is not NodeState.PAUSED:
             return False
@@ -207,18 +207,18 @@ class Cluster:
         return bool(sequencers - owned)
 
     def skew(self, address: str, by_us: int) -> None:
-        """Let a machine's clock jump."""
+        """Make a machine's clock jump."""
         self.nodes[address].clock_us += by_us
         self._log.begin("skew_clock", address, f"by {by_us} us")
 
     def slow(self, address: str, factor: int) -> None:
-        """Let a machine take ``factor`` times as long, also for what its CPU has begun; 1: as usual."""
+        """Slow a machine down by ``factor``, including work that its CPU has begun; 1: normal speed."""
         self.host.departures.change_speed(self.nodes[address], factor)
         if factor != 1:
             self._log.begin("slow", address, f"{factor} times")
 
     def stall(self, address: str, for_us: int) -> None:
-        """Let an injector's process get nothing from its source for a while."""
+        """Stall an injector process's source for a while."""
         if self.sources[address].stall(self.kernel.now, for_us):
             self._log.begin("stall_source", address, "")
 
@@ -228,7 +228,7 @@ class Cluster:
             self._log.begin("late_records", address, f"{late} records")
 
     def inject(self, address: str, record: SourceRecord) -> bool:
-        """Give an injector's process a record by hand, now; tell whether its source had not ended."""
+        """Give an injector's process a record by hand, now; return whether its source was still open."""
         added = self.sources[address].add(self.kernel.now, record)
         if added:
             self.host.readers.read(address)
@@ -242,12 +242,12 @@ class Cluster:
             self.host.give(self.nodes[address], verb, cause)
 
     def release(self, handle: int) -> None:
-        """End a fault of the network; what it held is sent on."""
+        """End a network fault; messages that it held are sent on."""
         for send_on in self.network.end(handle):
             send_on()
 
     def heal(self, lasting: Sequence[str] = ()) -> None:
-        """End every fault of the machines and the store, but not on the lasting addresses; liveness is due from here on."""
+        """End every fault of the machines and the store, except on the lasting addresses; liveness is due from here on."""
         self.store.heal()
         self._ending.lasting = frozenset(lasting)
         if self.host.observer is not None:

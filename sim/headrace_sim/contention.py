@@ -30,7 +30,7 @@ class SharedCpu:
         source: its random source.
 
     Attributes:
-        taken_us: when the others use it next, true time: work that ends before is undisturbed.
+        taken_us: when other jobs use it next, true time; work that ends earlier is undisturbed.
     """
 
     __slots__ = ("_gap", "_returned_us", "_slice", "taken_us")
@@ -42,7 +42,7 @@ class SharedCpu:
         self._take()
 
     def finish(self, begin_us: int, work_us: int) -> int:
-        """Return when work ends that begins then and needs the CPU for this long. It is interrupted, not restarted.
+        """Return when work that begins at a time and needs the CPU for some time ends. It is interrupted, not restarted.
 
         >>> from headrace_sim import Constant
         >>> cpu = SharedCpu(Contention(gap=Constant(100), slice=Constant(30)), random.Random(0))

@@ -1,4 +1,4 @@
-"""The director of a run: makes the faults of a schedule begin, and end."""
+"""The director of a run: starts and ends the faults of a schedule."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, assert_never

@@ -31,7 +31,7 @@ class Constant(msgspec.Struct, frozen=True, tag=True):
 
 
 class Uniform(msgspec.Struct, frozen=True, tag=True):
-    """Evenly between two times.
+    """Uniform between two times.
 
     Attributes:
         low_us: least time, microseconds.
@@ -53,11 +53,11 @@ class Uniform(msgspec.Struct, frozen=True, tag=True):
 
 
 class Exponential(msgspec.Struct, frozen=True, tag=True):
-    """A fixed time and a memoryless one on top.
+    """A fixed time plus an exponentially distributed one.
 
     Attributes:
         least_us: the fixed time, microseconds.
-        mean_us: mean of the time on top, microseconds.
+        mean_us: mean of the exponential part, microseconds.
     """
 
     least_us: int
@@ -70,7 +70,7 @@ class Exponential(msgspec.Struct, frozen=True, tag=True):
 
 
 class LogNormal(msgspec.Struct, frozen=True, tag=True):
-    """Skewed to the right, as service times are.
+    """Log-normal: skewed to the right, as service times are.
 
     Attributes:
         median_us: median, microseconds.

@@ -47,7 +47,7 @@ class Ending:
         self._options = options
 
     def wait(self, advance: Callable[[int], None]) -> str:
-        """Let time pass until the run is over; return why: see `RunEnded`. ``advance``: lets some microseconds pass."""
+        """Advance time until the run is over; return why: see `RunEnded`. ``advance``: advances time by some microseconds."""
         options, kernel = self._options, self._host.kernel
         since_us = max([kernel.now, *(source.end_us for source in self._sources.values())])
         limit_us = since_us + options.limit_us
@@ -98,7 +98,7 @@ class Ending:
         return not any(due_us <= now for due_us in self._wall_timers())
 
     def _is_owned(self, assignment: Assignment) -> bool:
-        """Return whether its owner runs, in the incarnation that it was assigned to, and has scanned it."""
+        """Return whether the interval's owner is up, in the incarnation it was assigned to, and has scanned it."""
         node = self._host.nodes[assignment.owner]
         return (
             node.state is NodeState.UP

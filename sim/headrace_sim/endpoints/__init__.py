@@ -1,1 +1,1 @@
-"""What the wires connect: machines with their CPUs, the store, and the world outside."""
+"""What the wires connect: machines with their CPUs, the store, and the outside world."""

@@ -1,6 +1,6 @@
-"""Breaches: what the store does when it breaks the guarantees that the paper takes for granted of it (MillWheel 4.4, 6.2).
+"""Breaches: how the store breaks the guarantees that the paper assumes of it (MillWheel 4.4, 6.2).
 
-The History tells what the store really did, so the checkers judge a broken store as they judge a broken engine.
+The History records what the store really did, so the checkers judge a broken store like a broken engine.
 """
 
 import msgspec

@@ -44,7 +44,7 @@ class Cpus:
         return done_us
 
     def _charge(self, node: Node, intervals: Iterable[Any]) -> int:
-        """Draw what user code has cost since the process was last charged, microseconds, and tell the process."""
+        """Draw the cost of user code since the process was last charged, microseconds, and charge the process."""
         cost_us, default, others = 0, self._user_code_us, self._user_code_us_of
         for interval in intervals:
             cost_us += others.get(interval.computation, default)()

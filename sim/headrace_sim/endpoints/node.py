@@ -1,4 +1,4 @@
-"""A machine with one process on it: its clock, its CPU, and whether it runs, stands still, or is down."""
+"""A machine with one process: its clock, its CPU, and whether it is running, paused or down."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from headrace_sim.contention import SharedCpu
 
 
 class Give(Protocol):
-    """Lets a machine's process handle an event."""
+    """Has a machine's process handle an event."""
 
     def __call__(self, node: "Node", event: Event, cause: int | None, /) -> None:
         """Take the machine, the event, and the activation that led to it (`headrace.history.Activation`)."""
@@ -17,14 +17,14 @@ class Give(Protocol):
 
 
 class StateMachine(Protocol):
-    """What every process of the engine is."""
+    """The interface of every engine process."""
 
     def handle(self, now: int, event: Event) -> list[Effect]:
         """Take an event, return effects."""
         ...
 
     def check_invariants(self) -> None:
-        """Assert what must hold between events."""
+        """Assert the invariants that hold between events."""
         ...
 
 
@@ -32,7 +32,7 @@ class NodeState(enum.Enum):
     """Whether a process runs."""
 
     STARTING = "starting"
-    """It has memory, but has not been told to start: what arrives is still lost."""
+    """Created but not started: what arrives is still lost."""
     UP = "up"
     PAUSED = "paused"
     DOWN = "down"
@@ -45,7 +45,7 @@ class Node:
         address: of its process.
         build: makes the process, with an empty memory.
         clock_us: how far its clock is ahead of true time.
-        cpu: the CPU that it shares with others; ``None``: it shares it with nobody.
+        cpu: the CPU that it shares with other jobs; ``None``: exclusive.
 
     Attributes:
         process: the state machine; ``None`` before it first starts.
@@ -53,9 +53,9 @@ class Node:
         inbox: what arrived while it was paused, with the cause, in order.
         busy_until_us: when its CPU has no more work, true time.
         uncharged: the intervals for which its process has run user code since it was last charged; ``None``: it is no worker.
-        slow_factor: how many times as long it takes.
+        slow_factor: how many times slower than normal it is.
         halted_at_us: when it last crashed or was paused, true time; negative: never.
-        waiting: what its CPU had yet to do when it was paused, in order.
+        waiting: its CPU's unfinished work when it was paused, in order.
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ class Node:
 
 
 def never_stopping(address: str) -> Node:
-    """Return a machine without a process, which nothing stops: what it sends has always been sent."""
+    """Return a machine without a process; it never stops, so whatever it sends has been sent."""
 
     def build() -> StateMachine:
         raise AssertionError(f"{address} has no process")

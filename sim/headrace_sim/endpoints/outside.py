@@ -1,4 +1,4 @@
-"""The world outside: replayable sources that feed the injectors, and the receiver of what nobody consumes (MillWheel 5.2).
+"""The outside world: replayable sources that feed the injectors, and the receiver of final outputs (MillWheel 5.2).
 
 A source is a log: what has appeared in it keeps its offset. Only what has not appeared yet can be delayed.
 """
@@ -28,7 +28,7 @@ class Source:
         self.readings = 0
 
     def read_from(self, offset: int) -> None:
-        """Let a reader begin here, or begin again."""
+        """Start or restart a reader at an offset."""
         self._reader = offset
         self.readings += 1
 
@@ -72,7 +72,7 @@ class Source:
         return self._entries[-1].at_us if self._entries else 0
 
     def add(self, now: int, record: SourceRecord) -> bool:
-        """Add a record by hand; tell whether that was possible: the source had not ended."""
+        """Add a record by hand; return whether that was possible: the source had not ended."""
         appeared = self._appeared(now)
         if appeared == len(self._entries):
             return False
@@ -91,7 +91,7 @@ class Source:
         return len(late)
 
     def stall(self, now: int, for_us: int) -> bool:
-        """Delay everything that has not appeared; tell whether there was anything."""
+        """Delay everything that has not appeared; return whether there was anything."""
         appeared = self._appeared(now)
         rest = [_at(entry, entry.at_us + for_us) for entry in self._entries[appeared:]]
         self._replace(appeared, rest)
@@ -101,7 +101,7 @@ class Source:
         return sum(entry.at_us <= now for entry in self._entries)
 
     def _replace(self, appeared: int, rest: list[FeedEntry]) -> None:
-        """Number what has not appeared; the end of the source stays its end."""
+        """Number the entries that have not appeared; the end of the source stays last."""
         others = [entry for entry in rest if not ends_source(entry.event)]
         latest_us = others[-1].at_us if others else 0
         ends = [_at(entry, max(entry.at_us, latest_us)) for entry in rest if ends_source(entry.event)]
@@ -132,7 +132,7 @@ class Outside:
         self._seen: set[str] = set()
 
     def receive(self, now: int, message: Deliver) -> Ack:
-        """Take a record and ACK it."""
+        """Receive a record and ACK it."""
         production = message.production
         if production.record_id not in self._seen:
             self._seen.add(production.record_id)

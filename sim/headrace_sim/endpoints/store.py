@@ -25,7 +25,7 @@ WindowFault = StoreUnavailable | StoreErrors
 
 
 class StoreHost:
-    """Serves requests, which come and are answered over the `StoreLink`.
+    """Serves requests that travel over the `StoreLink`.
 
     Args:
         mediator: the engine's gatekeeper.
@@ -94,7 +94,7 @@ class StoreHost:
         return None
 
     def serve(self, source: str, request: Request) -> Reply | None:
-        """Answer a request; ``None``: with silence."""
+        """Return the answer to a request; ``None``: none is sent."""
         if not self._windows:
             return self._handle(source, request)
         for fault in self._windows.values():
