@@ -1,7 +1,6 @@
 """The guarantees of MillWheel 6.2 and 4.5 as checkers of a History (see docs/protocol.md for the rules that they hold).
 
-`judge` gives a verdict by invariant; `reached` counts the hard cases that a run came upon. Both read the History and
-nothing else.
+`judge` returns a verdict per invariant; `reached` counts the hard cases that a run hit. Both read only the History.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -43,12 +42,12 @@ __all__ = ["CASES", "Checker", "Judge", "all_checkers", "judge", "reached"]
 def judge(
     history: Iterable[Event], pipelines: Sequence[Pipeline], options: EngineOptions | None = None
 ) -> dict[str, Verdict]:
-    """Judge a run by all checkers, in one pass.
+    """Judge a run with all checkers, in one pass.
 
     Args:
         history: of the whole run.
         pipelines: the topologies that were deployed.
-        options: of the engine, for what is to happen in time and with slack; ``None``: not known.
+        options: of the engine, which set slack and time limits; ``None``: unknown.
 
     Returns:
         Verdict by the checker's name, such as ``S1``.
@@ -95,7 +94,7 @@ class Judge:
                 handler(event)
 
     def verdicts(self) -> dict[str, Verdict]:
-        """The verdicts so far."""
+        """Return the verdicts so far."""
         return {checker.name: checker.verdict() for checker in self.checkers}
 
 

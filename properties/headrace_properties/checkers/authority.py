@@ -8,7 +8,7 @@ from headrace_properties.verdict import Unknown, Verdict
 
 
 class _ReportedKeys:
-    """Some keys, and the greatest values that those who own them, or owned them before, have reported for them."""
+    """Some keys, and the greatest values that their present and former owners have reported."""
 
     __slots__ = ("horizon", "interval", "is_live", "low_us", "mint")
 
@@ -20,7 +20,7 @@ class _ReportedKeys:
         self.is_live = True
 
     def without(self, interval: KeyInterval) -> list["_ReportedKeys"]:
-        """What is known of its keys outside an interval that somebody else owns now: they keep their last value."""
+        """Return what is known of its keys outside an interval that another process owns now; they keep their last value."""
         self.is_live = False
         low, high = self.interval.low, self.interval.high
         parts = [KeyInterval(low, interval.low)] if low < interval.low else []
@@ -125,7 +125,7 @@ class WithinReports:
         self._found.violated(f"{text} (MillWheel 7.2)", *witness, event)
 
     def verdict(self) -> Verdict:
-        """What is known so far; a host whose owners report nothing has no authority to judge."""
+        """Return the verdict so far; a host whose owners report nothing has no authority to judge."""
         if self._ahead.violation is not None:
             return self._ahead.violation
         if not self._reports:

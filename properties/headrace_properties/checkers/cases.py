@@ -1,6 +1,6 @@
 """Which hard cases a run has reached: the `sometimes` twins of the invariants.
 
-A search that never reached a case says nothing of it, however green it is.
+A search that never reached a case proves nothing about it, however green it is.
 """
 
 from collections import Counter
@@ -78,11 +78,11 @@ CASES = (
     "a version was put in force",
     "a record was made by a version out of force",
 )
-"""All that `reached` counts."""
+"""Everything that `reached` counts."""
 
 
 def reached(history: Iterable[Event]) -> dict[str, int]:
-    """Count how often each hard case came up. Add them up over runs; what stays 0 was not tested."""
+    """Count how often each hard case came up. Sum them over runs; a case that stays 0 was not tested."""
     counter = _Counter()
     handlers = counter.handlers
     for event in history:
@@ -151,7 +151,7 @@ class _Counter:
 
 
 class _Records:
-    """What becomes of records and timers."""
+    """The fate of records and timers."""
 
     def __init__(self, counts: Counter[str]) -> None:
         self._counts = counts
@@ -162,7 +162,7 @@ class _Records:
         self._run: set[tuple[str, str]] = set()
 
     def on_injected(self, event: Injected) -> None:
-        """A source gave a record, perhaps again."""
+        """A source delivered a record, perhaps again."""
         name = (event.process, event.offset)
         if name in self._injected:
             self._counts["an injector read its source again"] += 1
@@ -180,7 +180,7 @@ class _Records:
         self._run.add(name)
 
     def on_applied(self, event: Applied) -> None:
-        """A step counts."""
+        """A step was applied."""
         delta, counts = event.delta, self._counts
         if delta.seen:
             ids = self._ids.setdefault(event.computation, {})
@@ -203,17 +203,17 @@ class _Records:
             counts["a step took several records or timers"] += 1
 
     def on_acked(self, event: AckSent) -> None:
-        """An owner is done with records."""
+        """An owner has finished with records."""
         self._acked.update([(event.computation, record_id) for record_id in event.record_ids])
 
     def on_resent(self, event: Resent) -> None:
-        """A sender tried again, though it may have been ACKed."""
+        """A sender retried, though the record may have been ACKed."""
         self._counts["a delivery was re-sent"] += 1
         if (event.consumer, event.record_id) in self._acked:
             self._counts["an ACK was lost"] += 1
 
     def on_duplicate(self, event: DuplicateDropped) -> None:
-        """A record came again."""
+        """A record was delivered again."""
         self._counts["a duplicate arrived"] += 1
         if event.by == "horizon":
             self._counts["a duplicate came behind the horizon"] += 1
@@ -233,7 +233,7 @@ class _Records:
 
 
 class _IntervalCases:
-    """What becomes of intervals."""
+    """The fate of intervals."""
 
     def __init__(self, counts: Counter[str]) -> None:
         self._counts = counts
@@ -244,11 +244,11 @@ class _IntervalCases:
         self._reported: set[int] = set()
 
     def on_executed(self, event: Executed) -> None:
-        """A write is to come."""
+        """A write is on its way."""
         self._open.setdefault(event.version.sequencer, set()).add(event.version.number)
 
     def on_applied(self, event: Applied) -> None:
-        """A write has come."""
+        """A write has arrived."""
         numbers = self._open.get(event.sequencer)
         if numbers is not None:
             numbers.discard(event.delta.number)
@@ -257,13 +257,13 @@ class _IntervalCases:
             self._counts["a scan overlapped a late write"] += event.live in self._scanning
 
     def on_refused(self, event: WriteRefused) -> None:
-        """A write came too late."""
+        """A write arrived too late."""
         self._counts["a write was refused"] += 1
         self._counts["a zombie's write came late"] += event.live in self._scanned
         self._counts["a scan overlapped a late write"] += event.live in self._scanning
 
     def on_delivered(self, event: Delivered) -> None:
-        """A record reached somebody who takes himself for its owner."""
+        """A record reached a process that believes it is the owner."""
         owners = self._owners.get(event.computation, ())
         if any(owner.owner != event.process and owner.interval.contains(event.key) for owner in owners):
             self._counts["a delivery reached a stale owner"] += 1
@@ -287,11 +287,11 @@ class _IntervalCases:
         self._owners[event.computation] = [owner for owner in owners if owner not in replaced] + [event]
 
     def on_scan_begun(self, event: ScanBegun) -> None:
-        """A new owner begins to learn what there is."""
+        """A new owner begins its scan."""
         self._scanning[event.sequencer] = event
 
     def on_scan(self, event: ScanEnded) -> None:
-        """It has learned it."""
+        """The scan has ended."""
         self._scanning.pop(event.sequencer, None)
         self._scanned.add(event.sequencer)
         if event.timers:
@@ -300,11 +300,11 @@ class _IntervalCases:
             self._counts["a scan found checkpointed productions"] += 1
 
     def on_reported(self, event: Reported) -> None:
-        """An owner has said something."""
+        """An owner has reported."""
         self._reported.add(event.sequencer)
 
     def on_claimed(self, event: RoleClaimed) -> None:
-        """Somebody has a role, perhaps after another; an injector's process has no standby."""
+        """A process has claimed a role, perhaps from another; an injector's process has no standby."""
         if event.epoch > 1 and "/" not in event.role:
             self._counts["a standby took over"] += 1
             missing = any(
@@ -315,7 +315,7 @@ class _IntervalCases:
 
 
 class _Versions:
-    """Which version of the pipeline is in force, and who knows it (3)."""
+    """Which version of the pipeline is deployed, and which processes know it (3)."""
 
     def __init__(self, counts: Counter[str]) -> None:
         self._counts = counts
@@ -323,7 +323,7 @@ class _Versions:
         self._adopted: dict[str, int] = {}
 
     def on_adopted(self, event: VersionAdopted) -> None:
-        """The store has put it in force, or a process has learned of it."""
+        """The store has deployed it, or a process has learned of it."""
         if event.process == STORE:
             self._in_force = event.version
             self._counts["a version was put in force"] += 1
@@ -331,10 +331,10 @@ class _Versions:
             self._adopted[event.process] = event.version
 
     def on_started(self, event: ProcessStarted) -> None:
-        """It knows nothing yet."""
+        """A restarted process knows nothing yet."""
         self._adopted.pop(event.process, None)
 
     def on_made(self, event: Executed | Injected) -> None:
-        """Somebody made something, perhaps for the consumers of another version."""
+        """A process produced something, perhaps for the consumers of another version."""
         if event.productions and self._adopted.get(event.process, 0) != self._in_force:
             self._counts["a record was made by a version out of force"] += 1

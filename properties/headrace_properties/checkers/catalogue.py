@@ -1,4 +1,4 @@
-"""The invariants by name, for people: what each says, and where the paper does."""
+"""The invariants by name, for readers: what each says, and where the paper says it."""
 
 import inspect
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from headrace_properties.checkers.finding import Checker
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An invariant in words.
+    """An invariant, described.
 
     Attributes:
         name: short, such as ``S6``.
         title: what holds, in a line.
         section: of the MillWheel paper.
-        meaning: what exactly it forbids.
+        meaning: exactly what it forbids.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Rule:
 
 @cache
 def rules() -> dict[str, Rule]:
-    """All of them. Checkers come with a pipeline; this one has whatever a checker asks for."""
+    """All of them. Checkers need a pipeline; this one has every feature that a checker asks for."""
     pipeline = Pipeline("any")
     pipeline.injector("in", skew_limit_us=1)
     pipeline.add(Computation(), name="strong", inputs=["in"], outputs=["between"])
@@ -42,15 +42,15 @@ def rules() -> dict[str, Rule]:
 
 
 def _meaning(checker: Checker) -> str:
-    """The checker's docstring without the name that it begins with."""
+    """Return the checker's docstring without its leading name."""
     return inspect.cleandoc(type(checker).__doc__ or "").removeprefix(f"{checker.name}: ")
 
 
 def is_invariant(name: str) -> bool:
-    """Tell whether a name is an invariant's, and not that of a promise or a finding about user code."""
+    """Return whether a name is an invariant's, not that of a promise or a finding about user code."""
     return name in rules()
 
 
 def rule(name: str) -> Rule:
-    """One of them; a rule without words for a name that no checker has."""
+    """Return one of them; for an unknown name, an entry without text."""
     return rules().get(name, Rule(name, "an invariant", "?"))

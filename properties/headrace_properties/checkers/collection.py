@@ -106,7 +106,7 @@ class CollectedAreDone:
             )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("no id was collected")
 
 
@@ -203,7 +203,7 @@ class Drained:
                 )
 
     def _check_ids(self, event: RunEnded, name: str) -> None:
-        """Those that lay behind the input horizon long enough ago."""
+        """Return those that fell behind the input horizon long enough ago."""
         until_us = event.at_us - self._grace_us - self._period_us
         senders = self._ledger.topology.senders[name]
         horizon = min((self._horizon_at(sender, until_us) for sender in senders), default=MIN_TIME)
@@ -219,7 +219,7 @@ class Drained:
                 return
 
     def _could_collect(self, name: str, key: str, until_us: int) -> bool:
-        """Tell whether a key's owner has had it, and neither owner nor store was struck, ever since."""
+        """Return whether a key's owner has had it ever since, and neither owner nor store was struck."""
         owners = [mint for mint in self._ledger.live_mints(name) if mint.interval.contains(key)]
         strikes = [self._struck.get(process, 0) for process in (STORE, *(mint.owner for mint in owners))]
         return all(at_us <= until_us for at_us in (*strikes, *(mint.at_us for mint in owners)))
@@ -229,5 +229,5 @@ class Drained:
         return next((horizon for at_us, horizon in reversed(rises) if at_us <= until_us), MIN_TIME)
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict(self._why)

@@ -1,11 +1,11 @@
-"""Each record goes to every consumer of its stream in the version of the pipeline that its maker works by (MillWheel 2, 3).
+"""Each record goes to every consumer of its stream in its producer's version of the pipeline (MillWheel 2, 3).
 
 Rules of this file:
 
-* A worker or an injector's process works by the version that it has adopted last, each incarnation at first by version 0.
-* Its word is not enough: who runs a step under a sequencer has a table that is at least as new as that sequencer, and so
-  works by the version that was in force when it was minted, or by one that came into force later.
-* A computation that is not in its owner's version retires: it goes on by the version that was in force when it began to.
+* A worker or an injector's process uses the version that it adopted last; each incarnation starts with version 0.
+* Its own report is not enough: a process that runs a step under a sequencer has a table at least as new as that sequencer,
+  and so uses the version that was deployed when the sequencer was minted, or a later one.
+* A computation that is not in its owner's version retires: it keeps using the version that was deployed when it began to.
 * A consumer that has left the topology need not get anything. What an injector reads again may also go to those that retire,
   which may be owed it.
 * That what is addressed to a consumer is applied there is S1's and L2's; that every owner learns of the version in force, L5's.
@@ -84,7 +84,7 @@ class EveryConsumer:
         self._judge(event, event.process.partition("/")[0], self._adopted.get(event.process, 0))
 
     def _judge(self, event: Executed | Injected, maker: str, version: int) -> None:
-        """What one step, or one record of the source, made."""
+        """The productions of one step, or of one record of the source."""
         works_by = self._works_by(maker, version)
         for (record_id, stream), got in _by_record(event.productions).items():
             self._found.reached += 1
@@ -97,7 +97,7 @@ class EveryConsumer:
                 )
 
     def _problem(self, event: Executed | Injected, stream: str, got: list[str], version: int) -> str:
-        """What is wrong with a record's consumers, if its maker works by this version; ``""``: nothing."""
+        """Return what is wrong with a record's consumers if its producer uses this version; ``""``: nothing."""
         wanted = self._consumers_of(version, stream)
         if len(got) == len(wanted) and wanted.issuperset(got):
             return ""
@@ -111,7 +111,7 @@ class EveryConsumer:
         )
 
     def _works_by(self, maker: str, version: int) -> list[int]:
-        """The version that its process has adopted; of a computation that is not in it, those that it can have retired from."""
+        """Return its process's adopted version; for a computation not in it, those that it can have retired from."""
         pipeline = self._versions[version]
         if maker in pipeline.injectors or maker in pipeline.computations:
             return [version]
@@ -120,7 +120,7 @@ class EveryConsumer:
         ]
 
     def _consumers_of(self, version: int, stream: str) -> frozenset[str]:
-        """The names of a stream's consumers in a version; asked for with each record, and so remembered."""
+        """Return the names of a stream's consumers in a version, cached because every record asks for them."""
         found = self._consumers.get((version, stream))
         if found is None:
             pipeline = self._versions[version]
@@ -129,18 +129,18 @@ class EveryConsumer:
         return found
 
     def _may_be_owed(self, consumer: str, event: Executed | Injected, stream: str) -> bool:
-        """An injector may have died owing a record to a consumer that retires."""
+        """Return whether a dead injector may have owed a record to a consumer that retires."""
         if isinstance(event, Executed) or self._ledger.has_left(consumer):
             return False
         return any(consumer in self._consumers_of(number, stream) for number in range(len(self._versions)))
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("no record was made")
 
 
 def _by_record(productions: Iterable[Production]) -> dict[tuple[str, str], list[str]]:
-    """Record id and stream to the consumers that a record is addressed to."""
+    """Map record id and stream to the consumers that a record is addressed to."""
     found: dict[tuple[str, str], list[str]] = {}
     for production in productions:
         found.setdefault((production.record_id, production.stream), []).append(production.consumer)

@@ -70,7 +70,7 @@ class NoLoss:
             )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict(self._why)
 
 
@@ -116,7 +116,7 @@ class DeliveriesArrive:
             )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict(self._why)
 
 
@@ -169,7 +169,7 @@ class ComesToRest:
             )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict(self._why)
 
 
@@ -213,7 +213,7 @@ class ExactlyOnce:
         )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("no record was applied with exactly-once on")
 
 
@@ -277,7 +277,7 @@ class AckAfterCommit:
                 self._found.violated(text, event)
 
     def _check_run(self, event: AckSent, record_id: str) -> None:
-        """Without exactly-once: user code has run for it, and what it made is safe."""
+        """Without exactly-once: user code has run for it, and its productions are safe."""
         runs = self._ledger.runs_of(event.computation, record_id)
         if not runs:
             self._found.violated(
@@ -313,7 +313,7 @@ class AckAfterCommit:
                     )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("nothing was ACKed")
 
 

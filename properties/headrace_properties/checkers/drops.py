@@ -1,6 +1,6 @@
-"""How many elements the groupings of a pipeline have dropped (Dataflow 2.3): too late, or after their trigger was finished.
+"""Count the elements that a pipeline's groupings have dropped (Dataflow 2.3): too late, or after their trigger finished.
 
-Each key's row has the count (`KeyState.dropped`), so that it is as exact as the row: nothing that is re-run is counted twice.
+Each key's row holds the count (`KeyState.dropped`), so it is as exact as the row: reruns are not counted twice.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from headrace.history import Applied, Event
 
 
 class DropCounter:
-    """Counts the elements that were dropped, by computation, from a History.
+    """Counts dropped elements by computation, from a History.
 
     Args:
         pipelines: the versions of a pipeline.
@@ -28,7 +28,7 @@ class DropCounter:
         self._states: dict[tuple[str, str], bytes] = {}
 
     def take(self, events: Iterable[Event]) -> None:
-        """Take what has happened since."""
+        """Take further events."""
         if not self._codecs:
             return
         for event in events:
@@ -36,11 +36,11 @@ class DropCounter:
                 self._states[event.computation, event.delta.key] = event.delta.state
 
     def take_states(self, states: Mapping[tuple[str, str], bytes]) -> None:
-        """Take rows' states, by (computation, key)."""
+        """Take the states of rows, by (computation, key)."""
         self._states.update((place, state) for place, state in states.items() if place[0] in self._codecs)
 
     def counts(self) -> Counter[str]:
-        """Count, by computation; those that have dropped nothing are left out."""
+        """Return the count of each computation that has dropped any."""
         found: Counter[str] = Counter()
         for (name, _), state in sorted(self._states.items()):
             if state:

@@ -13,7 +13,7 @@ UNFAIR = "the run ended by its deadline while faults still struck; heal first"
 
 
 class Calm:
-    """Tells whether the faults have stopped.
+    """Tracks whether the faults have stopped.
 
     Attributes:
         since_us: when they stopped, true time; 0: there were none, or they have not.
@@ -36,11 +36,11 @@ class Calm:
         self.since_us = event.at_us
 
     def lasts(self, for_us: int, at_us: int) -> bool:
-        """Tell whether no fault has struck, or all have ended so long ago. ``at_us``: now, true time."""
+        """Return whether no fault has struck, or all ended long enough ago. ``at_us``: now, true time."""
         return not self._struck and (not self.since_us or self.since_us + for_us <= at_us)
 
     def why_not_due(self, end: RunEnded, ledger: WorkLedger, found: Finding) -> str:
-        """Why it is not to be judged whether everything is done by now; ``""``: it is to be. ``found``: of who asks."""
+        """Return why liveness is not yet judged; ``""``: it is. ``found``: the caller's finding."""
         if end.why == "limit":
             when, rest = format_time(end.at_us), left(end, ledger)
             found.cut_short = f"the run was ended at its limit, {when}, while it still made progress{rest}"
@@ -49,9 +49,9 @@ class Calm:
 
 
 def left(end: RunEnded, ledger: WorkLedger) -> str:
-    """What is left to do at the end of a run that did not come to rest, as the tail of a sentence; ``""``: nothing, or it did.
+    """Describe the work left at the end of a run that did not come to rest, to end a sentence; ``""``: none.
 
-    Liveness is violated only if nothing of it was done for a long time: what is left says where to look.
+    Liveness is violated only if none of it was done for a long time: the remaining work shows where to look.
     """
     if end.why == "quiescent":
         return ""

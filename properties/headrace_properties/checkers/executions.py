@@ -1,4 +1,4 @@
-"""What user code runs for, and what it may make: one step of a key at a time, nothing older than its cause (4.2, 4.5)."""
+"""What user code runs for and may produce: one step of a key at a time, nothing older than its cause (4.2, 4.5)."""
 
 from headrace import MIN_TIME, KeyInterval, format_time
 from headrace.history import Applied, Executed, Injected, IntervalMinted
@@ -77,7 +77,7 @@ class OneAtATime:
         )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("no user code ran")
 
 
@@ -111,7 +111,7 @@ class NotBeforeCause:
                 )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("nothing was produced")
 
 
@@ -174,7 +174,7 @@ class LateOnlyFromLate:
         self._found.violated(text, *source, event)
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("no record that was in time met a watermark")
 
 

@@ -1,11 +1,11 @@
-"""What all checkers have in common: how they are asked, and how they come to a verdict.
+"""The common interface of all checkers, and how they reach a verdict.
 
 Rules of this package:
 
 * A checker reads the History and the deployed topologies, and nothing else: the same checkers judge every host.
-* It is incremental: it gets the events that it asks for, in order, once.
-* It gets an event *before* the `WorkLedger` takes it in: a step is judged by what was so until then.
-* The first violation is kept; what comes after it may be its consequence.
+* It is incremental: it receives the events that it asks for, in order, once.
+* It receives an event *before* the `WorkLedger` does: a step is judged by the state before it.
+* Only the first violation is kept; later ones may be its consequences.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,8 +25,8 @@ class Checker(Protocol):
         name: short, such as ``S1``.
         title: what holds, in a line.
         section: of the MillWheel paper.
-        finding: a violation says something of the user's code, and is not the protocol's fault.
-        handlers: the events that it wants.
+        finding: a violation accuses the user's code, not the protocol.
+        handlers: handlers by type of event.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Checker(Protocol):
     handlers: Handlers
 
     def verdict(self) -> Verdict:
-        """What is known after the events so far."""
+        """Return the verdict on the events so far."""
         ...
 
 
@@ -44,7 +44,7 @@ class Finding:
     """A verdict in the making.
 
     Attributes:
-        reached: how often the property's case came up.
+        reached: how often the property was exercised.
         cut_short: why the run ended before this could be judged; ``""``: it did not.
         violation: the first, if there was one.
     """
@@ -57,12 +57,12 @@ class Finding:
         self.violation: Violated | None = None
 
     def violated(self, message: str, *witness: Event, awaited: Awaited | None = None) -> None:
-        """Note a violation; only the first counts. ``awaited``: what is still to be done."""
+        """Record a violation; only the first counts. ``awaited``: what is still to be done."""
         if self.violation is None:
             self.violation = Violated(message, witness, awaited)
 
     def verdict(self, why_unknown: str) -> Verdict:
-        """The verdict so far. ``why_unknown``: what did not happen, if the case never came up."""
+        """Return the verdict so far. ``why_unknown``: what did not happen, if the property was never exercised."""
         if self.violation is not None:
             return self.violation
         if self.cut_short:
@@ -71,13 +71,13 @@ class Finding:
 
 
 class Sampling:
-    """Tells whether a History is one of some of the keys, and so what it can tell.
+    """Tracks whether a History covers only a sample of the keys, and so what it can prove.
 
     What is said of each row, record or timer on its own is judged as ever, and holds for those in the sample. What is said of all
     pending work together can be refuted by a sample, and never confirmed.
 
     Attributes:
-        handlers: the events that it wants.
+        handlers: handlers by type of event.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Sampling:
         self._fraction = event.fraction
 
     def of_all(self, verdict: Verdict) -> Verdict:
-        """What a property of all pending work comes to."""
+        """Return the verdict on a property of all pending work."""
         if self._fraction == 1 or not isinstance(verdict, Holds):
             return verdict
         return Unknown(

@@ -43,7 +43,7 @@ _NO_RUNS: list[Executed] = []
 
 
 class RowWork:
-    """What is durable of one key, as far as it concerns checkers."""
+    """The durable state of one key, as far as checkers need it."""
 
     __slots__ = ("checkpoints", "hold", "timers")
 
@@ -61,7 +61,7 @@ class WorkLedger:
 
     Attributes:
         topology: what was deployed.
-        work: all that is pending, by sender.
+        work: everything pending, by sender.
         owed: consumer to record id to the production's work.
         published: name to the greatest low watermark that was broadcast; `MIN_TIME`: none.
         published_horizon: the same for horizons.
@@ -111,74 +111,74 @@ class WorkLedger:
     # Reading it
 
     def row(self, computation: str, key: str) -> RowWork:
-        """What is durable of a key."""
+        """Return the durable state of a key."""
         return self._rows.get(computation, {}).get(key, _NO_ROW)
 
     def rows(self, computation: str, interval: KeyInterval) -> Iterable[tuple[str, RowWork]]:
-        """The rows of an interval."""
+        """Return the rows of an interval."""
         return [(key, row) for key, row in self._rows.get(computation, {}).items() if interval.contains(key)]
 
     def timers(self) -> Iterator[WorkItem]:
-        """All durable pending timers."""
+        """Return all durable pending timers."""
         for rows in self._rows.values():
             for row in rows.values():
                 yield from row.timers.values()
 
     def checkpoints(self) -> Iterator[tuple[str, str, Production]]:
-        """All that is checkpointed: computation, key, production."""
+        """Return everything that is checkpointed: computation, key, production."""
         for computation, rows in self._rows.items():
             for key, row in rows.items():
                 for production in row.checkpoints.values():
                     yield computation, key, production
 
     def ids_before(self, computation: str, interval: KeyInterval, origin: int) -> list[str]:
-        """The record ids in the rows of an interval whose origin is before this."""
+        """Return the record ids in an interval's rows whose origin is earlier than this."""
         ids = self.ids.get(computation, {})
         return [
             record_id for record_id, (key, born, _) in ids.items() if born < origin and interval.contains(key)
         ]
 
     def runs(self, sequencer: int, number: int) -> list[Executed]:
-        """The executions that this version of a row claims, in order."""
+        """Return the executions that this version of a row claims, in order."""
         return self._runs.get((sequencer, number), _NO_RUNS)
 
     def runs_of(self, computation: str, record_id: str) -> list[Executed]:
-        """All executions of a record, where exactly-once is off."""
+        """Return all executions of a record, where exactly-once is off."""
         return self._loose_runs.get((computation, record_id), _NO_RUNS)
 
     def is_weak_id(self, record_id: str) -> bool:
-        """Tell whether a weak step has made this record."""
+        """Return whether a weak step produced this record."""
         return record_id in self._weak_runs
 
     def is_settled(self, consumer: str, record_id: str) -> bool:
-        """Tell whether a consumer has nothing left to do for a record."""
+        """Return whether a consumer has finished with a record."""
         return record_id in self._settled.get(consumer, _NONE_SETTLED) or consumer in self._removed
 
     def settled_at_us(self, consumer: str, record_id: str) -> int | None:
-        """When a consumer was done with a record, true wall time; ``None``: it is not, or has left the topology."""
+        """Return when a consumer finished with a record, true wall time; ``None``: it has not, or has left the topology."""
         return (
             None if consumer in self._removed else self._settled.get(consumer, _NONE_SETTLED).get(record_id)
         )
 
     def is_owed(self, consumer: str, record_id: str) -> bool:
-        """Tell whether a durable production waits for its consumer."""
+        """Return whether a durable production is waiting for its consumer."""
         return record_id in self.owed.get(consumer, _NONE_OWED)
 
     def is_safe(self, production: Production) -> bool:
-        """Tell whether a production is settled or durable: its cause may be forgotten (6.1.1, 6.1.3)."""
+        """Return whether a production is settled or durable: its cause may be forgotten (6.1.1, 6.1.3)."""
         consumer, record_id = production.consumer, production.record_id
         return self.is_settled(consumer, record_id) or self.is_owed(consumer, record_id)
 
     def has_left(self, computation: str) -> bool:
-        """Tell whether it has been removed, and has not come back."""
+        """Return whether it has been removed and not added again."""
         return computation in self._removed
 
     def is_present(self, computation: str) -> bool:
-        """Tell whether it has owners, and has not left the topology."""
+        """Return whether it has owners, and has not left the topology."""
         return computation in self._minted and computation not in self._removed
 
     def owner(self, computation: str, key: str) -> int:
-        """The latest sequencer minted for an interval with this key; 0: none (6.2)."""
+        """Return the latest sequencer minted for an interval with this key; 0: none (6.2)."""
         owners = self._owners.get(computation)
         if owners is None:
             return 0
@@ -192,13 +192,13 @@ class WorkLedger:
         return sequencer
 
     def latest_mint(self, computation: str, sequencer: int) -> IntervalMinted | None:
-        """The mint of this sequencer."""
+        """Return the mint of this sequencer."""
         return next(
             (minted for minted in self._minted.get(computation, ()) if minted.sequencer == sequencer), None
         )
 
     def live_mints(self, computation: str) -> list[IntervalMinted]:
-        """The latest mint of each interval: who owns what."""
+        """Return the latest mint of each interval: who owns what."""
         live: list[IntervalMinted] = []
         for mint in reversed(self._minted.get(computation, ())):
             if not any(minted.interval.overlaps(mint.interval) for minted in live):
@@ -206,7 +206,7 @@ class WorkLedger:
         return sorted(live, key=lambda tenure: tenure.interval.low)
 
     def owns_all(self, computation: str, sequencer: int, interval: KeyInterval) -> bool:
-        """Tell whether no newer sequencer overlaps this interval."""
+        """Return whether no newer sequencer overlaps this interval."""
         minted = self._minted.get(computation, ())
         return not any(
             interval_minted.sequencer > sequencer and interval_minted.interval.overlaps(interval)
@@ -214,14 +214,14 @@ class WorkLedger:
         )
 
     def injectors_progress(self, name: str) -> int:
-        """The least low watermark that the processes of the injectors upstream have reported last."""
+        """Return the least of the last low watermarks reported by the processes of the injectors upstream."""
         known = self._injectors
         return min(
             (known.get(address, MIN_TIME) for address in self.topology.sources[name]), default=MIN_TIME
         )
 
     def published_input(self, computation: str) -> int:
-        """The least low watermark that was broadcast of its senders."""
+        """Return the least low watermark that was broadcast for its senders."""
         published = self.published
         return min(
             (published.get(sender, MIN_TIME) for sender in self.topology.senders[computation]),
@@ -229,7 +229,7 @@ class WorkLedger:
         )
 
     def passed_at_us(self, computation: str, time_us: int) -> int | None:
-        """When the broadcast input watermark reached a time, true wall time; ``None``: it never did."""
+        """Return when the broadcast input watermark reached a time, true wall time; ``None``: never."""
         passed = MIN_TIME
         for sender in self.topology.senders[computation]:
             at_us = next((at_us for at_us, low, _ in self._rises.get(sender, ()) if low >= time_us), None)
@@ -239,18 +239,18 @@ class WorkLedger:
         return passed
 
     def risen_at_us(self, name: str) -> int:
-        """When a name's broadcast low watermark rose last, true wall time; 0: it never did."""
+        """Return when a name's broadcast low watermark last rose, true wall time; 0: never."""
         rises = self._rises.get(name)
         return rises[-1][0] if rises else 0
 
     def passed_before(self, name: str, time_us: int, work: WorkItem) -> bool:
-        """Tell whether a name's broadcast low watermark had passed a time before this work was born."""
+        """Return whether a name's broadcast low watermark had passed a time before this work was born."""
         return any(low > time_us and count < work.number for _, low, count in self._rises.get(name, ()))
 
     # Deliveries
 
     def not_injected(self) -> Iterator[SourceHeld]:
-        """What the sources held and nobody injected."""
+        """Return what the sources held and was not injected."""
         for source in self.sources.values():
             yield from source.owed.values()
 
@@ -276,7 +276,7 @@ class WorkLedger:
     def _owe(
         self, sender: str, production: Production, source: Injected | Applied, *, late: bool
     ) -> WorkItem | None:
-        """Owe a production; ``None``: it is settled, or owed already."""
+        """Record a production as owed; ``None``: it is settled, or already owed."""
         consumer, record_id = production.consumer, production.record_id
         if self.is_settled(consumer, record_id):
             return None
@@ -383,7 +383,7 @@ class WorkLedger:
             rows.get(key, _NO_ROW).checkpoints.pop((record_id, consumer), None)
 
     def _made(self, event: Applied) -> tuple[Production, ...]:
-        """What a step must see delivered: its checkpoints, and what it is silent of as it should have been settled."""
+        """Return what a step must have delivered: its checkpoints, and omitted productions, which should be settled."""
         made = event.delta.productions
         if event.computation in self.topology.weak:
             for run in self.runs(event.sequencer, event.delta.number):
@@ -391,7 +391,7 @@ class WorkLedger:
         return made
 
     def _change_timers(self, row: RowWork, event: Applied, least: int) -> list[WorkItem]:
-        """Change the timers; returns those that are new."""
+        """Update the timers; return the new ones."""
         delta, timers = event.delta, row.timers
         for timer in delta.fired:
             work = timers.get(timer.tag)
@@ -423,7 +423,7 @@ class WorkLedger:
     # Lateness (4.5)
 
     def _decide_later(self, event: Applied, works: list[WorkItem]) -> None:
-        """Late work that nobody has published past yet may be on time when its owner learns of it."""
+        """Late work that no published watermark has passed yet may be on time when its owner learns of it."""
         behind = self.published.get(event.computation, MIN_TIME)
         undecided = [work for work in works if work.late and behind <= work.time_us < MAX_TIME]
         if undecided:
@@ -446,7 +446,7 @@ class WorkLedger:
                 self.work.hold_watermark(work)
 
     def _least_cause(self, event: Applied, row: RowWork) -> int:
-        """The least time that a step's causes have held till now: nothing of the computation has passed it."""
+        """Return the least time that a step's causes have held so far: nothing of the computation has passed it."""
         computation, delta = event.computation, event.delta
         least = MAX_TIME
         for timer in delta.fired:

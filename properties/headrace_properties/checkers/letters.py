@@ -1,6 +1,6 @@
 """Dead letters of computations: each says which record or timer it reports, and is reported itself (see `step_letter`).
 
-Rule of this file: where a History does not have all that a letter is made of, the letter is not judged.
+Rule of this file: a letter is not judged if the History lacks anything that it is made of.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _Run = tuple[str, str, str]
 
 
 class StepLetters:
-    """The dead letters that steps leave in place of what user code made.
+    """The dead letters that steps emit instead of user code's productions.
 
     Args:
         topology: of the run.
@@ -55,11 +55,11 @@ class StepLetters:
             self._told[event.process, event.computation, event.cause] = event
 
     def problem(self, event: Executed, reported: Callable[[Executed], tuple[str, bytes] | None]) -> str:
-        """Say what is wrong with the dead letter of an execution; ``""``: nothing, or it left none.
+        """Describe what is wrong with an execution's dead letter; ``""``: nothing, or it has none.
 
         Args:
             event: the execution.
-            reported: gives stream and value of the record that it was run for, if they are known.
+            reported: returns stream and value of the record that it was run for, if known.
         """
         if event.computation not in self._letter_streams:
             return ""
@@ -82,7 +82,7 @@ class StepLetters:
     def _is_right(
         self, letter: Production, event: Executed, reported: tuple[str, bytes] | None, error: str
     ) -> bool | None:
-        """Tell whether this is the dead letter of an execution; ``None``: that is not known."""
+        """Return whether this is the dead letter of an execution; ``None``: unknown."""
         if event.timer is None and reported is None:
             return None
         source, value = reported if event.timer is None and reported is not None else (None, None)

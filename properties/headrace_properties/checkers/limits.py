@@ -1,4 +1,4 @@
-"""What may be ahead of the slowest, and by how much: the skew limit and percentile watermarks (MillWheel 7.2, 8.4)."""
+"""How far ahead of the slowest computation work may run: the skew limit and percentile watermarks (MillWheel 7.2, 8.4)."""
 
 from fractions import Fraction
 
@@ -22,7 +22,7 @@ from headrace_properties.checkers.work import WorkItem
 from headrace_properties.verdict import Verdict
 
 _DELAYED_US = 3 * SECOND
-"""Choice: so long a message that noise kept back may take, microseconds. The plans that are drawn delay none longer."""
+"""Choice: the longest that noise may delay a message, microseconds. Drawn plans never delay one longer."""
 
 
 class SkewLimit:
@@ -74,7 +74,7 @@ class SkewLimit:
             )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("no record was injected under a skew limit")
 
 
@@ -123,7 +123,7 @@ class PercentileOracle:
         }
 
     def _count(self, event: Event) -> None:
-        """Remember how much was pending at most, by sender: in this period, and in the one before."""
+        """Remember the maximum of pending work by sender, in this period and the previous one."""
         period = event.at_us // self._settle_us
         for sender in self._feeders:
             pending = self._ledger.work.holding(sender)
@@ -178,7 +178,7 @@ class PercentileOracle:
             )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._sampling.of_all(
             self._found.verdict("no percentile watermark ahead of the low watermark was broadcast")
         )

@@ -1,4 +1,4 @@
-"""Every key has an owner that works (MillWheel 6.2, 7.1)."""
+"""Every key has a working owner (MillWheel 6.2, 7.1)."""
 
 from headrace import SECOND, KeyInterval, format_time
 from headrace.history import (
@@ -18,7 +18,7 @@ from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Awaited, AwaitedKind, Verdict
 
 _STOPS = {"crash": True, "pause": True, "restart": False, "revive": False}
-"""Verb of a fault to whether the process is stopped after it."""
+"""Whether a process is stopped after each fault verb."""
 
 
 class Owned:
@@ -119,7 +119,7 @@ class Owned:
                 )
 
     def _problem(self, mint: IntervalMinted, until_us: int) -> str:
-        """What is wrong with an owner, if it has been wrong for longer than the grace; ``""``: nothing."""
+        """Return what has been wrong with an owner for longer than the grace period; ``""``: nothing."""
         if mint.at_us > until_us:
             return ""
         if mint.sequencer not in self._working:
@@ -137,5 +137,5 @@ class Owned:
         return ""
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict(self._why)

@@ -1,7 +1,7 @@
-"""What an owner has in memory is what its rows say (MillWheel 6.2, 7.1): the property that Figure 12 is about.
+"""An owner's memory matches its rows (MillWheel 6.2, 7.1): the property that Figure 12 is about.
 
-Between the end of its recovery scan and the end of the assignment an owner never scans again. What gets into a row behind
-its back is unknown to it: a timer does not fire, a production holds no watermark.
+Between the end of its recovery scan and the end of the assignment an owner never scans again. It never learns of anything
+that enters a row behind its back: a timer does not fire, a production holds no watermark.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 
 class _Lost:
-    """A timer or production that its owner does not know of. ``found``: what ended that; ``replaced``: not by firing it."""
+    """A timer or production unknown to its owner. ``found``: what ended that; ``replaced``: not by firing it."""
 
     __slots__ = ("computation", "found", "key", "replaced", "source", "what")
 
@@ -30,7 +30,7 @@ class _Lost:
 
 
 class _Touched:
-    """What an owner has changed during its scan: timers by key and tag, productions by id and consumer."""
+    """An owner's changes during its scan: timers by key and tag, productions by id and consumer."""
 
     __slots__ = ("process", "productions", "timers")
 
@@ -90,7 +90,7 @@ class SoftState:
         ledger = self._ledger
         touched = self._scanning.pop(event.sequencer, _Touched(event.process))
         if not ledger.owns_all(event.computation, event.sequencer, event.interval):
-            return  # It has been replaced meanwhile, and what it knows does not matter.
+            return  # It has been replaced meanwhile, so what it knows no longer matters.
         self._scans[event.sequencer] = event
         self._found.reached += 1
         rows = list(ledger.rows(event.computation, event.interval))
@@ -160,7 +160,7 @@ class SoftState:
         )
         self._found.violated(text, scan) if event is scan else self._found.violated(text, scan, event)
 
-    # What became of it
+    # Its fate
 
     def _find_again(self, event: Applied) -> None:
         delta = event.delta
@@ -183,7 +183,7 @@ class SoftState:
                 lost.found = event
 
     def verdict(self) -> Verdict:
-        """What is known so far: which timer or production was lost, and for how long."""
+        """Return the verdict so far: which timer or production was lost, and for how long."""
         verdict = self._found.verdict("no recovery scan ended")
         if not isinstance(verdict, Violated):
             assert isinstance(verdict, Holds | Unknown)
@@ -214,7 +214,7 @@ class SoftState:
         return f"{begin}: it was due at {format_time(due_us)} and fired only {format_time(found.at_us - due_us)} later"
 
     def _due_us(self, lost: _Lost, timer: StoredTimer) -> int | None:
-        """When it should have fired, true wall time."""
+        """Return when it should have fired, true wall time."""
         if timer.clock is Clock.WALL:
             return max(timer.due, lost.source.at_us)
         passed_us = self._ledger.passed_at_us(lost.computation, timer.due)
@@ -226,7 +226,7 @@ def _additions(event: Applied) -> list[StoredTimer | Production]:
 
 
 def _once(events: Iterable[Event]) -> Iterable[Event]:
-    """Each event once, in order."""
+    """Yield each event once, in order."""
     seen: list[Event] = []
     for event in events:
         if not any(event is known for known in seen):

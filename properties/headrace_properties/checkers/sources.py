@@ -1,7 +1,7 @@
-"""What the sources of the injectors held, and what has been injected of it (MillWheel 5.2).
+"""What the injectors' sources held, and how much of it was injected (MillWheel 5.2).
 
-A host that can look into its sources records what they hold (`headrace.history.SourceHeld`). If it records nothing of a source,
-what is injected is taken for all that there is.
+A host that can look into its sources records what they hold (`headrace.history.SourceHeld`). If it records nothing of a
+source, the injected records are assumed to be everything.
 """
 
 from headrace import MIN_TIME, DeadLetter, MalformedRecordError, format_time
@@ -18,7 +18,7 @@ class HeldSource:
     """The source of one injector's process.
 
     Attributes:
-        owed: what was not injected yet, by offset.
+        owed: what has not been injected yet, by offset.
         low_us: the source's own low watermark, event time in microseconds.
     """
 
@@ -31,7 +31,7 @@ class HeldSource:
         self._rises: list[tuple[int, int]] = []
 
     def take(self, event: SourceHeld) -> None:
-        """Take in what it has now."""
+        """Add what it holds now."""
         what = event.what
         if isinstance(what, SourceRecord):
             self.owed[what.offset] = event
@@ -41,11 +41,11 @@ class HeldSource:
             self._rises.append((event.at_us, what.low_watermark))
 
     def low_at(self, at_us: int) -> int:
-        """Its low watermark at some time, event time in microseconds; ``at_us``: true time."""
+        """Return its low watermark at a time, event time in microseconds; ``at_us``: true time."""
         return max((low_us for risen_us, low_us in self._rises if risen_us <= at_us), default=MIN_TIME)
 
     def mismatch(self, event: Injected, topology: Topology, *, is_letter: bool) -> str:
-        """How what was injected differs from what it held at that offset; ``""``: not at all.
+        """Describe how an injected record differs from the source's at that offset; ``""``: not at all.
 
         Args:
             event: the injection.
@@ -65,7 +65,7 @@ class HeldSource:
                 "" if wrong is None else f"the source held {_content(record)}, and {_content(wrong)} was sent"
             )
         if not isinstance(policy, DeadLetter):
-            return ""  # a History from a file does not tell
+            return ""  # a History from a file does not have it
         if any(production.stream != policy.stream for production in event.productions):
             return f"its dead letter did not go to {policy.stream!r}"
         right = set[bytes]()

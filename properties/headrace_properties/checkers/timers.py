@@ -1,4 +1,4 @@
-"""Timers fire in order, once, not too early, and at last (MillWheel 4.6)."""
+"""Timers fire in order, once, not too early, and eventually (MillWheel 4.6)."""
 
 from itertools import pairwise
 
@@ -47,7 +47,7 @@ class TimersInOrder:
                 self._compare(event, timer, work)
 
     def _judge_inside(self, event: Applied) -> None:
-        """Within a step, nothing runs after a timer was set that is due at once."""
+        """Check that nothing runs in a step after it sets a timer that is due at once."""
         runs = self._ledger.runs(event.sequencer, event.delta.number)
         for run, following in pairwise(runs):
             for timer in run.asked.timers if run.asked is not None else ():
@@ -81,7 +81,7 @@ class TimersInOrder:
             )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("no timer fired")
 
 
@@ -134,7 +134,7 @@ class TimersOnce:
                 self._found.violated(text, event)
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("no timer fired")
 
 
@@ -143,7 +143,7 @@ def _fired(event: Applied, timer: StoredTimer) -> str:
 
 
 def _due(timer: StoredTimer) -> int:
-    """Before this it may not fire, whatever the engine made of the timestamp that the user asked for."""
+    """Return the earliest time at which it may fire, however the engine adjusted the requested timestamp."""
     return max(timer.due, timer.timestamp)
 
 
@@ -215,5 +215,5 @@ class TimersFire:
         )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict(self._why)

@@ -8,7 +8,7 @@ NOBODY: tuple[str, ...] = ()
 
 
 class Topology:
-    """The union of some pipelines; of two specs of one name, the later counts.
+    """The union of some pipelines; if two specs have the same name, the later one counts.
 
     Attributes:
         computations: by name.
@@ -53,7 +53,7 @@ class Topology:
 
 
 def _reached_from(name: str, senders: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The name and all upstream of it, in a fixed order."""
+    """Return the name and everything upstream of it, in a fixed order."""
     found = {name: None}
     waiting = [name]
     while waiting:

@@ -1,4 +1,4 @@
-"""Low watermarks and horizons reflect all pending work, never go back, and arrive (MillWheel 4.5, 7.2).
+"""Low watermarks and horizons reflect all pending work, never go back, and keep up (MillWheel 4.5, 7.2).
 
 The oracle is the `WorkLedger`: what is durable or accepted and not done, whatever processes believe.
 """
@@ -57,10 +57,10 @@ class LowWatermarkOracle:
                         self._accuse(event, name, low_us, sender, what)
 
     def _on_input(self, event: InputWatermarkAdvanced) -> None:
-        """What a worker acts upon may be newer than the last broadcast: a recovery scan returns what is journaled.
+        """A worker may act on a newer value than the last broadcast: a recovery scan returns what is journaled.
 
-        It promises something of what this computation may yet get: what is on its way to computations that do not feed it may
-        still be pending. (A host that moves whole batches knows this of each edge of the graph; a broadcast says it of all.)
+        It promises only what this computation may still receive: records on their way to computations that do not feed it
+        may be pending. (A host that moves whole batches knows this of each edge of the graph; a broadcast says it of all.)
         """
         name, low_us = event.computation, event.low_watermark
         topology, ledger = self._topology, self._ledger
@@ -85,7 +85,7 @@ class LowWatermarkOracle:
         what: str,
         receivers: tuple[str, ...] | None = None,
     ) -> None:
-        """``receivers``: productions to others than these do not count; ``None``: all do."""
+        """``receivers``: count only productions to these; ``None``: to all."""
         for work in self._ledger.work.before(sender, low_us):
             if (
                 receivers is not None
@@ -94,7 +94,7 @@ class LowWatermarkOracle:
             ):
                 continue
             if self._topology.changes and self._ledger.passed_before(name, work.time_us, work):
-                continue  # What joins a running topology behind it is late for it.
+                continue  # A computation that joins a running topology behind it is late for it.
             self._found.violated(
                 f"{what} at {format_time(event.at_us)}, while {work}, there since {format_time(work.source.at_us)}, was pending"
                 " (MillWheel 4.5, 6.2)",
@@ -104,7 +104,7 @@ class LowWatermarkOracle:
             return
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._sampling.of_all(self._found.verdict("no low watermark was broadcast"))
 
 
@@ -148,7 +148,7 @@ class HorizonOracle:
         )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._sampling.of_all(self._found.verdict("no horizon was broadcast"))
 
 
@@ -256,7 +256,7 @@ class Monotone:
             self._compare(f"injector {event.process} reported", old, now, before, event)
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("no watermark was reported")
 
 
@@ -333,7 +333,7 @@ class WatermarkArrives:
         )
 
     def _stuck(self, name: str, at_us: int) -> Awaited:
-        """Nothing is pending: the watermark that is behind those that it follows. ``at_us``: the end, true time."""
+        """Find the watermark that lags behind those that it follows, with nothing pending. ``at_us``: the end, true time."""
         ledger, aim_us = self._ledger, MIN_TIME
         for producer in reversed(ledger.topology.upstream[name]):
             if producer in ledger.topology.computations:
@@ -345,7 +345,7 @@ class WatermarkArrives:
         return Awaited(AwaitedKind.WATERMARK, name, ledger.risen_at_us(name), time_us=aim_us)
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict(self._why)
 
 

@@ -1,6 +1,6 @@
 """Pending work as it really is (MillWheel 4.5, 7.2): what must hold low watermarks and horizons back, whatever processes believe.
 
-A heap for each sender, whose finished tops are dropped when somebody looks.
+Each sender has a heap, whose finished entries are dropped when its top is read.
 """
 
 from heapq import heappop, heappush
@@ -12,7 +12,7 @@ from headrace_properties.verdict import Awaited, AwaitedKind
 
 
 class WorkItem:
-    """Something durable or accepted that is still to be done.
+    """Something durable or accepted that has yet to be done.
 
     Attributes:
         sender: the computation or injector that has to do it, or to see it done.
@@ -45,7 +45,7 @@ class WorkItem:
         self.done = False
 
     def __str__(self) -> str:
-        """Name it for people."""
+        """Name it for messages."""
         what = self.what
         if isinstance(what, Production):
             time = format_time(what.timestamp)
@@ -56,7 +56,7 @@ class WorkItem:
         return f"the state of key {self.key!r} at {self.sender!r} (which holds {format_time(self.time_us)})"
 
     def awaited(self, since_us: int) -> Awaited:
-        """Say that it is awaited. ``since_us``: when it became due, true time."""
+        """Return it as something awaited. ``since_us``: when it became due, true time."""
         match self.what:
             case Production(consumer=consumer, record_id=name):
                 return Awaited(AwaitedKind.RECORD, consumer, since_us, self.key, name)
@@ -67,7 +67,7 @@ class WorkItem:
 
 
 def receiver_of(production: Production) -> str:
-    """Name a production's consumer for people."""
+    """Name a production's consumer for messages."""
     return repr(production.consumer) if production.consumer else "the outside"
 
 
@@ -87,34 +87,34 @@ class PendingWork:
 
     @property
     def count(self) -> int:
-        """How much work there has been so far."""
+        """The amount of work so far."""
         return self._count
 
     def add(self, work: WorkItem) -> None:
-        """Count it; if it is not late, it holds its sender's low watermark."""
+        """Add work; unless late, it holds its sender's low watermark."""
         self._count += 1
         work.number = self._count
         if not work.late and work.time_us != MAX_TIME:
             self.hold_watermark(work)
 
     def hold_watermark(self, work: WorkItem) -> None:
-        """It holds its sender's low watermark from now on."""
+        """Let it hold its sender's low watermark from now on."""
         _push(self._times, work.sender, work.time_us, work)
         if not work.holds and not work.done:
             work.holds = True
             self._holding[work.sender] = self._holding.get(work.sender, 0) + 1
 
     def hold_horizon(self, work: WorkItem) -> None:
-        """It holds its sender's horizon, too, from now on at its present origin."""
+        """Let it also hold its sender's horizon from now on, at its present origin."""
         _push(self._origins, work.sender, work.origin, work)
 
     def oldest(self, sender: str) -> int:
-        """The smallest event time of a sender's pending work; `MAX_TIME`: none."""
+        """Return the smallest event time of a sender's pending work; `MAX_TIME`: none."""
         heap = self._times.get(sender)
         return _top(heap) if heap else MAX_TIME
 
     def oldest_origin(self, sender: str) -> int:
-        """The smallest origin of a sender's pending productions; `MAX_TIME`: none."""
+        """Return the smallest origin of a sender's pending productions; `MAX_TIME`: none."""
         heap = self._origins.get(sender)
         return _top(heap) if heap else MAX_TIME
 
@@ -125,11 +125,11 @@ class PendingWork:
         work.done = True
 
     def holding(self, sender: str) -> int:
-        """How much of a sender's pending work holds its low watermark."""
+        """Return how much of a sender's pending work holds its low watermark."""
         return self._holding.get(sender, 0)
 
     def before(self, sender: str, time_us: int) -> list[WorkItem]:
-        """A sender's work with event times before this, the oldest first. Slow; for when something is wrong."""
+        """Return a sender's work with event times before this, oldest first. Slow; only for reporting violations."""
         return [
             work
             for time, _, work in sorted(self._times.get(sender, ()), key=_age)
@@ -137,7 +137,7 @@ class PendingWork:
         ]
 
     def before_origin(self, sender: str, origin: int) -> list[WorkItem]:
-        """A sender's productions with origins before this, the oldest first. Slow; for when something is wrong."""
+        """Return a sender's productions with origins before this, oldest first. Slow; only for reporting violations."""
         return [
             work
             for time, _, work in sorted(self._origins.get(sender, ()), key=_age)

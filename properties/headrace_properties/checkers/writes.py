@@ -1,4 +1,4 @@
-"""Writes are atomic, of the latest owner, and name what they make once (MillWheel 6.1.2, 6.2, 7.1)."""
+"""Writes are atomic, come from the latest owner, and name each production once (MillWheel 6.1.2, 6.2, 7.1)."""
 
 from collections.abc import Sequence
 
@@ -64,7 +64,7 @@ class Atomicity:
         )
 
     def _mismatch(self, event: Applied, runs: list[Executed]) -> str:
-        """How a delta differs from its executions; ``""``: not at all."""
+        """Describe how a delta differs from its executions; ``""``: not at all."""
         delta = event.delta
         computation = event.computation
         for run in runs:
@@ -102,12 +102,12 @@ class Atomicity:
         return f"it checkpoints {_ids(foreign)}, which its steps did not produce" if foreign else ""
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("nothing was applied")
 
 
 def _unlike_asked(asked: Sequence[Asked], delta: RowDelta) -> str:
-    """How the hold and the timers of a delta differ from what user code asked for; ``""``: not at all."""
+    """Describe how a delta's hold and timers differ from what user code asked for; ``""``: not at all."""
     holds = [timer.hold for timer in asked if timer.hold is not None]
     if (holds[-1] if holds else None) != delta.hold:
         return f"user code asked for the holds {_times(holds)}, and it writes {_times([delta.hold])}"
@@ -132,7 +132,7 @@ def _ids(productions: tuple[Production, ...] | list[Production]) -> list[str]:
 
 
 _Content = tuple[str, str, bytes, int]
-"""Cause, stream, value and timestamp of a production."""
+"""The cause, stream, value and timestamp of a production."""
 
 
 class OneIdOneRecord:
@@ -168,7 +168,7 @@ class OneIdOneRecord:
         self._step_letters.handlers[DeadLettered](event)
 
     def _reported(self, event: Executed) -> tuple[str, bytes] | None:
-        """Stream and value of the record that user code ran for, if it is known."""
+        """Return stream and value of the record that user code ran for, if known."""
         made = self._emissions.get(event.cause)
         if made is not None:
             return made[0][1], made[0][2]
@@ -234,7 +234,7 @@ class OneIdOneRecord:
             )
 
     def _note_weak(self, event: Executed, production: Production) -> None:
-        """Re-runs may diverge (that is S5-weak), but an id names its cause."""
+        """Reruns may diverge (that is S5-weak), but an id still names its cause."""
         self._found.reached += 1
         known = self._weak_causes.setdefault(production.record_id, (event.cause, event))
         if known[0] != event.cause:
@@ -260,7 +260,7 @@ class OneIdOneRecord:
             self._found.violated(f"output {production.record_id} was never produced (MillWheel 6.1.2)", event)
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("nothing was produced")
 
 
@@ -301,14 +301,14 @@ class WeakRerunsAgree:
             )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         if not self._weak:
             return self._found.verdict("no computation has weak productions")
         return self._found.verdict("no weak step ran twice")
 
 
 def _content(run: Executed) -> list[tuple[str, str, bytes, int]]:
-    """What user code made; who consumes it is the topology's affair, which may have changed."""
+    """What user code produced, without its consumers: these depend on the topology, which may have changed."""
     return sorted(
         {
             (production.record_id, production.stream, production.value, production.timestamp)
@@ -371,5 +371,5 @@ class SingleWriter:
             )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("nothing was applied")
