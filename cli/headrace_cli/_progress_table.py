@@ -19,7 +19,9 @@ def progress_table(computations: Iterable[ComputationProgress]) -> Table:
     for column in table.columns[1:]:
         column.justify = "right"
     for progress in computations:
-        hot = f" (hot key {progress.hot_key}: {progress.hot_share:.0%})" if progress.hot_key is not None else ""
+        hot = (
+            f" (hot key {progress.hot_key}: {progress.hot_share:.0%})" if progress.hot_key is not None else ""
+        )
         hot += f" (dropped {progress.dropped:,})" if progress.dropped else ""
         table.add_row(progress.name + hot, *_progress_cells(progress))
     return table
