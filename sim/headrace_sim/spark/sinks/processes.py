@@ -4,6 +4,7 @@ Each is a fork of this process, so that it begins with what a freshly started dr
 at a time.
 """
 
+import gc
 import os
 import random
 import signal
@@ -145,6 +146,7 @@ class Attempt:
 def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | None, seed: int) -> NoReturn:
     """Be an attempt, and never return: nothing of the parent's ends may run here."""
     status = 1
+    gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
         _settle(folder, probe, seed)
         session = Session(lambda frame: Writer(frame, probe))
