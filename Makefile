@@ -25,6 +25,8 @@ endif
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export SPARK
+# Bytecode is kept, whatever the shell says: hundreds of processes of the tests import the same modules, and pytest rewrites them.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -56,8 +58,7 @@ ifneq ($(SPARK),no)
 	$(call step,0,Zeitgeist over the flights of 2013 on Spark; and under faults in the simulated cluster: the same output,headrace run zeitgeist --on spark --compare sim --faults 40 --output $(VENV)/zeitgeist --force)
 endif
 
-# Many tests start a process, and wait for it: three at once keep two cores busy. Its bytecode is made first, once, also where
-# PYTHONDONTWRITEBYTECODE is set.
+# Many tests start a process, and wait for it: three at once keep two cores busy. Its bytecode is made first, once.
 test: $(READY) ## run the tests and doctests (JOBS=3 processes; ARGS='-k watermark' to choose; SPARK=no without Spark)
 	@$(BIN)/python -m compileall -q core sim properties scenarios benchmarks cli
 	$(BIN)/python -m pytest --numprocesses $(JOBS) $(ARGS)
