@@ -61,7 +61,7 @@ def test_a_computation_comes_with_a_sink_and_takes_it_along_when_it_goes(
     frame = spark.readStream.schema("key string, n long, ts long").json(str(tmp_path / "in"))
     given = {"numbers": Input(frame, key="key", timestamp="ts")}
     with deploy(
-        copies("first"), given, directory=tmp_path / "job", layout=layout, intervals=2, sinks={"firsts": sink("firsts")}
+        copies("first"), given, directory=tmp_path / "job", layout=layout, intervals=1, sinks={"firsts": sink("firsts")}
     ) as job:  # fmt: skip
         put(1)
         with pytest.warns(NoSinkWarning, match="no sink is given for 'seconds'") as warned:

@@ -267,7 +267,7 @@ def test_a_key_extractor_that_fails_stops_its_consumers_query_alone_and_says_why
     landing = Landing(spark, tmp_path / "in", "key string, city string, ts long")
     given = {"mail": Input(landing.stream(), key="key", timestamp="ts")}
     with deploy(
-        pipeline, given, directory=tmp_path / "job", sinks={"sorted": None}, layout=Layout.STAGED, intervals=2
+        pipeline, given, directory=tmp_path / "job", sinks={"sorted": None}, layout=Layout.STAGED, intervals=1
     ) as job:
         landing.put({"key": "anna", "city": None, "ts": SECOND})
         with pytest.raises(KeyExtractorError, match=r"'sorter'.*'read'.*returned None") as caught:

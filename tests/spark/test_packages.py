@@ -37,6 +37,6 @@ def test_a_package_that_executors_do_not_have_is_named(
         pytest.raises(
             SparkHostError, match=r"cannot import 'post_office', which this job's code needs\. Ship"
         ),
-        deploy(pipeline, given, directory=tmp_path / "job", sinks={"copies": None}, intervals=2) as job,
+        deploy(pipeline, given, directory=tmp_path / "job", sinks={"copies": None}, intervals=1) as job,
     ):
         job.await_idle()

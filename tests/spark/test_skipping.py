@@ -55,7 +55,7 @@ class Job:
         sink = DatabaseSink(str(self.place / "out.sqlite"), "sums", pipeline=sums())
         return deploy(
             sums(), {"numbers": Input(frame, key="key", timestamp="ts", record_id="id")}, directory=self.directory,
-            layout=self.layout, intervals=2, sinks={"sums": sink},
+            layout=self.layout, intervals=1, sinks={"sums": sink},
         )  # fmt: skip
 
     def put(self, *numbers: tuple[int, str]) -> None:

@@ -43,7 +43,7 @@ def run(place, spark, fails, layout):
     frame = spark.readStream.schema("key string, ts long").json(str(place / "in"))
     given = {"mail": Input(frame, key="key", timestamp="ts")}
     with deploy(
-        pipeline, given, directory=place / f"{fails} {layout.name}", sinks={"out": explode}, layout=layout, intervals=2
+        pipeline, given, directory=place / f"{fails} {layout.name}", sinks={"out": explode}, layout=layout, intervals=1
     ) as job:
         job.await_idle()
 

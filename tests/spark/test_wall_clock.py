@@ -156,7 +156,7 @@ def test_waiting_for_a_job_ends_although_its_clock_always_has_news(
     given = {"mail": Input(stream, key="key", timestamp="ts", value="ts")}
     with deploy(
         waking(), given, directory=tmp_path / "job", sinks={name: sink(name) for name in ("seen", "woken")}, layout=layout,
-        intervals=2, clock_us=SECOND // 20,
+        intervals=1, clock_us=SECOND // 20,
     ) as job:  # fmt: skip
         for number in range(2):
             draft = letters / f".{number}"
