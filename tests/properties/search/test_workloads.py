@@ -32,7 +32,12 @@ def test_every_workload_runs_to_its_end_and_holds(workload: Workload, seed: int)
 
 
 def _settled(workload: Workload, outputs: Counter[Emitted]) -> Counter[Emitted]:
-    """Leave out timestamps where wall timers without a hold make the records: these are as far as the watermark happens to be."""
+    """Leave out timestamps where wall timers without a hold make the records: these are as far as the watermark happens to be.
+
+    What witnesses report differs from run to run: clocks and watermarks.
+    """
+    if workload.name == "witnesses":
+        return Counter(replace(emitted, value=b"", timestamp=0) for emitted in outputs.elements())
     if workload.name != "reminders":
         return outputs
     return Counter(replace(emitted, timestamp=0) for emitted in outputs.elements())
