@@ -121,6 +121,8 @@ class Injector:
         # What waits (8.4), and what was sent.
         self._waiting: list[tuple[int, int, Entry, SourceRecord]] = []
         self._outbox: Outbox[Entry] = Outbox(options.retry_us, options.retry_max_us)
+        self._masters = options.master_addresses()
+        self._authorities = options.authority_addresses(options.shard_of(spec.name))
         self._first_pause_us = min(options.retry_us, options.retry_max_us)
         # What it was told.
         self._routing = NOWHERE
@@ -373,7 +375,7 @@ class Injector:
         beat = m.Heartbeat(
             self.address, self._incarnation, self._routing.table.version, owing=self._owing(), is_worker=False
         )
-        self._effects.extend(Send(master, beat) for master in self._options.master_addresses())
+        self._effects.extend([Send(master, beat) for master in self._masters])
 
     def _owing(self) -> tuple[tuple[str, int], ...]:
         """What is pending for retiring computations; as long as there is more to re-read, each may be owed some of it."""
@@ -411,18 +413,18 @@ class Injector:
         return due.due_us if changed else due.due_us + (_QUIET_PERIODS - 1) * due.wait_us
 
     def _report(self, now: int) -> None:
-        progress, options = self._journaled, self._options
+        progress = self._journaled
         assert progress is not None
         self._reported = progress
         self._report_due.begin(now)
         frontier = progress.low_watermark
         buckets: tuple[tuple[int, int], ...] = ()
         if self._percentiles_wanted:
-            frontier, buckets = self._intake.source_us, self._intake.buckets(options.percentile_bucket_us)
+            frontier = self._intake.source_us
+            buckets = self._intake.buckets(self._options.percentile_bucket_us)
         name, low_us, horizon_us = self._spec.name, progress.low_watermark, progress.horizon
         report = m.InjectorReport(name, self._process, self._epoch, low_us, horizon_us, frontier, buckets)
-        replicas = options.authority_addresses(options.shard_of(name))
-        self._effects.extend(Send(replica, report) for replica in replicas)
+        self._effects.extend([Send(replica, report) for replica in self._authorities])
         self._record(InjectorReported, name, low_us, horizon_us)
 
     # Asking the store and the clock

@@ -216,7 +216,8 @@ class Master:
             return False
         else:
             member.heard_us = now
-            if _rank(beat) >= _rank(member.beat):
+            # A process's heartbeats count up by incarnation, and then by the table that it knows.
+            if beat.incarnation > member.beat.incarnation or beat.table_version >= member.beat.table_version:
                 member.beat = beat
         return True
 
@@ -234,8 +235,11 @@ class Master:
             self._decide(now)
 
     def _note_unlisted(self, now: int, beat: Heartbeat) -> None:
+        assigned = routing_of(self.table).assigned_to(beat.sender)
+        if not assigned:
+            return
         listed = {load.sequencer for load in beat.loads}
-        for assignment in routing_of(self.table).assigned_to(beat.sender):
+        for assignment in assigned:
             if not self._rules.is_owner(beat.incarnation, assignment.incarnation):
                 continue
             if assignment.sequencer in listed:
@@ -436,11 +440,6 @@ class Master:
         routing_of(self.table)  # the intervals of each computation cover all keys
         current = {assignment.sequencer for assignment in self.table.assignments}
         assert all(sequencer in current for sequencer in self._unlisted)
-
-
-def _rank(beat: Heartbeat) -> tuple[int, int]:
-    """A process's heartbeats count up by incarnation, and then by the table that it knows."""
-    return beat.incarnation, beat.table_version
 
 
 # The states and their inputs

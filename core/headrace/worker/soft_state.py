@@ -193,6 +193,9 @@ class SoftState:
 
     def advance(self, now: int, low_watermark: int, timer_watermark: int, horizon: int) -> None:
         """The worker knows more of the senders' progress. Values only rise."""
+        known = self.low_watermark, self.timer_watermark, self.horizon
+        if known == (low_watermark, timer_watermark, horizon):
+            return
         advanced = self.shared.rules.advanced
         self.low_watermark = advanced(self.low_watermark, low_watermark)
         self.horizon = advanced(self.horizon, horizon)

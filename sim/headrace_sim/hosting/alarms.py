@@ -1,6 +1,5 @@
 """Alarms: wake a process when its machine's clock reaches the time that it asked for."""
 
-from headrace.history import History
 from headrace.wire.effects import Wake
 from headrace_sim.distributions import Sampler
 from headrace_sim.endpoints.node import Give, Node, NodeState
@@ -15,25 +14,28 @@ class Alarms:
 
     Args:
         kernel: true time.
-        history: knows the activation that sets an alarm.
         lag_us: draws how late a process is woken.
         give: takes a machine, the event for its process, and the event's cause.
     """
 
-    def __init__(self, kernel: Kernel, history: History, lag_us: Sampler, give: Give) -> None:
+    def __init__(self, kernel: Kernel, lag_us: Sampler, give: Give) -> None:
         self._kernel = kernel
-        self._history = history
         self._lag_us = lag_us
         self._give = give
 
-    def wake_at(self, node: Node, at_us: int) -> None:
-        """Wake a process when its machine's clock shows a time, even if the clock is set back meanwhile."""
-        self._set((node, node.incarnation, at_us, self._history.activation))
+    def wake_at(self, node: Node, at_us: int, cause: int | None) -> None:
+        """Wake a process when its machine's clock shows a time, even if the clock is set back meanwhile.
 
-    def _set(self, alarm: _Alarm) -> None:
-        node, _, at_us, _ = alarm
-        delay_us = max(at_us - node.clock_us - self._kernel.now, 0) + self._lag_us()
-        self._kernel.call_later(delay_us, self._wake, alarm)
+        Args:
+            node: the process's machine.
+            at_us: the time, by its clock.
+            cause: the activation that sets the alarm.
+        """
+        kernel = self._kernel
+        delay_us = at_us - node.clock_us - kernel.now
+        if delay_us < 0:  # noqa: PLR1730  a call of max() for each alarm
+            delay_us = 0
+        kernel.call_later(delay_us + self._lag_us(), self._wake, (node, node.incarnation, at_us, cause))
 
     def _wake(self, alarm: _Alarm) -> None:
         node, incarnation, at_us, cause = alarm
@@ -42,7 +44,7 @@ class Alarms:
         if node.state is NodeState.PAUSED:
             node.waiting.append(lambda: self._wake(alarm))
         elif self._kernel.now + node.clock_us < at_us:
-            self._set(alarm)
+            self.wake_at(node, at_us, cause)
         else:
             self._give(node, _WAKE, cause)
 

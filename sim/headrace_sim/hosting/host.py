@@ -100,7 +100,7 @@ class Host:
         self.error: HeadraceError | None = None
         self._check_invariants = options.check_invariants
         self._book = Cpus(options, stream).book
-        alarms = Alarms(kernel, history, options.timer_lag.sampler(stream("timer lag")), self.give)
+        alarms = Alarms(kernel, options.timer_lag.sampler(stream("timer lag")), self.give)
         self._wake_at = alarms.wake_at
         self.readers = Readers(kernel, history, nodes, sources, self.give)
         self.departures = Departures(kernel)
@@ -161,7 +161,7 @@ class Host:
             if type(effect) is Send:
                 transmit(node, effect, sent_us)
             elif type(effect) is WakeAt:
-                self._wake_at(node, effect.at_us)
+                self._wake_at(node, effect.at_us, history.activation)
             else:
                 self.carry_out(node, effect)
 
@@ -169,7 +169,7 @@ class Host:
         """Carry out an effect other than sending a message."""
         match effect:
             case WakeAt():
-                self._wake_at(node, effect.at_us)
+                self._wake_at(node, effect.at_us, self.history.activation)
             case Replay():
                 self.readers.replay(node.address, effect.offset)
             case Halt():

@@ -142,7 +142,8 @@ class Watch:
         computation, counts = computation_of(event), self.counts
         found: list[StepFault] = []
         places = dict.fromkeys([(address, does, name, ""), (address, does, name, computation)])
-        counts.update(places.keys())
+        for place in places:
+            counts[place] += 1
         if self._told is not None:
             step = Step(address, does, name, counts[address, does, name, computation], computation)
             self._told(step, event, to or address)

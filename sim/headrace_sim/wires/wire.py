@@ -114,7 +114,9 @@ class Wire:
         if type(message) in ANNOUNCED:
             self.announcements.read(message)
         receiver, incarnation, cause = self._nodes.get(target), node.incarnation, self._history.activation
-        delay_us = max(sent_us - kernel.now, 0) + extra_us
+        delay_us = extra_us
+        if sent_us > kernel.now:
+            delay_us += sent_us - kernel.now
         if receiver is not None:
             at_us = kernel.now + delay_us + self._latency_us()
             flight = Flight(
