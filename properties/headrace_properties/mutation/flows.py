@@ -347,12 +347,16 @@ def _makes_late(fault: object) -> bool:
 
 
 def _input(pipeline: Pipeline, seed: int) -> tuple[list[_Given], Feed]:
-    """Numbers of two keys, in some disorder, none of them late; then the end of the source."""
+    """Numbers of two keys, in some disorder, none of them late; then the end of the source.
+
+    In every other input, times are whole tenths of a second, so that many fall on the boundaries of windows.
+    """
     random, builder, at_us = Random(f"{seed}/flows"), FeedBuilder(pipeline), 500 * MILLISECOND
-    given = []
+    given, step_ms = [], 1 if seed % 2 else 100
     for _ in range(_RECORDS):
-        at_us += random.randrange(300) * MILLISECOND
-        one = _Given(random.choice("ab"), random.randint(1, 9), at_us - random.randrange(400) * MILLISECOND)
+        at_us += random.randrange(0, 300, step_ms) * MILLISECOND
+        time = at_us - random.randrange(0, 400, step_ms) * MILLISECOND
+        one = _Given(random.choice("ab"), random.randint(1, 9), time)
         given.append(one)
         builder.record(at_us=at_us, value=one.value, timestamp=one.time, key=one.key)
         builder.watermark(at_us=at_us + 1, low_watermark=at_us - 500 * MILLISECOND)
