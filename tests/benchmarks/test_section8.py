@@ -232,7 +232,7 @@ def test_a_run_of_any_experiment_that_is_made_up_is_noticed(name: str, point: st
 def test_what_takes_real_time_is_run_once_after_all_else_and_alone() -> None:
     names = list(EXPERIMENTS)
     real = [name for name, experiment in EXPERIMENTS.items() if experiment.wall]
-    assert real == names[-len(real) :] == ["authority", "spark"]
+    assert real == names[-len(real) :] == ["authority", "spark", "nexmark"]
     assert len(EXPERIMENTS["authority"].tasks(FULL)) == len(EXPERIMENTS["authority"].points)
 
 

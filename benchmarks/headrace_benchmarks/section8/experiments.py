@@ -12,6 +12,7 @@ from headrace import MILLISECOND, Productions
 from headrace_benchmarks.section8 import (
     figure_16,
     hot_key,
+    nexmark,
     on_spark,
     recovery,
     section_6_1_3,
@@ -152,6 +153,7 @@ EXPERIMENTS = {
         skew.EXPERIMENT,
         section_7_2.EXPERIMENT,
         on_spark.EXPERIMENT,
+        nexmark.EXPERIMENT,
     )
 }
 """Experiments by name: the paper's figures, then its other claims, then measurements in real time."""

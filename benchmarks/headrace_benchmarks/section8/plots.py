@@ -2,6 +2,7 @@
 
 import io
 from collections import Counter
+from collections.abc import Sequence
 from itertools import accumulate, groupby
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from headrace import HeadraceError
 from headrace_benchmarks.section8 import (
     figure_16,
     hot_key,
+    nexmark,
     on_spark,
     recovery,
     section_6_1_3,
@@ -224,9 +226,18 @@ def _strong_weak(figure: "Figure", measured: Measured) -> None:
 
 
 def _spark(figure: "Figure", measured: Measured) -> None:
-    """Draw throughput, latency and recovery of each job as points on logarithmic scales, since they differ by factors."""
+    """Draw throughput, latency and recovery of each job."""
+    _on_logarithmic_scales(figure, measured, (on_spark.THROUGHPUT, on_spark.LATENCY, on_spark.RECOVERY))
+
+
+def _nexmark(figure: "Figure", measured: Measured) -> None:
+    """Draw the throughput of each query, both ways."""
+    _on_logarithmic_scales(figure, measured, (nexmark.LAYER, nexmark.OWN))
+
+
+def _on_logarithmic_scales(figure: "Figure", measured: Measured, names: Sequence[str]) -> None:
+    """Draw figures side by side, with a line for each job, on logarithmic scales, since they differ by factors."""
     points = list(dict.fromkeys(row.point for row in measured.rows))
-    names = (on_spark.THROUGHPUT, on_spark.LATENCY, on_spark.RECOVERY)
     for axes, name in zip(figure.subplots(1, len(names), sharey=True), names, strict=True):
         rows = [row for row in measured.rows if row.figure == name]
         means = [row.value.mean for row in rows]
@@ -322,7 +333,7 @@ def _with_intervals(axes: "Axes", places: list[float], rows: list[Row], label: s
     )
 
 
-_HEIGHTS = {"figure-13": 5.0, "strong-weak": 8.0, "depth": 5.0, "spark": 3.6}
+_HEIGHTS = {"figure-13": 5.0, "strong-weak": 8.0, "depth": 5.0, "spark": 3.6, "nexmark": 6.0}
 """Heights of figures, inches; all are 10 inches wide."""
 
 _PLOTS = {
@@ -337,4 +348,5 @@ _PLOTS = {
     "skew": _skew,
     "authority": _authority,
     "spark": _spark,
+    "nexmark": _nexmark,
 }
