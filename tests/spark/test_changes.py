@@ -159,10 +159,6 @@ def test_with_one_interval_a_computation_takes_its_state_to_another_level(
         running.await_idle()
         (query,) = running._host.queries()
         assert [one["numShufflePartitions"] for one in query.query.lastProgress["stateOperators"]] == [1]
-        offsets = tmp_path / "job" / "checkpoints" / "pipeline" / "offsets"
-        assert (offsets / ".0.crc").exists(), (
-            "it is not Spark's FileSystemBasedCheckpointFileManager that keeps them"
-        )
         running.change(counter_first(), sinks={"sent": None})
         job.put(2)
         running.await_idle()

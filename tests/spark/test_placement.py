@@ -86,6 +86,7 @@ def test_a_checkpoint_on_this_machine_is_kept_without_processes_unless_the_sessi
     fresh_session: SparkSession,
 ) -> None:
     name = "spark.sql.streaming.checkpointFileManagerClass"
+    fresh_session.conf.unset(name)
     with files_managed(fresh_session, "hdfs://cluster/job"):
         assert fresh_session.conf.get(name, None) is None
     with files_managed(fresh_session, Path("job")):
