@@ -13,7 +13,7 @@ from headrace import MAX_TIME, MIN_TIME, MINUTE, SECOND, ComputationProgress
 from headrace.dataflow import FixedWindows, TimestampCombiner, read
 from headrace.spark.hosting import chunks as _chunks
 from headrace.spark.hosting.history_export import history_of
-from headrace.spark.hosting.parcels import Tally, encode_tally
+from headrace.spark.hosting.parcels import Tally
 from headrace.spark.hosting.progress import Board
 from headrace.spark.runtime.event_time import from_spark
 from headrace_properties.explain.progress import ProgressCounter
@@ -170,7 +170,7 @@ def test_a_board_takes_the_later_word_and_keeps_it(tmp_path: Path) -> None:
     pipeline = mail()
     running = run_in_batches(pipeline, letters(pipeline), [7])
     board = Board(tmp_path / "progress.json")
-    board.take_encoded([encode_tally(tally).decode() for tally in reversed(running.tallies)])
+    board.take(reversed(running.tallies))
     assert board.progress(pipeline) == tuple(progress_of(running).values())
     assert Board(tmp_path / "progress.json").progress(pipeline) == board.progress(pipeline)
     # What Spark knows itself may be newer than what the intervals were told.

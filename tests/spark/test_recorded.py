@@ -16,6 +16,7 @@ from tests.sim.rig import letters, mail
 
 
 def test_a_run_that_is_stopped_has_the_outputs_of_what_it_has_read(spark: SparkSession) -> None:
+    """The third micro-batch has been added when the second is done, and the run is to stop."""
     pipeline = mail()
     feed = letters(pipeline)
     events = [(entry.address, entry.event) for entry in feed.entries]
@@ -33,9 +34,9 @@ def test_a_run_that_is_stopped_has_the_outputs_of_what_it_has_read(spark: SparkS
         on_batch=on_batch,
         should_stop=lambda: len(seen) == 2,
     )
-    assert run.events == 40
-    read = Feed(feed.entries[:40])
-    assert seen == [Feed(feed.entries[:20]).records, read.records]
+    assert run.events == 60
+    read = Feed(feed.entries[:60])
+    assert Feed(feed.entries[:20]).records <= seen[0] <= seen[1] <= seen[2] == read.records
     assert run.progress[0].outputs == read.records
     assert Counter(Emitted(*output) for output in run.outputs) == run_reference(pipeline, read).outputs
 

@@ -12,7 +12,7 @@ import msgspec
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress, lag_of
 from headrace.api.time import MAX_TIME, MIN_TIME
-from headrace.spark.hosting.parcels import Tally, decode_tally
+from headrace.spark.hosting.parcels import Tally
 from headrace.spark.runtime.hadoop import Place, write
 
 _HOT_SHARE = 1 / 8
@@ -41,10 +41,6 @@ class Board:
         with self._lock:
             if self._take(tallies) and self._path is not None:
                 write(self._path, _encode_board(list(self._told.values())))
-
-    def take_encoded(self, tallies: Iterable[str]) -> None:
-        """Take the tallies of a micro-batch as the outputs' rows encode them."""
-        self.take([decode_tally(tally) for tally in tallies])
 
     def _take(self, tallies: Iterable[Tally]) -> bool:
         new = False

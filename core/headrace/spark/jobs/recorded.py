@@ -4,26 +4,34 @@ Choice: a run's checkpoint stays on disk until this process ends, because Spark 
 and logs errors if it is missing. The input, which is larger, is deleted at once.
 """
 
+import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.history import History
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.history_sample import Sample
+from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
+from headrace.spark.hosting.placement import partitions_for
 from headrace.spark.hosting.progress import Board
-from headrace.spark.jobs.attach import attach
+from headrace.spark.jobs.attach import attached
 from headrace.spark.jobs.recorded_input import Landing, landed
 from headrace.spark.runtime.event_time import low_watermark_of
 from headrace.spark.runtime.files import scratch
+from headrace.spark.runtime.session import files_managed, most_partitions, partitions_set
 from headrace.wire.effects import SourceEvent
+
+_LOOK_EVERY_S = 0.02
 
 Output = tuple[str, str, bytes, int]
 """Stream, key, value as its codec writes it, and timestamp in microseconds."""
@@ -69,10 +77,11 @@ def run_recorded(
         events: (address of the injector's process, event) in order of arrival; the last of each address is a watermark of
             `MAX_TIME`.
         batch_events: number of events in one micro-batch.
-        intervals: number of key intervals of each computation.
+        intervals: number of key intervals of each computation. With one, a single operator hosts the whole pipeline.
         history: record the History; a `Sample`: of some of the keys.
         on_batch: called with the result so far after each micro-batch of input.
-        should_stop: called before each micro-batch of input; if it returns true, the run ends there.
+        should_stop: called before each micro-batch of input is added; if it returns true, the run ends with what was added. The
+            next micro-batch is added while one is processed.
 
     Raises:
         SparkHostError: the pipeline uses a feature that Spark does not support.
@@ -80,25 +89,38 @@ def run_recorded(
     run, told, board = RecordedRun(), list[bytes](), Board()
     place = Path(tempfile.mkdtemp(prefix="recorded-", dir=scratch()))
     landing = Landing(pipeline, place / "landing")
-    outputs = attach(
+    partitions = partitions_for(intervals, most_partitions(spark))
+    parcels = attached(
         pipeline,
         landed(spark, pipeline, place / "landing"),
         intervals=intervals,
+        clock=None,
         history=history,
-        tallies=True,
+        partitions=partitions,
+        fused=partitions == 1,
     )
-    writer = outputs.everything.writeStream.foreachBatch(lambda frame, _: _take(frame, run, told, board))
+    writer = parcels.writeStream.foreachBatch(lambda frame, _: _take(frame, run, told, board))
     began = time.monotonic()
-    query = writer.option("checkpointLocation", str(place / "checkpoint")).start()
+    with partitions_set(spark, partitions), files_managed(spark, place):
+        query = writer.option("checkpointLocation", str(place / "checkpoint")).start()
+
+    def tell(done: int) -> None:
+        run.events = min(done * batch_events, len(events))
+        run.progress = board.progress(pipeline, low_watermark_of(query.lastProgress))
+        if on_batch is not None:
+            on_batch(run)
+
     try:
-        while run.events < len(events) and not should_stop():
-            batch = events[run.events : run.events + batch_events]
-            landing.put(batch)
-            query.processAllAvailable()
-            run.events += len(batch)
-            run.progress = board.progress(pipeline, low_watermark_of(query.lastProgress))
-            if on_batch is not None:
-                on_batch(run)
+        files = 0
+        while files * batch_events < len(events) and not should_stop():
+            landing.put(events[files * batch_events : (files + 1) * batch_events])
+            files += 1
+            # The next file is there before the last one is done: otherwise Spark would run a micro-batch without data between.
+            if files > 1:
+                _await_file(query, files - 2)
+                tell(files - 1)
+        query.processAllAvailable()
+        tell(files)
     finally:
         query.stop()
         shutil.rmtree(place / "landing", ignore_errors=True)
@@ -107,15 +129,36 @@ def run_recorded(
     return run
 
 
+def _await_file(query: StreamingQuery, number: int) -> None:
+    """Wait until the micro-batch of a file of each injector is done."""
+    while True:
+        progress = query.lastProgress
+        if progress is not None and all(_offset(source) >= number for source in progress["sources"]):
+            return
+        if not query.isActive:
+            query.processAllAvailable()  # raises the error that ended it
+            return
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _offset(source: Mapping[str, Any]) -> int:
+    """Return the number of the last file that a source has read; -1: none."""
+    found = source["endOffset"]
+    offset = json.loads(found) if isinstance(found, str) else found
+    return -1 if offset is None else int(offset["logOffset"])
+
+
 def _take(frame: DataFrame, run: RecordedRun, told: list[bytes], board: Board) -> None:
-    """Sort the rows of a micro-batch into outputs, tallies and History events."""
+    """Sort the last operator's rows of a micro-batch into outputs, tallies and History events."""
     tallies = []
-    for stream, key, value, timestamp, _record_id in frame.collect():
-        if stream is not None:
-            run.outputs.append((stream, key, bytes(value), timestamp))
-        elif key is not None:
-            tallies.append(key)
-        else:
-            told.append(bytes(value))
-    board.take_encoded(tallies)
+    for (data,) in frame.select("parcel").collect():
+        if is_tally(data):
+            tallies.append(decode_tally(data))
+            continue
+        parcel = decode_parcel(data)
+        run.outputs += [
+            (stream, key, value, timestamp) for stream, _, key, value, timestamp, _ in parcel.records
+        ]
+        told += parcel.events
+    board.take(tallies)
     run.batches += 1
