@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from pickle import PicklingError
 from typing import NoReturn
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +25,8 @@ from headrace.spark import (
     deploy,
     skip_record,
 )
+from headrace.spark.hosting.layout import plan_of
+from headrace.spark.hosting.processor import LevelProcessor
 from tests.spark.rig import by_day
 
 
@@ -146,6 +149,19 @@ def test_a_change_that_would_move_a_computation_away_from_its_state_is_refused(
         job.put(2)
         running.await_idle()
     assert job.values == {"counts": [1, 2]}
+
+
+def test_a_timer_of_a_removed_computation_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark still calls for it, on the level where the relay is left."""
+    plan = plan_of(counter_first().without("counter"), intervals=2, with_ids=frozenset(), partitions=2)
+    monkeypatch.setattr("headrace.spark.hosting.processor.TaskContext", MagicMock())
+    handle, times = MagicMock(), MagicMock()
+    handle.getValueState().get.return_value = None
+    times.getCurrentWatermarkInMs.return_value = times.getCurrentProcessingTimeInMs.return_value = 5_000
+    processor = LevelProcessor(plan, 0)
+    processor.init(handle)
+    assert list(processor.handleExpiredTimer(("counter/0",), times, MagicMock())) == []
+    assert not handle.getValueState().update.called
 
 
 @pytest.mark.spark

@@ -65,8 +65,9 @@ class LevelProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803  Spark's name
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803  Spark's names
     ) -> Iterator[Any]:
-        """Process an interval whose next timer Spark's watermark has reached."""
-        return self._run(str(key[0]), (), timerValues)
+        """Process an interval whose next timer Spark's watermark has reached, unless its computation was removed."""
+        group = str(key[0])
+        return self._run(group, (), timerValues) if group in self._groups else iter(())
 
     def close(self) -> None:
         """Close nothing: there is nothing open."""
