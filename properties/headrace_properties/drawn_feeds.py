@@ -1,11 +1,11 @@
-"""Inputs that a Hypothesis strategy draws: ``feed = st.lists(...)`` beside a pipeline, instead of a function ``feed(seed)``.
+"""Inputs drawn from a Hypothesis strategy: ``feed = st.lists(...)`` beside a pipeline, instead of a function ``feed(seed)``.
 
 Rules of this file:
 
-* An input depends on the seed and the strategy only: the strategy reads bytes that the seed makes (Hypothesis's
+* An input depends only on the seed and the strategy: the strategy reads bytes derived from the seed (Hypothesis's
   ``fuzz_one_input``). Hypothesis's own generator mixes in constants of whatever modules are imported, so it would draw another
   input in another process.
-* The search shrinks an input as it does every other: by leaving out records.
+* The search shrinks an input like any other: by leaving out records.
 """
 
 from collections.abc import Callable, Sequence

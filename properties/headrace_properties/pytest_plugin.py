@@ -1,12 +1,11 @@
-"""The pytest plugin: a pipeline goes through the whole harness in one line.
+"""The pytest plugin: run a pipeline through the whole harness in one line.
 
 In a test, by the fixture `headrace_verify`; or without any test, by naming pipelines in pytest's settings::
 
     [tool.pytest.ini_options]
     headrace_pipelines = ["views:pipeline"]
 
-The plugin is loaded with every pytest of the environment: what verifies (`headrace_properties.verifier`) is imported only when
-it is needed.
+Every pytest run in the environment loads the plugin, so `headrace_properties.verifier` is imported only when needed.
 """
 
 import importlib
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from headrace_properties.verifier import Verifier
 
 PROFILES = {"dev": 50, "ci": 200, "nightly": 5_000}
-"""Profile to how many runs each pipeline gets in which a fault really struck."""
+"""Number of runs of each pipeline in which a fault struck, by profile."""
 
 _PIPELINES = "headrace_pipelines"
 _ALLOW_UNKNOWN = "headrace_allow_unknown"
@@ -35,7 +34,7 @@ _GROUP = "headrace"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options, and the setting."""
+    """Add the options and the setting."""
     group = parser.getgroup(_GROUP, "Headrace: pipelines under faults")
     group.addoption(
         "--headrace-profile",
@@ -107,7 +106,7 @@ def headrace_verify(
 
 @pytest.hookimpl(tryfirst=True)  # before -k and -m choose
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[Any]) -> None:
-    """Add a test for each pipeline that the settings name, unless only files or single tests were asked for."""
+    """Add a test for each pipeline that the settings name, unless only files or single tests were requested."""
     directories = [config.invocation_params.dir / argument for argument in config.args]
     if any(directory.is_dir() for directory in directories):
         items += [PipelineItem.from_parent(session, name=name) for name in config.getini(_PIPELINES)]

@@ -1,8 +1,8 @@
-"""Random groupings with random input, for Hypothesis: what the Dataflow layer and its model are compared on (Dataflow 2).
+"""Random groupings with random input, for Hypothesis: for comparing the Dataflow layer with its model (Dataflow 2).
 
-Time goes in slots of a second, and in each at most one thing happens. Elements come at .4 of it, watermarks at .8; periods end at
-.0 and delays at .6 (they are whole seconds and .2 long). So nothing coincides, and the same case can be run where messages take
-a while. `coinciding` gives cases in which things happen at one instant, for hosts whose clock is driven by hand.
+Time is divided into slots of a second, with at most one event in each. Elements come at .4 of it, watermarks at .8; periods
+end at .0 and delays at .6 (they are whole seconds and .2 long). So nothing coincides, and the same case can be run where
+messages take time. `coinciding` draws cases with simultaneous events, for hosts whose clock is driven by hand.
 """
 
 from dataclasses import dataclass
@@ -45,10 +45,10 @@ from headrace_properties.dataflow.model import InputStep, Query
 from headrace_properties.dataflow.transcripts import AtLeast, settles
 
 ELEMENT_AT_US, WATERMARK_AT_US, DELAY_END_US = 400 * MILLISECOND, 800 * MILLISECOND, 200 * MILLISECOND
-"""Places in a slot."""
+"""Positions in a slot."""
 
 BEGIN = 4
-"""The first slot: by then a cluster has its intervals assigned."""
+"""The first slot: by then a cluster has assigned its intervals."""
 
 SLOTS = 16
 SPREAD = 12
@@ -57,14 +57,14 @@ SPREAD = 12
 
 @dataclass(frozen=True, slots=True)
 class GroupingCase:
-    """A grouping, and what happens to it."""
+    """A grouping and its input."""
 
     query: Query
     steps: tuple[InputStep, ...]
 
 
 def windows() -> st.SearchStrategy[WindowFn]:
-    """Strategies whose windows are small enough that the input fills several."""
+    """Windowing strategies with windows small enough for the input to fill several."""
     sizes = st.integers(1, 6).map(lambda seconds: seconds * SECOND)
     gaps = st.integers(1, 3).map(lambda seconds: seconds * SECOND)
     return st.one_of(
@@ -78,7 +78,7 @@ def windows() -> st.SearchStrategy[WindowFn]:
 
 
 def leaves() -> st.SearchStrategy[Trigger]:
-    """Triggers without parts."""
+    """Triggers without subtriggers."""
     return st.one_of(
         st.just(AtWatermark()),
         st.integers(1, 4).map(AtCount),
@@ -109,7 +109,7 @@ def _is_accepted(trigger: Trigger) -> bool:
 
 
 def triggers() -> st.SearchStrategy[Trigger]:
-    """Triggers of every shape, all of whose parts can have their turn; and often those that people write."""
+    """Triggers of every shape, each of whose parts can fire; common ones are drawn often."""
     usual = st.builds(
         lambda early, late: SequenceOf(RepeatUntil(early, AtWatermark()), Repeat(late)), leaves(), leaves()
     )
@@ -130,7 +130,7 @@ def micro_batches() -> st.SearchStrategy[Engine]:
 
 
 def queries() -> st.SearchStrategy[Query]:
-    """Groupings of every kind; their combiner is a sum."""
+    """Groupings of every kind, with a sum as combiner."""
     lateness = st.none() | st.integers(0, 6).map(lambda seconds: seconds * SECOND)
     return st.builds(
         Query,
@@ -178,9 +178,9 @@ def settling_queries(
 def histories(
     draw: st.DrawFn, *, coinciding: bool = False, retractions: bool = False
 ) -> tuple[InputStep, ...]:
-    """Draw what happens, up to the end of the source: elements of two keys, watermarks, and slots without either.
+    """Draw the input up to the end of the source: elements of two keys, watermarks, and empty slots.
 
-    The source ends after a long silence, or as soon as its last element has come: then no clock has emitted what waits for it.
+    The source ends after a long silence, or right after its last element, before any clock has emitted what waits for it.
     """
     kinds = ["element"] * 3 + ["watermark", "nothing"] + ["retraction"] * retractions
     steps: list[InputStep] = []
@@ -214,7 +214,7 @@ def elements() -> st.SearchStrategy[Element]:
 
 
 def _retraction(draw: st.DrawFn, given: list[Element]) -> Element:
-    """Take one of these back, and let it be taken back no more."""
+    """Retract one of these, at most once each."""
     return msgspec.structs.replace(given.pop(draw(st.integers(0, len(given) - 1))), retraction=True)
 
 
@@ -230,7 +230,7 @@ def cases(
 
     Args:
         coinciding: arrivals, watermarks and boundaries fall on the same instants.
-        retractions: elements are taken back, too, which no source can do.
+        retractions: elements are also retracted, which no source can do.
         settling: only groupings whose final result does not depend on the order of their input.
         merging: of these, also sessions.
         engine: of these, the engines; ``None``: any.

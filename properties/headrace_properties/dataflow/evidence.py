@@ -1,7 +1,7 @@
-"""What triggers know, as evidence, for the model of the Dataflow layer (Dataflow 2.3).
+"""Trigger state as evidence, for the model of the Dataflow layer (Dataflow 2.3).
 
-Rules of this file: a trigger's state is when it began and which elements it has seen since, and nothing that was computed from
-that: counts, boundaries and delays follow from it whenever they are asked for. Windows that merge put their evidence together.
+Rules of this file: a trigger's state is when it began and which elements it has seen since, and nothing computed from that:
+counts, boundaries and delays are derived from it on demand. Windows that merge combine their evidence.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class TriggerView:
-    """What can be seen when a trigger is asked: ``now`` is wall time, and all that arrives then may not be in yet."""
+    """What a trigger sees when evaluated: ``now`` is wall time; not all that arrives at that instant need be in yet."""
 
     now: int
     watermark: int
@@ -59,7 +59,7 @@ class TriggerView:
 
 
 def begin(trigger: Trigger, now: int) -> Evidence:
-    """Start a trigger, with its window's first element or again."""
+    """Start a trigger, with its window's first element, or again later."""
     parts = _parts_of(trigger)
     if isinstance(trigger, SequenceOf):
         parts = parts[:1]
@@ -79,14 +79,14 @@ def _parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
 
 
 def _active(trigger: Trigger, evidence: Evidence) -> Iterable[tuple[Trigger, Evidence]]:
-    """The triggers in a trigger that are alive, each with its evidence."""
+    """Yield the live triggers within a trigger, each with its evidence."""
     if isinstance(trigger, SequenceOf):
         return [(trigger.triggers[evidence.index], evidence.parts[0])]
     return zip(_parts_of(trigger), evidence.parts, strict=True)
 
 
 def observe(trigger: Trigger, evidence: Evidence, moment: int, now: int, contents: Any) -> Evidence:
-    """An element has come."""
+    """Record an element."""
     if evidence.fired and not evidence.of_watermark:
         return evidence
     held = isinstance(trigger, When) and bool(trigger.predicate(contents))
@@ -95,7 +95,7 @@ def observe(trigger: Trigger, evidence: Evidence, moment: int, now: int, content
 
 
 def _boundary_us(trigger: AtPeriod, evidence: Evidence) -> int:
-    """The earliest next boundary of those that were merged."""
+    """Return the earliest next boundary of the merged windows."""
     return min(-(-began // trigger.period_us) * trigger.period_us for began in evidence.began)
 
 
@@ -104,7 +104,7 @@ def _delay_us(trigger: AfterDelay, evidence: Evidence) -> int:
 
 
 def asked(trigger: Trigger, evidence: Evidence, view: TriggerView) -> tuple[bool, Evidence | None]:
-    """Whether it fires now, and its evidence from now on; ``None``: it is finished."""
+    """Return whether it fires now, and its evidence from now on; ``None``: it is finished."""
     match trigger:
         case Repeat(inner):
             fires, after = _anew(inner, evidence.parts[0], view)
@@ -138,7 +138,7 @@ def asked(trigger: Trigger, evidence: Evidence, view: TriggerView) -> tuple[bool
 
 
 def _is_ready(trigger: Trigger, evidence: Evidence, view: TriggerView) -> bool:
-    """Whether a trigger without parts fires now: then it is finished."""
+    """Return whether a trigger without subtriggers fires now, which finishes it."""
     match trigger:
         case AtWatermark():
             return view.watermark >= view.window.end
@@ -157,7 +157,7 @@ def _is_ready(trigger: Trigger, evidence: Evidence, view: TriggerView) -> bool:
 def _asked_in_turn(
     trigger: SequenceOf, evidence: Evidence, view: TriggerView
 ) -> tuple[bool, Evidence | None]:
-    """Ask the trigger of a sequence whose turn it is; when it is finished, the next one begins."""
+    """Evaluate the current trigger of a sequence; when it is finished, the next one starts."""
     fires, rest = asked(trigger.triggers[evidence.index], evidence.parts[0], view)
     if rest is not None:
         return fires, replace(evidence, parts=(rest,))
@@ -168,13 +168,13 @@ def _asked_in_turn(
 
 
 def _anew(trigger: Trigger, evidence: Evidence, view: TriggerView) -> tuple[bool, Evidence]:
-    """Ask; when it is finished it begins anew."""
+    """Evaluate it; when it is finished, it starts again."""
     fires, rest = asked(trigger, evidence, view)
     return fires, begin(trigger, view.now) if rest is None else rest
 
 
 def _asked_once(trigger: Trigger, evidence: Evidence, view: TriggerView) -> Evidence:
-    """Ask a part of `AllOf`, unless it has fired."""
+    """Evaluate a part of `AllOf`, unless it has fired."""
     if evidence.fired:
         return evidence
     fires, rest = asked(trigger, evidence, view)
@@ -183,9 +183,9 @@ def _asked_once(trigger: Trigger, evidence: Evidence, view: TriggerView) -> Evid
 
 
 def together(trigger: Trigger, several: Sequence[Evidence]) -> Evidence:
-    """The evidence of windows that merge: of sequences, only of those that have come furthest.
+    """Combine the evidence of windows that merge; for sequences, only that of the most advanced ones.
 
-    That the watermark has reached the end of a window says nothing of the one that it was merged into.
+    A watermark that has reached the end of a window need not have reached the end of the merged one.
     """
     index = max(evidence.index for evidence in several)
     furthest = [evidence for evidence in several if evidence.index == index]
@@ -204,7 +204,7 @@ def together(trigger: Trigger, several: Sequence[Evidence]) -> Evidence:
 
 
 def dues(trigger: Trigger, evidence: Evidence) -> Iterable[int]:
-    """The wall times at which its clocks are due."""
+    """Return the wall times at which its clocks are due."""
     if evidence.fired:
         return
     if isinstance(trigger, AtPeriod):

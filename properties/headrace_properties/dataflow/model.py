@@ -1,11 +1,11 @@
-"""The Dataflow Model by brute force: which panes a grouping emits, told anew from the whole history at each instant (Dataflow 2).
+"""The Dataflow Model by brute force: a grouping's panes, recomputed from the whole history at each instant (Dataflow 2).
 
-It is what the incremental layer is compared with, and shares its definitions only. Rules of this file:
+The incremental layer is compared with it; the two share only definitions. Rules of this file:
 
-* Nothing is kept from one instant to the next: `_tell` goes through the whole history again, and only what happens at its last
-  moment is new. What a pane holds, its index, its timing and what it takes back are read off the panes that were told before.
+* Nothing is kept from one instant to the next: `_tell` replays the whole history, and only what happens at its last moment
+  is new. A pane's contents, index, timing and retractions are derived from the panes before it.
 * A trigger's state is evidence; see `headrace_properties.dataflow.evidence`.
-* What arrives at wall time t is in before what the clock does at t, which is so told as a moment at t + 1 us.
+* What arrives at wall time t precedes what the clock does at t, which is modelled as a moment at t + 1 us.
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,7 +57,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class InputStep:
-    """Something that happens to a grouping: time passes, and perhaps an element or a watermark comes.
+    """An input to a grouping: time passes, and perhaps an element or a watermark arrives.
 
     Attributes:
         at_us: wall time, microseconds.
@@ -99,11 +99,11 @@ class EmittedPane:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a history comes to.
+    """The result of a history.
 
     Attributes:
         panes: in the order of emission.
-        dropped: elements that came too late, or after their window's trigger was finished: (number of the step, window).
+        dropped: elements that arrived too late, or after their window's trigger had finished: (number of the step, window).
     """
 
     panes: tuple[EmittedPane, ...]
@@ -111,7 +111,7 @@ class Told:
 
 
 def run_model(query: Query, steps: Sequence[InputStep]) -> Told:
-    """Tell which panes come of a history.
+    """Compute the panes of a history.
 
     Args:
         query: what is grouped, and how.
@@ -139,7 +139,7 @@ class _Moment:
 
 
 def _tell_key(query: Query, moments: Sequence[_Moment], key: str) -> Told:
-    """Go on from moment to moment, and tell each time all from the beginning."""
+    """Advance from moment to moment, replaying everything from the beginning each time."""
     history: list[_Moment] = []
     panes: list[EmittedPane] = []
     told = _Story()
@@ -154,7 +154,7 @@ def _tell_key(query: Query, moments: Sequence[_Moment], key: str) -> Told:
     return Told(tuple(panes), tuple(told.dropped))
 
 
-# The story of a key.
+# The history of a key.
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ class _WindowedElement:
 
 @dataclass(slots=True)
 class _Page:
-    """A firing: its pane, and what it was made of.
+    """A firing: its pane, and the elements in it.
 
     Attributes:
         emission: the pane.
@@ -197,7 +197,7 @@ class _Page:
 
 @dataclass(slots=True)
 class _Story:
-    """All that has come of a key's history so far.
+    """The result of a key's history so far.
 
     Attributes:
         triggers: the live windows, each with its trigger's evidence; ``None``: it is finished.
@@ -217,7 +217,7 @@ class _Story:
 
 
 def _tell(query: Query, history: Sequence[_Moment], key: str) -> _Story:
-    """Tell a key's whole history."""
+    """Replay a key's whole history."""
     story = _Story()
     for number, moment in enumerate(history):
         _Chapter(query, story, history, number).tell(moment, key)
@@ -225,7 +225,7 @@ def _tell(query: Query, history: Sequence[_Moment], key: str) -> _Story:
 
 
 def _next_due(query: Query, story: _Story, history: Sequence[_Moment]) -> int:
-    """The next wall time at which a clock may make something fire."""
+    """Return the next wall time at which a clock may make something fire."""
     if isinstance(query.engine, MicroBatch):
         return _batch_end(query.engine, history[-1].step.at_us) if story.members else MAX_TIME
     found = (dues(query.trigger, trigger) for trigger in story.triggers.values() if trigger is not None)
@@ -238,7 +238,7 @@ def _batch_end(engine: MicroBatch, at_us: int) -> int:
 
 @dataclass(slots=True)
 class _Chapter:
-    """One moment of a story."""
+    """One moment of a history."""
 
     query: Query
     story: _Story
@@ -246,7 +246,7 @@ class _Chapter:
     number: int
 
     def tell(self, moment: _Moment, key: str) -> None:
-        """What happens: first what the watermark reaches, then what arrives, then what the clock makes due."""
+        """Process first what the watermark reaches, then what arrives, then what the clock makes due."""
         story, step = self.story, moment.step
         story.last = []
         if step.watermark is not None:
@@ -264,7 +264,7 @@ class _Chapter:
         self._collect()
 
     def _seen_by_engine(self, watermark: int) -> int:
-        """At the end of time everything is complete; a batch knows of nothing before (Figure 10)."""
+        """At the end of time everything is complete; a batch knows nothing before that (Figure 10)."""
         if watermark >= END_OF_TIME:
             return MAX_TIME
         return MIN_TIME if isinstance(self.query.engine, Batch) else watermark
@@ -274,7 +274,7 @@ class _Chapter:
         return isinstance(self.query.engine, MicroBatch)
 
     def _due_now(self) -> list[Window]:
-        """The windows for which the clock does something: those whose trigger waited for it, or that changed in a batch."""
+        """Return the windows that the clock affects: those whose trigger waited for it, or that changed in a batch."""
         if isinstance(self.query.engine, MicroBatch):
             before_us = self.history[self.number - 1].step.at_us
             over = _batch_end(self.query.engine, before_us) < self._now
@@ -283,7 +283,7 @@ class _Chapter:
         return [w for w, state in found if any(due < self._now for due in dues(self.query.trigger, state))]
 
     def _arrive(self, element: Element) -> list[Window]:
-        """Put an element into its windows; let these merge, and their triggers see it."""
+        """Add an element to its windows, merge these, and show it to their triggers."""
         concerned = []
         for window in self.query.windows.assign_windows(element):
             whole = self._merged_with(window)
@@ -304,7 +304,7 @@ class _Chapter:
         return concerned
 
     def _merged_with(self, window: Window) -> Window:
-        """What a window becomes among those that live."""
+        """Return what a window becomes among the live ones."""
         known = list(dict.fromkeys([*self.story.triggers, window]))
         return next(
             merge_window
@@ -313,7 +313,7 @@ class _Chapter:
         )
 
     def _merge(self, parts: Sequence[Window], whole: Window) -> None:
-        """Make the parts one; begin, if there are none."""
+        """Merge the parts; start a window if there are none."""
         known = [progress for part in parts if (progress := self.story.triggers.pop(part)) is not None]
         trigger = self.query.trigger
         self.story.triggers[whole] = together(trigger, known) if known else begin(trigger, self._now)
@@ -323,7 +323,7 @@ class _Chapter:
                 thing.window = whole
 
     def _ask(self, windows: Iterable[Window]) -> None:
-        """Ask triggers, and emit what fires, in the order of the windows' ends."""
+        """Evaluate triggers, and emit what fires, in the order of the windows' ends."""
         for window in sorted(windows, key=lambda window: window.order):
             evidence = self.story.triggers[window]
             if evidence is not None:
@@ -334,11 +334,11 @@ class _Chapter:
 
     @property
     def _effective(self) -> int:
-        """The watermark that triggers see: at the end of a micro-batch, it is past everything (Figure 11)."""
+        """Return the watermark that triggers see: at the end of a micro-batch, it is past everything (Figure 11)."""
         return MAX_TIME if self._batched else self.story.watermark
 
     def _emit(self, window: Window) -> None:
-        """Emit a pane, and before it take back what it replaces; where nothing is left, take back only."""
+        """Retract the panes that a pane replaces, then emit it, unless the window is empty."""
         moment, earlier = self.history[self.number], self._pages(window)
         timing = self._timing(window, earlier)
         key = self._element(min(self._contents(window))).key
@@ -387,7 +387,7 @@ class _Chapter:
         return Timing.ON_TIME if in_time and not been else Timing.LATE
 
     def _collect(self) -> None:
-        """Let out what is new in windows that are over, and forget those that take nothing any more."""
+        """Emit what is new in expired windows, and forget those that accept no more elements."""
         over = [trigger for trigger in self.story.triggers if self._is_over(trigger)]
         for window in sorted(over, key=lambda window: window.order):
             if self.story.triggers[window] is not None and self._new(window):
@@ -403,32 +403,32 @@ class _Chapter:
         end = END_OF_TIME if lateness_us is None else min(window.end + lateness_us, END_OF_TIME)
         return self.story.watermark >= end
 
-    # What the past tells.
+    # Derived from the past.
 
     def _pages(self, window: Window) -> list[_Page]:
         return [page for page in self.story.pages if page.window == window]
 
     def _contents(self, window: Window) -> frozenset[int]:
-        """The elements of a window, by their moments."""
+        """Return the elements of a window, by their moments."""
         return frozenset(member.moment for member in self.story.members if member.window == window)
 
     def _new(self, window: Window) -> frozenset[int]:
-        """Those that were in no pane yet."""
+        """Return the elements that were in no pane yet."""
         return self._contents(window).difference(*(page.elements for page in self._pages(window)))
 
     def _contents_of_pane(self, window: Window) -> frozenset[int]:
-        """Those that a pane would be made of now."""
+        """Return the elements that a pane would contain now."""
         discarding = self.query.accumulation is Accumulation.DISCARDING
         return self._new(window) if discarding else self._contents(window)
 
     def _left(self, contents: frozenset[int]) -> int:
-        """How many elements there are, less those that take one back."""
+        """Return the number of elements less the number of retractions."""
         return sum(-1 if self._element(number).retraction else 1 for number in contents)
 
     def _value(self, contents: frozenset[int]) -> Any:
         """Combine the elements of these moments, in the order of their arrival.
 
-        A retraction cancels an equal value; what it takes back may also have been dropped, or have gone out in an earlier pane.
+        A retraction cancels an equal value, which may also have been dropped, or emitted in an earlier pane.
         """
         elements = [self._element(number) for number in sorted(contents)]
         values: list[Any] = [element.value for element in elements if not element.retraction]

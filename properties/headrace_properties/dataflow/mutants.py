@@ -1,8 +1,8 @@
 """Broken Dataflow layers, by name: each is the layer's own logic with one rule broken (Dataflow 2.2 to 2.4).
 
-A transcript that no mutant fails is worth nothing. The layer itself has no switch for being wrong: a mutant is a subclass of
-`Grouping`, or makes one of other parts. It is killed by a transcript that it does not meet, and by a random case on which it
-differs from the model.
+A transcript that no mutant fails proves nothing. The layer itself has no switch for being wrong: a mutant is a subclass of
+`Grouping`, or makes one of other parts. It is killed by a transcript that it fails, and by a random case on which it differs
+from the model.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -51,7 +51,7 @@ class DataflowMutant:
 
 
 class RetractionLast(Grouping):
-    """Takes back what a pane replaces after it."""
+    """Retracts what a pane replaces only after the pane."""
 
     def _emit(self, window: WindowState, watermark: int) -> list[Pane]:
         return sorted(super()._emit(window, watermark), key=lambda pane: pane.retraction)
@@ -65,14 +65,14 @@ class EarliestOfAll(Grouping):
 
 
 class NoRetraction(Grouping):
-    """Takes nothing back."""
+    """Retracts nothing."""
 
     def _emit(self, window: WindowState, watermark: int) -> list[Pane]:
         return [pane for pane in super()._emit(window, watermark) if not pane.retraction]
 
 
 class RetractsTwice(Grouping):
-    """Takes back all panes that there ever were."""
+    """Retracts all panes ever emitted."""
 
     def _emit(self, window: WindowState, watermark: int) -> list[Pane]:
         before = list(window.emitted)
@@ -161,7 +161,7 @@ class LateOnTime(Grouping):
 
 
 class LatchOutlivesMerge(Grouping):
-    """Takes a part of `AllOf` that the watermark has made fire for one that has fired in the merged window, too."""
+    """Assumes that a part of `AllOf` fired by the watermark has also fired in the merged window."""
 
     def _joined(self, parts: Sequence[WindowState], target: Window, seen: Seen) -> WindowState:
         joined = super()._joined(parts, target, seen)
@@ -191,7 +191,7 @@ class EmitsUnchanged(Grouping):
 
 
 class EmitsAnyhow(Grouping):
-    """Emits the windows that are due in any order but that of their ends."""
+    """Emits due windows in an order other than that of their ends."""
 
     def _evaluate_all(self, windows: Iterable[WindowState], *rest: Any) -> list[Pane]:
         found = sorted(windows, key=lambda pane: pane.window.order, reverse=True)
@@ -229,14 +229,14 @@ class BoundaryExcluded(Grouping):
 
 
 class OverTooSoon(Grouping):
-    """Takes no element once the watermark has passed its window."""
+    """Accepts no element once the watermark has passed its window."""
 
     def _is_expired(self, window: Window, watermark: int) -> bool:
         return self.allowed_lateness_us is not None and window.end <= watermark
 
 
 class LosesWhatIsLeft(Grouping):
-    """Does not emit what is left in a window when it is over."""
+    """Does not emit the remaining contents of an expired window."""
 
     def _collect(self, state: KeyState, watermark: int) -> list[Pane]:
         super()._collect(state, watermark)
@@ -244,7 +244,7 @@ class LosesWhatIsLeft(Grouping):
 
 
 class FinishedTakesMore(Grouping):
-    """Begins a window anew whose trigger is finished."""
+    """Restarts a window whose trigger is finished."""
 
     def _take(self, state: KeyState, window: Window, *rest: Any) -> list[Pane]:
         state.windows = [window_state for window_state in state.windows if not window_state.finished]
@@ -282,7 +282,7 @@ def _with_trigger(change: Callable[[Trigger], Trigger]) -> Callable[..., Groupin
 
 
 def _everywhere(trigger: Trigger, change: Callable[[Trigger], Trigger]) -> Trigger:
-    """Change a trigger, and all in it."""
+    """Transform a trigger and everything in it."""
     match trigger:
         case Repeat(inner):
             return change(Repeat(_everywhere(inner, change)))
@@ -401,4 +401,4 @@ MUTANTS = (
     ),
     DataflowMutant("touching apart", "2.4", "sessions that touch are two", _apart),
 )
-"""All of them."""
+"""All Dataflow mutants."""

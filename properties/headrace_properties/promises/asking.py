@@ -1,4 +1,4 @@
-"""Asking a promise: what it answers, what it may not do, and the words in which its violation is told."""
+"""Asking a promise: its possible answers, what it must not do, and how its violation is reported."""
 
 import linecache
 import traceback
@@ -17,7 +17,7 @@ from headrace_properties.promises.world import Step, World
 from headrace_properties.verdict import Unknown, Verdict, Violated
 
 _MAY_BE_SILENT = (Kind.ALWAYS, Kind.AT_END)
-"""For all others, a forgotten ``return`` would pass for an answer."""
+"""For the others, a forgotten ``return`` would count as an answer."""
 
 _MOST_VALUES = 8
 _VALUE_LENGTH = 200
@@ -50,7 +50,7 @@ class Asker:
         self._objection: AssertionError | None = None
 
     def concerns(self) -> bool:
-        """Tell whether the last change is one that the promise is asked after."""
+        """Return whether the promise is to be asked after the last change."""
         promise, change = self.promise, self.world.change
         if change is None:
             return False
@@ -100,10 +100,10 @@ class Asker:
         return self._objection is not None
 
     def violated(self, event: Event) -> None:
-        """Note that the promise is broken, as it has just answered after this event; only the first time counts.
+        """Record that the promise is broken, by its answer after this event; only the first time counts.
 
         Raises:
-            PromiseError: the promise has changed what it was given, and so may have misled itself.
+            PromiseError: the promise has changed its arguments, and so may have misled itself.
         """
         if self.violation is not None:
             return
@@ -121,7 +121,7 @@ class Asker:
         self.violation = Violated(message, tuple(witness[number] for number in sorted(witness)))
 
     def broken(self, message: str, *witness: Event) -> None:
-        """Note that the promise is broken in time."""
+        """Record that the promise was not kept in time."""
         if self.violation is None:
             self._check_unchanged()
             self.violation = Violated(
@@ -129,7 +129,7 @@ class Asker:
             )
 
     def final(self, verdict: Callable[[], Verdict]) -> Verdict:
-        """Return the verdict. ``verdict``: gives it if the promise is not known to be broken, and could judge.
+        """Return the verdict. ``verdict``: returns it if the promise is not known to be broken, and could judge.
 
         Raises:
             PromiseError: the promise has changed what it was given.
@@ -152,7 +152,7 @@ class Asker:
         return PromiseError(self.promise.name, kind, self.promise.where, reason)
 
     def _note(self) -> str:
-        """Say what switches of the pipeline permit that may be the reason (6.1.3)."""
+        """Name the pipeline's settings that may explain it (6.1.3)."""
         topology, change = self.world.topology, self.world.change
         makers = [*topology.computations]
         if isinstance(change, Step):
@@ -176,7 +176,7 @@ class Asker:
 
 
 def reason_of(promise: Promise, objection: AssertionError | None) -> str:
-    """Say why a promise is broken: the assertion's message, or its line with the values there; else what the promise says."""
+    """Explain why a promise is broken: the assertion's message, or its line and values; else the promise's title."""
     text = str(objection) if objection is not None else ""
     if text:
         return text
@@ -185,7 +185,7 @@ def reason_of(promise: Promise, objection: AssertionError | None) -> str:
 
 
 def _last_line(where: TracebackType | None) -> str:
-    """The source line of an assertion without a message."""
+    """Return the source line of an assertion without a message."""
     frames = traceback.extract_tb(where)
     if not frames:
         return ""
@@ -196,7 +196,7 @@ def _last_line(where: TracebackType | None) -> str:
 
 
 def _values(where: TracebackType | None) -> str:
-    """The values of the innermost function at an assertion: its arguments and other variables, as far as they say something."""
+    """Return the informative variables of the innermost function at an assertion."""
     while where is not None and where.tb_next is not None:
         where = where.tb_next
     known = {} if where is None else where.tb_frame.f_locals
@@ -217,7 +217,7 @@ def _shown(value: object) -> str:
 
 
 def _innermost(error: BaseException) -> str:
-    """Where the promise's own code was when this happened."""
+    """Return where the promise's own code was when this happened."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).parent != Path(__file__).parent

@@ -7,7 +7,7 @@ from headrace.history import Event
 
 
 class Evidence(Protocol):
-    """A `RecordView` or `RowChange`: what an event of the run brought.
+    """A `RecordView` or `RowChange`: what an event of the run changed.
 
     Attributes:
         number: of the event in the History.
@@ -19,7 +19,7 @@ class Evidence(Protocol):
 
 
 class Broken(AssertionError):  # noqa: N818  users read it as a sentence: raise Broken
-    """Raised by a promise that knows which records or rows are to blame; the explanation of the run begins with them.
+    """Raised by a promise that knows which records or rows are to blame; the explanation of the run starts with them.
 
     Args:
         message: what is wrong.
@@ -32,7 +32,7 @@ class Broken(AssertionError):  # noqa: N818  users read it as a sentence: raise 
 
 
 class PromiseError(HeadraceError):
-    """A promise is wrong in itself, and says nothing about the pipeline. Fields: promise, kind, where, reason.
+    """A promise is invalid, and says nothing about the pipeline. Fields: promise, kind, where, reason.
 
     ``kind``: ``declaration``, ``raises``, ``hangs``, ``changes`` or ``returns``.
     """
@@ -48,7 +48,7 @@ class PromiseError(HeadraceError):
 
 
 class Unexercised(Exception):  # noqa: N818  as above
-    """Raised by a promise about whose case nothing happened in this run: its verdict is unknown, and not that it holds.
+    """Raised by a promise that this run did not exercise: its verdict is unknown.
 
     Args:
         why: what did not happen.
@@ -56,4 +56,4 @@ class Unexercised(Exception):  # noqa: N818  as above
 
 
 class UnknownNameError(LookupError):
-    """A promise asks for a computation or stream that the pipeline does not have."""
+    """A promise names a computation or stream that the pipeline does not have."""

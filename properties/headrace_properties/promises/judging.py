@@ -1,9 +1,9 @@
-"""Promises judged: asks each one at its moments, in one pass over a History, and comes to a verdict by name.
+"""Judge promises: ask each one at its moments, in one pass over a History, and return verdicts by name.
 
 Rules of this file:
 
 * A promise is asked after the change it is about, never before, and only about what is durable or has left.
-* The first violation is kept. What a promise was never asked about, or could not see to its end, is unknown.
+* The first violation is kept. A promise that was never asked, or could not see the run to its end, is unknown.
 * A promise that raises, hangs, changes what it is given, or returns no bool is a `PromiseError`, not a violation.
 """
 
@@ -29,7 +29,7 @@ def judge_promises(
     pipelines: Sequence[Pipeline],
     key_of: Callable[[str], str] = str,
 ) -> dict[str, Verdict]:
-    """Judge a run by promises.
+    """Judge a run against promises.
 
     Args:
         history: of the whole run.
@@ -52,7 +52,7 @@ def judge_promises(
 
 
 def check_promises(promises: Iterable[Promise], pipelines: Sequence[Pipeline]) -> tuple[Promise, ...]:
-    """Refuse promises that no run could be judged by; return them.
+    """Return the promises, or refuse those that no run could be judged by.
 
     Raises:
         PromiseError: something is not a promise, a name is taken, or a computation or stream does not exist.
@@ -103,7 +103,7 @@ def _problem_of(promise: Promise, names: set[str], topology: Topology) -> str:
 
 
 class PromiseJudge:
-    """All promises, and the world that they look at.
+    """All promises, and the world that they observe.
 
     Args:
         promises: what to judge by.
@@ -135,7 +135,7 @@ class PromiseJudge:
                 self._told.setdefault(kind, []).append(hear)
 
     def take(self, history: Iterable[Event]) -> None:
-        """Take some more of a History.
+        """Take more of a History.
 
         Raises:
             PromiseError: a promise is wrong in itself.

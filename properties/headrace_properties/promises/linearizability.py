@@ -4,7 +4,7 @@ Rules of this file:
 
 * A request begins when it is injected and ends when its answer has arrived outside; one that ends before another begins takes
   effect before it. A request without an answer may have taken effect at any time after it began, or never.
-* Each key is judged on its own: a history is linearizable if and only if that of each key is (P-compositionality).
+* Each key is judged on its own: a history is linearizable if and only if every key's is (P-compositionality).
 """
 
 from collections.abc import Callable
@@ -29,8 +29,9 @@ class Operation:
     Attributes:
         request: the request's value.
         begin: number of the event that injected it.
-        answer: what was answered; meaningless if ``end`` is ``None``.
-        end: number of the event that took the answer outside; ``None``: there is none.
+        answer: the answer; meaningless if ``end`` is ``None``.
+        end: number of the event that took the answer outside;
+            ``None``: there is none.
     """
 
     request: Any
@@ -54,7 +55,7 @@ def linearizable(
     key: Callable[[RecordView], Any] = lambda view: view.key,
     name: str = "",
 ) -> Promise:
-    """Promise that each key behaves as one object that handles one request after the other.
+    """Promise that each key behaves like one object that handles requests one at a time.
 
     Args:
         requests: stream on which requests are injected.
@@ -104,7 +105,7 @@ def linearizable(
 def is_linearizable(
     operations: list[Operation], model: Model, initial: Any, most_steps: int = MOST_STEPS
 ) -> bool:
-    """Tell whether some order of the operations fits both the model and real time.
+    """Return whether some order of the operations fits both the model and real time.
 
     Args:
         operations: on one object, in the order in which they began.
@@ -113,7 +114,7 @@ def is_linearizable(
         most_steps: how many steps of the model may be tried.
 
     Raises:
-        TooLargeError: that was not enough.
+        TooLargeError: more steps are needed.
     """
     needed = sum(1 << place for place, operation in enumerate(operations) if operation.end is not None)
     tried = {(0, repr(initial))}
@@ -122,7 +123,7 @@ def is_linearizable(
         done, state = waiting.pop()
         if done & needed == needed:
             return True
-        # what begins after another has ended cannot come before it
+        # an operation that begins after another has ended cannot precede it
         left = [place for place in range(len(operations)) if not done >> place & 1]
         ends = [end for place in left if (end := operations[place].end) is not None]
         first_end = min(ends)

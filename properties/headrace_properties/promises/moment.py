@@ -1,7 +1,7 @@
 """What a promise sees: a moment of a run, decoded on demand by the pipeline's own codecs.
 
-Values are decoded for each promise on its own, once for each state of a row, and compared with the bytes when the run is over:
-a promise that changes one of them is found out, and can mislead no other.
+Values are decoded for each promise on its own, once for each state of a row, and compared with the bytes at the end of the
+run: a promise that changes one of them is detected, and cannot mislead another.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from headrace_properties.promises.world import Arrival, Step, World
 
 
 class Lender:
-    """Decodes values for one promise, and remembers which it has lent."""
+    """Decodes values for one promise, and remembers what it has lent out."""
 
     __slots__ = ("_lent",)
 
@@ -29,7 +29,7 @@ class Lender:
         return value
 
     def changed(self) -> str:
-        """Name a value that is not what it was when it was lent; ``""``: none. Forget all."""
+        """Name a value that has changed since it was lent; ``""``: none. Forget all of them."""
         lent, self._lent = self._lent, []
         for value, codec, data, what in lent:
             fresh = codec.decode(data)
@@ -83,7 +83,7 @@ class RecordView:
 
     @property
     def late(self) -> bool:
-        """Whether it was injected behind its injector's low watermark (4.5): then the source gave it too late."""
+        """Whether it was injected behind its injector's low watermark (4.5), because the source delivered it late."""
         return isinstance(self.event, Injected) and self.timestamp < self.event.source_watermark
 
     @property
@@ -147,7 +147,7 @@ class RowChange:
 
     @property
     def consumed(self) -> tuple[RecordView, ...]:
-        """The records that it consumed, as far as the History tells."""
+        """The records that it consumed, as far as the History records them."""
         return self._moment.views(self._step.consumed)
 
     @property
@@ -164,7 +164,7 @@ class RowChange:
 
 
 class Moment:
-    """A moment of a run, for one promise. It always shows the present: it moves with the run.
+    """A moment of a run, for one promise. It advances with the run and always shows the present.
 
     Attributes:
         memory: the promise's own, for as long as the run lasts; empty when it begins.
@@ -189,7 +189,7 @@ class Moment:
 
     @property
     def changed(self) -> Any:
-        """What has changed since the last moment: a `RowChange`, or the `RecordView` of a record; ``None``: nothing of these."""
+        """What changed since the last moment: a `RowChange`, or the `RecordView` of a record; ``None``: neither."""
         change = self._world.change
         if change is None:
             return None
@@ -205,7 +205,7 @@ class Moment:
         return self.decode_state(computation, key, b"" if row is None else row.state)
 
     def states(self, computation: str) -> Mapping[str, Any]:
-        """Return key to state of all keys of a computation that have one, in the order of their first writes.
+        """Return the states of a computation by key, in the order of their first writes.
 
         Raises:
             UnknownNameError: the pipeline has no such computation.
@@ -264,11 +264,11 @@ class Moment:
         return self._views(self._outputs, self._world.outputs, stream)
 
     def has_stream(self, name: str) -> bool:
-        """Tell whether the pipeline has a stream, for a promise that judges several pipelines."""
+        """Return whether the pipeline has a stream, for a promise that judges several pipelines."""
         return self._world.has_stream(name)
 
     def low_watermark(self, name: str) -> int:
-        """Return the low watermark of a computation or injector as broadcast last, event time in microseconds.
+        """Return the last broadcast low watermark of a computation or injector, event time in microseconds.
 
         `MIN_TIME`: not known yet; `MAX_TIME`: its input has ended.
 
@@ -290,7 +290,7 @@ class Moment:
     # For the harness
 
     def decode_state(self, computation: str, key: str, data: bytes) -> Any:
-        """Decode a state of a row; each one once."""
+        """Decode a row's state, each only once."""
         known = self._states.get((computation, key))
         if known is not None and known[0] == data:
             return known[1]
@@ -306,7 +306,7 @@ class Moment:
         return tuple(RecordView(arrival, self._world, self._lender) for arrival in arrivals)
 
     def changed_value(self) -> str:
-        """Name a value that the promise has changed; ``""``: none since this was asked last."""
+        """Name a value that the promise has changed; ``""``: none since the last call."""
         found = self._lender.changed()
         self._states.clear()
         self._inputs.clear()
@@ -333,7 +333,7 @@ class Moment:
 
 
 class _States(Mapping[str, Any]):
-    """The states of a computation, decoded as they are looked at."""
+    """The states of a computation, decoded on access."""
 
     __slots__ = ("_computation", "_moment", "_rows")
 

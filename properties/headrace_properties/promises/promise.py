@@ -1,4 +1,4 @@
-"""A promise as a value, and the decorators that make one of a function."""
+"""A promise as a value, and the decorators that make one from a function."""
 
 import enum
 import inspect
@@ -17,7 +17,7 @@ Names = str | Iterable[str]
 
 
 class Kind(enum.Enum):
-    """When a promise is to hold."""
+    """When a promise must hold."""
 
     ALWAYS = "always"
     """After each durable change of a row and each record that leaves."""
@@ -92,7 +92,7 @@ def never(*, of: Names = (), stream: Names = (), name: str = "") -> Callable[[Ch
 def never(
     check: Check | None = None, *, of: Names = (), stream: Names = (), name: str = ""
 ) -> Promise | Callable[[Check], Promise]:
-    """Promise what is never the case: ``True`` breaks it. Arguments and errors: as for `always`."""
+    """Promise what must never be true: ``True`` breaks it. Arguments and errors: as for `always`."""
     return _decorate(check, Kind.NEVER, name, of=of, stream=stream)
 
 
@@ -103,7 +103,7 @@ def sometimes(*, of: Names = (), stream: Names = (), name: str = "") -> Callable
 def sometimes(
     check: Check | None = None, *, of: Names = (), stream: Names = (), name: str = ""
 ) -> Promise | Callable[[Check], Promise]:
-    """Demand that some run reaches this: returns ``True``. If none does, the verdict is unknown. Arguments: as for `always`."""
+    """Require some run to reach this by returning ``True``; otherwise, the verdict is unknown. Arguments: as for `always`."""
     return _decorate(check, Kind.SOMETIMES, name, of=of, stream=stream)
 
 
@@ -112,7 +112,7 @@ def at_end(check: Check) -> Promise: ...
 @overload
 def at_end(*, name: str = "") -> Callable[[Check], Promise]: ...
 def at_end(check: Check | None = None, *, name: str = "") -> Promise | Callable[[Check], Promise]:
-    """Promise what holds when the run has come to rest: all input is in, all work is done.
+    """Promise what holds once the run has come to rest: all input is in, all work is done.
 
     Args:
         check: the function.
@@ -125,7 +125,7 @@ def at_end(check: Check | None = None, *, name: str = "") -> Promise | Callable[
 
 
 def eventually(*, within_us: int, name: str = "") -> Callable[[Check], Promise]:
-    """Promise what comes true in time: at some moment within a bound after all faults have healed and all input is in.
+    """Promise what becomes true in time: at some moment within a bound after all faults have healed and all input is in.
 
     Choice: the bound begins at the later of the two, as nothing can be due for input that has not arrived.
 
@@ -171,7 +171,7 @@ def make(
     uses: Iterable[str] = (),
     written: Callable[..., object] | None = None,
 ) -> Promise:
-    """Make a promise of a function.
+    """Make a promise from a function.
 
     Args:
         check: the function.
@@ -204,7 +204,7 @@ def make(
 
 
 def _is_plain(function: object) -> bool:
-    """Tell whether calling it runs it: no class, coroutine or generator."""
+    """Return whether calling it runs it: no class, coroutine or generator."""
     if isinstance(function, type) or not callable(function):
         return False
     return not (inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function))

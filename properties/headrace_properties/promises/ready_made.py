@@ -1,4 +1,4 @@
-"""Promises that many pipelines make, ready to use: each is written on the same `Moment` that users have."""
+"""Ready-made promises that many pipelines need, written on the same `Moment` that users have."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from headrace_properties.promises.moment import Moment, RecordView, RowChange
 from headrace_properties.promises.promise import Kind, Promise, make
 
 Amount = Callable[[Any], Any]
-"""How much a state or a record's value is worth: a number."""
+"""Returns the amount that a state or a record's value represents."""
 
 OUTSIDE = ""
 
@@ -17,14 +17,14 @@ OUTSIDE = ""
 def conserved(name: str, *, held: Mapping[str, Amount], carried: Mapping[str, Amount]) -> Promise:
     """Promise that nothing is lost or doubled: when all is done, what came in is held by rows or has left.
 
-    If it is not so, the message names the first step that did not balance: what it consumed and held before is not what it
-    holds and produced after it.
+    If broken, the message names the first step that did not balance: what it consumed and held before differs from what it
+    produced and holds after.
 
     Args:
         name: of the promise.
         held: computation to how much a state of it holds, on its way or at rest; counted from its initial state.
-        carried: stream to how much the value of a record carries. It counts for consumers in ``held``, and outside; let a
-            computation that passes records on hold 0.
+        carried: stream to how much the value of a record carries. It counts for consumers in ``held``, and outside; a
+            computation that only forwards records holds 0.
 
     Raises:
         PromiseError: the name is not allowed, or nothing is held or carried.
@@ -84,7 +84,7 @@ def _moved(change: RowChange) -> str:
 def answered_once(
     requests: str, answers: str, *, by: Callable[[Any], Any], of: Callable[[Any], Any] | None = None, name: str = ""
 ) -> Promise:  # fmt: skip
-    """Promise that each request gets exactly one answer, and nothing is answered that was not asked.
+    """Promise that each request gets exactly one answer, and that every answer has a request.
 
     Args:
         requests: stream on which requests are injected.
@@ -127,11 +127,11 @@ def answered_once(
 def in_order(stream: str, *, by: Callable[[Any], Any], strictly: bool = False, name: str = "") -> Promise:
     """Promise that the records of a key leave in order.
 
-    MillWheel delivers records in any order: a pipeline that makes this promise has to see to it.
+    MillWheel delivers records in any order: a pipeline that makes this promise has to ensure it.
 
     Args:
         stream: on which they leave.
-        by: what they are in the order of, from the value of a record.
+        by: returns the sort key of a record's value.
         strictly: no two of a key are equal.
         name: default: ``in_order``.
     """
@@ -158,11 +158,11 @@ def in_order(stream: str, *, by: Callable[[Any], Any], strictly: bool = False, n
 def bounded_state(
     of: str, *, keeps: Callable[[str, Any], bool] = lambda _key, _state: False, name: str = ""
 ) -> Promise:
-    """Promise that nothing piles up: when all is done, no key has state that neither a timer nor a hold will ever end.
+    """Promise that nothing piles up: when all is done, every key with state has a timer or a hold that will end it.
 
     Args:
         of: the computation.
-        keeps: tells of a key and its state whether it is meant to stay.
+        keeps: returns whether a key's state is meant to stay.
         name: default: ``bounded_state``.
     """
 
@@ -187,7 +187,7 @@ def bounded_state(
 def expected(
     stream: str, *, of: str = "", initial: Callable[[], Any] = dict, name: str = ""
 ) -> Callable[[Callable[..., Any]], Promise]:
-    """Promise that the records that leave on a stream are those that a function says, each as often, in any order.
+    """Promise that the records that leave on a stream are exactly those that a function returns, in any order.
 
     The function returns (key, value) pairs, or (key, value, timestamp) triples. Without ``of`` it is called once, when all is
     done, with the records that were injected, a tuple of `RecordView`. With ``of`` it is a sequential model of a key of that
@@ -226,11 +226,11 @@ def expected(
 
 
 _MADE = object()
-"""What the model has made so far; no key of a row."""
+"""The model's output so far; not the key of any row."""
 
 
 def _same(moment: Moment, stream: str, made: Any) -> None:
-    """Compare what has left on a stream with what should have."""
+    """Compare what left on a stream with what should have."""
     wanted = [*made]
     left = moment.outputs(stream)
     if not wanted and not left:

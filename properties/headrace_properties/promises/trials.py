@@ -1,4 +1,4 @@
-"""When each kind of promise is asked during a run, and what its answers come to."""
+"""When each kind of promise is asked during a run, and how its answers become a verdict."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -24,12 +24,12 @@ class Trial(Protocol):
     handlers: Handlers
 
     def verdict(self) -> Verdict:
-        """What is known so far, if it is not broken."""
+        """Return the verdict so far, if it is not broken."""
         ...
 
 
 class _Rest:
-    """Tells whether a run has come to rest.
+    """Tracks whether a run has come to rest.
 
     Attributes:
         end: how the run ended, if it has.
@@ -44,7 +44,7 @@ class _Rest:
         return self.end is not None and self.end.why == "quiescent"
 
     def unknown(self) -> Unknown:
-        """Say why nothing can be said of the end."""
+        """Explain why the end cannot be judged."""
         why = _NO_REST["" if self.end is None else self.end.why]
         return Unknown(f"{why}, and had not come to rest", cut_short=True)
 
@@ -140,7 +140,7 @@ class _AtEnd:
 class _InTime:
     """`Kind.EVENTUALLY`: asked from the moment when all faults have healed and all input is in, until it says yes.
 
-    Which input is the last is known at the end only: each record that comes in begins the time anew.
+    The last input is known only at the end, so each arriving record restarts the clock.
     """
 
     def __init__(self, asker: Asker) -> None:

@@ -1,4 +1,4 @@
-"""A watch on code that may never return: one timer for a whole run, and no cost for each call."""
+"""A watchdog for code that may never return: one timer for a whole run, and no cost per call."""
 
 import signal
 import threading

@@ -1,4 +1,4 @@
-"""What is durable, what came in and what has left, replayed from a History in its true order.
+"""What is durable, what was injected and what went outside, replayed from a History in its true order.
 
 It holds bytes only; `headrace_properties.promises.moment` decodes what a promise asks for.
 """
@@ -23,7 +23,7 @@ from headrace_properties.promises.errors import UnknownNameError
 
 
 class Arrival:
-    """A record that came in or went outside, or that a step produced.
+    """A record that was injected, went outside, or was produced by a step.
 
     Attributes:
         number: of the event in the History.
@@ -42,7 +42,7 @@ class Arrival:
 
 
 class StoredRow:
-    """What the store has of a key.
+    """The store's contents for a key.
 
     Attributes:
         state: encoded; ``b""``: none.
@@ -142,7 +142,7 @@ class World:
             handler(event)
 
     def check_computation(self, name: str) -> None:
-        """Refuse the name of a computation that no version has.
+        """Refuse a computation's name that no version has.
 
         Raises:
             UnknownNameError: it is one.
@@ -150,11 +150,11 @@ class World:
         _check("computation", name, self.topology.computations)
 
     def has_stream(self, name: str) -> bool:
-        """Tell whether a version has a stream."""
+        """Return whether any version has a stream."""
         return name in self._codecs
 
     def check_stream(self, name: str) -> None:
-        """Refuse the name of a stream that no version has.
+        """Refuse a stream's name that no version has.
 
         Raises:
             UnknownNameError: it is one.
@@ -162,7 +162,7 @@ class World:
         _check("stream", name, self._codecs)
 
     def check_node(self, name: str) -> None:
-        """Refuse the name of a computation or injector that no version has.
+        """Refuse a computation's or injector's name that no version has.
 
         Raises:
             UnknownNameError: it is one.
@@ -178,7 +178,7 @@ class World:
         return self._key_of(production.key) if production.consumer else production.key
 
     def low_watermark(self, name: str) -> int:
-        """Return the low watermark of a computation or injector as broadcast last; `MIN_TIME`: none yet."""
+        """Return the last broadcast low watermark of a computation or injector; `MIN_TIME`: none yet."""
         return self.low.get(name, MIN_TIME)
 
     def _on_applied(self, event: Applied) -> None:
@@ -206,7 +206,7 @@ class World:
         self._link(step)
 
     def _link(self, step: Step) -> None:
-        """Find what a step consumed and produced: in the write, or, where that is silent, in the runs that it makes durable."""
+        """Find what a step consumed and produced: in its write or, failing that, in the executions it makes durable."""
         event, delta = step.event, step.event.delta
         computation = event.computation
         runs = self._runs.pop((event.sequencer, delta.number, delta.key), []) if self._runs else []

@@ -1,7 +1,7 @@
-"""Transcripts: stories about windows, triggers and refinements as data, that every engine must tell alike (Dataflow 2.2 to 2.4).
+"""Transcripts: expected behaviour of windows, triggers and refinements as data, for every engine (Dataflow 2.2 to 2.4).
 
-A transcript says what happens (elements, watermarks, time that passes), and which panes come of it. The same file is run on the
-brute-force model, on the layer's pure logic, in the simulated cluster and on Spark; see docs/reference/transcripts.md.
+A transcript lists inputs (elements, watermarks, passing time) and the panes that they must produce. The same file is run on
+the brute-force model, on the layer's pure logic, in the simulated cluster and on Spark; see docs/reference/transcripts.md.
 """
 
 from headrace_properties.dataflow.transcripts.cluster import (

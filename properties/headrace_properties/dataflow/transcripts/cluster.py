@@ -24,10 +24,10 @@ LEAD_US = 50 * MILLISECOND
 """From the source to user code, at most; wall time."""
 
 AFTER_US = 5 * SECOND
-"""The source ends so long after the last step; wall time."""
+"""Wall time from the last step to the end of the source."""
 
 TOLERANCE_US = 150 * MILLISECOND
-"""A pane comes at most so long before or after its time, without faults; wall time."""
+"""Maximum deviation of a pane from its time without faults; wall time."""
 
 PROMPT = ClusterOptions(
     engine=EngineOptions(
@@ -66,7 +66,7 @@ def _accumulating(collection: PCollection[Any], query: Query) -> PCollection[Any
 
 
 def feed_of(pipeline: Pipeline, steps: Sequence[InputStep], lead_us: int = LEAD_US) -> Feed:
-    """Let a source play the steps, elements so long before their time. What is to be taken back cannot come from a source."""
+    """Play the steps from a source, elements ahead of their time. Retractions cannot come from a source."""
     builder = FeedBuilder(pipeline)
     for step in steps:
         if step.element is not None:
@@ -83,12 +83,12 @@ def feed_of(pipeline: Pipeline, steps: Sequence[InputStep], lead_us: int = LEAD_
 
 
 def watermark_after(steps: Iterable[InputStep]) -> int:
-    """The last watermark; event time, microseconds."""
+    """Return the last watermark; event time, microseconds."""
     return max((step.watermark for step in steps if step.watermark is not None), default=MIN_TIME)
 
 
 def until_the_end(steps: Sequence[InputStep]) -> list[InputStep]:
-    """The steps, and the end of the source, as `feed_of` has it."""
+    """Return the steps and the end of the source, as `feed_of` plays them."""
     end_us = max((step.at_us for step in steps), default=0) + AFTER_US
     return [*steps, InputStep(end_us, watermark=MAX_TIME)]
 
@@ -102,7 +102,7 @@ def run_cluster(
     seed: int = 0,
     protocol: Protocol = SOUND,
 ) -> list[Event]:
-    """Run the steps in a cluster; returns the History's events."""
+    """Run the steps in a cluster; return the History's events."""
     pipeline = pipeline_of(query)
     history = simulate(
         pipeline, feed_of(pipeline, steps), options=options, faults=faults, seed=seed, protocol=protocol
@@ -124,7 +124,7 @@ def committed_panes(events: Iterable[Event], pipeline: Pipeline) -> list[Emitted
 
 
 def received_panes(events: Iterable[Event], pipeline: Pipeline) -> list[EmittedPane]:
-    """The panes as they went outside, in the order of arrival there."""
+    """Return the panes sent outside, in the order of arrival."""
     stream, decode = _output(pipeline)
     outputs = [(event.at_us, event.production) for event in events if isinstance(event, Output)]
     return [
@@ -153,7 +153,7 @@ def _emission(at_us: int, key: str, pane: Pane) -> EmittedPane:
 
 
 def cluster_mismatches(transcript: Transcript, panes: Sequence[EmittedPane]) -> list[str]:
-    """Tell what differs from a transcript, up to its last step; steps at one instant are taken for one."""
+    """List the differences from a transcript, up to its last step; simultaneous steps count as one."""
     last = {step.at_us // MILLISECOND: number for number, step in enumerate(transcript.steps)}
     expected = [
         replace(expected, step=last[transcript.steps[expected.step or 0].at_us // MILLISECOND])
@@ -164,7 +164,7 @@ def cluster_mismatches(transcript: Transcript, panes: Sequence[EmittedPane]) -> 
 
 
 def _step_of(pane: EmittedPane, steps: Sequence[InputStep], last: Mapping[int, int]) -> int:
-    """By which step a pane came, seen from its time; -1: after the last one."""
+    """Return the step by which a pane was emitted, judging by its time; -1: after the last one."""
     times = (step.at_us for step in steps if pane.at_us <= step.at_us + TOLERANCE_US)
     return last.get(next(times, -MILLISECOND) // MILLISECOND, -1)
 
@@ -179,10 +179,10 @@ def bare(panes: Iterable[EmittedPane]) -> dict[str, list[EmittedPane]]:
 
 
 def in_the_models_order(panes: Sequence[EmittedPane], told: Sequence[EmittedPane]) -> list[EmittedPane]:
-    """Put what the model tells at one instant in its order: of several windows, the cluster may tell it moments apart.
+    """Reorder the model's simultaneous panes like the cluster's, which may emit those of several windows moments apart.
 
-    A delay begins when its first element arrives, and two that end at once have begun after different times on the wire. What
-    one step of the cluster tells stays as it is.
+    A delay begins when its first element arrives, and two that end together began after different times on the wire. The
+    order within one step of the cluster is kept.
     """
     places: dict[tuple[str, object, int], tuple[int, int]] = {}
     numbers: Counter[tuple[str, object]] = Counter()

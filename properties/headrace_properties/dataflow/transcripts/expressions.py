@@ -1,6 +1,7 @@
 """Windows and triggers as a transcript writes them: the constructors of `headrace.dataflow`, with times in seconds.
 
-Rule of this file: an expression is parsed and never run; what is not a call of a known name with numbers, or calls, is refused.
+Rule of this file: an expression is parsed, never evaluated; anything but calls of known names with numbers or calls is
+refused.
 
 >>> parse_windows("FixedWindows(120)")
 FixedWindows(size_us=120000000, offset_us=0, phase_spread=False)
@@ -49,7 +50,7 @@ class ExpressionError(HeadraceError):
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """A predicate for `When`: the pane's value is so much, or more."""
+    """A predicate for `When`: the pane's value is at least a threshold."""
 
     value: float
 
@@ -59,7 +60,7 @@ class AtLeast:
 
 
 def microseconds(seconds: float) -> int:
-    """Seconds of a transcript as the layer's time."""
+    """Convert a transcript's seconds to the layer's time."""
     return round(seconds * 1_000_000)
 
 

@@ -53,7 +53,7 @@ END = "end"
 
 
 class TranscriptError(HeadraceError):
-    """A transcript that cannot be read. Fields: path, problem."""
+    """A malformed transcript. Fields: path, problem."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
@@ -65,7 +65,7 @@ class TranscriptError(HeadraceError):
 
 
 class PaneLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A pane that is expected; what is left out is not looked at.
+    """A pane that is expected; omitted fields are not checked.
 
     Attributes:
         value: of its contents.
@@ -123,7 +123,7 @@ class TranscriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         engine: ``streaming``, ``batch``, or a micro-batch engine's period in seconds.
         timestamps: ``end_of_window``, ``earliest`` or ``latest``: the event times of panes.
         wrong: of a negative transcript: what is wrong with it. It must not be met.
-        exact_time: it can be told only where time is exact, and so not where messages take a while.
+        exact_time: it holds only where time is exact, and so not where messages take time.
     """
 
     title: str
@@ -165,7 +165,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A story about windows and triggers, that every engine must tell alike.
+    """Expected behaviour of windows and triggers, the same on every engine.
 
     Attributes:
         name: of its file, from the folder on.
@@ -173,7 +173,7 @@ class Transcript:
         source: where it comes from.
         query: what, where, when and how.
         steps: what happens.
-        expected: which panes come of it, in order.
+        expected: the panes emitted, in order.
         wrong: of a negative one: what is wrong with it; ``""``: nothing.
         exact_time: it can be told only where time is exact.
     """
@@ -189,13 +189,13 @@ class Transcript:
 
     @property
     def can_be_fed(self) -> bool:
-        """A source can play it, to a pipeline in which messages take a while."""
+        """Whether a source can play it to a pipeline in which messages take time."""
         retractions = any(step.element is not None and step.element.retraction for step in self.steps)
         return not self.exact_time and not retractions
 
 
 def load_transcripts(folder: Path) -> list[Transcript]:
-    """Read all transcripts of a folder and of those in it, by name.
+    """Read all transcripts of a folder and its subfolders, by name.
 
     Raises:
         TranscriptError: one cannot be read, or there is none.
@@ -222,7 +222,7 @@ def load_transcript(path: Path, name: str = "") -> Transcript:
 
 
 def compiled(name: str, file: TranscriptFile) -> Transcript:
-    """Make a transcript of what a file says.
+    """Make a transcript from a file's contents.
 
     Raises:
         ExpressionError: windows, trigger or combiner are none.
@@ -274,7 +274,7 @@ def _step(line: StepLine) -> InputStep:
         return InputStep(at_us, element)
     if line.watermark is not None:
         return InputStep(at_us, watermark=_watermark(line.watermark))
-    return InputStep(at_us + 1)  # all that the clock does at this instant is done
+    return InputStep(at_us + 1)  # everything that the clock does at this instant is done
 
 
 def _watermark(watermark: float | str) -> int:

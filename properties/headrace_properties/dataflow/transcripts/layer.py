@@ -1,4 +1,4 @@
-"""A transcript's steps on the layer's pure logic, without any engine: what a host would do, done by hand."""
+"""A transcript's steps on the layer's pure logic, without an engine: a minimal host."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -11,7 +11,7 @@ from headrace_properties.dataflow.model import EmittedPane, InputStep, Query
 def run_layer(
     query: Query, steps: Sequence[InputStep], make: Callable[..., Grouping] = Grouping
 ) -> list[EmittedPane]:
-    """Tell which panes come of a history.
+    """Compute the panes of a history.
 
     Args:
         query: what is grouped, and how.
@@ -22,7 +22,7 @@ def run_layer(
 
 
 def count_dropped(query: Query, steps: Sequence[InputStep]) -> int:
-    """Count the elements that the layer says it has dropped."""
+    """Count the elements that the layer reports as dropped."""
     return _hosted(query, steps, Grouping).dropped
 
 
@@ -48,7 +48,7 @@ _VALUES = ValueCodec()
 
 
 class _GroupingHost:
-    """Calls the logic at arrivals, and at the times that it asks for, and never else.
+    """Calls the logic at arrivals and at the times that it asks for, never otherwise.
 
     Args:
         grouping: the logic.
@@ -62,11 +62,11 @@ class _GroupingHost:
 
     @property
     def dropped(self) -> int:
-        """How many elements were."""
+        """The number of elements dropped."""
         return sum(state.dropped for state in self._states.values())
 
     def take(self, number: int, step: InputStep) -> None:
-        """Let time pass up to a step, and carry it out."""
+        """Advance time to a step, and perform it."""
         while (due_us := self._next_wall_us()) < step.at_us:
             for key in sorted(self._states):
                 if due_us in self._alarms(key, Clock.WALL):

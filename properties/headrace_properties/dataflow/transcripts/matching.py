@@ -1,4 +1,4 @@
-"""Whether what was emitted is what a transcript expects, in words where it is not."""
+"""Compare emitted panes with a transcript's expectations, and describe the differences."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ SECOND_US = 1_000_000
 
 
 def mismatches(expected: Sequence[Expected], emitted: Sequence[EmittedPane]) -> list[str]:
-    """Tell what differs, pane by pane in the order of emission; nothing: all is as expected.
+    """List the differences, pane by pane in order of emission; empty if all is as expected.
 
     Args:
         expected: what was.
@@ -58,7 +58,7 @@ def _problems(expected: Expected, pane: EmittedPane) -> list[str]:
 
 
 def say(pane: EmittedPane) -> str:
-    """A pane in words.
+    """Describe a pane.
 
     >>> from headrace.dataflow import Timing
     >>> say(EmittedPane(0, 360_000_001, "k", Window(0, 120_000_000), 5, 0, Timing.EARLY, 119_999_999))
@@ -87,10 +87,9 @@ def _say_window(window: Window) -> str:
 
 
 def settles(query: Query) -> bool:
-    """Whether all that came is out in the end, whatever the order in which it came: only then `settled` is the same in each run.
+    """Return whether everything is emitted in the end, in any order of arrival: only then is `settled` the same in each run.
 
-    That is so if late elements are taken for ever, the watermark alone makes every part of the trigger fire, and it is never
-    finished.
+    It is if late elements are always accepted, and the watermark alone can fire every part of the trigger, which never finishes.
     """
     strays = isinstance(query.engine, MicroBatch) and query.windows.assign_windows(_ANYTHING) == (GLOBAL,)
     return query.allowed_lateness_us is None and _lasts(query.trigger) and not strays
@@ -110,7 +109,7 @@ def _lasts(trigger: Trigger) -> bool:
 
 
 def _by_watermark(trigger: Trigger) -> bool:
-    """Whether it fires as soon as the watermark has passed."""
+    """Return whether it fires as soon as the watermark has passed."""
     match trigger:
         case AtWatermark():
             return True
