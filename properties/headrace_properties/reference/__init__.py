@@ -1,13 +1,13 @@
-"""The reference: what a pipeline makes of a feed with no distribution, no faults and no waiting (MillWheel 4, 5.1).
+"""The reference: a pipeline's result on a feed with no distribution, no faults and no waiting (MillWheel 4, 5.1).
 
 Rules of this file:
 
 * It is written from the paper and shares no code with the engine that it judges; import-linter checks this. Of `headrace.api` it
   uses what user code uses: pipelines, computations, codecs, records, timers and errors.
 * One thing at a time, in the order of arrival. Each arrival is carried through all computations, sources first, before the next.
-* A computation first handles the records that have come, then learns its senders' low watermarks, then fires what is due: what a
-  production holds back is held back.
-* Wall time is the feed's. After the feed's end it goes on as long as a wall timer holds a low watermark.
+* A computation first handles the records that have arrived, then learns its senders' low watermarks, then fires due timers,
+  so every production holds back what it should.
+* Wall time is the feed's. After the feed's end it continues as long as a wall timer holds a low watermark.
 
 A faulty run equals the reference for user code that depends neither on the order of arrival nor on which records are late.
 Skew limits (8.4) delay records and change nothing else, so they are ignored.
@@ -49,7 +49,7 @@ __all__ = ["Emitted", "RunResult", "Step", "StepHost", "StepResult", "run_refere
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run has sent outside, and the state that it leaves.
+    """The records that a run sent outside, and its final states.
 
     Attributes:
         outputs: how often each record went outside.
@@ -71,7 +71,7 @@ def run_reference(
     Args:
         pipeline: what to run.
         feed: the input.
-        on_entry: told before each of the feed's entries how many are done; if it returns ``True``, the run ends there.
+        on_entry: called before each of the feed's entries with the number done; if it returns ``True``, the run ends there.
         host: runs user code; default: runs it once, in this process.
 
     Raises:
@@ -114,7 +114,7 @@ class _Reference:
         self._settle()
 
     def finish(self) -> RunResult:
-        """Let wall time pass until nothing holds a low watermark any more."""
+        """Advance wall time until nothing holds a low watermark."""
         while any(stage.low_us < MAX_TIME for stage in self._stages.values()):
             wall_us = min(stage.next_wall_us() for stage in self._stages.values())
             if wall_us == MAX_TIME:
@@ -144,7 +144,7 @@ class _Reference:
     # Injectors (5.2)
 
     def _inject(self, injector: str, address: str, record: SourceRecord) -> list[Delivery]:
-        """A record that is malformed stops the run, or becomes a dead letter."""
+        """Stop the run, or write a dead letter, if a record is malformed."""
         spec = self._pipeline.injectors[injector]
         try:
             return self._checked(address, record, spec.outputs)
@@ -181,7 +181,7 @@ class _Reference:
     def _injector_letter(
         self, address: str, record: SourceRecord, stream: str, watermark_us: int, error: MalformedRecordError
     ) -> SourceRecord:
-        """Write a dead letter as `DeadLetter` describes it. Choice: without a timestamp it stands at the low watermark."""
+        """Write a dead letter as `DeadLetter` describes it. Choice: without a timestamp it gets the low watermark."""
         value, timestamp = record.value, record.timestamp
         letter = {
             "injector": address,
@@ -199,9 +199,9 @@ class _Reference:
     # Computations
 
     def _settle(self) -> None:
-        """Records, then watermarks, then timers; sources first, so that one turn is enough.
+        """Process records, then watermarks, then timers; sources first, so one pass is enough.
 
-        What a record made due was fired with it: the other keys have something due only if time has passed.
+        Timers that a record made due fired with it: other keys have due timers only if time has passed.
         """
         progress = {name: min(known.values()) for name, known in self._sources.items()}
         for name, stage in self._stages.items():
@@ -239,7 +239,7 @@ class _Reference:
         moment_us = timer.due if timer.clock is Clock.WATERMARK else stage.input_us
         if timer.held is not None:
             earliest_us = stamp = timer.held
-        else:  # Choice: what it makes stands at the low watermark; if there is none, where the hook stood that set it.
+        else:  # Choice: its productions get the low watermark; without one, the timestamp of the hook that set it.
             is_known = MIN_TIME < stage.input_us < MAX_TIME
             earliest_us, stamp = MIN_TIME, stage.input_us if is_known else timer.stamp
         self._run(
@@ -251,7 +251,7 @@ class _Reference:
         )  # fmt: skip
 
     def _run(self, stage: RunningComputation, step: Step) -> None:
-        """Run user code; all that it did counts, or nothing (5.1). Choice: one attempt, since another cannot go better."""
+        """Run user code, atomically (5.1). Choice: one attempt, since a retry cannot succeed."""
         try:
             result = self._host(self._pipeline, stage, step)
             deliveries = self._productions(stage, result.made, step.cause)
@@ -299,7 +299,7 @@ class _Reference:
         ]
 
     def _deliveries(self, emitted: Emitted, record_id: str, shown_id: str = "") -> list[Delivery]:
-        """One for each consumer, under the key that its extractor finds. ``shown_id``: the id that extractors see."""
+        """Return a copy per consumer, under the key that it extracts. ``shown_id``: the id that extractors see."""
         stream = emitted.stream
         codec = self._pipeline.codec(stream)
         found = []

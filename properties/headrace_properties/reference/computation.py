@@ -1,4 +1,4 @@
-"""One computation of the reference: its rows, the records that wait for it, and how far its watermarks are (4.5, 4.6, 6.2)."""
+"""One computation of the reference: its rows, its waiting records and its watermarks (4.5, 4.6, 6.2)."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from headrace.api.time import MAX_TIME, MIN_TIME
 
 
 class Emitted(msgspec.Struct, frozen=True):
-    """A record as the outside receives it. Ids and origins are left out: they differ from run to run."""
+    """A record as the outside receives it. It omits ids and origins, which differ from run to run."""
 
     stream: str
     key: str
@@ -35,14 +35,14 @@ class PendingTimer(msgspec.Struct, gc=False):
     """A pending timer (4.6).
 
     Attributes:
-        tag: its name; one timer a key and tag.
+        tag: its name; a key has one timer per tag.
         at: what user code asked for, microseconds of its clock.
         clock: what it waits for.
         held: event time at which it holds the low watermark, if any (4.5).
         due: when it fires; at once, if its time had passed when it was set.
         turn: the timers of a key fire in this order: by due time; one set after its time follows those due by then.
         stamp: the default timestamp of the hook that set it.
-        holds: it was not late when it was set, and so holds the low watermark.
+        holds: it was not late when set, and so holds the low watermark.
     """
 
     tag: str
@@ -56,7 +56,7 @@ class PendingTimer(msgspec.Struct, gc=False):
 
 
 class KeyRow(msgspec.Struct):
-    """All that a key has (6.2)."""
+    """The row of a key (6.2)."""
 
     state: bytes = b""
     hold: int = MAX_TIME
@@ -69,7 +69,7 @@ class KeyRow(msgspec.Struct):
 
 
 class RunningComputation:
-    """One computation: its rows, the records that wait for it, and how far it is."""
+    """One computation: its rows, its waiting records, and its progress."""
 
     __slots__ = ("_initial", "input_us", "low_us", "queue", "rows", "senders", "spec", "wall_timers")
 
@@ -84,14 +84,14 @@ class RunningComputation:
         self._initial = spec.state_codec.encode(spec.computation.initial_state())
 
     def load(self, key: str) -> Any:
-        """A copy of a key's state, for user code."""
+        """Return a copy of a key's state, for user code."""
         spec, state = self.spec, self.rows[key].state
         if not state:
             return spec.computation.initial_state()
         return decode_at(_STATE, spec.state_codec, state, spec.name, key)
 
     def encode(self, key: str, state: Any) -> bytes:
-        """Encode a state; the initial one as no bytes."""
+        """Encode a state; the initial one as empty bytes."""
         spec = self.spec
         data = encode_at(_STATE, spec.state_codec, state, spec.name, key)
         if not data and self._initial:
@@ -102,7 +102,7 @@ class RunningComputation:
     def adopt(
         self, key: str, state: bytes | None, hold: int | None, timers: Mapping[str, PendingTimer | None]
     ) -> None:
-        """Take what a hook did to its key; ``None``: nothing. A hold or a timer that is late holds nothing (4.5)."""
+        """Apply what a hook did to its key; ``None``: nothing. A late hold or timer holds nothing (4.5)."""
         row = self.rows[key]
         if state is not None:
             row.state = state
@@ -116,12 +116,12 @@ class RunningComputation:
                 self.wall_timers += timer.clock is Clock.WALL
 
     def forget(self, row: KeyRow, tag: str) -> None:
-        """Drop a timer, if it is set."""
+        """Remove a timer, if it is set."""
         timer = row.timers.pop(tag, None)
         self.wall_timers -= timer is not None and timer.clock is Clock.WALL
 
     def due(self, key: str, now: int) -> PendingTimer | None:
-        """The next timer of a key that is to fire, if one is due (4.6)."""
+        """Return a key's next timer to fire, if one is due (4.6)."""
         row = self.rows.get(key)
         if row is None or not row.timers:
             return None
@@ -132,11 +132,11 @@ class RunningComputation:
         return None
 
     def oldest(self) -> int:
-        """The smallest event time that its rows hold."""
+        """Return the smallest event time that its rows hold."""
         return min((row.oldest() for row in self.rows.values()), default=MAX_TIME)
 
     def next_wall_us(self) -> int:
-        """When its next wall timer is due; `MAX_TIME`: it has none."""
+        """Return when its next wall timer is due; `MAX_TIME`: it has none."""
         if not self.wall_timers:
             return MAX_TIME
         timers = (timer for row in self.rows.values() for timer in row.timers.values())

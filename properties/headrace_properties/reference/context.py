@@ -1,4 +1,4 @@
-"""What a hook sees and asks for (MillWheel 5.1, Figure 7): the calls of `headrace.Context`, and none of its code."""
+"""What a hook sees and requests (MillWheel 5.1, Figure 7): the interface of `headrace.Context`, without its code."""
 # ruff: noqa: D102  `headrace.Context` says what each call means
 
 from typing import Any
@@ -94,7 +94,7 @@ class HookContext:
         self.made.append(Emitted(stream, key, data, stamp))
 
     def new_state(self) -> bytes | None:
-        """The state, encoded; ``None``: user code has not looked at it."""
+        """The state, encoded; ``None``: user code has not read it."""
         return self._computation.encode(self.key, self._state) if self._loaded else None
 
     def _set(self, tag: str, at: int, clock: Clock, now: int, held: int | None) -> None:
@@ -110,5 +110,5 @@ _TEXT = "a str that can be written as UTF-8"
 
 
 def is_text(value: object) -> bool:
-    """Tell whether it can leave this process: lone surrogates cannot."""
+    """Return whether it can leave this process: lone surrogates cannot."""
     return type(value) is str and value == value.encode(errors="ignore").decode()

@@ -1,4 +1,4 @@
-"""One call of user code, as a value (MillWheel 5.1): it depends on nothing else, and so can be made again."""
+"""One call of user code, as a value (MillWheel 5.1): it depends on nothing else, and so can be repeated."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from headrace_properties.reference.context import HookContext
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A call of ``process_record`` or ``process_timer``, with all that it may depend on.
+    """A call of ``process_record`` or ``process_timer``, with everything that it may depend on.
 
     Attributes:
         computation: its name.
@@ -25,7 +25,7 @@ class Step:
         moment_us: event time at which it runs: the input low watermark, or that of the timer that fires.
         earliest_us: productions are not older than this (4.5).
         stamp: the default timestamp of productions.
-        record: what it is called for; ``None``: a timer.
+        record: the record to process; ``None``: it processes a timer.
         timer: the same for a timer.
     """
 
@@ -44,10 +44,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a call came to.
+    """The outcome of a call.
 
     Attributes:
-        state: the new one, encoded; ``None``: user code has not looked at it.
+        state: the new one, encoded; ``None``: user code has not read it.
         made: its productions.
         hold: the new hold of the low watermark; ``None``: as before.
         timers: those that it set, by tag; ``None``: cancelled.
@@ -60,11 +60,11 @@ class StepResult:
 
 
 StepHost = Callable[[Pipeline, RunningComputation, Step], StepResult]
-"""Runs user code for a step; raises what user code raises."""
+"""Runs user code for a step; re-raises user code's exceptions."""
 
 
 def run_step(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
-    """Run user code for a step; raises what user code raises.
+    """Run user code for a step; re-raise user code's exceptions.
 
     Args:
         pipeline: has the streams' codecs.
@@ -92,5 +92,5 @@ def _record_of(pipeline: Pipeline, step: Step) -> Record:
 
 
 def _as_context(context: HookContext) -> Any:
-    """What user code takes for a `headrace.Context`."""
+    """The `headrace.Context` that user code sees."""
     return context

@@ -1,8 +1,7 @@
-"""Work on user code in a process of its own, which may hang, die, or eat memory; what it was at is known even so.
+"""Run user code in a separate process, which may hang, die or exhaust memory; what it was doing is known nevertheless.
 
-Before each call the process writes what it is about to do on a board, a piece of memory that it shares with its parent. The
-parent reads it when the process has died, and when the board has not changed for longer than a call may take: then it kills
-the process.
+Before each call the process writes what it is about to do on a board, memory that it shares with its parent. The parent
+reads the board once the process has died; if the board has not changed for longer than a call may take, it kills the process.
 """
 
 import mmap
@@ -24,18 +23,18 @@ ItemT = TypeVar("ItemT")
 
 _BOARD_BYTES = 1 << 20
 _PATIENCE_S = 5.0
-"""After so much more than its time a call that cannot be interrupted is ended with its process."""
+"""Overtime after which a call that cannot be interrupted is killed with its process."""
 
 
 class Board:
-    """What a process is at: the newest entry is all that it keeps."""
+    """What a process is doing; the board keeps only the newest entry."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _BOARD_BYTES)
         self._count = 0
 
     def write(self, entry: object) -> None:
-        """Say what comes next: anything that msgpack carries."""
+        """Write the next action: anything that msgpack can encode."""
         data = msgspec.msgpack.encode(entry)
         if len(data) > _BOARD_BYTES - 16:
             data = msgspec.msgpack.encode(None)
@@ -44,28 +43,28 @@ class Board:
         self._memory[:16] = self._count.to_bytes(8, "big") + len(data).to_bytes(8, "big")
 
     def touch(self) -> None:
-        """Say that work goes on; the entry stays."""
+        """Report progress; the entry stays."""
         self._count += 1
         self._memory[:8] = self._count.to_bytes(8, "big")
 
     @property
     def count(self) -> int:
-        """How often something has been written."""
+        """The number of writes."""
         return int.from_bytes(self._memory[:8], "big")
 
     def read(self) -> Any:
-        """The newest entry; ``None``: there is none."""
+        """The newest entry; ``None``: none."""
         size = int.from_bytes(self._memory[8:16], "big")
         return msgspec.msgpack.decode(self._memory[16 : 16 + size]) if size else None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnded:
-    """The process did not come to the end of its work.
+    """The process did not finish its work.
 
     Attributes:
         how: such as ``"exit code 3"``.
-        hung: it was killed, since it went on for too long.
+        hung: it was killed because it took too long.
         entry: the newest of its board.
     """
 
@@ -77,9 +76,9 @@ class ProcessEnded:
 def work_apart(
     work: Callable[[Board], Iterator[ItemT]], limits: CodeLimits
 ) -> Iterator[ItemT | ProcessEnded]:
-    """Do something in a forked process, and give what it yields; last, if it did not come to its end, how it ended.
+    """Run a function in a forked process, and yield its results; if it did not finish, yield how it ended last.
 
-    Where there is no fork, it is done in this process.
+    Without fork, run it in this process.
 
     Raises:
         Exception: what the work raises.
@@ -127,7 +126,7 @@ def work_apart(
 def _run(work: Callable[[Board], Iterator[Any]], board: Board, limits: CodeLimits, to: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)  # what user code prints, it prints many times
+    os.dup2(nothing, 1)  # user code would print the same many times
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     limit_memory(limits)
     try:

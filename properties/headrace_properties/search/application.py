@@ -1,4 +1,4 @@
-"""What a search is about: the application under test, and one trial of it."""
+"""The subject of a search: the application under test, and one trial of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Trial(msgspec.Struct, frozen=True):
         plan: the faults, options and seed.
         feed_seed: seed of the input.
         kept: which of the input's records to keep, by their order from 0; ``None``: all.
-        redraw: continue it in another way from some time on.
+        redraw: continue it differently from some time on.
         watched: note which branches of user code it takes.
     """
 
@@ -35,7 +35,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What is under test: a pipeline, its inputs, and what its author promises of it.
+    """What is under test: a pipeline, its inputs and its author's promises.
 
     Attributes:
         versions: the pipeline, or its deployed versions (3), of which the first is in force from the start.

@@ -1,4 +1,4 @@
-"""How much a search may take: runs, CPU time, or both."""
+"""The budget of a search: runs, CPU time, or both."""
 
 import math
 import time
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What is allowed.
+    """The allowance.
 
     Attributes:
         runs: how many.
-        cpu_s: CPU time of this process, seconds: on a busy machine no less is tried. Without a limit of time what is found is
-            the same on every machine.
+        cpu_s: CPU time of this process, seconds: a busy machine tries as much. Without a time limit the findings are the
+            same on every machine.
     """
 
     runs: int
     cpu_s: float = math.inf
 
     def begin(self) -> "Meter":
-        """Begin to spend it."""
+        """Start to spend it."""
         return Meter(self)
 
 
 class Meter:
-    """What is left of a budget.
+    """The remainder of a budget.
 
     Args:
         budget: what is allowed from now on.
@@ -38,9 +38,9 @@ class Meter:
 
     @property
     def spent(self) -> bool:
-        """Nothing is left."""
+        """Whether the budget is spent."""
         return self._runs_left <= 0 or time.process_time() >= self._until_s
 
     def run(self) -> None:
-        """One run more has been made."""
+        """Count a run."""
         self._runs_left -= 1

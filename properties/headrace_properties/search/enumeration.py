@@ -1,6 +1,6 @@
 """Systematic search: every single fault at every protocol step of a small run, and pairs of them.
 
-Each is tried in a run of its own. Nothing is left to luck, and what is found needs no shrinking.
+Each is tried in its own run. Nothing is left to chance, and findings need no shrinking.
 """
 
 from collections.abc import Callable, Collection
@@ -39,7 +39,7 @@ def enumerate_faults(
         protocol: the state machines to host; default: the engine's own.
         first: number of steps of each kind to try, besides the last one.
         pairs: number of pairs of faults to try instead; 0: single faults.
-        seed: of the draw of pairs, and of the order in which things are tried.
+        seed: for the choice of pairs, and for the order of trials.
         jobs: processes that share the runs, or a pool of them. The result does not depend on it.
         outside: faults outside the model to try as well, at every write.
         on_run: told after each run, for progress.
@@ -52,7 +52,7 @@ def enumerate_faults(
     chosen += breaches_of(application.versions, feed, base, outside)
     Random(f"{seed}/order").shuffle(
         chosen
-    )  # neighbours find the same: a broken protocol shows sooner this way
+    )  # neighbours find the same, so a broken protocol shows sooner in random order
     heal_at_us = ground_of(application.versions, feed, base).horizon_us + SECOND
     plans = [Plan(FaultSchedule((), heal_at_us, at_steps=faults), base, 0) for faults in chosen]
     trials = [Trial(plan, feed_seed) for plan in plans]

@@ -2,11 +2,11 @@
 
 Rules of this file:
 
-* A schedule is a number of moves: arrivals that others overtake (`headrace_sim.arrivals`) and faults at protocol steps. A move is
-  found in the run of the moves before it, where it begins after the last of them. So no two schedules have the same moves, and
-  a run is as its parent's up to where its last move begins.
+* A schedule is a number of moves: arrivals that others overtake (`headrace_sim.arrivals`) and faults at protocol steps. A
+  move is found in the run of the previous moves, and begins after the last of them. So no two schedules have the same moves,
+  and a run equals its parent's up to the start of its last move.
 * Schedules are run in the order of their number of moves, so the first one that fails has the fewest.
-* What is left out as equivalent is only what no process can tell apart. A scope is exhausted when all the rest has been run.
+* Only what no process can tell apart is left out as equivalent. A scope is exhausted when everything else has been run.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from headrace_sim.kernel import seldom_collected
 
 
 class _Node(msgspec.Struct, frozen=True):
-    """A schedule, and where its last move begins."""
+    """A schedule, and the start of its last move."""
 
     faults: tuple[StepFault, ...] = ()
     delays: tuple[Delay, ...] = ()
@@ -41,7 +41,7 @@ class _Node(msgspec.Struct, frozen=True):
 
     @property
     def ends_in_delay(self) -> bool:
-        """Its last move is a delay."""
+        """Whether its last move is a delay."""
         return bool(self.delays) and self.position.step < 0
 
     def then(self, move: Move) -> "_Node":
@@ -50,7 +50,7 @@ class _Node(msgspec.Struct, frozen=True):
         return _Node((*self.faults, move.what), self.delays, move.position)
 
     def later(self, past: int) -> "_Node":
-        """Its last delay longer."""
+        """Return it with its last delay extended."""
         *before, last = self.delays
         return msgspec.structs.replace(self, delays=(*before, msgspec.structs.replace(last, past=past)))
 
@@ -114,9 +114,9 @@ def explore(
 
 
 def count_without_reduction(application: Application, scope: Scope, *, feed_seed: int = 0) -> int:
-    """Count the schedules that a search without reduction would run, by what could follow each that it would run before.
+    """Count the schedules that a search without reduction would run, by the possible successors of each.
 
-    Orders that only a run with a longer delay shows are not counted: there are at least so many.
+    Orders that only a run with a longer delay reveals are not counted, so the count is a lower bound.
 
     Args:
         application: what is under test.
@@ -135,10 +135,10 @@ def count_without_reduction(application: Application, scope: Scope, *, feed_seed
 
 
 def count_matched(application: Application, scope: Scope, *, feed_seed: int = 0) -> tuple[int, int]:
-    """Count the schedules of two departures, and those whose second one begins when nothing shows the first any more.
+    """Count the schedules of two departures, and those whose second begins when the first has left no trace.
 
-    That is when all further arrivals are those of the run without departures, at the same times. Matching of states could
-    leave out at most these.
+    That is, all further arrivals equal those of the run without departures, at the same times. State matching could leave
+    out at most these.
 
     Args:
         application: what is under test.
@@ -161,7 +161,7 @@ def count_matched(application: Application, scope: Scope, *, feed_seed: int = 0)
 
 
 _AT_ONCE = 256
-"""Choice: so many runs are made at once, so that all processes are busy."""
+"""Choice: number of runs made at once, to keep all processes busy."""
 
 
 class _Search:
@@ -180,7 +180,7 @@ class _Search:
         self._heal_at_us = self._ground.horizon_us + SECOND
 
     def trial(self, node: _Node) -> Trial:
-        """The run of a schedule."""
+        """Return the trial of a schedule."""
         faults = FaultSchedule((), self._heal_at_us, at_steps=node.faults)
         return Trial(Plan(faults, self._scope.options, 0, node.delays), self._feed_seed, self._kept)
 
@@ -208,7 +208,7 @@ class _Search:
             yield children
 
     def _run(self, families: Iterable[list[_Node]], run: RunTrials) -> Iterator[tuple[_Node, JudgedRun]]:
-        """Run schedules, and each of them again with its last delay longer, as long as that makes a difference."""
+        """Run schedules, and rerun each with its last delay extended as long as that makes a difference."""
         exploration, waiting, families = self.exploration, list[_Node](), iter(families)
         while True:
             while len(waiting) < _AT_ONCE and (family := next(families, None)) is not None:
@@ -231,7 +231,7 @@ class _Search:
     def moves(
         self, parent: _Node, recording: Recording | None = None, *, every: bool = False
     ) -> Iterator[Move]:
-        """Give the moves that can follow a schedule's last one, in the order in which they begin.
+        """Yield the moves that can follow a schedule's last one, in the order in which they begin.
 
         Args:
             parent: the schedule.

@@ -1,8 +1,8 @@
-"""When a failure became inevitable: how often the run fails if it goes on in another way from some moment.
+"""When a failure became inevitable: how often the run fails if it continues differently from some moment.
 
-A run is deterministic. So it can be run again up to a moment, and then continued with new draws (of delays, say) and without the
-faults that were still to begin. The share of such continuations that fail is small as long as the run can still turn out
-well, and one when it no longer can.
+A run is deterministic. So it can be rerun up to a moment, and then continued with new draws (such as delays) and without the
+faults that had not begun. The fraction of such continuations that fail is small as long as the run can still succeed, and 1
+once it cannot.
 
 Choice: first moments spread evenly over the events, then halving where the rate rises most: that finds the event in few runs.
 """
@@ -21,20 +21,20 @@ from headrace_properties.search.parallel import RunTrials, runner, useful_jobs
 from headrace_sim import Protocol, Redraw
 
 POINTS = 20
-"""Moments that are looked at."""
+"""Number of moments examined."""
 
 CONTINUATIONS = 50
-"""Runs that are continued from each."""
+"""Number of continuations from each."""
 
 _STEP_US = MILLISECOND
 
 _SPREAD = 12
-"""How many of the moments are spread evenly."""
+"""Number of moments that are spread evenly."""
 
 
 @dataclass(frozen=True, slots=True)
 class RatePoint:
-    """How often the run fails if it is continued from a moment.
+    """How often the run fails when continued from a moment.
 
     Attributes:
         at_us: the moment, true time in microseconds: just after all that happens at this time.
@@ -48,7 +48,7 @@ class RatePoint:
 
     @property
     def rate(self) -> float:
-        """The share that failed."""
+        """The fraction that failed."""
         return self.failed / self.runs
 
 
@@ -84,7 +84,7 @@ def failure_rates(
     jobs: int = 1,
     on_run: Callable[[int], None] = lambda _: None,
 ) -> FailureRates:
-    """Measure how often a failing run fails if it is continued in another way, from moment to moment.
+    """Measure how often a failing run still fails when continued differently, at a series of moments.
 
     Args:
         application: what was run.
@@ -129,7 +129,7 @@ class _Search:
         self._runs = 0
 
     def look_at(self, at_us: int) -> None:
-        """Continue the run from a moment, unless that has been done."""
+        """Continue the run from a moment, unless already done."""
         if at_us in self.points:
             return
         trials = [

@@ -1,8 +1,7 @@
-"""The journal of a long search: what each of its runs came to, in a file from which the same search goes on.
+"""The journal of a long search: the outcome of each run, in a file from which the same search can resume.
 
-A search tries its runs in an order that depends on nothing but what they come to. So one that is repeated takes from the journal
-what it would run, up to where the journal ends. If the source of the user's code or of the engine has changed, the journal is
-refused.
+The order of a search's runs depends only on their outcomes. So a repeated search takes outcomes from the journal until it
+ends. If the source of the user's code or of the engine has changed, the journal is refused.
 """
 
 import hashlib
@@ -26,7 +25,7 @@ from headrace_properties.verdict import Holds, Unknown, Verdict
 
 
 class JournalError(HeadraceError):
-    """A search cannot go on from a file. Fields: path, why."""
+    """A search cannot resume from a file. Fields: path, why."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(path, why)
@@ -73,7 +72,7 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Journal:
-    """Takes runs from a file as long as it has them, and adds those that are made.
+    """Takes runs from a file as long as it has them, and appends new ones.
 
     Args:
         path: of the file; a new one is begun.
@@ -110,7 +109,7 @@ class Journal:
                 file.truncate(len(whole))
 
     def through(self, run: RunTrials) -> RunTrials:
-        """Return what makes runs, but for those that the journal has. ``run``: makes the others."""
+        """Return a runner that takes runs from the journal first. ``run``: makes the others."""
         done, taken = self._entries, 0
 
         def make(trials: Sequence[Trial]) -> Iterator[JudgedRun]:

@@ -1,11 +1,11 @@
-"""Failures that are kept and tried first the next time: replay files in a directory beside the project, which CI can share.
+"""Failures that are kept and tried first next time: replay files in the project's directory, which CI can share.
 
 Rules of this file:
 
 * A failure stays until a run of it shows that what it violated holds, and is then retired: moved to ``retired``, never deleted.
-  Where that cannot be told, because the property was not exercised or not asked for, it stays.
-* One whose numbers make no sense is not run, and stays: a plan from a file that somebody has edited could run for days.
-* That the directory cannot be written hides no verdict.
+  If that is undecided, because the property was not exercised or not checked, it stays.
+* One with implausible numbers is not run, and stays: a plan from an edited file could run for days.
+* An unwritable directory hides no verdict.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class Retried:
 
     Attributes:
         kept: the failure.
-        judged: what its run has come to; ``None``: it was not run.
+        judged: what its run's outcome; ``None``: it was not run.
         changes: what it was recorded from and has changed since: ``code``, ``input``.
         wrong: why it cannot be run: somebody has edited the file, or the input has fewer records now.
     """
@@ -66,12 +66,12 @@ class Retried:
 
     @property
     def failed(self) -> bool:
-        """It has been run, and violates something."""
+        """Whether it was run and violates something."""
         return self.judged is not None and self.judged.failed
 
     @property
     def passed(self) -> bool:
-        """What it violated was exercised, and holds."""
+        """Whether what it violated was exercised and holds."""
         if self.judged is None or self.judged.failed:
             return False
         verdicts = self.judged.verdicts
@@ -80,7 +80,7 @@ class Retried:
         )
 
     def __str__(self) -> str:
-        """Say what has come of it."""
+        """Report the result."""
         if self.judged is None:
             return f"{self.kept.path}: skipped, as it cannot be run: {self.wrong}"
         broken = ", ".join(self.kept.file.violations)
@@ -96,7 +96,7 @@ class Retried:
 
 
 class KeptFailures:
-    """The failures that are kept of one pipeline on one protocol.
+    """The kept failures of one pipeline on one protocol.
 
     Args:
         folder: where those of all pipelines are.
@@ -155,7 +155,7 @@ class KeptFailures:
         return path
 
     def retire(self, path: Path) -> Path:
-        """Try the failure of a file no more, and return where its file is now.
+        """Retire the failure of a file, and return the file's new path.
 
         Raises:
             OSError: it cannot be moved.
@@ -192,7 +192,7 @@ def retry(
 
 
 def found_again(retried: Sequence[Retried]) -> Verification | None:
-    """Return what the runs have found, if one of them failed; the first is the failure."""
+    """Return the runs' verification if one of them failed; the first one is the failure."""
     runs = [(retry.kept.file, retry.judged) for retry in retried if retry.judged is not None]
     failing = next(((file, judged) for file, judged in runs if judged.failed), None)
     if failing is None:
@@ -207,7 +207,7 @@ def found_again(retried: Sequence[Retried]) -> Verification | None:
 
 
 def is_fit_for_files(folder: Path) -> bool:
-    """Tell whether a project may be there: files are not scattered unasked into a home directory or the root."""
+    """Return whether a project may be there: no files are written unasked to a home directory or the root."""
     place = folder.resolve()
     return place not in (Path.home().resolve(), Path(place.anchor))
 

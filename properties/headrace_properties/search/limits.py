@@ -1,12 +1,12 @@
-"""What user code may take in a worker process: time for each call, memory for all (MillWheel 4.1).
+"""Resource limits of user code in a worker process: time per call, memory in total (MillWheel 4.1).
 
 Rules of this file:
 
-* An alarm looks, every now and then, which call of user code is running. One that is still the same after the budget is
-  interrupted there. Calls in time cost nothing.
-* It also looks which event a process is handling. A broken protocol may handle one without end, in zero simulated time, so that
-  the budget of events (`headrace_sim.kernel`) never ends the run.
-* What interrupts is no `Exception`: neither the engine's policy on failures nor user code takes it for one.
+* A periodic alarm checks which call of user code is running. A call that exceeds its budget is interrupted. Others cost
+  nothing.
+* It also checks which event a process is handling. A broken protocol may handle one without end, in zero simulated time, so
+  that the budget of events (`headrace_sim.kernel`) never ends the run.
+* The interrupt is not an `Exception`, so neither the engine's failure policy nor user code catches it.
 """
 
 import resource
@@ -27,12 +27,12 @@ from headrace_properties.search.user_frames import Place, is_users_file, place_i
 from headrace_sim.hosting.host import Host
 
 CALL_S = 10.0
-"""What a call of user code may take, seconds, unless somebody says otherwise."""
+"""Default time limit for a call of user code, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeLimits:
-    """What user code may take.
+    """Limits of user code.
 
     Attributes:
         call_s: time for one call, seconds.
@@ -44,11 +44,11 @@ class CodeLimits:
 
 
 class OverrunError(BaseException):
-    """What should end in its time has not."""
+    """Something exceeded its time."""
 
 
 class HandlerOverrunError(OverrunError):
-    """A process of the engine has not done with an event in its time. Fields: seconds, process, event, at_us."""
+    """An engine process did not finish an event in time. Fields: seconds, process, event, at_us."""
 
     def __init__(self, seconds: float, process: str, event: str, at_us: int) -> None:
         super().__init__(seconds, process, event, at_us)
@@ -64,7 +64,7 @@ class HandlerOverrunError(OverrunError):
 
 
 class CodeOverrunError(OverrunError):
-    """A call of user code has not ended in its time. Fields: seconds, cause, place."""
+    """A call of user code did not end in time. Fields: seconds, cause, place."""
 
     def __init__(self, seconds: float, cause: str, place: Place | None) -> None:
         super().__init__(seconds, cause, place)
@@ -78,15 +78,15 @@ class CodeOverrunError(OverrunError):
 
 @contextmanager
 def call_time_limited(limits: CodeLimits, on_progress: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Interrupt what takes too long within: calls of user code, and the handling of one event. Only the main thread can be.
+    """Interrupt calls of user code and event handlers that take too long. Works only in the main thread.
 
     Args:
         limits: say what is too long.
-        on_progress: called now and then as long as no call of user code takes its time.
+        on_progress: called periodically as long as no call of user code overruns.
 
     Raises:
         CodeOverrunError: a call of user code did.
-        HandlerOverrunError: a process did that ran no user code meanwhile.
+        HandlerOverrunError: a process did, without running user code.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -130,7 +130,7 @@ def call_time_limited(limits: CodeLimits, on_progress: Callable[[], None] = lamb
 
 
 def limit_memory(limits: CodeLimits) -> None:
-    """Let what this process asks for beyond the limit be a `MemoryError`, where the system says how much it has now."""
+    """Make allocations beyond the limit raise `MemoryError`, where the system reports the current usage."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except OSError:
@@ -143,7 +143,7 @@ def limit_memory(limits: CodeLimits) -> None:
 
 @contextmanager
 def calls_told(tell: Callable[[str], None]) -> Iterator[None]:
-    """Tell of each call of user code within before it is made, which costs much time."""
+    """Report each call of user code before it is made. Slow."""
 
     def look(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code in _HOOKS:
@@ -161,7 +161,7 @@ def calls_told(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def can_profile() -> bool:
-    """Tell whether a profiler can be set and the present one put back: cProfile's cannot."""
+    """Return whether a profiler can be set and the present one restored: cProfile's cannot."""
     profiler = sys.getprofile()
     return profiler is None or callable(profiler)
 
@@ -170,7 +170,7 @@ _HOOKS = frozenset({run_record.__code__, run_timer.__code__, run_step.__code__})
 
 
 def _call_in(frame: FrameType | None, base: FrameType) -> FrameType | None:
-    """The outermost frame of a call of user code."""
+    """Return the outermost frame of a call of user code."""
     found = None
     while frame is not None and frame is not base:
         if frame.f_code in _HOOKS or is_users_file(frame.f_code.co_filename):
@@ -180,7 +180,7 @@ def _call_in(frame: FrameType | None, base: FrameType) -> FrameType | None:
 
 
 def _handling_in(frame: FrameType | None, base: FrameType) -> FrameType | None:
-    """The frame in which a simulated process is given an event, unless user code runs."""
+    """Return the frame in which a simulated process handles an event, unless user code is running."""
     while frame is not None and frame is not base and frame.f_code not in _HOOKS:
         if frame.f_code is Host.give.__code__:
             return frame

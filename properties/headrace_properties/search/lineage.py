@@ -1,4 +1,4 @@
-"""Lineage-driven fault injection: the faults that could have kept a run from its outcome, read off what led to it.
+"""Lineage-driven fault injection: derive the faults that could have prevented a run's outcome from what led to it.
 
 Rules of this file (Alvaro, Rosen and Hellerstein, SIGMOD 2015):
 
@@ -7,7 +7,7 @@ Rules of this file (Alvaro, Rosen and Hellerstein, SIGMOD 2015):
   and by which the owner of the key had taken it over.
 * A fault at a message of a support may break that support; any other one leaves all its messages alone. So a set of faults is
   worth a run only if it hits, for some goal, the support in the run of each of its subsets that was made (a hitting set).
-* A run with faults that reaches its goals all the same shows other supports, from which the search goes on.
+* A run with faults that still reaches its goals reveals other supports, from which the search continues.
 
 A result holds for this input and these latencies, since a fault also shifts what comes after it.
 """
@@ -40,7 +40,7 @@ LINEAGE_KINDS = ("crash", "drop", "cut")
 """The kinds of faults, as in `FAULT_KINDS`, that keep a message from its effect."""
 
 Goal = tuple[str, str, str]
-"""Part of an outcome: what it is, its computation or stream, and its key."""
+"""Part of an outcome: its kind, its computation or stream, and its key."""
 
 _Faults = tuple[StepFault, ...]
 
@@ -134,7 +134,7 @@ class _Search:
         return Trial(Plan(schedule, self._scope.options, 0, ()), self._feed_seed, self._kept)
 
     def larger(self, sets: list[_Faults]) -> list[_Faults]:
-        """Return the sets with one more fault that are worth a run. ``sets``: of faults; each has been run, and broke nothing."""
+        """Return the sets with one more fault that are worth running. ``sets``: of faults, each run without a failure."""
         for faults in sets:
             lineage = Lineage(self._application, self.trial(faults), self._protocol)
             self._supports[frozenset(faults)] = {
@@ -157,7 +157,7 @@ class _Search:
         return [*found.values()]
 
     def _hits(self, faults: frozenset[StepFault]) -> bool:
-        """Tell whether faults hit, for some goal, the support in each run of some of them."""
+        """Return whether faults hit, for some goal, its support in every run of a subset of them."""
         smaller = [(run, supports) for run, supports in self._supports.items() if run < faults]
         goals = dict.fromkeys(goal for _, supports in smaller for goal in supports)
         return any(
@@ -169,7 +169,7 @@ class _Search:
         )
 
     def _faults_at(self, step: Step) -> Iterator[StepFault]:
-        """Give the faults that keep a step's message from its effect."""
+        """Yield the faults that prevent the effect of a step's message."""
         wanted = tuple(FAULT_KINDS[kind] for kind in LINEAGE_KINDS if kind in self._scope.kinds)
         for tied in faults_at(step, self._ground):
             if not isinstance(tied.fault, wanted):
@@ -185,7 +185,7 @@ class _Search:
 
 
 class Lineage:
-    """What led to the outcome of a run.
+    """What caused the outcome of a run.
 
     Args:
         application: what is run.
@@ -263,7 +263,7 @@ class Lineage:
         return steps
 
     def _steps_of(self, arrival: Arrival) -> Iterator[Step]:
-        """Give the step that sent a message and the one that received it, but for the store's, which takes none."""
+        """Yield the steps that sent and received a message, except those of the store, which takes no steps."""
         for told in (self._recording.sent, self._recording.received):
             step = told.get((id(arrival.content), arrival.place))
             if step is not None:

@@ -1,7 +1,7 @@
-"""A Hypothesis state machine whose rules are the fault verbs: the cluster, worked by hand.
+"""A Hypothesis state machine whose rules are the fault verbs: the cluster, operated by hand.
 
 Bulk search for broken protocols goes through `headrace_properties.search.verification`; this machine is for the verbs
-themselves, and for stories that Hypothesis finds and shrinks step by step. Safety is judged after every step, liveness in
+themselves, and for stories that Hypothesis finds and shrinks step by step. Safety is judged after every step, liveness at
 the end.
 """
 
@@ -78,7 +78,7 @@ def fault_machine(
 
 
 class _FaultMachine(RuleBasedStateMachine):
-    """A few coarse rules; names by number, so that they shrink to the first."""
+    """A few coarse rules; processes and keys are numbered, so that they shrink to the first."""
 
     down = Bundle("down")
     paused = Bundle("paused")
@@ -97,19 +97,19 @@ class _FaultMachine(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 3))
     def begin(self, seed: int) -> None:
-        """A fresh cluster, and the time it takes to assign all keys."""
+        """Create a fresh cluster, and let it assign all keys."""
         self.build(seed)
         self.judged = 0
         self.cluster.advance(SECOND)
 
     @rule(dt=_pauses)
     def advance(self, dt: int) -> None:
-        """Let time pass."""
+        """Advance time."""
         self.cluster.advance(dt)
 
     @rule(which=_places, age=_pauses)
     def inject(self, which: int, age: int) -> None:
-        """Give a source one of the feed's records again, by hand, so much older than now; nothing once it has ended."""
+        """Repeat one of the feed's records by hand, older than now; do nothing once the source has ended."""
         records = [
             (entry.address, entry.event)
             for entry in self.feed.entries
@@ -128,19 +128,19 @@ class _FaultMachine(RuleBasedStateMachine):
 
     @rule(address=consumes(down))
     def restart(self, address: str) -> None:
-        """Start it again."""
+        """Restart it."""
         self.cluster.restart(address)
 
     @rule(target=paused, place=_places)
     def pause(self, place: int) -> str:
-        """Stop a process, memory intact."""
+        """Pause a process, memory intact."""
         address = self._process(place)
         self.cluster.pause(address)
         return address
 
     @rule(address=consumes(paused))
     def revive(self, address: str) -> None:
-        """Let it go on: a zombie, if it was replaced."""
+        """Revive it: as a zombie, if it was replaced."""
         self.cluster.revive(address)
 
     @rule(target=active, place=_places, one_way=st.booleans(), masters=st.booleans())
@@ -159,12 +159,12 @@ class _FaultMachine(RuleBasedStateMachine):
 
     @rule(target=active, message=st.sampled_from(_MESSAGES), count=st.integers(1, 4))
     def drop(self, message: str, count: int) -> int:
-        """Lose the next messages of a kind."""
+        """Drop the next messages of a kind."""
         return self.cluster.network.begin(DropMessages(at_us=0, message=message, count=count))
 
     @rule(target=active)
     def duplicate(self) -> int:
-        """Double, delay and so reorder messages."""
+        """Duplicate and delay, and so reorder, messages."""
         noise = Noise(at_us=0, for_us=0, drop=0.1, duplicate=0.3, delay=0.3, delay_us=500 * MILLISECOND)
         return self.cluster.network.begin(noise)
 
@@ -177,14 +177,14 @@ class _FaultMachine(RuleBasedStateMachine):
         place=_places, kind=st.sampled_from([DelayCommit, DuplicateCommit, LoseCommit, LoseReply]), by=_pauses
     )
     def disturb_commit(self, place: int, kind: Any, by: int) -> None:
-        """Delay, double or lose a worker's next write, or its answer."""
+        """Delay, duplicate or lose a worker's next write, or its reply."""
         worker = self.ground.workers[place % len(self.ground.workers)]
         late = {"by_us": by} if kind in (DelayCommit, DuplicateCommit) else {}
         self.cluster.store.expect(kind(at_us=0, process=worker, **late))
 
     @rule(silent=st.booleans(), dt=_pauses)
     def store_unavailable(self, silent: bool, dt: int) -> None:  # noqa: FBT001  drawn by Hypothesis
-        """The store answers nobody for a while."""
+        """Make the store silent for a while."""
         handle = self.cluster.store.begin(StoreUnavailable(at_us=0, for_us=0, silent=silent))
         self.cluster.advance(dt)
         self.cluster.store.end(handle)
@@ -198,12 +198,12 @@ class _FaultMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.versions > 1)
     @rule(version=_places)
     def change_topology(self, version: int) -> None:
-        """Add or remove computations: put another deployed version in force."""
+        """Add or remove computations: deploy another version."""
         self.cluster.operate(ChangeTopology(version % self.versions))
 
     @invariant()
     def nothing_is_violated(self) -> None:
-        """Safety holds after every step."""
+        """Check safety after every step."""
         if not hasattr(self, "cluster"):
             return
         events = self.cluster.history.events
@@ -212,7 +212,7 @@ class _FaultMachine(RuleBasedStateMachine):
         self._assert_holds()
 
     def teardown(self) -> None:
-        """Heal; then everything that was accepted must be done in bounded time."""
+        """Heal; then require all accepted work to be done in bounded time."""
         if not hasattr(self, "cluster"):
             return
         self.cluster.network.clear()

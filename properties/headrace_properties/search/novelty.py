@@ -12,15 +12,15 @@ from headrace.history import Delivered, DuplicateDropped, Event, Executed, UserC
 from headrace_properties.search.coverage import Spot
 
 _OFTEN = -1
-"""Instead of the run that showed something, if there are several."""
+"""Stands in for the run that showed something, if there are several."""
 
 _POINTS = 20
-"""Of the curve."""
+"""Number of points of the curve."""
 
 
 @dataclass(slots=True)
 class Novelty:
-    """What runs have shown so far.
+    """What the runs have shown so far.
 
     Attributes:
         seen: after each run, the number of different things seen.

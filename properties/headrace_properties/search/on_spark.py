@@ -2,11 +2,11 @@
 
 Rules of this file:
 
-* Each batch of work is a Spark job of one task, so its results come as soon as they are there, and Spark runs it again if its
-  executor is lost. As many are under way as the executors have cores, and as many again wait there.
+* Each batch of work is a Spark job of one task, so its results arrive as soon as they exist, and Spark reruns it if its
+  executor is lost. One batch per executor core runs, and as many again are queued.
 * An application is sent once, as a broadcast, and unpickled once in each of the executors' Python processes.
-* Work that raises has its exception sent back as a value. Work that ends its process fails its task: then each of the batch's
-  runs is made in a process of its own, as on one machine.
+* If work raises, its exception is returned as a value. If work ends its process, its task fails: then each of the batch's
+  runs is made in a separate process, as on one machine.
 """
 
 import uuid
@@ -46,7 +46,7 @@ class SparkExecutors:
         self._tag = f"headrace search {uuid.uuid4()}"  # the session's other jobs are not ours to cancel
 
     def spread(self, work: Callable[[ThingT], ResultT], things: Sequence[ThingT]) -> Iterator[ResultT]:
-        """Do the same to many things, and give each result as soon as it is there.
+        """Apply a function to many things, and yield each result as soon as it exists.
 
         Raises:
             SparkHostError: Spark could not run it, such as when an executor cannot import what it needs.
@@ -57,7 +57,7 @@ class SparkExecutors:
 
     @contextmanager
     def runner(self, application: Application, protocol: Protocol) -> Iterator[RunTrials]:
-        """Begin to make runs of an application on a protocol.
+        """Start making runs of an application on a protocol.
 
         Raises:
             SparkHostError: The application cannot be sent; or as for `spread`, when the runs are made.
@@ -105,7 +105,7 @@ class SparkExecutors:
             threads.shutdown()
 
     def _do(self, work: Callable[[ThingT], ResultT], thing: ThingT) -> ResultT:
-        """Do something to a thing on some executor."""
+        """Apply a function to a thing on some executor."""
         try:
             ((raised, result),) = self._context.parallelize([thing], 1).map(partial(_outcome, work)).collect()
         except (Py4JError, PySparkException) as error:
@@ -132,7 +132,7 @@ class _ProcessEndedError(SparkHostError):
 
 
 def _error_of(text: str) -> HeadraceError:
-    """Say in our own words why a task failed."""
+    """Explain why a task failed."""
     if "Python worker exited unexpectedly" in text or "EOFException" in text:
         problem = "a Python process of an executor ended while it worked, and what it was at is lost"
         return _ProcessEndedError(problem, "Look at the executors' logs; they may be out of memory")
@@ -145,7 +145,7 @@ def _error_of(text: str) -> HeadraceError:
 
 
 def _outcome(work: Callable[[ThingT], ResultT], thing: ThingT) -> tuple[bool, Any]:
-    """Return whether work raised, and what: an exception crosses from an executor as text only."""
+    """Return whether work raised, and what: Spark returns exceptions from executors only as text."""
     try:
         return False, work(thing)
     except Exception as error:  # noqa: BLE001  the driver raises it
@@ -153,7 +153,7 @@ def _outcome(work: Callable[[ThingT], ResultT], thing: ThingT) -> tuple[bool, An
 
 
 _loaded: dict[int, tuple[Application, Protocol]] = {}
-"""The last application that this process got, by its broadcast."""
+"""The last application that this process received, by its broadcast."""
 
 
 def _load(shipped: Broadcast[bytes]) -> tuple[Application, Protocol]:

@@ -1,9 +1,9 @@
-"""All oracles at once: the checkers of a History, and four that need more than it.
+"""All oracles at once: the checkers of a History, and four that need more.
 
-``reference``: what the plain sequential reference makes of the same input, on workloads whose result is settled. ``expected``:
-what a workload says of its own runs, and how many records may share a step. ``calm``: what a run without faults may cost
-(`headrace_properties.search.calm`). ``error``: a run that stops with an exception. A run's plan is a function of its workload and
-its seed; that of seed 0 has no faults.
+``reference``: the plain sequential reference on the same input, for workloads with a settled result. ``expected``: what a
+workload's own plain Python expects, and how many records may share a step. ``calm``: what a run without faults may cost
+(`headrace_properties.search.calm`). ``error``: a run that stops with an exception. A run's plan is a function of its workload
+and its seed; that of seed 0 has no faults.
 """
 
 from random import Random
@@ -31,7 +31,7 @@ ERROR = "error"
 
 
 def try_workload(workload: Workload, feed: Feed, plan: Plan, protocol: Protocol = SOUND) -> JudgedRun:
-    """Run a plan on a workload once, and ask all oracles.
+    """Run a plan on a workload once, and consult all oracles.
 
     Args:
         workload: what is run.
@@ -57,7 +57,7 @@ def fired(judged: JudgedRun) -> tuple[str, ...]:
 
 
 def plan_of(workload: Workload, feed: Feed, seed: int, table: int = FIRST_TABLE) -> Plan:
-    """The plan of a seed: random, and for seed 0 the one without faults. ``table``: of the kinds of faults."""
+    """Return the plan of a seed: random, or for seed 0 without faults. ``table``: of the kinds of faults."""
     data = Random(f"{seed}/plan").randbytes(PLAN_BYTES) if seed else bytes(PLAN_BYTES)
     if table != FIRST_TABLE:
         data += bytes([table])
@@ -65,7 +65,7 @@ def plan_of(workload: Workload, feed: Feed, seed: int, table: int = FIRST_TABLE)
 
 
 def oracle_names() -> dict[str, str]:
-    """Each oracle, and what it says in a line."""
+    """Each oracle, with its statement in one line."""
     names = {
         REFERENCE: "the run ends with the plain reference's result",
         EXPECTED: "a run is what plain Python expects of the workload and the options",
@@ -82,7 +82,7 @@ def oracle_names() -> dict[str, str]:
 
 
 def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str, Verdict]:
-    """What of it differs from the reference; nothing, if all is as it should be or nothing is promised."""
+    """Describe how it differs from the reference; empty if it does not, or if nothing is promised."""
     if (
         not workload.settled
         or _is_late(history)
@@ -122,7 +122,7 @@ def by_calm(workload: Workload, plan: Plan, history: History) -> dict[str, Verdi
 
 
 def _is_late(history: History) -> bool:
-    """Some record was late from the source: then what comes of it may depend on when."""
+    """Return whether the source delivered a late record, whose effects may depend on timing."""
     injected = [event for event in history if type(event) is Injected]
     return any(
         production.timestamp < event.source_watermark
@@ -134,8 +134,8 @@ def _is_late(history: History) -> bool:
 def _zombie_told(workload: Workload, history: History) -> bool:
     """A replaced owner fired a timer of a weak computation, and a consumer took what no owner makes again.
 
-    Weak productions are sent before the store can refuse the write (6.1.3). So a zombie may tell of a state that its successor
-    has already added to; the successor's timer is then another one, and so is what it makes.
+    Weak productions are sent before the store can refuse the write (6.1.3). So a zombie may emit a state that its successor
+    has already extended; the successor's timer and its productions then differ.
     """
     specs = workload.pipeline.computations
     weak = {name for name, spec in specs.items() if spec.productions is Productions.WEAK}

@@ -1,12 +1,12 @@
-"""Orders of arrivals by random priorities, and the chance that they show a failure: probabilistic concurrency testing.
+"""Random priorities for arrival orders, and the chance that they reveal a failure: probabilistic concurrency testing.
 
 Burckhardt et al. (ASPLOS 2010) for threads; Ozkan et al. (OOPSLA 2018) for messages, in chains of which each message was sent
 when the one before it arrived.
 
 Rule of this file: a failure has depth d if there are a chain and d - 1 messages such that it shows whenever that chain comes
-last of all, and at these messages their chains fall behind it, in a certain order, whatever the order of the others. With c
-chains in a run, that chain is the last with a probability of 1/c; the d - 1 messages are drawn, in their order, out of the first
-n with one of at least 1/n^(d - 1).
+last, and at these messages their chains fall behind it, in a certain order, however the others are ordered. With c chains in
+a run, that chain is last with probability 1/c; the d - 1 messages are drawn in order from the first n with probability at
+least 1/n^(d - 1).
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Ordering:
 
     Attributes:
         depth: of the failures for which the bound holds, at least 1.
-        messages: the changes of priority are among so many first messages of a run.
+        messages: priorities change within the first this many messages of a run.
         chains: the most chains that a run has had so far.
     """
 
@@ -37,13 +37,13 @@ class Ordering:
     chains: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is no depth."""
+        """Refuse an invalid depth."""
         if self.depth < 1:
             raise OptionsError("depth", self.depth, "at least 1")
 
     @property
     def chance(self) -> float:
-        """The least probability with which a run shows a failure of this depth that its faults make possible."""
+        """A lower bound on the probability that a run shows a failure of this depth that its faults make possible."""
         return 1.0 / (self.chains * float(self.messages) ** (self.depth - 1))
 
     def draw(self, random: Random) -> Priorities:
@@ -51,12 +51,12 @@ class Ordering:
         return Priorities(random.getrandbits(_SEED_BITS), self.depth, self.messages)
 
     def take(self, chains: tuple[int, int]) -> None:
-        """Note how many chains a run had."""
+        """Record the number of chains of a run."""
         self.chains = max(self.chains, chains[0])
 
 
 def ordering_of(application: Application, options: ClusterOptions, feed_seed: int, depth: int) -> Ordering:
-    """Return the ordering of a search, whose changes are among as many messages as a run without faults has.
+    """Return a search's ordering, whose changes fall within the number of messages of a run without faults.
 
     Args:
         application: what is under test.

@@ -1,7 +1,7 @@
-"""What a recorded run was made from, as digests: the code of the application, and the input.
+"""The origins of a recorded run, as digests: the application's code and the input.
 
-Rule of this file: code is the source of the pipeline's module and of all modules that it has objects from, but installed ones.
-So a change of a helper in another file is noticed, and one of an unrelated file is not.
+Rule of this file: code is the source of the pipeline's module and of all modules whose objects it holds, except installed
+ones. So a change to a helper in another file is noticed, and a change to an unrelated file is not.
 """
 
 import hashlib

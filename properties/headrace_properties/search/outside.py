@@ -1,6 +1,6 @@
-"""Faults outside the model: the store breaks what the paper takes for granted of it, to show that the invariants would tell.
+"""Faults outside the model: the store breaks the paper's assumptions, to show that the invariants would notice.
 
-No search tries them unless it is asked to. What they break accuses neither the engine nor user code.
+No search tries them unless asked to. Violations that they cause accuse neither the engine nor user code.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -19,7 +19,7 @@ NOTICED_BY: dict[f.Breach, tuple[str, ...]] = {
     f.Breach.WRONG_ROW: ("S4", "S14"),
     f.Breach.OLD_SNAPSHOT: ("S7",),
 }
-"""The invariants that are to notice each; `headrace_sim.faults.ASSUMPTIONS` names what each breaks."""
+"""The invariants that must notice each one; `headrace_sim.faults.ASSUMPTIONS` names what each breaks."""
 
 
 def breaches_named(names: Iterable[str]) -> tuple[f.Breach, ...]:
@@ -36,10 +36,10 @@ def breaches_named(names: Iterable[str]) -> tuple[f.Breach, ...]:
 
 
 def breaches_at(step: Step, outside: Collection[f.Breach]) -> Iterator[StepFault]:
-    """Give the faults outside the model that can be tried at a step: where a worker sends a write."""
+    """Yield the faults outside the model for a step at which a worker sends a write."""
     if outside and role_of(step.process) == "worker" and (step.does, step.message) == (Does.SENDS, "Write"):
         for breach in outside:
-            # Whoever reads the row next is told of an old one: its writer has it in memory.
+            # The next reader of the row gets an old one: its writer has it in memory.
             process = "" if breach is f.Breach.OLD_SNAPSHOT else step.process
             yield StepFault(step, f.BreakStore(at_us=0, how=breach, process=process))
 
@@ -47,9 +47,9 @@ def breaches_at(step: Step, outside: Collection[f.Breach]) -> Iterator[StepFault
 def breaches_of(
     pipeline: Versions, feed: Feed, options: ClusterOptions, outside: Collection[f.Breach]
 ) -> list[tuple[StepFault, ...]]:
-    """Return the schedules in which each fault outside the model strikes by itself, at each write of a run.
+    """Return schedules with a single fault outside the model, one for each fault at each write of a run.
 
-    An old snapshot needs a reader: the writer crashes, and whoever recovers its work reads the rows.
+    An old snapshot needs a reader: the writer crashes, and its successor reads the rows.
     """
     steps = steps_of(pipeline, feed, options, first=_ALL) if outside else []
     found: list[tuple[StepFault, ...]] = []
@@ -72,7 +72,7 @@ def is_outside(plan: Plan) -> bool:
 
 
 class Breaker:
-    """Draws a fault outside the model for each plan of a random search.
+    """Adds a fault outside the model to each plan of a random search.
 
     Args:
         schedules: those to draw from; none: plans stay as they are.

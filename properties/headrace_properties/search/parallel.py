@@ -1,4 +1,4 @@
-"""Work spread over processes: trials, whose results come in their order, and other things, whose results come once done."""
+"""Spread work over processes: trials, with results in order, and other work, with results as completed."""
 
 import multiprocessing
 import os
@@ -25,14 +25,14 @@ ResultT = TypeVar("ResultT")
 
 
 class KilledProcessError(HeadraceError):
-    """A process that work was spread over was killed. Fields: jobs."""
+    """A worker process was killed. Fields: jobs."""
 
     def __init__(self, jobs: int) -> None:
         super().__init__(jobs)
         self.jobs = jobs
 
     def __str__(self) -> str:
-        """Say what may have killed it."""
+        """Suggest what may have killed it."""
         return (
             f"one of the {self.jobs} processes at work was killed, and what it was at is lost. The system does that when memory"
             " runs out: try fewer --jobs"
@@ -40,28 +40,28 @@ class KilledProcessError(HeadraceError):
 
 
 RunTrials = Callable[[Sequence[Trial]], Iterator[JudgedRun]]
-"""Makes runs, and gives the outcome of each in their order."""
+"""Makes runs, and yields their outcomes in order."""
 
 
 class Pool(Interface):
     """Processes on other machines that share work."""
 
     def spread(self, work: Callable[[ThingT], ResultT], things: Sequence[ThingT]) -> Iterator[ResultT]:
-        """Do as `spread` does."""
+        """See `spread`."""
 
     def runner(self, application: Application, protocol: Protocol) -> AbstractContextManager[RunTrials]:
-        """Do as `runner` does."""
+        """See `runner`."""
 
 
 Jobs = int | Pool
-"""Who shares work: so many processes of this machine, or those of a pool. Results do not depend on it."""
+"""The workers: a number of processes on this machine, or a pool. Results do not depend on it."""
 
 
 def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: Jobs) -> Iterator[ResultT]:
-    """Do the same to many things, and give each result as soon as it is there; in which order differs from run to run.
+    """Apply a function to many things, and yield each result as soon as it exists, in no fixed order.
 
     Args:
-        work: what to do to a thing; a function with a name, as it crosses to another process.
+        work: the function to apply; it needs a name, as it is sent to another process.
         things: to what.
         jobs: how many processes; 1: this one. Or a pool.
 
@@ -85,13 +85,13 @@ def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: Jo
             raise KilledProcessError(jobs) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():  # what they are at is not wanted any more
+            for process in multiprocessing.active_children():  # their work is no longer needed
                 process.terminate()
             raise
 
 
 def leave_signals_to_parent() -> None:
-    """Let a process of a pool ignore Ctrl-C, which a terminal sends to it, too; its parent ends it."""
+    """Make a pool process ignore Ctrl-C, which a terminal sends to it, too; its parent ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -102,7 +102,7 @@ _WORTH_A_PROCESS = 16
 """Choice: one more process is worth it for at least this many runs."""
 
 _MOST_JOBS = 32
-"""Choice: what one round of a search can keep busy."""
+"""Choice: the most processes that one round of a search can keep busy."""
 
 
 def cores() -> int:
@@ -119,20 +119,20 @@ def useful_jobs(jobs: Jobs, runs: int) -> Jobs:
 
 @contextmanager
 def runner(application: Application, protocol: Protocol, jobs: Jobs) -> Iterator[RunTrials]:
-    """Begin to make runs.
+    """Start making runs.
 
     Args:
         application: what is under test.
         protocol: the state machines to host.
         jobs: processes that share the runs; 1: this one, and a run is made when its outcome is asked for. Or a pool.
 
-    A run that ends its process is an outcome, too.
+    A run that kills its process is also an outcome.
     """
     if not isinstance(jobs, int):
         with jobs.runner(application, protocol) as run:
             yield run
         return
-    with seldom_collected():  # what is forked inherits it
+    with seldom_collected():  # forked processes inherit it
         if jobs == 1:
             yield lambda trials: (try_plan(application, trial, protocol) for trial in trials)
             return
@@ -152,7 +152,7 @@ def _in_turn(
     protocol: Protocol,
     trials: Sequence[Trial],
 ) -> Iterator[JudgedRun]:
-    """Make runs in the pool; when one of them has taken its process with it, the rest each in a process of its own."""
+    """Make runs in the pool; once one has killed its process, make each of the rest in a separate process."""
     done = 0
     try:
         for judged in pool.map(_job, trials, chunksize=max(1, min(len(trials) // jobs // 2, AT_ONCE))):
@@ -164,11 +164,11 @@ def _in_turn(
 
 
 ENDED = "ProcessEnded"
-"""Begins the error of a run that ended its process."""
+"""Prefix of the error of a run that ended its process."""
 
 
 def run_apart(application: Application, trial: Trial, protocol: Protocol) -> JudgedRun:
-    """Make a run in a process of its own, which it may end: that is its outcome then, with the call that it was at."""
+    """Make a run in a separate process; if it ends the process, that is its outcome, with the call that was running."""
 
     def work(board: Board) -> Iterator[JudgedRun]:
         with calls_told(board.write):

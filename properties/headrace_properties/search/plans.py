@@ -2,8 +2,8 @@
 
 Zeros mean the healthy default, so a shrinker that makes bytes smaller removes faults. A plan is cheap to draw (one byte string)
 and small to keep. Swarm testing: the first two bytes of the header pick the kinds of faults that this plan may use; zero means
-all of them. Two bits correlate its faults: all at about one time, or all at one place. A few plans leave what they stop first
-as it is for good (`FaultSchedule.lasting`). Some faults are tied to protocol steps instead of times.
+all of them. Two bits correlate its faults: all at about the same time, or all at the same place. A few plans never heal the
+first process that they stop (`FaultSchedule.lasting`). Some faults are tied to protocol steps instead of times.
 
 `PLAN_BYTES` bytes choose from the first table of kinds. A plan of a later table ends in one more byte, the table's number
 (`headrace_properties.search.fault_kinds`).
@@ -43,7 +43,7 @@ FAULT_SLOTS = 10
 SLOT_BYTES = 5
 HEADER_BYTES = 8
 _DENSITY = 112
-"""Slot bytes from here on mean no fault either: drawn at random, four or five of ten slots act."""
+"""Slot bytes from here on also mean no fault: of ten random slots, four or five act."""
 
 PLAN_BYTES = HEADER_BYTES + FAULT_SLOTS * SLOT_BYTES
 """The length of a plan of the first table."""
@@ -56,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
         faults: what goes wrong.
         options: of the cluster: the knobs.
         seed: of all draws.
-        delays: the arrivals that others overtake; all others come as early as they can. ``None``: latencies are drawn.
+        delays: the arrivals that others overtake; all others arrive as early as possible. ``None``: latencies are drawn.
         priorities: by which messages arrive instead of at drawn latencies.
     """
 
@@ -67,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     priorities: Priorities | None = None
 
     def describe(self) -> list[str]:
-        """Write what is out of the usual in a run of it, a line each."""
+        """Describe what is unusual about its run, one item per line."""
         order = [delay.describe() for delay in self.delays or ()]
         order += [] if self.priorities is None else [self.priorities.describe()]
         return order + (self.faults.describe().splitlines() if self.faults.count or not order else [])
@@ -111,7 +111,7 @@ _SAME_TIME, _SAME_PLACE, _LASTING = 4, 8, 1
 
 
 def _slots(data: bytes, ground: Ground) -> Iterator[tuple[int, Slot]]:
-    """Give the slots that act, each with the byte that chooses its kind."""
+    """Yield the active slots, each with the byte that chooses its kind."""
     slots = (data[begin : begin + SLOT_BYTES] for begin in range(HEADER_BYTES, PLAN_BYTES, SLOT_BYTES))
     first: bytes | None = None
     for kind, when, where, how, how_long in slots:
@@ -145,7 +145,7 @@ def _lasting(faults: Sequence[f.AnyFault], ground: Ground) -> tuple[str, ...]:
 
 
 def _spare(ground: Ground) -> tuple[str, ...]:
-    """List the processes any one of which can be spared; no injector, since its source has no other reader."""
+    """List the processes of which any single one is dispensable; no injectors, whose sources have no other reader."""
     groups = [leader.rpartition(".")[0] or role_of(leader) for leader in ground.leaders]
     workers = ground.workers if len(ground.workers) > 1 else ()
     return workers + tuple(
@@ -160,7 +160,7 @@ def draw_faults(
     without: tuple[type[f.Fault], ...] = (),
     table: int = FIRST_TABLE,
 ) -> f.FaultSchedule:
-    """Draw a schedule for one run, however long: each fault of any kind, at any time, anywhere.
+    """Draw a schedule for one run of any length: faults of any kind, at any time, anywhere.
 
     Args:
         ground: what there is to disturb.

@@ -1,6 +1,6 @@
-"""Plausible numbers: a plan from a file that somebody has edited must not run for days or fill the memory.
+"""Plausible numbers: a plan from an edited file must not run for days or exhaust memory.
 
-What a search draws is far within these limits.
+Plans drawn by a search are far within these limits.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ _PROCESSES = ("workers", "masters", "authority_replicas", "authority_shards")
 
 
 def implausible(plan: Plan, feed: Feed, kept: Sequence[int] | None = None) -> str:
-    """Name the first field whose value makes no sense, and what is expected; ``""``: there is none.
+    """Name the first field with an implausible value, and what is expected; ``""``: none.
 
     Args:
         plan: as the file has it.

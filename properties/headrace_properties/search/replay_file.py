@@ -1,4 +1,4 @@
-"""A failing run as a file, which runs again byte for byte."""
+"""A failing run as a file, reproducible byte for byte."""
 
 from pathlib import Path
 
@@ -11,15 +11,15 @@ from headrace_properties.search.origins import code_digest, input_digest
 from headrace_properties.search.plans import Plan
 
 REPLAY_FORMAT = 4
-"""Of the files that this version writes, and the oldest that it reads."""
+"""The format that this version writes, and the oldest that it reads."""
 
 
 CODE = "code:"
-"""Names of findings about user code begin with it."""
+"""Prefix of the names of findings about user code."""
 
 
 class ReplayFile(msgspec.Struct, frozen=True):
-    """A failing run as a file: all that is needed to run it again, byte for byte.
+    """A failing run as a file: everything needed to reproduce it, byte for byte.
 
     Attributes:
         pipeline: ``MODULE:PIPELINE``.
@@ -51,16 +51,16 @@ class ReplayFile(msgspec.Struct, frozen=True):
 
     @property
     def about_code(self) -> bool:
-        """It shows what user code does by itself, without any cluster."""
+        """Whether it is about user code alone, without a cluster."""
         return bool(self.violations) and all(name.startswith(CODE) for name in self.violations)
 
     @property
     def trial(self) -> Trial:
-        """The run to make."""
+        """The trial to run."""
         return Trial(self.plan, self.feed_seed, self.kept)
 
     def changes(self, application: Application, pipeline: str = "") -> tuple[str, ...]:
-        """List what is not known to be as it was when the run was recorded: ``code``, ``input``, or both.
+        """List what may have changed since the run was recorded: ``code``, ``input``, or both.
 
         Args:
             application: what the run is made of today.
@@ -145,7 +145,7 @@ class _Kind(msgspec.Struct):
 
 
 def is_spark_file(path: Path) -> bool:
-    """Tell whether a file says that it is about a Spark job. Any other, or none, is left to `read_replay` to refuse."""
+    """Return whether a file claims to be about a Spark job. Leave refusing any other to `read_replay`."""
     try:
         return bool(msgspec.json.decode(path.read_bytes(), type=_Kind).spark_job)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
 """A sample of runs of the true engine: every workload in turn under ever new random plans, all faults and all oracles on.
 
-No oracle may fire in any of them: an alarm is a false one, or a bug of the engine. Run N of a sample is a function of N and of
-the sample's seed, in every process.
+No oracle may fire in any of them: an alarm is either false or a bug in the engine. Run N of a sample is a function of N and
+of the sample's seed, in every process.
 """
 
 import time
@@ -23,7 +23,7 @@ SEEDS = 1_000_000
 """Choice: the seeds of one sample are this far from those of the next, so that samples have no run in common."""
 
 _PART = 220
-"""So many runs are one piece of work: ten of each workload, some seconds."""
+"""Number of runs per unit of work: ten of each workload, some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,16 @@ class SampledRun:
     plan: Plan
 
     def judged(self) -> JudgedRun:
-        """Run it, and ask all oracles."""
+        """Run it, and consult all oracles."""
         return try_workload(self.workload, self.feed, self.plan)
 
     def history(self) -> History:
-        """Run it, and judge nothing."""
+        """Run it without judging it."""
         plan, pipeline = self.plan, self.workload.deployed
         return simulate(pipeline, self.feed, options=plan.options, faults=plan.faults, seed=plan.seed)
 
     def digest(self) -> str:
-        """Run it, and judge nothing: the digest of its History."""
+        """Run it without judging it, and return the digest of its History."""
         return self.history().digest()
 
 
@@ -75,7 +75,7 @@ class OracleAlarm:
 
 @dataclass(slots=True)
 class SampleResult:
-    """What the runs of a sample, or of a part of one, came to.
+    """The results of a sample, or of a part of one.
 
     Attributes:
         runs: by workload.
@@ -162,6 +162,6 @@ def run_sample(numbers: Iterable[int], seed: int = 0, *, again: bool = False) ->
 def spread_sample(
     numbers: range, seed: int = 0, *, again: bool = False, jobs: int = 1
 ) -> Iterator[SampleResult]:
-    """`run_sample` in parts over processes: gives the parts, in any order."""
+    """Spread `run_sample` over processes; yield its parts, in any order."""
     parts = [numbers[begin : begin + _PART] for begin in range(0, len(numbers), _PART)]
     yield from spread(partial(run_sample, seed=seed, again=again), parts, jobs)

@@ -1,4 +1,4 @@
-"""What could have been otherwise in a run: arrivals that others could overtake, and faults that could begin at its steps."""
+"""Possible departures from a run: arrivals that others could overtake, and faults that could begin at its steps."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
@@ -31,7 +31,7 @@ class Position(msgspec.Struct, frozen=True, order=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One departure of a schedule from the usual."""
+    """One departure of a schedule from the default."""
 
     position: Position
     what: StepFault | Delay
@@ -46,7 +46,7 @@ class _Reached(msgspec.Struct):
 
 
 class Recording:
-    """A run, and what could have been otherwise in it.
+    """A run, and its possible departures.
 
     Args:
         application: what is run.
@@ -85,20 +85,20 @@ class Recording:
         self._told += 1
         if not self._healed:
             told = self.sent if step.does is Does.SENDS else self.received
-            told[id(event), to] = step  # what has arrived is kept, so its identity stays its own
+            told[id(event), to] = step  # arrivals are kept alive, so their ids stay unique
         if self._healed or type(event).__name__ in _NO_STEPS or self._routine.takes(step.process, to, event):
             return
         self._steps.append(_Reached(self.arrivals.clock, self._told, step))
 
     @property
     def steps(self) -> list[Step]:
-        """The steps at which faults can begin."""
+        """Return the steps at which faults can begin."""
         return [reached.step for reached in self._steps]
 
     def delays(self, after: Position, *, reduced: bool, every: bool = False) -> Iterator[Move]:
-        """Give each arrival after a position that another one could overtake, as little delayed as makes a difference.
+        """Yield each arrival after a position that another could overtake, with the smallest delay that makes a difference.
 
-        ``every``: also as much as this run shows that it can be.
+        ``every``: also with each longer delay that this run shows to be possible.
         """
         handled = self.arrivals.handled
         for index, arrival in enumerate(handled):
@@ -110,7 +110,7 @@ class Recording:
     def faults(
         self, after: Position, ground: Ground, kinds: Sequence[str], outside: Sequence[f.Breach] = ()
     ) -> Iterator[tuple[Move, bool]]:
-        """Give each fault of some kinds that could begin after a position, and whether another one is equivalent."""
+        """Yield each fault of some kinds that could begin after a position, and whether another one is equivalent."""
         wanted: tuple[type[f.Fault], ...] = (f.BreakStore, *(FAULT_KINDS[kind] for kind in kinds))
         followed = self._followed_at_once()
         verbs: set[tuple[int, object]] = set()
@@ -128,9 +128,9 @@ class Recording:
                     yield Move(position, tied), same
 
     def _followed_at_once(self) -> set[int]:
-        """The numbers of steps after which their process takes another one before anything else arrives anywhere.
+        """Return the steps after which their process takes another one before anything else arrives anywhere.
 
-        A crash after the one is a crash before the other.
+        A crash after the first is a crash before the second.
         """
         found, following = set[int](), dict[str, _Reached]()
         for reached in reversed(self._steps):
@@ -142,4 +142,4 @@ class Recording:
 
 
 _NO_STEPS = ("Wake", "SourceWatermark", "Replayed")
-"""Choice: what a process does at these is a step by itself, and they are routine otherwise."""
+"""Choice: these are routine, except that the process takes a step at them."""

@@ -22,7 +22,7 @@ FAULT_KINDS: dict[str, type[f.Fault]] = {
 """The kinds of faults that can be tried, by name. Commits and the store's replies are messages, too."""
 
 USUAL_KINDS = tuple(kind for kind in FAULT_KINDS if kind != "cut")
-"""Choice: those that are tried unless others are named. A cut is many lost messages."""
+"""Choice: the default kinds. A cut is many lost messages."""
 
 
 def small_cluster(workers: int = 2, options: ClusterOptions | None = None) -> ClusterOptions:
@@ -34,7 +34,7 @@ def small_cluster(workers: int = 2, options: ClusterOptions | None = None) -> Cl
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What to exhaust.
+    """The bounds of the search.
 
     Attributes:
         records: so many of the input's first records.
@@ -55,7 +55,7 @@ class Scope:
     outside: tuple[f.Breach, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is no scope."""
+        """Refuse an invalid scope."""
         for name in ("records", "faults", "delays"):
             if getattr(self, name) < 0:
                 raise OptionsError(name, getattr(self, name), "at least 0")
@@ -65,13 +65,13 @@ class Scope:
 
     @property
     def moves(self) -> int:
-        """The most departures of a schedule."""
+        """The maximum number of departures in a schedule."""
         return self.faults + self.delays
 
 
 @dataclass(slots=True)
 class Exploration:
-    """How far an exhaustive search has come.
+    """The progress of an exhaustive search.
 
     Attributes:
         scope: what it is to exhaust.
@@ -99,5 +99,5 @@ class Exploration:
 
     @property
     def total(self) -> int:
-        """Schedules run."""
+        """The number of schedules run."""
         return self.runs.total()

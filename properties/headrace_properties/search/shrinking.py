@@ -1,8 +1,8 @@
-"""Making a failing run smaller: fewer faults, fewer records, the usual knobs, rounder numbers (delta debugging).
+"""Shrink a failing run: fewer faults, fewer records, default knobs, rounder numbers (delta debugging).
 
-It works on the plan and the input themselves, and not on what they were decoded from: so it makes plans smaller wherever they
-come from, and drops a fault without moving any other. Choice: what it leaves fails in one of the ways of the original, lest it
-slips to another bug on its way.
+It works on the plan and the input themselves, not on the bytes they were decoded from, so it shrinks plans of any origin,
+and drops a fault without moving any other. Choice: the result fails in one of the original ways, lest shrinking slip to
+another bug.
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ from headrace_sim import faults as f
 from headrace_sim.kernel import seldom_collected
 
 BUDGET = Budget(runs=1_000, cpu_s=10.0)
-"""What it may take. With small runs it ends by their number, and so with the same result on every machine."""
+"""The default budget. Small runs exhaust it by their number, and so with the same result on every machine."""
 
 Test = Callable[[Trial], JudgedRun]
-"""Makes a run."""
+"""Runs a trial."""
 
 _ROUND_US = (0, SECOND, 100 * MILLISECOND, 10 * MILLISECOND, MILLISECOND)
 
@@ -38,7 +38,7 @@ def shrink(
     test: Test,
     budget: Budget = BUDGET,
 ) -> Failure:
-    """Make a failing run smaller, as far as the budget goes.
+    """Shrink a failing run as far as the budget allows.
 
     Args:
         failure: the run.
@@ -71,11 +71,11 @@ class _Shrinker:
 
     @property
     def spent(self) -> bool:
-        """Nothing more may be tried."""
+        """Whether the budget is spent."""
         return self._meter.spent
 
     def drop_faults(self) -> None:
-        """Leave out faults: all that can be, larger parts first."""
+        """Leave out as many faults as possible, larger parts first."""
         schedule = self.best.plan.faults
         _minimise(list(schedule.planned), lambda some: self._try(schedule.with_planned(some)))
         schedule = self.best.plan.faults
@@ -89,7 +89,7 @@ class _Shrinker:
         _minimise(records, lambda some: self._try(kept=tuple(some)))
 
     def usual_knobs(self) -> None:
-        """Set the order of arrivals, the seed and the options back to what is usual: all of them, or one by one."""
+        """Reset the order of arrivals, the seed and the options to their defaults: all of them, or one by one."""
         plan = self.best.plan
         if plan.priorities is not None:
             self._try(priorities=None)
@@ -114,7 +114,7 @@ class _Shrinker:
     def _try(
         self, faults: f.FaultSchedule | None = None, kept: tuple[int, ...] | None = None, **changes: Any
     ) -> bool:
-        """Run a candidate; keep it if it fails like the original."""
+        """Try a candidate; keep it if it fails like the original."""
         best = self.best
         if self.spent:
             return False
@@ -127,7 +127,7 @@ class _Shrinker:
         self._meter.run()
         try:
             judged = self._test(trial)
-        except PromiseError:  # one that expects an input larger than this
+        except PromiseError:  # a promise that expects an input larger than this
             return False
         if not judged.fails_like(self._wanted, best.error):
             return False
@@ -136,7 +136,7 @@ class _Shrinker:
 
 
 def _minimise(things: list[Any], fails: Callable[[list[Any]], bool]) -> None:
-    """Leave out parts, halves first, then smaller ones, as long as what is left still fails."""
+    """Leave out parts, halves first, then smaller ones, as long as the rest still fails."""
     size = len(things)
     while size:
         begin = 0
@@ -152,7 +152,7 @@ def _minimise(things: list[Any], fails: Callable[[list[Any]], bool]) -> None:
 def _nearer(
     options: ClusterOptions, base: ClusterOptions
 ) -> Iterator[Callable[[ClusterOptions], ClusterOptions]]:
-    """What sets one option back to what is usual."""
+    """Yield functions that each reset one option to its default."""
     for name in options.__struct_fields__:
         if name != "engine" and getattr(options, name) != getattr(base, name):
             yield partial(_with_option, name=name, value=getattr(base, name))
@@ -171,7 +171,7 @@ def _with_engine_option(options: ClusterOptions, name: str, value: Any) -> Clust
 
 
 def _rounder(fault: Any) -> Iterator[Any]:
-    """The same with one time rounded, coarsely first."""
+    """Yield the fault with one time rounded, coarsely first."""
     inner = fault.fault if isinstance(fault, StepFault) else fault
     for name in inner.__struct_fields__:
         value = getattr(inner, name)
@@ -184,13 +184,13 @@ def _rounder(fault: Any) -> Iterator[Any]:
 
 
 def _fewer(fault: Any) -> Iterator[Any]:
-    """The same striking once only."""
+    """Yield the fault striking only once."""
     if getattr(fault, "count", 1) > 1:
         yield _changed(fault, count=1)
 
 
 def _earlier(fault: Any) -> Iterator[Any]:
-    """The same at an earlier step of its kind."""
+    """Yield the fault at an earlier step of its kind."""
     if isinstance(fault, StepFault):
         for nth in range(1, fault.step.nth):
             yield msgspec.structs.replace(fault, step=msgspec.structs.replace(fault.step, nth=nth))
@@ -200,7 +200,7 @@ _simpler: tuple[Callable[[Any], Iterator[Any]], ...] = (_rounder, _fewer, _earli
 
 
 def _changed(fault: Any, **changes: Any) -> Any:
-    """Change a fault, or the one that is tied to a step."""
+    """Change a fault, or the fault tied to a step."""
     if isinstance(fault, StepFault):
         return msgspec.structs.replace(fault, fault=msgspec.structs.replace(fault.fault, **changes))
     return msgspec.structs.replace(fault, **changes)

@@ -2,11 +2,11 @@
 
 Rules of this file:
 
-* Plans are drawn in rounds of `ROUND`. What is drawn depends on the seed, and on what the rounds before have reached: so any
+* Plans are drawn in rounds of `ROUND`. The draws depend on the seed, and on what the previous rounds have reached, so any
   number of processes may share a round's runs.
 * Hypothesis draws the bytes. All faults at all steps of the healthy run are known beforehand
   (`headrace_properties.search.step_faults`); every plan gets `AIMED` of them, where faults have struck or been tried least
-  often. So what a search has not reached is not left to chance, and meets faults that are.
+  often. So what a search has not reached is not left to chance, and is combined with random faults.
 * The very first plan is the one without faults, on the first input. The inputs take turns.
 """
 
@@ -36,14 +36,14 @@ from headrace_sim.faults import Breach
 from headrace_sim.steps import role_of
 
 ROUND = 32
-"""Plans in a round. Choice: enough to keep some processes busy, and few enough that a round is aimed well."""
+"""Plans in a round. Choice: enough to keep several processes busy, and few enough to aim each round well."""
 
 
 AIMED = 3
 """Faults that a plan is given. Choice: measured, see docs/explanation/search.md."""
 
 _ROUNDS = 1_000_003
-"""More than any search has."""
+"""More than any search makes."""
 
 
 _NEWEST_EVERY = 4
@@ -136,7 +136,7 @@ class Steering:
         return faults
 
     def round(self, covered: Counter[Spot]) -> list[Trial]:
-        """The next round. ``covered``: where faults have struck in those before."""
+        """Return the next round. ``covered``: where faults have struck so far."""
         number, self._rounds = self._rounds, self._rounds + 1
         return [
             self._trial(data, number * ROUND + place, covered)
@@ -144,7 +144,7 @@ class Steering:
         ]
 
     def _trial(self, data: bytes, number: int, covered: Counter[Spot]) -> Trial:
-        """Aim a plan that was drawn, and give it the input whose turn it is."""
+        """Aim a drawn plan, and give it the next input in turn."""
         turn = number % len(self._feed_seeds)
         in_newest = number // ROUND % _NEWEST_EVERY == _NEWEST_EVERY - 1
         plan = decode_plan(
@@ -163,7 +163,7 @@ class Steering:
         return msgspec.structs.replace(plan, faults=schedule.with_planned([*schedule.planned, *faults]))
 
     def _next(self, covered: Counter[Spot]) -> StepFault:
-        """A fault for the place that has been struck or tried least often; another one each time."""
+        """Return a fault for the place struck or tried least often, a different one each time."""
         tried = self._tried
         spot = min(self._faults, key=lambda spot: covered[spot] + tried[spot])
         faults = self._faults[spot]
@@ -172,5 +172,5 @@ class Steering:
 
 
 def spot_of(fault: StepFault) -> Spot:
-    """Where a fault at a step is counted, if it strikes."""
+    """Return where a fault at a step is counted, if it strikes."""
     return Spot(role_of(fault.step.process), fault.step.verb, fault.fault.kind)

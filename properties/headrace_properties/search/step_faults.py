@@ -4,7 +4,7 @@ The workload runs once without faults, and its steps are counted; each applicabl
 of step, and at the last one. `headrace_properties.search.enumeration` tries them one by one;
 `headrace_properties.search.steering` draws from them.
 
-A seed means what it means by a table of kinds, as in `headrace_properties.search.fault_kinds`: a table never changes, and a new
+A table of kinds defines what a seed means, as in `headrace_properties.search.fault_kinds`: a table never changes, and a new
 kind goes in a new one.
 """
 
@@ -26,20 +26,20 @@ ZOMBIE_US = 1_800 * MILLISECOND
 
 _REPLIES = frozenset(kind.__name__ for kind in get_args(Reply))
 _WORK = frozenset({"Deliver", "Ack", "Write", "Written", "Scan", "Scanned", "Report", "CollectIds"})
-"""Choice: an operator's verb is tried where a worker has records, rows or watermarks in its hands."""
+"""Choice: an operator's verb is tried where a worker is handling records, rows or watermarks."""
 
 
 def steps_of(
     pipeline: Versions, feed: Feed, options: ClusterOptions, seed: int = 0, first: int = 2
 ) -> list[Step]:
-    """The protocol steps of a run without faults, in order of process and message.
+    """Return the protocol steps of a run without faults, in order of process and message.
 
     Args:
         pipeline: the pipeline.
         feed: its input.
         options: of the cluster.
         seed: of the run.
-        first: so many of each kind of step, and the last one.
+        first: number of each kind of step, besides the last one.
     """
     cluster = start(pipeline, feed, options=options, seed=seed)
     watch = cluster.watch()
@@ -56,7 +56,7 @@ def steps_of(
 
 
 def faults_at(step: Step, ground: Ground, table: int = FIRST_TABLE) -> Iterator[StepFault]:
-    """Every fault that can be tried at a step. ``table``: of the kinds."""
+    """Return every fault that can be tried at a step. ``table``: of the kinds."""
     for make in STEP_TABLES[table]:
         yield from make(step, ground)
 
@@ -84,7 +84,7 @@ def _operators_verbs(step: Step, ground: Ground) -> Iterator[StepFault]:
 
 
 def _verbs(computation: str, ground: Ground) -> Iterator[MoveInterval | SplitInterval | MergeIntervals]:
-    """What an operator can do to a computation's first intervals, each so that there is something to do."""
+    """Return an operator's effective verbs on a computation's first intervals."""
     boundaries = ground.boundaries[ground.computations.index(computation)]
     yield MoveInterval(computation, ground.keys[0])
     yield SplitInterval(computation, next(key for key in ground.keys if key not in boundaries))
@@ -93,7 +93,7 @@ def _verbs(computation: str, ground: Ground) -> Iterator[MoveInterval | SplitInt
 
 
 def _message_faults(step: Step, _: Ground) -> Iterator[StepFault]:
-    """What happens to a message happens once it is sent; to the store's replies, which no process sends, when they come."""
+    """Message faults strike when it is sent; for the store's replies, which no process sends, when they arrive."""
     if step.message in EVENTS or (step.does is Does.RECEIVES and step.message not in _REPLIES):
         return
     yield StepFault(step, f.DropMessage(at_us=0))
@@ -112,14 +112,14 @@ STEP_TABLES: dict[int, tuple[StepMaker, ...]] = {
 def single_faults(
     pipeline: Versions, feed: Feed, options: ClusterOptions, first: int = 2, table: int = FIRST_TABLE
 ) -> list[StepFault]:
-    """Every applicable fault at every step; the arguments are those of `steps_of` and `faults_at`."""
+    """Return every applicable fault at every step; the arguments are those of `steps_of` and `faults_at`."""
     ground = ground_of(pipeline, feed, options)
     steps = steps_of(pipeline, feed, options, first=first)
     return [fault for step in steps for fault in faults_at(step, ground, table)]
 
 
 def pairs_of(faults: Sequence[StepFault], most: int, seed: int = 0) -> list[tuple[StepFault, ...]]:
-    """Pairs of faults: all of them, or so many drawn without order or repetition."""
+    """Return pairs of faults: all, or a number drawn without order or repetition."""
     total = len(faults) * (len(faults) - 1) // 2
     if total <= most:
         return list(combinations(faults, 2))

@@ -3,9 +3,9 @@
 Rules of this file:
 
 * Every way gets the same plans: the same faults at the same times, the same seed, the same knobs.
-* What went outside is compared with what the plain sequential reference sends: for user code that
-  depends on the order of arrival or on wall time, every way differs from it, and a way is to be compared with the others.
-* Costs are read off the History. Times are simulated, never wall time.
+* Output is compared with the plain sequential reference; if user code depends on the order of arrival or on wall time, every
+  way differs from it, so compare the ways with each other.
+* Costs are computed from the History. Times are simulated, never wall time.
 """
 
 import dataclasses
@@ -81,12 +81,12 @@ WAYS = (
     Way("strong, exactly-once off", Productions.STRONG, exactly_once=False),
     Way("weak, exactly-once off", Productions.WEAK, exactly_once=False),
 )
-"""What `compare` tries, the safest first."""
+"""The ways that `compare` tries, safest first."""
 
 
 @dataclass(slots=True)
 class Costs:
-    """What runs took, read off their Histories.
+    """The costs of runs, computed from their Histories.
 
     Attributes:
         executions: runs of user code.
@@ -128,7 +128,7 @@ class Costs:
 
 @dataclass(slots=True)
 class Account:
-    """What one way came to.
+    """The results of one way.
 
     Attributes:
         way: which.
@@ -183,7 +183,7 @@ def compare(
         seed: of the plans.
         options: of the cluster.
         on_run: told after each run how many are done, of ``runs * len(WAYS)``.
-        should_stop: asked before each plan; ``True``: return what is known so far.
+        should_stop: called before each plan; ``True``: return the results so far.
 
     Raises:
         HeadraceError: user code or input fails without any fault.
@@ -223,7 +223,7 @@ def _run(way: Way, pipeline: Pipeline, feed: Feed, plan: Plan) -> tuple[History,
 def _add(account: Account, pipeline: Pipeline, feed: Feed, plan: Plan, expected: Counter[Emitted]) -> None:
     try:
         history, verdicts = _run(account.way, pipeline, feed, plan)
-    except HeadraceError as error:  # user code may refuse what a re-run made
+    except HeadraceError as error:  # user code may refuse what a rerun produced
         account.errors.append(str(error))
         return
     account.broken.update(violations(verdicts))
@@ -231,17 +231,17 @@ def _add(account: Account, pipeline: Pipeline, feed: Feed, plan: Plan, expected:
 
 
 class _CostReader:
-    """Reads the costs of one run off its History, in one pass."""
+    """Computes the costs of one run from its History, in one pass."""
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
         self._began: dict[str, int] = {}
-        """Record id, or timer, to when the work began that led to it."""
+        """When the work that led to a record or timer began, by record id or timer."""
         self._sent: dict[tuple[str, str], tuple[int, int]] = {}
-        """Production to when it was first sent, and its bytes."""
+        """When a production was first sent, and its size."""
         self._made: dict[str, set[tuple[bytes, int]]] = defaultdict(set)
         self._running: dict[Version, list[str]] = defaultdict(list)
-        """Write to the causes that it is to consume."""
+        """The causes that each write is to consume."""
         self._executed: set[tuple[str, str]] = set()
         self._effects: Counter[tuple[str, str]] = Counter()
         self._handlers: dict[type, Callable[..., None]] = {
@@ -262,7 +262,7 @@ class _CostReader:
             handler(event)
 
     def end(self) -> None:
-        """Count what only the whole run tells."""
+        """Count what is known only at the end of the run."""
         effects, made = self._effects, self._made
         self._costs.redone += sum(len(causes) for causes in self._running.values())
         self._costs.counted_twice += effects.total() - len(effects)
@@ -319,7 +319,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 def _by_place(outputs: Counter[Emitted]) -> Counter[tuple[str, str, int]]:
-    """How many records there are of a stream, key and timestamp, whatever their values."""
+    """Count the records of each stream, key and timestamp, ignoring values."""
     places: Counter[tuple[str, str, int]] = Counter()
     for output, count in outputs.items():
         places[output.stream, output.key, output.timestamp] += count

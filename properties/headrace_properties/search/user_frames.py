@@ -1,4 +1,4 @@
-"""Which code is the user's own, and which line of it is running."""
+"""Recognise the user's own code, and find the line of it that is running."""
 
 import functools
 import sys
@@ -27,12 +27,12 @@ class Place:
     function: str
 
     def __str__(self) -> str:
-        """Write it for people."""
+        """Format it for messages."""
         return f"line {self.line} of {Path(self.file).name}, in {self.function}"
 
 
 def own_code_of(things: list[object]) -> None:
-    """Count the modules that these objects' classes are written in as the user's own, though they may be installed."""
+    """Treat the modules of these objects' classes as the user's own, even if installed."""
     for thing in things:
         module = type(thing).__module__
         top = module.partition(".")[0]
@@ -44,13 +44,13 @@ def own_code_of(things: list[object]) -> None:
 
 
 def is_users_module(module: str | None) -> bool:
-    """Tell whether a module is the user's own: neither Python's, nor installed, nor ours."""
+    """Return whether a module is the user's own: not Python's, installed or ours."""
     return bool(module) and is_users_file(getattr(sys.modules.get(module or ""), "__file__", None) or "")
 
 
 @functools.cache
 def is_users_file(file: str) -> bool:
-    """Tell whether code of a file is the user's own."""
+    """Return whether a file's code is the user's own."""
     if any(file.startswith(own) for own in _own):
         return True
     if not file or file.startswith(("<", *_INSTALLED)):
@@ -59,7 +59,7 @@ def is_users_file(file: str) -> bool:
 
 
 def place_in(frame: FrameType | None, base: FrameType | None = None) -> Place | None:
-    """The innermost line of the user's own code of a stack, above ``base``; ``None``: there is none."""
+    """Return the innermost line of the user's own code on a stack, above ``base``; ``None``: none."""
     while frame is not None and frame is not base:
         if is_users_file(frame.f_code.co_filename):
             return place_of(frame.f_code, frame.f_lineno)

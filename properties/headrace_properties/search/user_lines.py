@@ -1,7 +1,7 @@
-"""Which lines of user code runs have reached.
+"""Track the lines of user code that runs have reached.
 
-Choice: one run in `EVERY` is watched with `sys.settrace`, which makes it slower; all of them would cost the search more than
-they tell. Nothing is watched where somebody else traces already: a debugger, or a measurement of test coverage.
+Choice: one run in `EVERY` is traced with `sys.settrace`, which slows it down; tracing all would cost more than it reveals.
+Nothing is traced under another tracer, such as a debugger or coverage.
 """
 
 import sys
@@ -23,7 +23,7 @@ Branch = tuple[str, int, int]
 
 @contextmanager
 def watched(application: Application) -> Iterator[set[Branch]]:
-    """Collect the branches of user code that are taken; none if somebody else traces."""
+    """Collect the branches of user code that are taken; none under another tracer."""
     found: set[Branch] = set()
     if sys.gettrace() is not None:
         yield found
@@ -37,7 +37,7 @@ def watched(application: Application) -> Iterator[set[Branch]]:
 
 
 def unreached(application: Application, taken: Iterable[Branch]) -> tuple[tuple[str, int], ...]:
-    """List the lines, as (file, line), of the computations' methods that no branch leads to; not of their ``__init__``."""
+    """List the unreached lines, as (file, line), of the computations' methods, except ``__init__``."""
     reached = {(file, line) for file, _, line in taken}
     lines: set[tuple[str, int]] = set()
     for code in _methods(application):
@@ -85,7 +85,7 @@ def _methods(application: Application) -> Iterator[CodeType]:
 
 
 def _lines(code: CodeType) -> Iterator[int]:
-    """Give the lines that are executed when the code is called, and those of the functions in it."""
+    """Yield the lines executed when the code is called, and those of its inner functions."""
     for _, _, line in code.co_lines():
         if line is not None and line != code.co_firstlineno:
             yield line
