@@ -1,4 +1,4 @@
-"""Verifying in a test: what the fixture ``headrace_verify`` gives, and what it raises.
+"""Verify in a test: what the fixture ``headrace_verify`` returns and raises.
 
 A failure shows the smallest fault schedule found, what it breaks, and the command that replays it.
 """
@@ -45,11 +45,11 @@ _NO_FILE = "(no replay file: it names the module that has both the pipeline and 
 
 
 class InvariantViolatedError(AssertionError):
-    """A pipeline that breaks under faults; the message is the whole story."""
+    """A pipeline breaks under faults; the message is the whole story."""
 
 
 class NotExercisedError(AssertionError):
-    """Nothing is violated, but something was never put to the test. Fields: pipeline, runs, names."""
+    """Nothing is violated, but something was never exercised. Fields: pipeline, runs, names."""
 
     def __init__(self, pipeline: str, runs: int, names: tuple[str, ...]) -> None:
         super().__init__(pipeline, runs, names)
@@ -66,15 +66,15 @@ class NotExercisedError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """Verifies pipelines as the command line asks for: what the fixture `headrace_verify` gives.
+    """Verifies pipelines with the command line's settings: the value of the fixture `headrace_verify`.
 
     Attributes:
         examples: runs of each pipeline in which a fault really struck.
         seed: of the search and of the input.
         folder: where failures are kept.
-        record: told a name and a value for the test's report (JUnit's properties).
+        record: called with a name and a value for the test's report (JUnit's properties).
         allow_unknown: invariants and promises that no run needs to exercise.
-        code_timeout: what a call of user code may take, seconds; ``None``: 10.
+        code_timeout: time limit for a call of user code, seconds; ``None``: 10.
     """
 
     examples: int
@@ -282,7 +282,7 @@ class Verifier:
         return (self.seed if seed is None else seed), (self.examples if examples is None else examples)
 
     def _settle(self, kept: KeptFailures | None, retried: "Iterable[Retried | RetriedFinding]") -> None:
-        """Tell what has come of kept failures, and retire those that pass."""
+        """Report the results of kept failures, and retire those that pass."""
         for result in retried:
             self.record("headrace kept failure", str(result))
             if kept is not None and result.passed:
@@ -298,14 +298,14 @@ def _check_search(examples: int, search: str) -> None:
 
 
 def _not_allowed(unknown: Iterable[str], allowed: Collection[str]) -> tuple[str, ...]:
-    """Return what was not exercised and has to be."""
+    """Return what should have been exercised and was not."""
     return tuple(
         name for name in unknown if name not in allowed and not (_ALL in allowed and is_invariant(name))
     )
 
 
 class _TestedPipeline:
-    """A pipeline that a test verifies, and what is kept of it.
+    """A pipeline that a test verifies, and its kept failures.
 
     Args:
         application: what is under test.
@@ -326,7 +326,7 @@ class _TestedPipeline:
         )
 
     def review_code(self, seed: int, options: ClusterOptions | None) -> CodeReview:
-        """Review the user's code by itself, kept findings first; `retried` then says what came of those."""
+        """Review the user's code by itself, kept findings first; `retried` then has their results."""
         application = self._application
         if self._protocol is not SOUND:
             return CodeReview(())
@@ -361,18 +361,18 @@ class _TestedPipeline:
         )
 
     def story_of_finding(self, finding: UserFinding) -> str:
-        """Tell a finding about user code, and how to see it again."""
+        """Report a finding about user code, and how to reproduce it."""
         command = self._keep(finding.failure).removesuffix(" --explain")
         story = "\n".join(f"  {sentence}" for sentence in finding.story())
         name = self._application.pipeline.name
         return f"{name} breaks {finding.habit.verdict_name}\n\n{story}\n\nRun it again\n  {command}"
 
     def story_of(self, failure: Failure) -> str:
-        """Tell a failure, and how to see it again."""
+        """Report a failure, and how to reproduce it."""
         return describe_failure(failure, self._application) + f"\nRun it again\n  {self._keep(failure)}"
 
     def _keep(self, failure: Failure) -> str:
-        """Keep the failure; returns the command that replays it, or why there is none."""
+        """Keep the failure; return the command that replays it, or why there is none."""
         application = self._application
         if self._name is None:
             return _NO_FILE
@@ -392,7 +392,7 @@ class _TestedPipeline:
 
 
 def _kept_command(kept: KeptFailures | None, data: bytes, option: str = "") -> str:
-    """Keep a failure; returns the command that replays it, or why there is none."""
+    """Keep a failure; return the command that replays it, or why there is none."""
     if kept is None:
         return _NO_FILE
     try:
@@ -407,7 +407,7 @@ def _shown(path: Path) -> str:
 
 
 def _jobs() -> int:
-    """As many processes as there are cores; one where that is of no use, or a fork would lose something.
+    """Return one process per core; only one if more would not help, or a fork would lose something.
 
     pytest-xdist keeps the cores busy already. A fork copies no threads; tracers (coverage, debuggers) see this process only.
     """
@@ -420,7 +420,7 @@ def _jobs() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _NamesOfJob:
-    """What a Spark job and what belongs to it are called.
+    """The names of a Spark job and what belongs to it.
 
     Attributes:
         job: ``MODULE:NAME`` if it is importable.

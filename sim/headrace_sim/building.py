@@ -50,7 +50,7 @@ def machines_of(
 def _builders(
     pipelines: Sequence[Pipeline], options: ClusterOptions, protocol: Protocol, history: History
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Return the addresses, each with the function that makes its process."""
+    """Yield the addresses, each with the function that makes its process."""
     engine = options.engine
     common = (pipelines, engine, history, protocol.rules)
     for address in engine.master_addresses():

@@ -111,7 +111,7 @@ class Ending:
         return max(self._wall_timers(), default=MIN_TIME)
 
     def _wall_timers(self) -> Iterator[int]:
-        """Return when each durable wall timer is due by the slowest clock, true time."""
+        """Yield when each durable wall timer is due by the slowest clock, true time."""
         behind_us = min(node.clock_us for node in self._host.nodes.values())
         assignments = self._host.wire.announcements.table.assignments
         for name in {assignment.computation: None for assignment in assignments}:

@@ -203,7 +203,7 @@ class Drained:
                 )
 
     def _check_ids(self, event: RunEnded, name: str) -> None:
-        """Return those that fell behind the input horizon long enough ago."""
+        """Check the ids that fell behind the input horizon long enough ago."""
         until_us = event.at_us - self._grace_us - self._period_us
         senders = self._ledger.topology.senders[name]
         horizon = min((self._horizon_at(sender, until_us) for sender in senders), default=MIN_TIME)

@@ -119,13 +119,13 @@ class WorkLedger:
         return [(key, row) for key, row in self._rows.get(computation, {}).items() if interval.contains(key)]
 
     def timers(self) -> Iterator[WorkItem]:
-        """Return all durable pending timers."""
+        """Yield all durable pending timers."""
         for rows in self._rows.values():
             for row in rows.values():
                 yield from row.timers.values()
 
     def checkpoints(self) -> Iterator[tuple[str, str, Production]]:
-        """Return everything that is checkpointed: computation, key, production."""
+        """Yield everything that is checkpointed: computation, key, production."""
         for computation, rows in self._rows.items():
             for key, row in rows.items():
                 for production in row.checkpoints.values():
@@ -250,7 +250,7 @@ class WorkLedger:
     # Deliveries
 
     def not_injected(self) -> Iterator[SourceHeld]:
-        """Return what the sources held and was not injected."""
+        """Yield what the sources held and was not injected."""
         for source in self.sources.values():
             yield from source.owed.values()
 

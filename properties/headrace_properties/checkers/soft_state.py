@@ -226,7 +226,7 @@ def _additions(event: Applied) -> list[StoredTimer | Production]:
 
 
 def _once(events: Iterable[Event]) -> Iterable[Event]:
-    """Yield each event once, in order."""
+    """Return each event once, in order."""
     seen: list[Event] = []
     for event in events:
         if not any(event is known for known in seen):

@@ -79,7 +79,7 @@ def _parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
 
 
 def _active(trigger: Trigger, evidence: Evidence) -> Iterable[tuple[Trigger, Evidence]]:
-    """Yield the live triggers within a trigger, each with its evidence."""
+    """Return the live triggers within a trigger, each with its evidence."""
     if isinstance(trigger, SequenceOf):
         return [(trigger.triggers[evidence.index], evidence.parts[0])]
     return zip(_parts_of(trigger), evidence.parts, strict=True)
@@ -204,7 +204,7 @@ def together(trigger: Trigger, several: Sequence[Evidence]) -> Evidence:
 
 
 def dues(trigger: Trigger, evidence: Evidence) -> Iterable[int]:
-    """Return the wall times at which its clocks are due."""
+    """Yield the wall times at which its clocks are due."""
     if evidence.fired:
         return
     if isinstance(trigger, AtPeriod):

@@ -231,7 +231,7 @@ class _Search:
     def moves(
         self, parent: _Node, recording: Recording | None = None, *, every: bool = False
     ) -> Iterator[Move]:
-        """Yield the moves that can follow a schedule's last one, in the order in which they begin.
+        """Return the moves that can follow a schedule's last one, in the order in which they begin.
 
         Args:
             parent: the schedule.

@@ -56,7 +56,7 @@ def steps_of(
 
 
 def faults_at(step: Step, ground: Ground, table: int = FIRST_TABLE) -> Iterator[StepFault]:
-    """Return every fault that can be tried at a step. ``table``: of the kinds."""
+    """Yield every fault that can be tried at a step. ``table``: of the kinds."""
     for make in STEP_TABLES[table]:
         yield from make(step, ground)
 
@@ -84,7 +84,7 @@ def _operators_verbs(step: Step, ground: Ground) -> Iterator[StepFault]:
 
 
 def _verbs(computation: str, ground: Ground) -> Iterator[MoveInterval | SplitInterval | MergeIntervals]:
-    """Return an operator's effective verbs on a computation's first intervals."""
+    """Yield an operator's effective verbs on a computation's first intervals."""
     boundaries = ground.boundaries[ground.computations.index(computation)]
     yield MoveInterval(computation, ground.keys[0])
     yield SplitInterval(computation, next(key for key in ground.keys if key not in boundaries))

@@ -1,1 +1,1 @@
-"""Spark jobs and sinks as their authors wrote them, judged: `targets` finds what a user names, and what can be tried of it."""
+"""Judge Spark jobs and sinks as their authors wrote them: `targets` resolves what a user names, and how it can be tried."""

@@ -1,4 +1,4 @@
-"""Rows for a schema, drawn from a seed: what a job or a sink is tried with when nobody gives an input."""
+"""Rows for a schema, drawn from a seed: the default input of a job or a sink."""
 
 import random
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from headrace_sim.spark.ddl import Schema
 
 BATCHES = 3
 ROWS = 2
-"""Choice: of each batch. A sink is tried at each of its effects, so few rows make many trials."""
+"""Choice: rows per batch. A sink is tried at each of its effects, so a few rows make many trials."""
 ROWS_WITH_STATE = 5
 """Choice: the same for a job that keeps state, whose keys need a few rows each."""
 
@@ -23,7 +23,7 @@ _KEYS = ("ann", "bob", "eve")
 
 
 class UndrawableError(HeadraceError):
-    """Nothing is drawn for a type. Fields: kind."""
+    """A type that cannot be drawn. Fields: kind."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
@@ -35,10 +35,10 @@ class UndrawableError(HeadraceError):
 
 
 def drawn_batches(schema: Schema, seed: int, rows: int = ROWS) -> list[list[tuple[Any, ...]]]:
-    """Return `rows` rows for each of a few micro-batches. Keys repeat, time goes on from row to row, and nothing is null.
+    """Return `rows` rows for each of a few micro-batches. Keys repeat, time advances from row to row, and nothing is null.
 
     Raises:
-        UndrawableError: If the schema has a type that nothing is drawn for.
+        UndrawableError: If the schema has a type that cannot be drawn.
 
     """
     chance = random.Random(seed)

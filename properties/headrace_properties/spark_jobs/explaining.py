@@ -1,4 +1,4 @@
-"""What a job or a sink did without a fault, and what it did with one, step by step beside each other: where they part."""
+"""Compare a job or a sink with and without a fault, step by step, to show where the runs diverge."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,12 +22,12 @@ from headrace_sim.spark.sinks import OneTrial
 from headrace_sim.spark.sinks.effects import Effect
 
 MOST_LINES = 60
-"""Choice: how much of a run is shown."""
+"""Choice: the number of lines shown of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One of the runs that are compared.
+    """One of the compared runs.
 
     Attributes:
         title: What is special about it.
@@ -68,7 +68,7 @@ class Explanation:
 
 
 def explain_job(job: SparkJob, finding: JobFinding) -> Explanation:
-    """Run the feed of a finding again, without its schedule and with it, and write down each step.
+    """Rerun the feed of a finding, with and without its schedule, and record each step.
 
     Args:
         job: The job.
@@ -151,7 +151,7 @@ def _key_told(key: tuple[Any, ...]) -> str:
 
 
 def _parting(calm: Sequence[Any], other: Sequence[Any]) -> tuple[Call | None, Call | None]:
-    """Compare what was asked of state and given out, key by key, in those attempts that counted: the first difference."""
+    """Return the first difference in state calls and output, key by key, in the attempts that counted."""
     calls, others = _counted(calm), _counted(other)
     for key in (*calls, *(key for key in others if key not in calls)):
         for one, two in zip_longest(calls.get(key, []), others.get(key, [])):
@@ -161,7 +161,7 @@ def _parting(calm: Sequence[Any], other: Sequence[Any]) -> tuple[Call | None, Ca
 
 
 def _counted(journaled: Sequence[Any]) -> dict[tuple[Any, ...], list[Call]]:
-    """The calls of each key in the last attempt of each task; those of a driver that was replaced count for nothing."""
+    """Return each key's calls in the last attempt of each task, without those of a replaced driver."""
     last = {
         (event.batch, event.stage, event.partition): calls
         for event, calls in _attempts(journaled)
@@ -176,7 +176,7 @@ def _counted(journaled: Sequence[Any]) -> dict[tuple[Any, ...], list[Call]]:
 
 
 def explain_sink(trial: OneTrial) -> Explanation:
-    """Write down the effects of a sink, without the fault and with it."""
+    """Record the effects of a sink, with and without the fault."""
     return Explanation(
         (
             Run("Undisturbed", tuple(map(_effect_told, trial.undisturbed)), ()),

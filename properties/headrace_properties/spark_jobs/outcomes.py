@@ -1,8 +1,8 @@
 """A Spark job under many schedules: its settled outcome must be the same in each.
 
-The feed as it is given, without a fault, is the run that the others are compared with. Each schedule changes one thing only, so
-that a difference has a name: faults, the number of partitions, the order of rows in a batch, how the input is cut into batches,
-or the day and the dice.
+All runs are compared with the run of the given feed without faults. Each schedule changes only one thing, so that a
+difference has a name: faults, the number of partitions, the order of rows in a batch, how the input is cut into batches, or
+the date and random numbers.
 """
 
 import os
@@ -48,11 +48,11 @@ from headrace_sim.spark.schedules import Feed, Schedule, draw_schedule
 
 _OTHER_START_MS = 1_900_000_000_000
 SCHEDULES = 200
-"""Choice: how many schedules a job gets."""
+"""Choice: number of schedules per job."""
 
 
 class Cause(Enum):
-    """Why an outcome is not settled, or what is wrong without it."""
+    """Why an outcome is not settled, or what is wrong even so."""
 
     FAULTS = "faults"
     PARTITIONS = "partitions"
@@ -119,11 +119,10 @@ class JobFinding:
     Attributes:
         cause: What it depends on.
         place: ``file:line`` of the code to look at.
-        told: What is wrong, in a sentence or two.
-        remedy: What to do.
+        told: What is wrong, in a sentence or two. remedy: What to do.
         feed: The smallest feed found that shows it.
         schedule: The schedule that does, or None if the feed alone does.
-        schedules: In how many schedules it showed.
+        schedules: The number of schedules in which it showed.
         changed: What the schedule changes: `Cause.CHANCE` for another day and other random numbers.
         kept: Which rows of the whole feed are left, numbered from 0 over all batches.
         promise: The name of the promise that is broken, or "".
@@ -155,7 +154,7 @@ class JobFinding:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What the schedules of a job showed.
+    """The results of a job's schedules.
 
     Attributes:
         findings: What it gets wrong.
@@ -196,16 +195,16 @@ def check_job(
     promises: Sequence[Promise] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> JobReport:
-    """Run a job under schedules that each change one thing, and compare what it comes to. Its sink is not called.
+    """Run a job under schedules that each change one thing, and compare outcomes. Its sink is not called.
 
     Args:
         job: The job.
         feed: The rows of its input, batch by batch.
         schedules: How many.
         seed: All schedules follow from it.
-        allow: On what the outcome may depend, because that is meant.
+        allow: What the outcome may depend on, because that is intended.
         duplicates: Whether the source may deliver a row twice.
-        promises: What its author says of it, asked in each run.
+        promises: Its author's promises, checked in each run.
         progress: Told after each schedule.
 
     Raises:
@@ -226,7 +225,7 @@ def check_again(
     schedule: Schedule | None,
     promise: Promise | None = None,
 ) -> JobFinding | None:
-    """Look for something that was found before, under its schedule alone.
+    """Look for an earlier finding, under its schedule alone.
 
     Args:
         job: The job.
@@ -250,7 +249,7 @@ def without_sink(job: SparkJob) -> SparkJob:
 
 
 Settled = tuple[Counter[Any], Counter[Any]]
-"""Output and final state, as multisets."""
+"""Return output and final state, as multisets."""
 
 
 class _Check:
@@ -310,7 +309,7 @@ class _Check:
         return JobReport(findings, tuple(unknown), schedules, most_late, calm)
 
     def _ask(self, judge: Judge, changed: Cause, schedule: Schedule) -> None:
-        """Note the promises that are broken, each with the smallest feed and schedule that break it."""
+        """Record the broken promises, each with the smallest feed and schedule that break it."""
         self._seen |= judge.seen
         for name in judge.broken:
             if (known := self._promised.get(name)) is not None:
@@ -325,7 +324,7 @@ class _Check:
             self._promised[name] = self._promise_told(promise, why(kept, smallest), kept, changed, smallest)
 
     def _broken(self, promise: Promise, kept: tuple[int, ...], changed: Cause, schedule: Schedule) -> str:
-        """Say why a promise is broken in a run of these rows; "": it is not."""
+        """Return why a promise is broken in a run of these rows; "": it is not."""
         judge = Judge([promise], self._job)
         feed = narrowed(self._feed, kept)
         outcome = run_changed(self._job, feed, schedule, changed, after_batch=judge.after_batch)
@@ -373,7 +372,7 @@ class _Check:
         return calm
 
     def _idle_timer(self, calm: Outcome, noted: Noted) -> JobFinding | None:
-        """Find a timer that never fires, since nothing gives a watermark; else one that is lost."""
+        """Find a timer that never fires for want of a watermark, or else one that is lost."""
         for place, step in enumerate(self._job.steps):
             timed = isinstance(step, TransformWithState) and step.time_mode is TimeMode.EVENT_TIME
             if not timed or any(watermarks_of(self._job.steps[:place])):
@@ -395,7 +394,7 @@ class _Check:
         name = self._named(cause, schedule, calm, outcome)
         expected = (
             name is Cause.LATE and calm.late > 0
-        )  # the feed has late rows as it is: that it does, its author knows
+        )  # the given feed has late rows already, as its author knows
         if name in self._allow or expected:
             return
         known = self._findings.get(name)
@@ -409,7 +408,7 @@ class _Check:
         self._findings[name] = self._told(name, cause, kept, schedule, difference)
 
     def _depends_on_batching(self, calm: Outcome) -> bool:
-        """Tell whether rows that come one by one, in their order, make a difference: one that is delayed then shows no more."""
+        """Return whether rows arriving one by one, in order, make a difference: if so, a delayed row shows nothing more."""
         if self._alone_differ is None:
             one_by_one = Schedule(cuts=(1,) * sum(map(len, self._feed)))
             outcome = run_changed(self._job, self._feed, one_by_one, Cause.BATCHING)
@@ -428,7 +427,7 @@ class _Check:
         return Cause.LATE if cause is Cause.BATCHING and (outcome.late or calm.late) else cause
 
     def _difference(self, cause: Cause, kept: tuple[int, ...], schedule: Schedule) -> str | None:
-        """What differs between a run of these rows and one under the schedule, told; or None."""
+        """Describe what differs between a run of these rows and one under the schedule; None: nothing."""
         feed = narrowed(self._feed, kept)
         calm = run_changed(self._job, feed, Schedule(), Cause.FAULTS)
         if calm.failure is not None:
@@ -444,7 +443,7 @@ class _Check:
 
     def _compared(self, calm: Outcome, outcome: Outcome, schedule: Schedule) -> str | None:
         if (schedule.delayed or schedule.twice) and (outcome.late or calm.late):
-            return None  # which rows are late is then another matter, and their loss no fault of the job
+            return None  # which rows are late then differs, and losing them is not the job's fault
         self._failure = outcome.failure
         if outcome.failure is not None:
             return f"it raises {type(outcome.failure).__name__}: {outcome.failure}"
@@ -456,7 +455,7 @@ class _Check:
         return None
 
     def _settled(self, outcome: Outcome) -> Settled:
-        """Where rows are updates, only the last of each key counts."""
+        """If rows are updates, only the last one of each key counts."""
         rows = outcome.rows()
         last = self._job.stateful[-1] if self._job.stateful else None
         if last is not None and last.output_mode is not OutputMode.APPEND:
@@ -486,7 +485,7 @@ class _Check:
         return JobFinding(cause, place, told, remedy, feed, schedule, changed=changed, kept=kept)
 
     def _alone(self, cause: Cause) -> JobFinding | None:
-        """Look for what shows without a second run, with as few rows as show it."""
+        """Find what shows in a single run, with as few rows as possible."""
 
         def found(kept: tuple[int, ...], _schedule: Schedule) -> JobFinding | None:
             feed = narrowed(self._feed, kept)
@@ -524,7 +523,7 @@ class _Check:
 
 
 _ALONE = (Cause.EFFECT, Cause.TIMER, Cause.TTL, Cause.GROWTH)
-"""What shows in the undisturbed run."""
+"""Yield what shows in the undisturbed run."""
 
 
 def _effect(_calm: Outcome, noted: Noted) -> JobFinding | None:
@@ -580,11 +579,11 @@ def watched_job(job: SparkJob, memory: Memory = Memory.TASK) -> SparkJob:
 
 
 def _changes(job: SparkJob, *, duplicates: bool) -> Iterator[tuple[Cause, Callable[[Schedule], Schedule]]]:
-    """What a schedule may change, one thing each."""
+    """Yield what a schedule may change, one thing each."""
     timed = [step for step in job.stateful if step.time_mode is TimeMode.PROCESSING_TIME]
     if timed:
         yield Cause.CHANCE, lambda _drawn: Schedule()
-    else:  # nothing that is meant goes by the clock of batches, which may jump
+    else:  # no intended behaviour follows the clock of batches, which may jump
         yield Cause.CHANCE, lambda drawn: Schedule(start_ms=_OTHER_START_MS, steps_ms=drawn.steps_ms)
     yield Cause.FAULTS, lambda drawn: Schedule(faults=drawn.faults)
     yield Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or job.partitions + 2)
@@ -595,7 +594,7 @@ def _changes(job: SparkJob, *, duplicates: bool) -> Iterator[tuple[Cause, Callab
         isinstance(step, MapInPandas | ApplyWithState) or getattr(step, "pandas", False) for step in job.steps
     ):
         yield Cause.FRAMES, lambda _drawn: Schedule(frame_rows=1)
-    if not timed:  # else other cuts are other times, at which other timers fire
+    if not timed:  # otherwise different cuts mean different times, at which other timers fire
         yield Cause.ORDER, lambda drawn: Schedule(delayed=drawn.delayed)
         yield Cause.BATCHING, lambda drawn: Schedule(cuts=drawn.cuts, idle_after=drawn.idle_after)
 
@@ -608,13 +607,13 @@ def run_changed(
     watch: Callable[[Event], None] | None = None,
     after_batch: Callable[[Batch, Outcome], None] | None = None,
 ) -> Outcome:
-    """Run a job under a schedule; on another day, with other random numbers, if that is what is changed."""
+    """Run a job under a schedule; with another date and random numbers, if that is what changes."""
     with _chance(1 if changed is Cause.CHANCE else 0):
         return run_job(job, feed, schedule, watch=watch, after_batch=after_batch, streams_go_on=True)
 
 
 class _chance:  # noqa: N801  a context
-    """The day and the dice of a run."""
+    """Set the date and the random numbers of a run."""
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
@@ -638,7 +637,7 @@ class _chance:  # noqa: N801  a context
 def _last_by_key(outcome: Outcome, step: TransformWithState | ApplyWithState) -> Counter[Any]:
     places = [step.output.names.index(name) for name in step.keys if name in step.output.names]
     if len(places) < len(step.keys):
-        return Counter()  # whose update a row is, is not known: the state alone is compared
+        return Counter()  # the key of an updating row is unknown, so only the state is compared
     last: dict[Any, Any] = {}
     for _, rows in sorted(outcome.outputs.items()):
         last.update({tuple(hashable(row[place]) for place in places): hashable(row) for row in rows})
@@ -663,7 +662,7 @@ def _size(feed: Feed) -> str:
 
 
 def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
-    """Say what is special about a run."""
+    """Describe what is special about a run."""
     rows = sum(map(len, feed))
     sizes = ", ".join(str(len(batch)) for batch in feed if batch)
     size = f"{rows} row{'s' * (rows != 1)} in batches of {sizes}"

@@ -1,4 +1,4 @@
-"""Promises about a Spark job: what its author says of rows and state, asked after each batch and at the end of each run.
+"""Promises about a Spark job: its author's claims about rows and state, checked after each batch and at the end of each run.
 
 The decorators are those of `headrace_properties.promises`: ``always``, ``never``, ``sometimes`` and ``at_end``. The function
 gets a `JobMoment`.
@@ -22,13 +22,13 @@ _ASKED = frozenset({Kind.ALWAYS, Kind.NEVER, Kind.SOMETIMES, Kind.AT_END})
 
 @dataclass(frozen=True, slots=True)
 class JobMoment:
-    """What a promise about a job may look at: a run up to a batch that was committed.
+    """What a promise about a job sees: a run up to a committed batch.
 
     Attributes:
         rows: The input up to here, as ``Row`` values.
         outputs: The output up to here, as ``Row`` values, in order of batches.
-        state: What each key has, by the variable's name and the key, a tuple: a row, a list of rows, or rows by key.
-        late: How many rows were dropped as late.
+        state: The contents of each key, by the variable's name and the key, a tuple: a row, a list of rows, or rows by key.
+        late: The number of rows dropped as late.
 
     """
 
@@ -51,7 +51,7 @@ class JobPromiseError(HeadraceError):
 
 
 def expected_rows(function: Callable[[tuple[Any, ...]], Iterable[Any]]) -> Promise:
-    """Promise that the output is what a function makes of the input, each row as often, in any order.
+    """Promise that the output is exactly what a function returns for the input, in any order.
 
     Args:
         function: Takes the input, a tuple of ``Row`` values, and returns tuples or ``Row`` values.
@@ -100,7 +100,7 @@ class Judge:
         job: Whose rows they look at.
 
     Attributes:
-        broken: Why each that is broken is, by its name: only the first time counts.
+        broken: Why each broken promise is, by its name: only the first time counts.
         seen: Promises of kind ``sometimes`` that came true.
 
     """
@@ -113,7 +113,7 @@ class Judge:
         self._error: JobPromiseError | None = None
 
     def after_batch(self, batch: Batch, outcome: Outcome) -> None:
-        """Ask what is to hold after each batch."""
+        """Check what must hold after each batch."""
         if self._promises:
             moment = self._moment(outcome)
             for promise in self._promises:
@@ -121,7 +121,7 @@ class Judge:
                     self._ask(promise, moment, f"after batch {batch.number}")
 
     def at_end(self, outcome: Outcome) -> "Judge":
-        """Ask what is to hold when the run is over.
+        """Check what must hold at the end of the run.
 
         Raises:
             JobPromiseError: A promise raised something else than an ``AssertionError``.
@@ -145,7 +145,7 @@ class Judge:
     def _ask(self, promise: Promise, moment: JobMoment, when: str) -> None:
         if promise.name in self.broken or promise.name in self.seen:
             return
-        check: Any = promise.check  # it takes another moment than a pipeline's
+        check: Any = promise.check  # it takes a different moment from a pipeline's
         why = ""
         try:
             answer = check(moment)
@@ -154,7 +154,7 @@ class Judge:
         except Exception as error:  # noqa: BLE001  whatever the promise raises
             problem = f"raises {type(error).__name__}: {error}. Raise only AssertionError"
             self._error = JobPromiseError(promise.name, promise.where, problem)
-            return  # it is raised at the end: here it would pass for an error of the job
+            return  # it is raised at the end: here it would look like an error of the job
         if promise.kind is Kind.SOMETIMES:
             if answer:
                 self.seen.add(promise.name)

@@ -1,4 +1,4 @@
-"""A finding about a Spark job or its sink as a file, which shows it again: the rows and the schedule that are left of it."""
+"""A finding about a Spark job or its sink as a replayable file: its shrunk rows and schedule."""
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ class SparkReplay(msgspec.Struct, frozen=True):
 
     Attributes:
         spark_job: ``MODULE:NAME`` of the job or sink.
-        violations: The finding's name, and what it told.
+        violations: The finding's name, and its message.
         schemas: Of the input: as the user gave them.
         feed: What the module calls its rows.
         feed_seed: Where they are a function of one, or drawn.
@@ -68,7 +68,7 @@ class SparkReplay(msgspec.Struct, frozen=True):
         return tuple(name for name, (recorded, now) in today.items() if not recorded or recorded != now)
 
     def wrong(self, target: SparkTarget) -> str:
-        """Say why it cannot be run: its numbers make no sense, or the input has fewer rows now. ``""``: it can."""
+        """Return why it cannot be run: implausible numbers, or an input with fewer rows now. ``""``: it can."""
         rows, schedule = sum(map(len, target.feed)), self.schedule or Schedule()
         if not all(0 <= row < rows for row in self.kept):
             return f"it needs row {max(self.kept)}, and the input has {rows} rows"
@@ -147,7 +147,7 @@ def read_file(path: Path) -> SparkReplay:
 
 
 class Again:
-    """A recorded finding, looked for again.
+    """A recorded finding, and the search for it.
 
     Args:
         file: What was recorded.
@@ -174,7 +174,7 @@ class Again:
             self.finding = None if sink is None else replace(sink, kept=file.kept)
 
     def explanation(self) -> Explanation | None:
-        """Tell how the finding comes about, if there is one."""
+        """Explain the finding, if there is one."""
         if isinstance(self.finding, JobFinding):
             return explain_job(self._target.job, self.finding)
         return None if self._trial is None or self.finding is None else explain_sink(self._trial)
@@ -182,7 +182,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class RetriedFinding:
-    """A kept finding that has been looked for again.
+    """A kept finding that has been rechecked.
 
     Attributes:
         path: Of its file.
@@ -201,11 +201,11 @@ class RetriedFinding:
 
     @property
     def passed(self) -> bool:
-        """It was looked for, and is not there."""
+        """Whether it was rechecked, and not found."""
         return not self.wrong and self.found is None
 
     def __str__(self) -> str:
-        """Say what has come of it."""
+        """Report the result."""
         if self.wrong:
             return f"{self.path}: skipped: {self.wrong}"
         if self.found is not None:
@@ -217,11 +217,11 @@ class RetriedFinding:
 def retry_findings(
     kept: KeptFailures, feed: str, target_of: Callable[[int], SparkTarget], allow: Collection[Cause] = ()
 ) -> tuple[RetriedFinding, ...]:
-    """Look for kept findings again.
+    """Recheck kept findings.
 
     Args:
         kept: Where they are.
-        feed: What the module calls its rows: a finding says nothing of others.
+        feed: What the module calls its rows: a finding says nothing about others.
         target_of: Returns the target with the rows of a seed.
         allow: On what the outcome may depend: such findings stay as they are.
 

@@ -1,4 +1,4 @@
-"""The smallest feed and schedule that still show what was found: rows, faults and cuts are left out as long as it does."""
+"""The smallest feed and schedule that still show what was found: leave out rows, faults and cuts as long as it shows."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -7,11 +7,11 @@ from typing import TypeVar
 from headrace_sim.spark.schedules import Feed, Schedule
 
 TRIES = 300
-"""Choice: how many feeds and schedules are tried."""
+"""Choice: the number of feeds and schedules to try."""
 
 Item = TypeVar("Item")
 Fails = Callable[[tuple[int, ...], Schedule], bool]
-"""Tells whether a run of these rows of the feed, under this schedule, still shows it."""
+"""Returns whether a run of these rows of the feed, under this schedule, still shows it."""
 
 
 def narrowed(feed: Feed, kept: Collection[int] | None) -> list[list[tuple[object, ...]]]:
@@ -25,7 +25,7 @@ def narrowed(feed: Feed, kept: Collection[int] | None) -> list[list[tuple[object
 def shrunk(
     rows: int, schedule: Schedule, fails: Fails, tries: int = TRIES
 ) -> tuple[tuple[int, ...], Schedule]:
-    """Return the rows and the schedule that are left. Nothing that is left can be left out alone, unless tries ran out.
+    """Return the remaining rows and schedule. Unless tries ran out, no single part of them can be left out.
 
     Args:
         rows: How many the feed has.
@@ -49,7 +49,7 @@ def shrunk(
 
 
 def _smaller(kept: tuple[int, ...], schedule: Schedule) -> Iterator[tuple[tuple[int, ...], Schedule]]:
-    """Half of the rows, a quarter of them, and so on; then one thing of the schedule."""
+    """Yield candidates without half of the rows, a quarter of them, and so on; then without one part of the schedule."""
     size = len(kept) // 2
     while size:
         for start in reversed(range(0, len(kept), size)):
@@ -85,7 +85,7 @@ def _without_one(items: tuple[Item, ...]) -> Iterator[tuple[Item, ...]]:
 
 
 def _earlier(numbers: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """One number less by one."""
+    """Yield each schedule with one number decreased by one."""
     for place, number in enumerate(numbers):
         if number:
             yield (*numbers[:place], number - 1, *numbers[place + 1 :])

@@ -38,7 +38,7 @@ PROMISES = "promises"
 
 
 SINK_TRIES = 3
-"""Choice: how many smaller inputs a finding about a sink is tried with. Each is a few processes."""
+"""Choice: the number of smaller inputs tried for a finding about a sink. Each takes a few processes."""
 
 Finding = JobFinding | SinkFinding
 
@@ -57,12 +57,12 @@ class SparkTargetError(HeadraceError):
 
 @dataclass(frozen=True, slots=True)
 class SparkReport:
-    """What was found of a Spark job and of its sink.
+    """The findings about a Spark job and its sink.
 
     Attributes:
         name: As the user wrote it.
-        job: What its schedules showed, or None if it keeps no state.
-        sink: What the trials of its sink showed, or None if it has none of its own.
+        job: The results of its schedules, or None if it keeps no state.
+        sink: The results of its sink's trials, or None if it has no sink of its own.
         unknown: What was not judged, each with the reason.
 
     """
@@ -74,13 +74,13 @@ class SparkReport:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What they get wrong."""
+        """All findings."""
         return (*(self.job.findings if self.job else ()), *(self.sink.findings if self.sink else ()))
 
 
 @dataclass(frozen=True, slots=True)
 class SparkTarget:
-    """A job or a sink, and what it is tried with.
+    """A job or a sink, with its input.
 
     Attributes:
         name: As the user wrote it.
@@ -107,7 +107,7 @@ class SparkTarget:
         overtaken: bool = True,
         progress: Progress | None = None,
     ) -> SparkReport:
-        """Run the job under schedules, and then try its sink at each of its effects, with what the job gives it.
+        """Run the job under schedules, and then try its sink at each of its effects, on the job's output.
 
         Args:
             schedules: How many, for a job that keeps state.
@@ -154,7 +154,7 @@ class SparkTarget:
         return SparkReport(self.name, judged, sink, tuple(unknown))
 
     def try_fault(self, fault: Fault) -> OneTrial:
-        """Try the sink under one fault, with what the job gives it.
+        """Try the sink under one fault, on the job's output.
 
         Raises:
             JobFailsError: As `verify` does; so are the others.
@@ -165,7 +165,7 @@ class SparkTarget:
         return try_fault(function, self._batches(), self.job.output, fault, prepare=self.prepare)
 
     def _batches(self) -> list[list[tuple[Any, ...]]]:
-        """What the job gives its sink, undisturbed."""
+        """Return the job's output, undisturbed."""
         outcome = run_job(without_sink(self.job), self.feed)
         if outcome.failure is not None:
             error = f"{type(outcome.failure).__name__}: {outcome.failure}"
@@ -173,7 +173,7 @@ class SparkTarget:
         return [rows for _, rows in sorted(outcome.outputs.items())]
 
     def _shrunk(self, finding: SinkFinding) -> SinkFinding:
-        """Leave out rows as long as the same fault still shows the same there, and tell it of the rows that are left."""
+        """Leave out rows as long as the same fault still shows the finding, and record the remaining rows."""
         smallest = finding
 
         def fails(kept: tuple[int, ...], _schedule: Schedule) -> bool:
@@ -275,7 +275,7 @@ def _lists(value: Any) -> bool:
 def _of_streams(
     name: str, streams: Sequence[str], batches: list[list[tuple[Any, ...]]], *, drawn: bool
 ) -> list[list[tuple[Any, ...]]]:
-    """Return rows each of which one of several streams has. ``drawn``: they have one for each, of which they keep one in turn."""
+    """Return rows that each belong to one of several streams. ``drawn``: they have values for all; keep one in turn."""
     if drawn:
         return [
             [
@@ -294,7 +294,7 @@ def _of_streams(
 
 
 def causes_named(names: Iterable[str]) -> frozenset[Cause]:
-    """Return what the outcome may depend on, by name.
+    """Return the named things that the outcome may depend on.
 
     Raises:
         SparkTargetError: If there is no such name.
@@ -322,7 +322,7 @@ def causes_named(names: Iterable[str]) -> frozenset[Cause]:
 
 
 def _is_sink(function: Callable[..., Any]) -> bool:
-    """Tell whether it takes a DataFrame and a batch id, as ``foreachBatch`` calls it."""
+    """Return whether it takes a DataFrame and a batch id, as ``foreachBatch`` calls it."""
     parameters = list(inspect.signature(function).parameters.values())
     needed = [
         parameter

@@ -1,6 +1,6 @@
-"""A processor, watched: what it keeps outside its state from one call to the next, timers that Spark will lose, expired state.
+"""Watch a processor: what it keeps outside its state between calls, timers that Spark will lose, expired state.
 
-The watched processor travels pickled into each task, as Spark's do, and notes what it sees in this module, which is not copied.
+The watched processor is pickled into each task, as Spark's are, and records what it sees in this module, which is not copied.
 """
 
 import inspect
@@ -38,12 +38,12 @@ class LostTimer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a processor was given, asked of Spark, or gave out.
+    """What a processor received, asked of Spark, or yielded.
 
     Attributes:
-        key: Whose rows or timer are handled.
+        key: The key whose rows or timer are handled.
         what: ``row Row(n=1)``, ``sum.getValue((0,))``, ``yields Row(n=1)``.
-        result: What came back, or "".
+        result: The return value, or "".
         place: ``file:line`` of the user's code, or "".
 
     """
@@ -59,7 +59,7 @@ _journal: list[Any] | None = None
 
 @contextmanager
 def journal() -> Iterator[list[Any]]:
-    """Write down what watched processors do: each `Call`, in order, between whatever the caller appends."""
+    """Record what watched processors do: each `Call`, in order, between the caller's own entries."""
     global _journal  # noqa: PLW0603  a processor that was pickled finds it here
     _journal = []
     try:
@@ -95,7 +95,7 @@ class ExpiredState:
 
 @dataclass(slots=True)
 class Noted:
-    """What was seen of watched processors.
+    """Observations of watched processors.
 
     Attributes:
         kept: What was kept outside state.
@@ -135,7 +135,7 @@ def _add(notes: list[Any], note: Any) -> None:
 
 
 class Memory(Enum):
-    """For how long a watched processor keeps what is outside state."""
+    """How long a watched processor keeps what is outside state."""
 
     TASK = "as Spark does"
     CALL = "for a call"
@@ -196,7 +196,7 @@ class Watched(StatefulProcessor):
 
 
 def _compare(handler: Any, memory: Memory, before: dict[str, bytes]) -> None:
-    """Note what a call has changed outside state; let it be forgotten, if the handler is to forget."""
+    """Record what a call has changed outside state; undo it, if the handler is to forget."""
     after = _remembered(handler)
     place = place_of(handler)
     for what in sorted(before.keys() | after.keys()):
@@ -224,7 +224,7 @@ def _kind(handler: Any) -> Any:
 
 
 class WatchedFunction:
-    """A function for ``applyInPandasWithState`` that does what the user's does, and writes down its calls."""
+    """A wrapper of the user's function for ``applyInPandasWithState`` that records its calls."""
 
     def __init__(self, function: Callable[..., Any], memory: Memory = Memory.TASK) -> None:
         self._function = function
@@ -245,7 +245,7 @@ class WatchedFunction:
 
 
 class _GroupState:
-    """A ``GroupState`` whose calls are written down."""
+    """A ``GroupState`` whose calls are recorded."""
 
     def __init__(self, key: Any, state: Any) -> None:
         self._key, self._state = key, state
@@ -281,7 +281,7 @@ class _Handle:
         self.key, self.firing, self.now_ms = key, firing, times.getCurrentProcessingTimeInMs()
 
     def end(self) -> None:
-        """End it: remember which of its timers go with state that expires."""
+        """End a call: remember which of its timers depend on state that expires."""
         for expiry in self._registered if self.written else ():
             _noted.awaited[self.key, expiry] = expiry - self.now_ms, frozenset(self.written)
         self.written.clear()
@@ -332,7 +332,7 @@ _CLEARS = frozenset({"clear", "removeKey"})
 
 
 class _Expiring:
-    """A state variable with a TTL, watched: is it gone when the timer that needs it fires?"""
+    """A watched state variable with a TTL, to see whether it has expired when the timer that needs it fires."""
 
     def __init__(self, variable: Any, name: str, ttl_ms: int, handle: _Handle) -> None:
         self._variable, self._name, self._ttl_ms, self._handle = variable, name, ttl_ms, handle
@@ -369,11 +369,11 @@ class _Expiring:
 
 
 _SILENT = ("Timer", "update", "updateValue", "put", "appendValue", "appendList", "clear", "removeKey")
-"""Calls that give nothing back."""
+"""Calls that return nothing."""
 
 
 class _State:
-    """A state variable whose calls are written down."""
+    """A state variable whose calls are recorded."""
 
     def __init__(self, name: str, state: Any, told: Callable[[str, tuple[Any, ...], Any], None]) -> None:
         self._name, self._state, self._told = name, state, told
@@ -462,7 +462,7 @@ def _remembered(handler: Any) -> dict[str, bytes]:
 
 
 def _pickled(value: Any) -> bytes | None:
-    """None for what is Spark's, or cannot be pickled."""
+    """Return None for Spark's own objects, and what cannot be pickled."""
     module = getattr(type(value), "__module__", "")
     if module.startswith(("pyspark.", __name__)) or isinstance(value, types.FunctionType | types.ModuleType):
         return None

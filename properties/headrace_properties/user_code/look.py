@@ -215,7 +215,7 @@ class Look:
                 yield self._witness(call, text, call.place)
 
     def _asked(self) -> Iterator[Call]:
-        """Return the completed calls of computations that declare nothing."""
+        """Yield the completed calls of computations that declare nothing."""
         computations = self._pipeline.computations
         for call in self.calls:
             if call.outcome is not None and not computations[call.step.computation].nondeterministic:

@@ -260,7 +260,7 @@ _EMPTY = [object()]
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """Return the names of globals and attributes, including those in nested functions."""
+    """Yield the names of globals and attributes, including those in nested functions."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
