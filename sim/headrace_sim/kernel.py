@@ -3,7 +3,7 @@
 Time is an integer of microseconds.
 
 Choice: events go straight on SimPy's queue, as SimPy's own ``schedule`` would put them there, because a run schedules one for
-every message and one call is cheaper than two. SimPy's loop takes them off again. No other file uses anything private of SimPy;
+every message and one call is cheaper than two. SimPy's loop removes them. No other file uses anything private of SimPy;
 ``tests/sim/test_kernel.py`` lists what this one relies on, and pyproject.toml keeps to the releases that have it.
 """
 
@@ -144,7 +144,7 @@ class Kernel:
             callback(event)
 
     def put_first(self, event: HeapEvent, at_us: int) -> None:
-        """Schedule an event that `take` has kept: it is the next one. ``at_us``: when it happens; time goes on from there."""
+        """Schedule an event that `take` has kept as the next one. ``at_us``: when it happens; time continues from there."""
         event.at_us = at_us
         heappush(self._queue, (self.now, _URGENT, self._next_number(), event))
 
@@ -153,7 +153,7 @@ class Kernel:
         return self._next_number()
 
     def put_since(self, mark: int) -> list[Any]:
-        """Return the pending events that were put after a mark, in no order."""
+        """Return the pending events that were put after a mark, in no particular order."""
         return [event for _, _, number, event in self._queue if number > mark]
 
     def stop(self) -> None:
@@ -167,9 +167,9 @@ class Kernel:
 
 @contextlib.contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Raise the garbage collector's thresholds: a History only grows, and the default ones cost a sixth of a run.
+    """Raise the garbage collector's thresholds: a History only grows, and the defaults cost a sixth of a run's time.
 
-    Restoring the thresholds causes a collection. So wrap a whole search, or at least a run, and not each `Kernel.run_until`.
+    Restoring the thresholds causes a collection. So wrap a whole search, or at least a run, not each `Kernel.run_until`.
     """
     before = gc.get_threshold()
     if before[0] >= _SELDOM[0]:

@@ -1,4 +1,4 @@
-"""The options of a simulated cluster, as one value: its size, and what everything in it costs."""
+"""The options of a simulated cluster, as one value: its size, and the cost of everything in it."""
 
 import msgspec
 
@@ -15,17 +15,17 @@ class ClusterOptions(msgspec.Struct, frozen=True):
         engine: the engine's own options.
         link: one-way latency between two processes.
         store_link: one-way latency between a process and the store.
-        store_write: what the store takes to answer a write, mint or journal.
+        store_write: time the store takes to answer a write, mint or journal entry.
         store_read: for one row.
         store_scan: for one page of a scan, and for a collection of ids.
         message_cpu: CPU time of any event.
         user_code_cpu: further CPU time of each record or timer that user code runs for.
         user_code_cpu_of: the same for single computations, by name.
-        contention: others that use a machine's CPU at times; ``None``: there are none.
+        contention: other jobs that use a machine's CPU at times; ``None``: none.
         timer_lag: how late a process is woken.
         clock_skew: how far a machine's clock is ahead, drawn once for each.
-        grace_us: a run in which nothing more is done for so long, after the heal and the feed's end, is over.
-        limit_us: a run that still makes progress so long after them is ended; its liveness is then unknown.
+        grace_us: a run without progress for this long, after the heal and the feed's end, is over.
+        limit_us: a run that still makes progress this long after them is ended; its liveness is then unknown.
         check_period_us: how often to look whether everything is done.
         check_invariants: call every process's ``check_invariants`` after every event (slow).
     """

@@ -1,4 +1,4 @@
-"""Record that a fault really took effect; no other file does."""
+"""Record that a fault took effect; no other file does."""
 
 from headrace.history import FaultStruck, History
 from headrace_sim.kernel import Kernel

@@ -1,7 +1,7 @@
-"""The host of all processes: gives each its events and carries out the effects that it returns.
+"""The host of all processes: delivers events to each and carries out the effects that it returns.
 
-Nothing of the protocol is here. The simulation is lean by construction: a message is one event on the heap, a request to the
-store two (there and back), and nothing is a process or a queue of its own.
+It contains nothing of the protocol. The simulation is lean by construction: a message is one event on the heap, a request to
+the store two (there and back), and nothing is a process or a queue of its own.
 """
 
 import random
@@ -42,15 +42,15 @@ class StepObserver(Protocol):
     receiving: Mapping[str, Collection[str]]
 
     def receives(self, node: Node, event: Event, cause: int | None) -> bool:
-        """Return whether a process that is about to handle an event does so now."""
+        """Return whether a process that is about to handle an event may do so now."""
         ...
 
     def carry_out(self, node: Node, effects: Sequence[Effect], sent_us: int) -> None:
-        """Carry out a process's effects in the host's stead."""
+        """Carry out a process's effects in place of the host."""
         ...
 
     def tell(self, told: Told) -> None:
-        """From now on watch every step, and report each before any fault begins at it."""
+        """From now on watch every step, and report each one before any fault begins at it."""
         ...
 
     def forget(self) -> None:

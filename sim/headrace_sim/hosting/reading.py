@@ -35,7 +35,7 @@ class Readers:
         self._give = give
 
     def read(self, address: str, cause: int | None = None) -> None:
-        """Give a process what has appeared in its source, if it has one, and repeat when more appears.
+        """Deliver to a process what has appeared in its source, if it has one, and repeat when more appears.
 
         Args:
             address: of the process.
@@ -66,7 +66,7 @@ class Readers:
                 history.record(SourceHeld(now, address, event))
 
     def replay(self, address: str, offset: int) -> None:
-        """Let a process read its source again from an offset, and tell it when it has all that had appeared."""
+        """Let a process reread its source from an offset, and notify it when it has everything that had appeared."""
         self._sources[address].read_from(offset)
         self._kernel.call_later(0, self._replay, (address, self._history.activation))
 

@@ -1,4 +1,4 @@
-"""Watch the protocol steps of a cluster's processes: count them, and begin faults at them.
+"""Watch the protocol steps of a cluster's processes: count them, and start faults at them.
 
 If faults are planned, only the steps of their processes and messages are watched, and none after the heal.
 """
@@ -36,7 +36,7 @@ class _Caught(NamedTuple):
 
 
 class Watch:
-    """Counts the steps of the processes of a host, and lets faults begin at some.
+    """Counts the steps of a host's processes, and starts faults at some.
 
     Args:
         host: of the processes.
@@ -105,7 +105,7 @@ class Watch:
         if node.state is not NodeState.UP:
             self._goes_on((node, _Caught(event, cause, after)))  # a paused process keeps what it receives
             return False
-        if after:  # the rest of this instant is the process's: it handles the event first
+        if after:  # the process has the rest of this instant: it handles the event first
             kernel.call_later(0, self._has_received, (node, node.incarnation, after, cause))
         return True
 
@@ -155,7 +155,7 @@ class Watch:
         return found
 
     def _come_later(self, place: Place) -> list[StepFault]:
-        """Count a step for the faults that count from some time on; return those that begin at it."""
+        """Count a step for faults that count from a later time; return those that begin at it."""
         now, counts = self._host.kernel.now, self._counts_later
         for after_us in sorted({fault.step.after_us for fault in self._later[place]}):
             counts[place, after_us] += now >= after_us
@@ -167,7 +167,7 @@ class Watch:
     def _strike(self, planned: Sequence[StepFault], moment: Moment, node: Node, cause: int | None) -> Fate:
         """Begin the faults of this moment; return the message's fate.
 
-        Each is an activation of its own. The process's, to which ``cause`` has led, continues as another one.
+        Each is a separate activation. The process's, which ``cause`` led to, continues as another one.
         """
         fate, host = NORMAL, self._host
         for tied in planned:
@@ -188,11 +188,11 @@ class Watch:
         return fate
 
     def _comes_again(self, arrival: tuple[Node, Event, int | None]) -> None:
-        """Give a process the second copy of a message, which is a step of its own."""
+        """Deliver the second copy of a message, which is a separate step."""
         self._host.give(*arrival)
 
     def _goes_on(self, arrival: tuple[Node, _Caught]) -> None:
-        """Give a process an event that was caught; its step has been counted."""
+        """Deliver a caught event, whose step has been counted."""
         node, caught = arrival
         self._caught[node.address, node.incarnation, id(caught.event)] = caught
         self._host.give(node, caught.event, caught.cause)
@@ -205,7 +205,7 @@ class Watch:
 
     @staticmethod
     def _stopped(node: Node, incarnation: int, sent_us: int) -> bool:
-        """Return whether a process has just been stopped; if so, let what it had already sent leave its machine."""
+        """Return whether a process has just been stopped; if so, let the messages it had already sent leave its machine."""
         if node.incarnation == incarnation and node.state is NodeState.UP:
             return False
         node.halted_at_us = sent_us + 1

@@ -1,4 +1,4 @@
-"""Spark without Java: stand-ins for what PySpark's API talks to, for jobs and sinks as their authors wrote them.
+"""Spark without Java: stand-ins for PySpark's backend, so that jobs and sinks run as their authors wrote them.
 
-It needs PySpark as a library (``pip install 'headrace[spark]'``), and is imported only by what needs it.
+It needs PySpark as a library (``pip install 'headrace[spark]'``), and is imported only where needed.
 """

@@ -1,4 +1,4 @@
-"""Spark's CAST between simple types, on Python values, with ANSI mode on: what does not fit is an error, not a null."""
+"""Spark's CAST between simple types, on Python values in ANSI mode: a value that does not fit is an error, not a null."""
 
 import math
 import re
@@ -28,7 +28,7 @@ _DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?")
 
 
 def cast_value(source: t.DataType, target: t.DataType) -> Cast | None:
-    """Return the function that casts a value which is not null, or None if the cast is not simulated."""
+    """Return the function that casts a non-null value, or None if the cast is not simulated."""
     if source == target or isinstance(source, t.NullType):
         return lambda value: value
     if isinstance(target, t.StringType):

@@ -36,7 +36,7 @@ class SchemaTextError(HeadraceError):
         self.text, self.position, self.problem = text, position, problem
 
     def __str__(self) -> str:
-        """Show the text, the place in it, and how a schema looks."""
+        """Show the text, the position, and an example of a schema."""
         return (
             f"schema {self.text!r}, at {self.text[self.position :].strip()[:20]!r}: {self.problem}. "
             "Write columns as 'name TYPE [NOT NULL], ...', for example 'word STRING, count INT'"
@@ -44,7 +44,7 @@ class SchemaTextError(HeadraceError):
 
 
 def parse_type(text: str) -> t.DataType:
-    """Return the type that a text names: that of a row, if it lists columns. Raise `SchemaTextError`."""
+    """Return the type that a text names; if it lists columns, a row type. Raise `SchemaTextError`."""
     single = _Parser(text)
     try:
         whole = single.type()
@@ -87,7 +87,7 @@ class _Parser:
         return token is not None and token.group(0).strip().lower() == wanted
 
     def take(self, wanted: str) -> bool:
-        """Step over the token if it is next, and tell whether it was."""
+        """Skip the token if it is next, and return whether it was."""
         token = self._look()
         if token is None or token.group(0).strip().lower() != wanted:
             return False

@@ -1,6 +1,7 @@
-"""Recorded columns, evaluated in Python on rows: types, nulls and errors as Spark has them with ANSI mode on, its default.
+"""Recorded columns, evaluated in Python on rows: with types, nulls and errors as in Spark's default ANSI mode.
 
-A column is bound to a schema once, which finds its type and what cannot be followed; what comes out is a plain function of a row.
+Binding a column to a schema, once, determines its type and rejects what cannot be followed; the result is a plain function
+of a row.
 """
 
 import json
@@ -27,7 +28,7 @@ from headrace_sim.spark.recorded_columns import Recorded, case_parts, shown
 from headrace_sim.spark.refusals import CannotFollowError, shown_place
 
 Values = Any
-"""A row, as a tuple; or the rows of a group, where columns are aggregated."""
+"""A row, as a tuple; or, for aggregations, the rows of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +346,7 @@ _LITERALS: dict[type, t.DataType] = {
 def _lifted(
     node: Recorded, kind: t.DataType, function: Callable[..., Any], *children: Bound, nullable: bool = False
 ) -> Bound:
-    """A function of values that are not null: where one is, so is the result."""
+    """Return a function of non-null values: if any is null, so is the result."""
     values = [child.value for child in children]
 
     def value(row: Values) -> Any:
@@ -371,7 +372,7 @@ def _is_number(kind: t.DataType) -> bool:
 
 
 def _common(left: t.DataType, right: t.DataType) -> t.DataType | None:
-    """The type that values of both types are converted to, if Spark has one."""
+    """Return the type that values of both types are converted to, if Spark has one."""
     if left == right or isinstance(right, t.NullType):
         return left
     if isinstance(left, t.NullType):
@@ -406,7 +407,7 @@ def _alike(left: Bound, right: Bound, node: Recorded) -> tuple[Bound, Bound]:
 
 
 def _all_alike(options: list[Bound], node: Recorded) -> list[Bound]:
-    """Convert to the type that all have in common, as Spark does without being asked."""
+    """Convert to the common type of all, as Spark does implicitly."""
     kind: t.DataType = t.NullType()
     for option in options:
         if (
@@ -456,7 +457,7 @@ def _text(inner: Bound, node: Recorded) -> Bound:
 
 
 def _fitting(kind: t.DataType, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let results be of the type: rounded to FLOAT, and an error where an integer does not fit."""
+    """Convert results to the type: round to FLOAT, and raise an error if an integer does not fit."""
     if type(kind) in BITS:
         return lambda *values: in_range(function(*values), kind, "ARITHMETIC_OVERFLOW")
     return (
@@ -492,7 +493,7 @@ def _remainder(dividend: Any, divisor: Any) -> Any:
 
 
 def ordered(value: Any) -> Any:
-    """A key for sorting: NaN is greater than any other number, and equal to itself."""
+    """Return a sort key: NaN is greater than any other number, and equal to itself."""
     if isinstance(value, float):
         return (1, 0.0) if math.isnan(value) else (0, value)
     return (0, value) if isinstance(value, (int, Decimal)) else value
@@ -520,7 +521,7 @@ def _null_safe(node: Recorded, left: Bound, right: Bound) -> Bound:
 
 
 def _connective(decisive: bool) -> Callable[[Recorded, Bound, Bound], Bound]:
-    """AND is decided by a false, OR by a true, whatever the other side is, null too."""
+    """A false decides AND, and a true decides OR, whatever the other side, even null."""
 
     def bound(node: Recorded, left: Bound, right: Bound) -> Bound:
         _boolean(left, node), _boolean(right, node)
@@ -538,7 +539,7 @@ def _connective(decisive: bool) -> Callable[[Recorded, Bound, Bound], Bound]:
 
 
 def _part_of_text(text: str, start: int, length: int) -> str:
-    """The first place is 1, and 0 too; a negative one counts from the end."""
+    """Positions start at 1, which 0 also means; negative ones count from the end."""
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     return text[max(0, begin) : max(0, begin + length)]
 
@@ -552,7 +553,7 @@ def _element(values: list[Any], place: int) -> Any:
 
 
 def from_json(text: str, kind: t.DataType) -> Any:
-    """Parse a text as ``from_json`` does: fields by name; what is malformed or does not fit is null.
+    """Parse a text as ``from_json`` does: fields by name; values that are malformed or do not fit are null.
 
     Raises:
         CannotFollowError: If the schema has a type that is not simulated in JSON.

@@ -1,7 +1,8 @@
-"""The DataFrame of one micro-batch, in memory: what a `foreachBatch` function gets when there is no Spark.
+"""The DataFrame of one micro-batch, in memory: the argument of a `foreachBatch` function without Spark.
 
 Rows are tuples with a schema. Columns are PySpark's own, recorded (`recorded_columns`) and evaluated in Python (`expressions`).
-Nothing is lazy: a frame is its rows. A call that is not simulated raises `CannotFollowError`, which names it and its place.
+Nothing is lazy: a frame is its rows. A call that is not simulated raises `CannotFollowError`, which names the call and its
+place.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -50,11 +51,11 @@ class Rows(DataFrame):
     def _row(self, values: tuple[Any, ...]) -> Any:
         return t._create_row(self._schema.names, values)
 
-    # What it is.
+    # Description
 
     @property
     def sparkSession(self) -> Any:
-        """The session it was made in."""
+        """The session that made it."""
         return self._session
 
     @property
@@ -74,7 +75,7 @@ class Rows(DataFrame):
 
     @property
     def isStreaming(self) -> bool:
-        """A micro-batch does not stream."""
+        """Always false: a micro-batch is not a stream."""
         return False
 
     @property
@@ -131,7 +132,7 @@ class Rows(DataFrame):
         )
 
     def withColumn(self, colName: str, col: Any) -> "Rows":
-        """Add a column, or replace the one with this name."""
+        """Add a column, or replace the one of this name."""
         return self.withColumns({colName: col})
 
     def withColumns(self, *colsMap: dict[str, Any]) -> "Rows":
@@ -147,11 +148,11 @@ class Rows(DataFrame):
         return self._computed([*kept, *named.values()])
 
     def withColumnRenamed(self, existing: str, new: str) -> "Rows":
-        """Rename a column, if it is there."""
+        """Rename a column, if it exists."""
         return self.withColumnsRenamed({existing: new})
 
     def withColumnsRenamed(self, colsMap: dict[str, str]) -> "Rows":
-        """Rename columns, those that are there."""
+        """Rename columns, ignoring missing ones."""
         new_names = {old.lower(): new for old, new in colsMap.items()}
         return self.toDF(*(new_names.get(name.lower(), name) for name in self._schema.names))
 
@@ -168,7 +169,7 @@ class Rows(DataFrame):
         )
 
     def drop(self, *cols: Any) -> "Rows":
-        """Leave out columns, those that are there."""
+        """Drop columns, ignoring missing ones."""
         dropped = {str(_plain_name(col, "drop()")).lower() for col in cols}
         return self.select(*(f"`{name}`" for name in self._schema.names if name.lower() not in dropped))
 
@@ -198,7 +199,7 @@ class Rows(DataFrame):
         return self._with(self._schema, [tuple(self._all()[:num])])
 
     def distinct(self) -> "Rows":
-        """Keep one of each."""
+        """Drop duplicate rows."""
         return self.dropDuplicates()
 
     def dropDuplicates(self, subset: Sequence[str] | None = None) -> "Rows":
@@ -210,7 +211,7 @@ class Rows(DataFrame):
     drop_duplicates = dropDuplicates
 
     def dropna(self, how: str = "any", thresh: int | None = None, subset: Any = None) -> "Rows":
-        """Leave out rows with nulls."""
+        """Drop rows with nulls."""
         names = [subset] if isinstance(subset, str) else (subset or self._schema.names)
         needed = thresh if thresh is not None else len(names) if how == "any" else 1
         values = [self._bind(f"`{name}`").value for name in names]
@@ -221,7 +222,7 @@ class Rows(DataFrame):
         return self._with(self._schema, [tuple(filter(kept, part)) for part in self._partitions])
 
     def union(self, other: "Rows") -> "Rows":
-        """Append the rows of another frame, whose columns are taken by place."""
+        """Append the rows of another frame, matching columns by position."""
         if len(other._schema.fields) != len(self._schema.fields):
             raise AnalysisException(
                 message="[NUM_COLUMNS_MISMATCH] UNION needs frames with the same number of columns"
@@ -231,7 +232,7 @@ class Rows(DataFrame):
     unionAll = union
 
     def unionByName(self, other: "Rows") -> "Rows":
-        """Append the rows of another frame, whose columns are taken by name."""
+        """Append the rows of another frame, matching columns by name."""
         return self.union(other.select(*(f"`{name}`" for name in self._schema.names)))
 
     def orderBy(self, *cols: Any, ascending: Any = True) -> "Rows":
@@ -254,18 +255,18 @@ class Rows(DataFrame):
         )
 
     def coalesce(self, numPartitions: int) -> "Rows":
-        """Bring the rows into fewer partitions."""
+        """Merge the rows into fewer partitions."""
         return self.repartition(min(numPartitions, len(self._partitions)))
 
     def repartition(self, numPartitions: Any, *_cols: Any) -> "Rows":
-        """Deal the rows out to this many partitions."""
+        """Distribute the rows over this many partitions."""
         if not isinstance(numPartitions, int):
             return self
         rows = self._all()
         return self._with(self._schema, [tuple(rows[start::numPartitions]) for start in range(numPartitions)])
 
     def persist(self, *_level: Any) -> "Rows":
-        """Change nothing: the rows are there."""
+        """Do nothing: the rows are in memory."""
         return self
 
     cache = persist
@@ -275,7 +276,7 @@ class Rows(DataFrame):
         return self
 
     def alias(self, alias: str) -> "Rows":
-        """Change nothing: there are no joins to tell apart."""
+        """Do nothing: aliases matter only in joins."""
         return self
 
     def transform(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -294,7 +295,7 @@ class Rows(DataFrame):
         """Aggregate all rows."""
         return self.groupBy().agg(*exprs)
 
-    # Out of Spark.
+    # Actions
 
     def collect(self) -> list[Any]:
         """Return the rows."""
@@ -309,7 +310,7 @@ class Rows(DataFrame):
         return len(self._all())
 
     def isEmpty(self) -> bool:
-        """Tell whether there is no row."""
+        """Return whether it has no rows."""
         return not self._all()
 
     def take(self, num: int) -> list[Any]:
@@ -434,7 +435,7 @@ def _plain_name(column: Any, call: str) -> str:
 
 
 def _hashable(value: Any) -> Any:
-    """A key under which equal values are one: NaN is, and -0.0 with 0.0."""
+    """Return a key that is equal for equal values, including NaN, and -0.0 and 0.0."""
     if isinstance(value, float):
         return ordered(value)
     if isinstance(value, dict):

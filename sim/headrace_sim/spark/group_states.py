@@ -1,6 +1,6 @@
 """One task of ``applyInPandasWithState``, as PySpark's worker and Spark's ``FlatMapGroupsWithState`` run it.
 
-PySpark's own ``GroupState`` is what the function gets. First come the keys that have rows; then those whose timeout has passed,
+The function gets PySpark's own ``GroupState``. First come the keys that have rows; then those whose timeout has passed,
 each with one empty frame. A timeout lasts until the function is called again for its key.
 """
 
@@ -18,7 +18,7 @@ from headrace_sim.spark.tasks import Rows, Told, copied, key_columns
 from headrace_sim.spark.values import InputRows, OutputRows, key_order, stored
 
 STATE = "state"
-"""What the state of a key is called in outcomes."""
+"""Name of a key's state in outcomes."""
 _NEVER = GroupState.NO_TIMESTAMP
 
 
@@ -121,7 +121,7 @@ class GroupOperator:
             store.timers[int(timeout), key] = None
 
     def _checked(self, result: Any) -> Iterator[Any]:
-        """Refuse what the worker refuses, in its words."""
+        """Raise the worker's errors, in its words."""
         import pandas as pd  # noqa: PLC0415
 
         if isinstance(result, pd.DataFrame) or not hasattr(result, "__iter__"):

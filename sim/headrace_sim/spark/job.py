@@ -1,4 +1,4 @@
-"""A Spark job as a value: its input, its steps one after the other, and its sink.
+"""A Spark job as a value: its input, its sequence of steps, and its sink.
 
 `SparkJob` can be written by hand, or recorded from the function that starts the query (`recording`).
 """
@@ -19,7 +19,7 @@ Frame = Any
 
 
 class OutputMode(Enum):
-    """Which rows a stateful operator gives out."""
+    """Which rows a stateful operator emits."""
 
     APPEND = "append"
     UPDATE = "update"
@@ -27,7 +27,7 @@ class OutputMode(Enum):
 
 
 class TimeMode(Enum):
-    """By what a processor's timers fire."""
+    """The clock of a processor's timers."""
 
     NONE = "none"
     PROCESSING_TIME = "processingtime"
@@ -36,7 +36,7 @@ class TimeMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A step that computes each row by itself: ``select``, ``filter``, ``withColumn`` and their like.
+    """A step that computes each row separately, such as ``select``, ``filter`` or ``withColumn``.
 
     Attributes:
         call: What was called: ``filter``.
@@ -54,7 +54,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """``withWatermark``: the column with the event time, and how much later than the latest a row may come, in microseconds."""
+    """``withWatermark``: the column with the event time, and how far a row may lag behind the latest one, in microseconds."""
 
     column: str
     delay_us: int
@@ -64,7 +64,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What is done to one of several streams before they are brought together.
+    """The steps of one of several streams before the union.
 
     Attributes:
         source: The column of the job's input that has the rows of the stream.
@@ -89,7 +89,7 @@ class Union:
 
 
 class WatermarkPolicy(Enum):
-    """Which of several watermarks counts: ``spark.sql.streaming.multipleWatermarkPolicy``."""
+    """How several watermarks are combined: ``spark.sql.streaming.multipleWatermarkPolicy``."""
 
     MIN = "min"
     MAX = "max"
@@ -97,7 +97,7 @@ class WatermarkPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """What a processor begins with: rows, grouped by the same number of key columns."""
+    """A processor's initial state: rows, grouped by the same number of key columns."""
 
     schema: t.StructType
     keys: tuple[str, ...]
@@ -157,7 +157,7 @@ class ApplyWithState:
 
     @property
     def time_mode(self) -> TimeMode:
-        """By what its timeouts go."""
+        """The clock of its timeouts."""
         return {
             "NoTimeout": TimeMode.NONE,
             "ProcessingTimeTimeout": TimeMode.PROCESSING_TIME,
@@ -226,7 +226,7 @@ class SparkJob:
 
     @property
     def stateful(self) -> tuple[Stateful, ...]:
-        """The steps that keep state."""
+        """The stateful steps."""
         return tuple(step for step in self.steps if isinstance(step, Stateful))
 
     def then(self, step: Step) -> "SparkJob":
@@ -235,7 +235,7 @@ class SparkJob:
 
 
 def watermarks_of(steps: Iterable[Step]) -> Iterator[Watermark]:
-    """Give the watermarks of some steps, also those of streams that are brought together."""
+    """Yield the watermarks of some steps, including those within unions."""
     for step in steps:
         if isinstance(step, Union):
             for branch in step.branches:

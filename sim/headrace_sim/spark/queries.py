@@ -1,9 +1,9 @@
-"""A streaming query, batch by batch, as Spark's micro-batch engine runs it.
+"""A streaming query, run batch by batch as in Spark's micro-batch engine.
 
-A batch has its number, its rows, its clock and its watermark written to the offset log before it runs. Its tasks start from the
-state that the batch before left; what they commit counts from then on. The sink is called, the commit log is written, and the
-watermark advances. A batch that the offset log has and the commit log does not have is run again with the same number, rows,
-clock and watermark. Rows are late by the watermark of the batch before; timers expire by that of the batch itself.
+Before a batch runs, its number, rows, clock and watermark are written to the offset log. Its tasks start from the state of
+the previous batch; what they commit counts from then on. The sink is called, the commit log is written, and the watermark
+advances. A batch in the offset log but not in the commit log is rerun with the same number, rows, clock and watermark. Rows
+are late by the previous batch's watermark; timers expire by that of the batch itself.
 """
 
 from collections import Counter
@@ -37,10 +37,10 @@ from headrace_sim.spark.tasks import Operator, Rows
 from headrace_sim.spark.values import byte_order
 
 SETTLING_BATCHES = 20
-"""How many batches without data run at most after the last row, in time mode ProcessingTime."""
+"""Maximum number of batches without data after the last row, in time mode ProcessingTime."""
 _STEP_MS = 1_000
 ATTEMPT, REPLACED = "attempt", "attempt for a driver that was replaced"
-"""What the event of an attempt of a task says. The state of the second sort is lost."""
+"""The event texts of a task's attempts. The state of the second kind is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SinkCall:
-    """A call of the sink: which batch, with which rows, and whether a driver made it that had been replaced."""
+    """A call of the sink: which batch, with which rows, and whether a replaced driver made it."""
 
     batch: int
     rows: tuple[tuple[Any, ...], ...]
@@ -75,7 +75,7 @@ class SinkCall:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to.
+    """The outcome of a run.
 
     Args:
         batches: The offset log.
@@ -101,7 +101,7 @@ class Outcome:
     failure: Exception | None = None
 
     def rows(self) -> Counter[tuple[Any, ...]]:
-        """Count the output rows of all batches. Values that cannot be hashed count by their text."""
+        """Count the output rows of all batches. Unhashable values count by their text."""
         return Counter(hashable(row) for rows in self.outputs.values() for row in rows)
 
 
@@ -151,7 +151,7 @@ def run_job(
 
 
 class _TaskDiedError(BaseException):
-    """Ends a task where the schedule says so. User code does not catch it."""
+    """Ends a task at the scheduled step. User code does not catch it."""
 
 
 class _DriverDiedError(BaseException):
@@ -159,12 +159,12 @@ class _DriverDiedError(BaseException):
 
 
 _Done = tuple[list[tuple[Any, ...]], dict[int, list[Store]], int, dict[int, int]]
-"""A batch's rows, the state after it, how many rows were late, and the watermark that each stream's rows ask for."""
+"""A batch's rows, the state after it, how many rows were late, and the watermark that each stream's rows imply."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Backup:
-    """A checkpoint: how many batches its offset log has, and what they have left."""
+    """A checkpoint: the number of batches in its offset log, and their results."""
 
     batches: int
     state: dict[int, list[Store]]
@@ -226,7 +226,7 @@ class _Query:
             self._give(batch, rows, zombie=True)
 
     def _restore(self, backup: "_Backup") -> None:
-        """Go on from an older checkpoint: its state, and its offset and commit logs. What was written stays written."""
+        """Resume from an older checkpoint: its state, and its offset and commit logs. Output already written stays."""
         self._state, self._watermark, self.outcome.late = backup.state, backup.watermark_ms, backup.late
         self._watermarks.forget()
         for batch in self.outcome.batches[backup.batches :]:
@@ -255,7 +255,7 @@ class _Query:
             self._commit(self._next((), at_least if most > 1 else None), after_batch)
 
     def _wants_a_batch(self) -> tuple[bool, int | None]:
-        """Tell whether Spark runs a batch without data, and from which time on it has something to do."""
+        """Return whether Spark runs a batch without data, and from which time on it has something to do."""
         modes = {stage.work.stage.time_mode for stage in self._stages if isinstance(stage.work, Stateful)}
         expiries = [
             expiry for stores in self._state.values() for store in stores for expiry, _ in store.timers
@@ -265,7 +265,7 @@ class _Query:
         return TimeMode.EVENT_TIME in modes and self._watermark > self.outcome.batches[-1].watermark_ms, None
 
     def _commit(self, batch: Batch, after_batch: Callable[[Batch, Outcome], None]) -> None:
-        """Run a batch, by as many drivers as it takes, until the commit log has it."""
+        """Run a batch, with as many drivers as it takes, until it is in the commit log."""
         while self._takes(FaultKind.DRIVER_DIES_BEFORE_OFFSETS, batch):
             self._watermarks.forget()
             self._note(batch, "restart from the batch before")
@@ -303,7 +303,7 @@ class _Query:
         return None if any(self._takes(kind, batch) for kind in lost) else done
 
     def _takes(self, kind: FaultKind, batch: Batch, partition: int | None = None) -> Fault | None:
-        """Return the fault of this kind that strikes here, if there is one. Each strikes once."""
+        """Return the fault of this kind that strikes here, if any. Each strikes once."""
         for fault in self._faults:
             if (
                 fault.kind is kind
@@ -364,7 +364,7 @@ class _Query:
         return parts
 
     def _narrow(self, parts: "_Parts", work: Delay | Narrow, observed: dict[int, int]) -> "_Parts":
-        """Do to each partition by itself what is done to the rows, or see how late it is in them."""
+        """Apply a row-wise step to each partition, or find the event time of its rows."""
         if not isinstance(work, Delay):
             return [work(part, self._schedule.frame_rows) for part in parts]
         times = [time for row in _joined(parts) if (time := work.time_ms(row)) is not None]
@@ -415,7 +415,7 @@ class _Query:
     def _task(
         self, batch: Batch, place: int, operator: Stateful, number: int, rows: Rows, initial: Rows | None
     ) -> tuple[list[tuple[Any, ...]], Store]:
-        """Run a task, by as many attempts as it takes."""
+        """Run a task, with as many attempts as it takes."""
         times = BatchTimes(batch.now_ms, batch.watermark_ms)
         before = self._state[place][number]
         while True:
@@ -465,7 +465,7 @@ def _dying_at(step: int) -> Callable[[str], None]:
 
 
 def _going_on(_what: str) -> None:
-    """Let the task go on."""
+    """Let the task continue."""
 
 
 _Parts = list[list[tuple[Any, ...]]]
@@ -473,7 +473,7 @@ _Parts = list[list[tuple[Any, ...]]]
 
 
 def _split(rows: Rows, partitions: int) -> _Parts:
-    """Deal out the rows of a source, each partition's in one piece."""
+    """Distribute the rows of a source over partitions, in contiguous pieces."""
     size, more = divmod(len(rows), partitions)
     ends = [(place + 1) * size + min(place + 1, more) for place in range(partitions)]
     return [list(rows[start:end]) for start, end in pairwise((0, *ends))]

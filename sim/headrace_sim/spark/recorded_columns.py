@@ -1,8 +1,8 @@
-"""PySpark's own functions and columns, recorded: what stands where they would talk to Java.
+"""Record PySpark's own functions and columns, with stand-ins for the Java objects that they call.
 
-``F.col("amount") * 2`` is PySpark's code up to the moment when it calls Java's ``functions.col`` and ``Column.multiply``. Those
-calls are what is recorded here, as a tree of `Recorded` values, so that `pyspark.sql.functions` and ``Column`` stay PySpark's,
-whatever way the user imported them.
+``F.col("amount") * 2`` is PySpark's code up to the moment when it calls Java's ``functions.col`` and ``Column.multiply``.
+This file records those calls as a tree of `Recorded` values, so `pyspark.sql.functions` and ``Column`` stay PySpark's,
+however the user imported them.
 """
 
 from collections.abc import Iterator
@@ -96,7 +96,7 @@ def _shown_case(node: Recorded) -> str:
 
 
 def case_parts(node: Recorded) -> tuple[list[tuple[Any, Any]], tuple[Any] | None]:
-    """Return the (condition, value) pairs of a chain of ``when``, and the value of ``otherwise`` in a tuple, if there is one."""
+    """Return the (condition, value) pairs of a chain of ``when``, and the value of ``otherwise`` in a tuple, if any."""
     default = None
     if node.name == "otherwise":
         default, node = (node.args[1],), node.args[0]
@@ -122,7 +122,7 @@ class _PythonUtils:
 
 
 class _Java:
-    """What ``SparkContext._jvm`` is while code is recorded: the functions of columns, and nothing else."""
+    """Replaces ``SparkContext._jvm`` while code is recorded; it has only the functions of columns."""
 
     functions = _Functions()
     PythonUtils = _PythonUtils()
@@ -138,7 +138,7 @@ class _Java:
 
 
 class _Context:
-    """What ``SparkContext._active_spark_context`` is while code is recorded."""
+    """Replaces ``SparkContext._active_spark_context`` while code is recorded."""
 
     _jvm = _Java()
     _jsc = None
@@ -152,7 +152,7 @@ class _Context:
 def columns_without_java(session: Any) -> Iterator[None]:
     """Let PySpark's functions and columns be recorded, and ``SparkSession.builder.getOrCreate()`` return ``session``.
 
-    A Spark session that runs in this process is out of reach until the context ends.
+    A Spark session running in this process is hidden until the context ends.
     """
     with ExitStack() as patches:
         patches.enter_context(patch.object(SparkContext, "_active_spark_context", _Context()))
@@ -164,12 +164,12 @@ def columns_without_java(session: Any) -> Iterator[None]:
 
 
 def node_of(column: Any) -> Recorded:
-    """Return what was recorded of a column, or of the column with this name."""
+    """Return the recording of a column, or of the column with this name."""
     if isinstance(column, Column):
         return column._jc  # type: ignore[no-any-return]
     return Recorded("col", (column,), users_place())
 
 
 def column_of(node: Recorded) -> Any:
-    """Return the PySpark column that records what is done with it."""
+    """Return a PySpark column that records calls on it."""
     return Column(node)

@@ -153,7 +153,7 @@ class RecordingSession(Session):
         return StreamFrame(self, SparkJob(parsed), {name or f"stream{next(self._streams)}": parsed})
 
     def watermark_policy(self) -> WatermarkPolicy:
-        """Which of several watermarks counts, by the session's settings."""
+        """How several watermarks are combined, by the session's settings."""
         given = str(self.get(_POLICY, "min"))
         try:
             return WatermarkPolicy(given.lower())
@@ -163,12 +163,12 @@ class RecordingSession(Session):
 
     @property
     def readStream(self) -> "StreamReader":
-        """A reader whose streams have the schema that it is told."""
+        """A reader whose streams have the schema that it is given."""
         return StreamReader(self)
 
     @property
     def sparkContext(self) -> "_Context":
-        """What jobs set the log level of."""
+        """A Spark context, for jobs that set its log level."""
         return _Context()
 
 
@@ -183,7 +183,7 @@ class _Context:
 
 
 class StreamReader(DataStreamReader):
-    """What ``spark.readStream`` is."""
+    """Replaces ``spark.readStream``."""
 
     def __init__(self, session: RecordingSession) -> None:
         self._session = session
@@ -201,7 +201,7 @@ class StreamReader(DataStreamReader):
         return self
 
     def option(self, key: str, value: Any) -> Self:
-        """Change nothing: the rows are those of the check."""
+        """Do nothing: the check provides the rows."""
         return self
 
     def options(self, **options: Any) -> Self:
@@ -275,7 +275,7 @@ class StreamFrame(DataFrame):
         return self._then(MapInPandas(func, output, users_place()))
 
     def union(self, other: DataFrame) -> "StreamFrame":
-        """Record that two streams are brought together, whose columns are taken by place."""
+        """Record a union of two streams that matches columns by position."""
         place = users_place()
         if not isinstance(other, StreamFrame):
             problem = (
@@ -296,14 +296,14 @@ class StreamFrame(DataFrame):
     unionAll = union
 
     def unionByName(self, other: DataFrame, allowMissingColumns: bool = False) -> "StreamFrame":
-        """Record that two streams are brought together, whose columns are taken by name."""
+        """Record a union of two streams that matches columns by name."""
         if allowMissingColumns:
             remedy = "Add the missing columns before: withColumn('x', F.lit(None).cast('INT'))"
             raise CannotFollowError("unionByName(allowMissingColumns=True)", users_place(), remedy)
         return self.union(other.select(*(f"`{name}`" for name in self.columns)))
 
     def _branches(self, output: t.StructType, place: str) -> tuple[Branch, ...]:
-        """What is done to each of the streams in this one, up to columns with the names that they will have."""
+        """Return the steps of each stream in this one, ending with columns of the final names."""
         first, *rest = self._job.steps or (None,)
         branches: tuple[Branch, ...] = first.branches if isinstance(first, Union) else ()
         if not branches:
@@ -342,7 +342,7 @@ def _recorded(call: str) -> Any:
 
 
 def _of_empty(name: str) -> Any:
-    """What a stream knows without rows: as a frame without rows does."""
+    """Return a frame without rows, for what a stream knows without them."""
     original = getattr(Rows, name)
     if isinstance(original, property):
         return property(lambda self: getattr(self._empty, name))
@@ -502,7 +502,7 @@ def _initial_state(given: Any, place: str) -> InitialState | None:
 
 
 class StreamWriter(DataStreamWriter):
-    """What ``writeStream`` is: it records the sink, and starts nothing."""
+    """Replaces ``writeStream``: records the sink, and starts nothing."""
 
     def __init__(self, frame: StreamFrame) -> None:
         self._frame = frame
@@ -543,7 +543,7 @@ class StreamWriter(DataStreamWriter):
         return self.option("queryName", queryName)
 
     def partitionBy(self, *cols: Any) -> Self:
-        """Record nothing: the check is told nothing by how files are laid out."""
+        """Record nothing: the layout of files does not matter to the check."""
         return self
 
     def trigger(self, **kinds: Any) -> Self:
@@ -578,7 +578,7 @@ class StreamWriter(DataStreamWriter):
 
 
 class RecordedQuery(StreamingQuery):
-    """What ``start()`` returns: a query that is over."""
+    """The result of ``start()``: a query that has ended."""
 
     def __init__(self) -> None:
         """Make it: it has nothing."""

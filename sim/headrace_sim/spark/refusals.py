@@ -19,11 +19,11 @@ def _folder(file: str) -> str:
 _OWN, _PYSPARK, _STANDARD = (_folder(file) for file in (__file__, pyspark.__file__, os.__file__))
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 _WATCHING = f"{os.sep}headrace_properties{os.sep}spark_jobs{os.sep}"
-"""What stands between PySpark and the user's processor while a job is checked."""
+"""Modules between PySpark and the user's processor while a job is checked."""
 DRIVER_CRASH = "Spark says only: TransformWithStateInPySpark driver worker exited unexpectedly (crashed)"
-"""What the user sees of anything that goes wrong where the driver runs ``init`` and ``close``."""
+"""The error that the user sees for any failure while the driver runs ``init`` and ``close``."""
 HEARD: deque[HeadraceError] = deque(maxlen=10)
-"""The latest refusals, for who must know of one even if the user's code caught it."""
+"""The latest refusals, for callers that must know of one even if the user's code caught it."""
 
 
 class CannotFollowError(HeadraceError):
@@ -35,7 +35,7 @@ class CannotFollowError(HeadraceError):
         HEARD.append(self)
 
     def __str__(self) -> str:
-        """Name the call, its place, and what to do instead."""
+        """Name the call, its place, and an alternative."""
         return f"{shown_place(self.place)}: cannot follow {self.call} without Spark. {self.remedy}"
 
 
@@ -52,7 +52,7 @@ def users_place() -> str:
 
 
 def _frames_of_user() -> list[FrameType]:
-    """The frames between the stand-in that was called and the one that called the user's code."""
+    """Return the frames between the called stand-in and the one that called the user's code."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and _is_below_user(frame):
         frame = frame.f_back
@@ -91,7 +91,7 @@ def place_of_error(error: BaseException, otherwise: str = "") -> str:
         place
         for place in frames
         if not (_is_ours(place[0]) or place[0].startswith((_PYSPARK, _STANDARD)) or _INSTALLED in place[0])
-        and Path(place[0]).exists()  # a library's compiled frames have names of files that are not here
+        and Path(place[0]).exists()  # a library's compiled frames name files that do not exist here
     ]
     if otherwise and not own:
         return otherwise
@@ -100,18 +100,18 @@ def place_of_error(error: BaseException, otherwise: str = "") -> str:
 
 
 def is_installed(module: str) -> bool:
-    """Tell whether a loaded module is Python's own or an installed package's."""
+    """Return whether a loaded module is Python's own or an installed package's."""
     file = getattr(sys.modules[module], "__file__", None) or ""
     return file.startswith(_STANDARD) or _INSTALLED in file
 
 
 def shown_place(place: str) -> str:
-    """Return the place with its path from the working directory, if it is below it."""
+    """Return the place with its path relative to the working directory, if it is below it."""
     return place.removeprefix(f"{Path.cwd()}{os.sep}")
 
 
 def refuse_the_rest(stand_in: type, original: type, remedy: str) -> None:
-    """Let each public method and property of ``original`` that ``stand_in`` does not define raise `CannotFollowError`."""
+    """Make each public method and property of ``original`` that ``stand_in`` lacks raise `CannotFollowError`."""
     for name in dir(original):
         if (
             name.startswith("_")

@@ -1,4 +1,4 @@
-"""What may happen to a job, as data: how its input is cut into micro-batches, in which order, at which times, and what fails."""
+"""Schedules of a job, as data: how its input is cut into micro-batches, in which order, at which times, and what fails."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 _LATER = 2
-"""Choice: so many batches. One would let a call see the row beside those that it was to precede."""
+"""Choice: number of batches. With one, a call could see the row beside those it should precede."""
 Feed = Sequence[Sequence[tuple[Any, ...]]]
 """The rows of the source, batch by batch."""
 
@@ -94,7 +94,7 @@ class Schedule:
         return batches
 
     def _delivered(self, feed: Feed) -> Feed:
-        """The rows as the source gives them: some later, some once more."""
+        """Return the rows as the source delivers them: some delayed, some repeated."""
         numbers = count()
         delivered: list[list[tuple[Any, ...]]] = [[] for _ in range(len(feed) + _LATER)]
         for place, batch in enumerate(feed):
@@ -148,18 +148,18 @@ DRAWS: Mapping[FaultKind, Callable[[Random, int, int], Fault]] = {
     FaultKind.ZOMBIE_DRIVER: _delayed(FaultKind.ZOMBIE_DRIVER),
     FaultKind.CHECKPOINT_RESTORED: _delayed(FaultKind.CHECKPOINT_RESTORED),
 }
-"""How a fault of each kind is drawn, given the batch and the number of partitions."""
+"""Functions that draw a fault of each kind, given the batch and the number of partitions."""
 
 
 def draw_schedule(seed: int, partitions: int, feed: Feed, *, mean_faults: float = 3.0) -> Schedule:
     """Draw a schedule.
 
-    Each concern has a random stream of its own, and each kind of fault too: a kind that is added changes no other's faults.
+    Each concern has a random stream of its own, and each kind of fault too: adding a kind changes no other's faults.
 
     Args:
-        seed: All of the schedule follows from it.
+        seed: Determines the whole schedule.
         partitions: The job's.
-        feed: What the source gives.
+        feed: The source's rows.
         mean_faults: The expected number of faults.
 
     """

@@ -1,4 +1,4 @@
-"""The SparkSession that code without Spark finds: it makes frames of rows, and refuses by name what it cannot do."""
+"""The SparkSession that code gets without Spark: it makes frames of rows, and refuses other calls by name."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -30,7 +30,7 @@ class Session(SparkSession):
         self._jsparkSession = self  # where PySpark asks Java to parse a type
 
     def writer(self, frame: Rows) -> Any:
-        """Return what ``frame.write`` is."""
+        """Return the value of ``frame.write``."""
         if self._writer is None:
             raise CannotFollowError(
                 "DataFrame.write", users_place(), "Write in the function given to foreachBatch()"
@@ -62,7 +62,7 @@ class Session(SparkSession):
         return self
 
     def set(self, key: str, value: Any) -> None:
-        """Keep a setting, which changes nothing."""
+        """Store a setting, which has no effect."""
         self._settings[key] = str(value)
 
     def get(self, key: str, default: str | None = None) -> str | None:

@@ -1,4 +1,4 @@
-"""The steps of a job, ready to run: what each does to rows, in which event time, and which watermark counts."""
+"""The steps of a job, ready to run: how each transforms rows, its event time, and the effective watermark."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ from headrace_sim.spark.values import InputRows, OutputRows
 
 Stateful = Operator | GroupOperator
 Narrow = Callable[[list[tuple[Any, ...]], int | None], list[tuple[Any, ...]]]
-"""What is done to a partition, given how many rows a frame has at most."""
+"""Transforms a partition, given the maximum number of rows per frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """A watermark: which of the job's it is, and what it is made from."""
+    """A watermark: its number in the job, and its source."""
 
     number: int
     time_ms: Callable[[tuple[Any, ...]], int | None]
@@ -42,21 +42,21 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One of several streams: which column of the input has its rows, and what is done to them."""
+    """One of several streams: the input column with its rows, and its steps."""
 
     column: int
     work: tuple[Delay | Narrow, ...]
 
 
 class Streams(tuple[Stream, ...]):
-    """The streams that are brought together."""
+    """The streams of a union."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage, ready to run: its work, the schema of what comes out, and how it reads event time from its input, if it does."""
+    """A stage, ready to run: its work, its output schema, and how it reads event time from its input, if it does."""
 
     work: Stateful | Delay | Streams | Narrow
     output: t.StructType
@@ -142,7 +142,7 @@ def _map_in_pandas(step: MapInPandas, schema: t.StructType) -> Narrow:
 
 
 def event_time(column: str, schema: t.StructType, place: str) -> Callable[[tuple[Any, ...]], int | None]:
-    """Return what reads the event time of a row, ms since the epoch.
+    """Return the function that reads a row's event time, ms since the epoch.
 
     Args:
         column: That has it.
@@ -170,7 +170,7 @@ def event_time(column: str, schema: t.StructType, place: str) -> Callable[[tuple
 
 
 class Watermarks:
-    """The watermarks of a job, in ms. A new driver knows only the one that counted, until a stream has rows again."""
+    """The watermarks of a job, in ms. A new driver knows only the effective one, until a stream has rows again."""
 
     def __init__(self, job: SparkJob) -> None:
         self._of_all = [0 for _ in watermarks_of(job.steps)]
@@ -185,7 +185,7 @@ class Watermarks:
         return self._chosen(self._known, default=0)
 
     def forget(self) -> None:
-        """Go on as a new driver."""
+        """Continue as a new driver."""
         self._known = [0] * len(self._known)
 
     def settled(self) -> int:

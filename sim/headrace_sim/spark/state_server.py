@@ -39,7 +39,7 @@ class StateCallError(HeadraceError):
         self.call, self.place, self.problem = call, place, problem
 
     def __str__(self) -> str:
-        """Name the call, its place, and what Spark has against it."""
+        """Name the call, its place, and Spark's objection."""
         return (
             f"{shown_place(self.place)}: {self.call}: {self.problem} "
             "(on Spark the query fails here with a PySparkRuntimeError, or with an EOFError or ConnectionResetError, "
@@ -59,7 +59,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes:
-    """What a task knows of time, in milliseconds: the batch's clock, and the watermark (-1 where Spark gives -1)."""
+    """A task's notion of time, in milliseconds: the batch's clock, and the watermark (-1 where Spark gives -1)."""
 
     now_ms: int
     watermark_ms: int

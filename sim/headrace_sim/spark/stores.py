@@ -29,7 +29,7 @@ class Store:
     timers: dict[tuple[int, Key], None] = field(default_factory=dict)
 
     def copy(self) -> "Store":
-        """Return a store that can be changed alone. What is inside is never changed in place."""
+        """Return an independent copy. Its contents are never changed in place."""
         return Store(
             {name: dict(held) for name, held in self.values.items()},
             {name: dict(held) for name, held in self.lists.items()},
@@ -38,12 +38,12 @@ class Store:
         )
 
     def forget(self, name: str) -> None:
-        """Drop a variable with all that is in it."""
+        """Drop a variable with all its contents."""
         for kind in (self.values, self.lists, self.maps):
             kind.pop(name, None)
 
     def clean_up(self, now_ms: int) -> None:
-        """Drop what has expired."""
+        """Drop expired rows."""
         for values in self.values.values():
             _keep(values, lambda held: held if lives(held, now_ms) else None)
         for lists in self.lists.values():
@@ -78,7 +78,7 @@ class Store:
 
 
 def lives(held: Held, now_ms: int) -> bool:
-    """Tell whether a row has not expired."""
+    """Return whether a row has not expired."""
     return held[1] is None or now_ms < held[1]
 
 

@@ -1,7 +1,7 @@
 """One task: a stateful stage on one partition of one micro-batch, as PySpark's worker runs it.
 
 PySpark's own ``TransformWithStateInPandasUdfUtils`` drives the processor: ``init``; each key's rows; expired timers; ``close``.
-Around it is what its worker does: rows are grouped by key, and what comes out is converted to the declared schema.
+This file does the rest of the worker's job: it groups rows by key, and converts output to the declared schema.
 """
 
 import pickle
@@ -29,7 +29,7 @@ Rows = Sequence[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a task has given: its rows, and the store as it would be committed."""
+    """A task's result: its rows, and the store to be committed."""
 
     rows: list[tuple[Any, ...]]
     store: Store
@@ -174,7 +174,7 @@ class Operator:
             yield row
 
     def _taken(self, yielded: Iterable[Any], step: Callable[[str], None]) -> list[tuple[Any, ...]]:
-        """Drain what a call yields, and convert it."""
+        """Consume a call's results, and convert them."""
         watched = _watched(yielded, step)
         return self.output.from_frames(watched) if self.stage.pandas else self.output.from_rows(watched)
 

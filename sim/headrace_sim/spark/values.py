@@ -1,4 +1,4 @@
-"""What becomes of values on their way between Python and Spark: each passes its declared schema, as in Spark."""
+"""Convert values between Python and Spark by their declared schemas, as Spark does."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime
@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from headrace_sim.spark.casts import BITS, java_double, single_precision
 
 _AS_GIVEN = (t.LongType, t.StringType, t.DoubleType, t.BooleanType, t.IntegerType)
-"""Types whose values Arrow gives back as they were."""
+"""Types whose values Arrow returns unchanged."""
 
 
 class ValueRefusedError(Exception):
@@ -27,7 +27,7 @@ class ValueRefusedError(Exception):
 
 
 def stored(schema: t.StructType, internal: Any) -> tuple[Any, ...]:
-    """Return the row that the state store keeps of a value that PySpark has pickled.
+    """Return the row that the state store keeps for a value pickled by PySpark.
 
     Raises:
         ValueRefusedError: If Spark cannot make a row of it.
@@ -104,7 +104,7 @@ def _fraction(kind: t.DataType, value: Any) -> Any:
     if not isinstance(value, float):
         return None
     if isnan(value):
-        return nan  # the one, so that it is found again as a key
+        return nan  # the canonical NaN, so that it is found again as a key
     return single_precision(value) if isinstance(kind, t.FloatType) else value
 
 
@@ -175,7 +175,7 @@ class InputRows:
         return [t._create_row(names, row) for row in zip(*columns, strict=True)]
 
     def frames(self, given: Sequence[tuple[Any, ...]], most: int | None = None) -> Iterator[Any]:
-        """Yield pandas DataFrames of at most so many rows each."""
+        """Return pandas DataFrames of at most so many rows each."""
         size = most or len(given) or 1
         return (self._frame(given[start : start + size]) for start in range(0, len(given), size))
 
@@ -208,7 +208,7 @@ class OutputRows:
         self._arrow = pa.schema(list(to_arrow_type(schema, timezone="UTC", prefers_large_types=False)))
 
     def from_rows(self, given: Iterable[Any]) -> list[tuple[Any, ...]]:
-        """Convert ``Row`` values by the names of their fields: a missing one is null, one too many is ignored."""
+        """Convert ``Row`` values by the names of their fields: missing ones are null, extra ones are ignored."""
         found = [row.asDict(True) for row in given]
         return self._collected(pa.RecordBatch.from_pylist(found, schema=self._arrow)) if found else []
 

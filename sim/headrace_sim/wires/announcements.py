@@ -1,4 +1,4 @@
-"""What masters and authorities have announced, read in passing: the host must know it to see when a run is over."""
+"""What masters and authorities have announced, read as it is sent: the host needs it to decide when a run is over."""
 
 from headrace import MAX_TIME
 from headrace.wire.messages import Message, Table, Watermarks
@@ -8,7 +8,7 @@ ANNOUNCED = frozenset([Watermarks, Table])
 
 
 class Announcements:
-    """The newest of what has been sent.
+    """The newest announcements sent.
 
     Attributes:
         table: the assignment table.

@@ -1,7 +1,7 @@
 """Messages on their way, and whether each had left its machine before the machine stopped.
 
-A message leaves its machine when the CPU comes to send it (`sent_us`). It is put on its way at once all the same, and whoever
-receives it asks here first: a machine that stopped before `sent_us` has not sent it.
+A message leaves its machine when the CPU comes to send it (`sent_us`). It is put on the wire at once nevertheless, and its
+receiver asks here first: a machine that stopped before `sent_us` has not sent it.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class Departures:
         self._kernel = kernel
 
     def unsent(self, message: Flight | Parcel, arrive: Callable[[Any], None]) -> bool:
-        """Tell whether a message that would arrive now never left its machine, because the machine stopped before.
+        """Return whether a message that would arrive now never left its machine, because the machine stopped first.
 
         A paused machine sends it when it continues, and the wire then takes as long as it would have; a crashed one never does.
 

@@ -29,7 +29,7 @@ class _Rule:
 
 
 class Fate:
-    """What becomes of a message.
+    """The fate of a message.
 
     Attributes:
         copies: how often it arrives; 0: it is lost or held.
@@ -49,7 +49,7 @@ Judge = Callable[[str, str, Message], Fate]
 """Takes a message's source, its target and the message, and decides on it: `NORMAL` itself if no fault affects it."""
 
 NORMAL = Fate()
-"""What becomes of a message that no fault strikes."""
+"""The fate of a message that no fault strikes."""
 _LOST = Fate(copies=0)
 
 
@@ -97,7 +97,7 @@ class Network:
         return rule.held if rule is not None else []
 
     def leave(self, handle: int) -> None:
-        """Keep a partition when all else heals: it goes on, but no longer counts as striking."""
+        """Keep a partition when everything else heals: it continues, but no longer counts as striking."""
         self.rules[handle].lasts = True
 
     def clear(self) -> None:
@@ -141,7 +141,7 @@ class Network:
     def _noise(self, rule: _Rule) -> Judge:
         fault: Noise = rule.fault
         draw, picky, spares_store = self._draw, bool(fault.kinds or fault.process), not fault.kinds
-        # One comparison decides on most messages: with a little more than the sum, lest rounding make it too small.
+        # A single comparison decides most messages: slightly above the sum, in case rounding makes it too small.
         rate = (fault.drop + fault.duplicate + fault.delay) * (1 + 1e-9)
 
         def judge(source: str, target: str, message: Message) -> Fate:

@@ -44,7 +44,7 @@ class StoreLink:
         self._give = give
 
     def send(self, parcel: Parcel, delay_us: int) -> None:
-        """Send a request that takes so much longer than the wire's latency."""
+        """Send a request that takes longer than the wire's latency by a given time."""
         kernel, store, by_us = self._kernel, self._store, 0
         delay_us += self._latency_us()
         if store.commit_faults:

@@ -1,6 +1,6 @@
 """The wire between machines: a message becomes one event, unless a fault decides on it.
 
-A request to the store goes on over its own link (`StoreLink`), a record that nobody consumes to the outside.
+A request to the store travels over its own link (`StoreLink`), a record without consumers to the outside.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Wire:
         latency_us: draws the one-way latency between machines.
         departures: decides whether messages have been sent.
         store_link: carries requests to the store.
-        outside: receives what nobody consumes.
+        outside: receives records without consumers.
         give: takes a machine, the message that has reached it, and the message's cause.
 
     Attributes:
@@ -131,7 +131,7 @@ class Wire:
 
     def _land(self, flight: Flight) -> None:
         self._kernel.now = flight.at_us
-        if flight.source.halted_at_us < 0:  # as nearly always, and then this saves a call
+        if flight.source.halted_at_us < 0:  # the usual case, for which this saves a call
             self._give(flight.target, flight.message, flight.cause)
         else:
             self._arrive(flight)

@@ -1,4 +1,4 @@
-"""What a trial leaves behind: files, SQLite tables, Spark tables and HTTP resources, as items that can be compared."""
+"""The results of a trial: files, SQLite tables, Spark tables and HTTP resources, as comparable items."""
 
 import csv
 import json
@@ -26,7 +26,7 @@ _EMPTY = "(an empty file)"
 
 
 def collected(folder: Path, effects: list[Effect]) -> Raw:
-    """Return what is in the folder and in the stand-ins, by destination."""
+    """Return the contents of the folder and of the stand-ins, by destination."""
     found: Raw = {name: [_pairs(row) for row in rows] for name, rows in tables(effects).items()}
     for address, bodies in resources(effects).items():
         found[address] = [item for body in bodies for item in _items(body, "")]
@@ -51,7 +51,7 @@ def _pairs(row: Any) -> Item:
 
 
 def _items(content: bytes, suffix: str) -> list[Item]:
-    """Parse as JSON, as lines of JSON, or as CSV; else as lines of text; or as one item, if it is no text."""
+    """Parse as JSON, as lines of JSON, or as CSV; else as lines of text; or, if it is not text, as one item."""
     if not content:
         return [_EMPTY]
     try:
@@ -88,7 +88,7 @@ def _sqlite_tables(path: Path) -> Iterator[tuple[str, list[Item]]]:
         for table, sql in database.execute(named).fetchall():
             quoted = table.replace('"', '""')
             columns = database.execute(f'PRAGMA table_info("{quoted}")').fetchall()
-            # What SQLite counts itself never goes back, so that it tells how often something was tried.
+            # SQLite's own counters never go back, so they reveal how often something was tried.
             counted = (
                 {name for _, name, _, _, _, key in columns if key}
                 if "AUTOINCREMENT" in sql.upper()
@@ -107,7 +107,7 @@ def _sqlite_tables(path: Path) -> Iterator[tuple[str, list[Item]]]:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What an undisturbed run leaves, and what of it differs from run to run by itself: names of files, columns, scratch files.
+    """The results of an undisturbed run, and what varies between such runs: names of files, columns, scratch files.
 
     Attributes:
         contents: What each destination holds.
@@ -125,7 +125,7 @@ class Expected:
     unsteady: tuple[str, ...]
 
     def read(self, raw: Raw, effects: list[Effect]) -> Contents:
-        """Return what a run left, without what differs from run to run by itself."""
+        """Return a run's results, without what varies between undisturbed runs."""
         makers: dict[str, set[str]] = {}
         for effect in effects:
             if effect.action == "open":
@@ -139,7 +139,7 @@ class Expected:
 
 
 def expected(runs: list[tuple[Raw, list[Effect]]]) -> Expected:
-    """Return what two undisturbed runs, at different times and with different chance, have in common."""
+    """Return what two undisturbed runs have in common, at different times and with different random numbers."""
     (first, _), (second, _) = runs
     names = frozenset(first.keys() & second.keys())
     groups = [_grouped(raw, names, {}) for raw in (first, second)]
@@ -178,7 +178,7 @@ def _grouped(raw: Raw, names: frozenset[str], passing: dict[str, frozenset[str]]
 
 
 def destination_of(name: str, names: frozenset[str]) -> str:
-    """Return the name, or the pattern of names that differ from run to run."""
+    """Return the name, or the pattern of names that vary between runs."""
     if name in names or ": " in name:
         return name
     path = Path(name)
@@ -186,7 +186,7 @@ def destination_of(name: str, names: frozenset[str]) -> str:
 
 
 def _passing(first: Counter[Item], second: Counter[Item]) -> frozenset[str]:
-    """The columns whose values differ between two runs."""
+    """Return the columns whose values differ between two runs."""
     values: list[dict[str, Counter[str]]] = [{}, {}]
     for found, items in zip(values, (first, second), strict=True):
         for item in items.elements():

@@ -1,10 +1,10 @@
 """Database servers: an SQLite database in the trial's directory stands in for each server that a DB-API module connects to.
 
-psycopg2, PyMySQL, oracledb and other modules of PEP 249 speak to their server in C or by protocols of their own, which cannot be
+psycopg2, PyMySQL, oracledb and other PEP 249 modules talk to their server from C or by their own protocols, which cannot be
 followed. So their `connect` is replaced. Placeholders and exceptions stay the module's. Statements are SQLite's: what SQLite
 cannot parse is an error.
 
-Deviation: who writes locks the whole database until the end of the transaction, as SQLite does, not rows.
+Deviation: a writer locks the whole database until the end of its transaction, as in SQLite, not rows.
 """
 
 import builtins
@@ -27,7 +27,7 @@ _OWN = "sqlite3"
 
 
 def answer_databases() -> None:
-    """Let the connections of all DB-API modules, also of those that this process imports later, be answered."""
+    """Redirect the connections of all DB-API modules, including those that this process imports later."""
     for module in list(sys.modules.values()):
         _answer(module)
     really_import = builtins.__import__
@@ -159,7 +159,7 @@ def _errors_of(module: ModuleType) -> Iterator[None]:
 
 
 def _as_sqlite(sql: str, style: str) -> str:
-    """Rewrite a statement's placeholders as SQLite's."""
+    """Convert a statement's placeholders to SQLite's."""
     sql = _CAST.sub("", sql)
     if style == "numeric":
         return re.sub(r":(\d+)", r"?\1", sql)
@@ -192,4 +192,4 @@ def _execute_batch(cur: Any, sql: str, argslist: Iterable[Any], **_: Any) -> Non
 
 
 _EXTRAS: dict[str, Callable[..., Any]] = {"execute_values": _execute_values, "execute_batch": _execute_batch}
-"""What psycopg2 has beside PEP 249 for many rows."""
+"""psycopg2's functions for many rows, beyond PEP 249."""

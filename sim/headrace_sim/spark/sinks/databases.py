@@ -1,4 +1,4 @@
-"""What a sink does to SQLite databases: each statement that changes one, and each commit."""
+"""A sink's effects on SQLite databases: each statement that changes one, and each commit."""
 
 import re
 import sqlite3
@@ -24,13 +24,13 @@ _TEMPORARY = re.compile(r"\s*CREATE\s+TEMP(?:ORARY)?\b", re.IGNORECASE)
 
 
 def watch_sqlite(probe: Probe) -> None:
-    """Let this process tell the probe of each change to an SQLite database."""
+    """Report each change that this process makes to an SQLite database to the probe."""
     Cursor.probe = Connection.probe = probe
     real_connect, numbers = sqlite3.connect, count(1)
 
     def connect(database: Any, timeout: float = 5.0, *args: Any, **options: Any) -> Any:
         options.setdefault("factory", Connection)
-        # Who holds a lock here is a paused process, which would be waited for in vain.
+        # A lock here is held by a paused process, and waiting for it is futile.
         made = real_connect(database, min(timeout, 0.0), *args, **options)
         if isinstance(made, Connection):
             made.execute("PRAGMA synchronous = OFF")  # a process dies here, not the machine
@@ -42,7 +42,7 @@ def watch_sqlite(probe: Probe) -> None:
 
 
 class Cursor(sqlite3.Cursor):
-    """A cursor that tells the probe of each change."""
+    """A cursor that reports each change to the probe."""
 
     probe: Probe
 
@@ -84,7 +84,7 @@ class Cursor(sqlite3.Cursor):
 
 
 class Connection(sqlite3.Connection):
-    """A connection that tells the probe of each change and each commit."""
+    """A connection that reports each change and each commit to the probe."""
 
     probe: Probe
     shown = ""
@@ -114,7 +114,7 @@ class Connection(sqlite3.Connection):
             super().commit()
 
     def rollback(self) -> None:
-        """Roll back, and say so: what was pending is not missed."""
+        """Roll back, and report it: pending changes are then not missed."""
         self.probe.rolled_back(self.number)
         super().rollback()
 
@@ -134,7 +134,7 @@ class Connection(sqlite3.Connection):
 
 
 def _changed(connection: sqlite3.Connection, sql: str) -> tuple[str, str] | None:
-    """What a statement does and to what, if it changes something."""
+    """Return a statement's action and target, if it changes something."""
     matched = _CHANGE.match(sql)
     name = getattr(connection, "shown", "")
     if matched is None or name == ":memory:":
@@ -148,7 +148,7 @@ def _changed(connection: sqlite3.Connection, sql: str) -> tuple[str, str] | None
 
 
 def _is_temporary(connection: sqlite3.Connection, sql: str, table: str | None) -> bool:
-    """Tell whether a statement is about a temporary table, which goes with its connection."""
+    """Return whether a statement is about a temporary table, which ends with its connection."""
     if _TEMPORARY.match(sql):
         return True
     look = sqlite3.Connection.cursor(connection, sqlite3.Cursor)

@@ -1,7 +1,7 @@
 """The effects of a sink: each is counted before it happens, so that the process can die, or be overtaken, at exactly that point.
 
-An attempt is a process of its own (`processes`): what dies with a process dies here. What outlives it is in the trial's
-directory, and in its ledger, a file to which each attempt appends what it did.
+Each attempt is a separate process (`processes`), whose memory dies with it. What survives is in the trial's directory, and
+in its ledger, a file to which each attempt appends its effects.
 """
 
 import os
@@ -131,7 +131,7 @@ class Ledger:
         self._write = os.write  # `os.write` itself is watched in attempts
 
     def append(self, entry: Entry) -> None:
-        """Add an entry, at once and whole."""
+        """Append an entry, at once and whole."""
         self._write(self._file, pickle.dumps(entry))
 
     def entries(self) -> list[Entry]:
@@ -171,13 +171,13 @@ class _Reader:
 
 
 class Probe:
-    """Counts the effects of an attempt, and strikes at one of them.
+    """Counts the effects of an attempt, and injects a fault at one of them.
 
     Args:
         ledger: Where effects are noted.
         attempt: The number of this process.
         fault: What strikes it, or None.
-        pause: Called where it is overtaken; returns when the process goes on.
+        pause: Called where it is overtaken; returns when the process continues.
 
     """
 
@@ -196,7 +196,7 @@ class Probe:
         self._batch, self._count = batch, 0
 
     def returned(self) -> None:
-        """Note that the function returned; strike here, if that is the place."""
+        """Record that the function returned; inject the fault here if it is due."""
         self.ledger.append(Returned(self.attempt, self._batch))
         if self._due(FaultKind.KILL, FaultKind.REORDER, FaultKind.RESTART):
             die()
@@ -221,14 +221,14 @@ class Probe:
         payload: Any = None,
         connection: int = 0,
     ) -> Iterator[None]:
-        """Do an effect in this context: count it, strike if it is the one, and note it once done.
+        """Perform an effect in this context: count it, inject the fault if due, and record it once done.
 
         Args:
             action: What is done.
             target: To what.
             half: Does the first part of it, if it has several.
             replied: Whether it is a request.
-            pending: Tells, once it is done, whether it is part of a transaction that is not committed.
+            pending: Returns, once it is done, whether it belongs to an uncommitted transaction.
             payload: What a stand-in keeps of it.
             connection: The number of the database connection.
 
@@ -272,14 +272,14 @@ class Probe:
             raise ConnectionResetError(104, "Connection reset by peer")
 
     def rolled_back(self, connection: int) -> None:
-        """Note that what is pending on a connection was given up on purpose."""
+        """Record that a connection's pending changes were discarded on purpose."""
         self.ledger.append(RolledBack(connection))
 
     def note(self, action: str, target: str, payload: Any) -> None:
-        """Note the first part of an effect, in the middle of which the process dies."""
+        """Record the first part of an effect, in the middle of which the process dies."""
         self.ledger.append(Effect(self.attempt, self._batch, action, target, users_place(), payload=payload))
 
 
 def die() -> NoReturn:
-    """End this process as SIGKILL would: nothing is flushed, closed or rolled back by it."""
+    """End this process as SIGKILL would: it flushes, closes and rolls back nothing."""
     os._exit(KILLED)

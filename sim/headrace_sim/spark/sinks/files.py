@@ -1,4 +1,4 @@
-"""What a sink does to files, seen at each call that reaches the operating system."""
+"""A sink's effects on files, seen at each call that reaches the operating system."""
 
 import builtins
 import io
@@ -15,7 +15,7 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def watch_files(probe: Probe) -> None:
-    """Let this process tell the probe of each change to a file. There is no way back: the process is an attempt."""
+    """Report each change that this process makes to a file to the probe, irreversibly: the process is an attempt."""
     _Watched.probe = probe
     builtins.open = io.open = _open
     for name in _CHANGES:
@@ -25,12 +25,12 @@ def watch_files(probe: Probe) -> None:
 
 
 def shown(path: Any) -> str:
-    """Return a path from the trial's directory."""
+    """Return a path relative to the trial's directory."""
     return os.path.relpath(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else str(path)
 
 
 class _Watched(io.FileIO):
-    """A file opened for writing. Python's buffers are above it, and die with the process."""
+    """A file opened for writing. Python's buffers are on top of it, and die with the process."""
 
     probe: Probe
 

@@ -1,6 +1,6 @@
 """Attempts: processes that call a sink's function for one batch after another, as Spark's driver does.
 
-Each is a fork of this process, so that it begins with what a freshly started driver has in memory, and can really die. One runs
+Each is a fork of this process, so that it starts with a fresh driver's memory, and can really die. One runs
 at a time.
 """
 
@@ -72,14 +72,14 @@ class Sink:
 
 
 class OutsideError(HeadraceError):
-    """A sink reaches for something outside its trial. Fields: what, place."""
+    """A sink accesses something outside its trial. Fields: what, place."""
 
     def __init__(self, what: str, place: str) -> None:
         super().__init__(what, place)
         self.what, self.place = what, place
 
     def __str__(self) -> str:
-        """Say what it reaches for and how to keep it inside."""
+        """Name what it accesses, and how to keep it inside."""
         return (
             f"{refusals.shown_place(self.place)}: the sink {self.what}, outside the directory of its trial. "
             "Use paths relative to the working directory, SQLite, HTTP through http.client, urllib or requests, or df.write"
@@ -118,7 +118,7 @@ class Attempt:
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", DeprecationWarning
-            )  # threads of numerical libraries, which no sink's trial uses
+            )  # threads of numerical libraries, which sink trials do not use
             self._pid = os.fork()
         if self._pid == 0:
             seed = number + 2 if chance is None else chance
@@ -132,11 +132,11 @@ class Attempt:
         os.read(self._resume_reader, 1)
 
     def paused(self) -> bool:
-        """Wait until it pauses or ends; tell whether it paused."""
+        """Wait until it pauses or ends; return whether it paused."""
         return bool(os.read(self._paused_reader, 1))
 
     def finish(self) -> int:
-        """Let it go on, if it paused; wait for its end; return its exit status."""
+        """Resume it if it paused; wait for its end; return its exit status."""
         os.close(self._resume_writer)
         _, status = os.waitpid(self._pid, 0)
         os.close(self._paused_reader)
@@ -144,7 +144,7 @@ class Attempt:
 
 
 def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | None, seed: int) -> NoReturn:
-    """Be an attempt, and never return: nothing of the parent's ends may run here."""
+    """Run as an attempt, and never return: none of the parent's cleanup may run here."""
     status = 1
     gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
@@ -166,7 +166,7 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
 
 
 def _process(sink: Sink, session: Session, probe: Probe, first: int, reordered: int | None) -> bool:
-    """Call the function for each batch. Tell whether all went well."""
+    """Call the function for each batch. Return whether all went well."""
     for batch in range(first, len(sink.batches)):
         rows = sink.batches[batch]
         frame = session.rows(sink.schema, [rows[::-1]] if batch == reordered else [rows[0::2], rows[1::2]])
@@ -180,7 +180,7 @@ def _process(sink: Sink, session: Session, probe: Probe, first: int, reordered: 
 
 
 def _call(function: Callable[[], Any], probe: Probe, batch: int) -> bool:
-    """Call the user's code. Note what it raises."""
+    """Call the user's code. Record what it raises."""
     error: BaseException | None = None
     try:
         function()
@@ -200,7 +200,7 @@ def _call(function: Callable[[], Any], probe: Probe, batch: int) -> bool:
 
 
 def _settle(folder: Path, probe: Probe, seed: int) -> None:
-    """Make this process one that works in the folder, reaches nothing outside it, and tells the probe of its effects."""
+    """Confine this process to the folder, and report its effects to the probe."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.chdir(folder)
     scratch = folder.parent / "tmp"
@@ -218,7 +218,7 @@ def _settle(folder: Path, probe: Probe, seed: int) -> None:
 
 
 def _settle_chance(seed: int) -> None:
-    """Let time and chance differ between attempts and be the same whenever the attempt is run again."""
+    """Make time and random numbers differ between attempts, but reproducible for each attempt."""
     chance = random.Random(seed)
     random.seed(seed)
     os.urandom = chance.randbytes
@@ -230,7 +230,7 @@ def _settle_chance(seed: int) -> None:
 
 
 def _guard(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
-    """An audit hook that refuses what leaves the folder: a trial must not touch what is real."""
+    """An audit hook that refuses access outside the folder: a trial must not touch anything real."""
 
     def refuse(what: str) -> NoReturn:
         error = OutsideError(what, refusals.users_place())

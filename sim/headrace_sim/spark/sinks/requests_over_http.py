@@ -1,7 +1,7 @@
 """HTTP without a network: a server in the ledger, behind `http.client`, which urllib, requests and urllib3 are built on.
 
-It keeps what it is sent as servers should: PUT replaces what is at the path, DELETE removes it, POST adds to it, and a POST with
-an ``Idempotency-Key`` that it has seen adds nothing.
+It stores requests as servers should: PUT replaces the resource at the path, DELETE removes it, POST adds to it, and a POST
+with a known ``Idempotency-Key`` adds nothing.
 """
 
 import http.client
@@ -46,7 +46,7 @@ def resources(effects: list[Effect]) -> dict[str, list[bytes]]:
 
 
 def answer_http(probe: Probe) -> None:
-    """Let this process's HTTP requests be answered by the server in the ledger."""
+    """Answer this process's HTTP requests from the server in the ledger."""
 
     def connect(self: Any) -> None:
         secure = "HTTPS" in type(self).__name__
@@ -60,7 +60,7 @@ def answer_http(probe: Probe) -> None:
 
 
 class _Line:
-    """What stands where a connection has its socket."""
+    """Replaces a connection's socket."""
 
     def __init__(self, probe: Probe, host: str) -> None:
         self._probe = probe

@@ -1,4 +1,4 @@
-"""What a trial showed, told: what is wrong, how it came about, which effect is to blame, and what to do."""
+"""The story of a trial: what is wrong, how it came about, which effect is to blame, and what to do."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -29,13 +29,13 @@ class SinkFinding:
     Attributes:
         wrong: What.
         destination: Where: ``out.db: payments``. For a sink that is stuck, the error.
-        items: Some of the rows or lines that are there too often, or not often enough.
+        items: Some of the duplicated or missing rows or lines.
         place: ``file:line`` of the effect that is not idempotent; for missing rows, of the one that hides them.
         effect: What is done there.
         story: What happened, in a sentence or two.
         remedy: What to do.
         fault: The first fault that showed it.
-        trials: In how many trials it showed.
+        trials: The number of trials in which it showed.
         kept: Which rows of the job's input are left, numbered from 0 over all batches, if the input was shrunk.
 
     """
@@ -78,7 +78,7 @@ class Story:
     by_batch: list[list[Effect]]
 
     def stuck(self, failure: Failed) -> SinkFinding:
-        """The process that took over fails, and so will the next."""
+        """The process that took over fails, as will the next."""
         error = f"{failure.error}: {failure.message}"
         told = f"{self._struck()}; called again, the sink raises {error}, as it will each time."
         remedy = "Let the function accept what an earlier call left behind."
@@ -87,7 +87,7 @@ class Story:
     def different(
         self, destination: str, surplus: Counter[Item], missing: Counter[Item], usual: Expected
     ) -> SinkFinding:
-        """Rows are there too often, not often enough, or differ."""
+        """Rows are duplicated, missing, or different."""
         instead = f"{destination} has {_shown(surplus)} instead of {_shown(missing)}"
         if self.fault.kind is FaultKind.RESTART:
             told = f"after a restart of the driver behind batch {self.fault.batch}, {instead}."

@@ -1,4 +1,4 @@
-"""What a sink writes with Spark: ``df.write`` and ``df.writeTo``, kept in the ledger as tables of rows.
+"""A sink's writes with Spark: ``df.write`` and ``df.writeTo``, kept in the ledger as tables of rows.
 
 Spark's writers come in two kinds. A table format with a log (Delta, Iceberg, Hudi) makes a write visible at once or not at all.
 Others (Parquet, JSON and CSV files, JDBC) make it visible part by part: a driver that dies in between leaves some of the rows.
@@ -76,7 +76,7 @@ def _partition(row: tuple[tuple[str, Any], ...], columns: tuple[str, ...]) -> tu
 
 
 class Writer(DataFrameWriter):
-    """What ``df.write`` is in an attempt."""
+    """Replaces ``df.write`` in an attempt."""
 
     def __init__(self, frame: Rows, probe: Probe) -> None:
         self._frame = frame
@@ -87,7 +87,7 @@ class Writer(DataFrameWriter):
         self._partitioned_by: tuple[str, ...] = ()
 
     def mode(self, saveMode: str | None) -> "Writer":
-        """Choose what happens to what is there."""
+        """Choose what happens to existing data."""
         if saveMode is not None:
             if saveMode.lower() not in _MODES:
                 raise AnalysisException(
@@ -124,7 +124,7 @@ class Writer(DataFrameWriter):
         return self
 
     def bucketBy(self, numBuckets: int, *cols: Any) -> "Writer":
-        """Change nothing: buckets are no matter of which rows are there."""
+        """Do nothing: buckets do not affect which rows exist."""
         return self
 
     def sortBy(self, *cols: Any) -> "Writer":
@@ -143,7 +143,7 @@ class Writer(DataFrameWriter):
         partitionBy: Any = None,
         **options: Any,
     ) -> None:
-        """Write to a path, or to where the options say."""
+        """Write to a path, or where the options say."""
         self._given(format, mode, partitionBy, options)
         place = (
             path
@@ -178,7 +178,7 @@ class Writer(DataFrameWriter):
         self._write(table.lower())
 
     def to_table(self, name: str) -> "WriterV2":
-        """Return what ``df.writeTo(name)`` is."""
+        """Return the value of ``df.writeTo(name)``."""
         return WriterV2(self, name)
 
     def _given(self, format: Any, mode: Any, partitioned_by: Any, options: dict[str, Any]) -> None:
@@ -243,7 +243,7 @@ for _name in _FILES:
 
 
 class WriterV2(DataFrameWriterV2):
-    """What ``df.writeTo(table)`` is in an attempt."""
+    """Replaces ``df.writeTo(table)`` in an attempt."""
 
     def __init__(self, writer: Writer, table: str) -> None:
         self._writer = writer.format("iceberg")
@@ -273,11 +273,11 @@ class WriterV2(DataFrameWriterV2):
         self._writer.saveAsTable(self._table, mode="append")
 
     def create(self) -> None:
-        """Make the table."""
+        """Create the table."""
         self._writer.saveAsTable(self._table, mode="error")
 
     def createOrReplace(self) -> None:
-        """Make the table anew."""
+        """Replace the table."""
         self._writer.saveAsTable(self._table, mode="overwrite")
 
     replace = createOrReplace

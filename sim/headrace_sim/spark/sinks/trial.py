@@ -2,7 +2,7 @@
 
 `check_sink` runs the function undisturbed first, and so learns its effects: each statement and commit of an SQLite database,
 each write, rename or removal of a file, each ``df.write``, each HTTP request. Then it runs it once for each fault at each effect
-of each batch, and compares what is left with what the undisturbed run left. All points are tried; nothing is sampled.
+of each batch, and compares what is left with what the undisturbed run left. Every point is tried; nothing is sampled.
 """
 
 import contextlib
@@ -39,12 +39,12 @@ from headrace_sim.spark.sinks.processes import Attempt, Sink, SinkFunction
 from headrace_sim.spark.sinks.story import SinkFinding, Story, Wrong, uncommitted
 
 Progress = Callable[[int, int], None]
-"""Called with the number of trials that are done, and of all."""
+"""Called with the number of trials done, and the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkReport:
-    """What the trials of a sink showed.
+    """The results of a sink's trials.
 
     Attributes:
         findings: What it gets wrong, in the order in which it was found.
@@ -61,7 +61,7 @@ class SinkReport:
 
     @property
     def holds(self) -> bool:
-        """Whether each row is there exactly once after every trial, and all could be judged."""
+        """Whether each row exists exactly once after every trial, and everything could be judged."""
         return not self.findings and not self.unknown
 
 
@@ -112,7 +112,7 @@ def check_sink(
         prepare: Called once in each new directory, before the first batch; it makes tables that the function takes for granted.
         overtaken: Whether a process that was replaced may go on (a zombie). Leave it out only if something else fences it off.
         ignore: Destinations that need not be the same, such as a log of attempts: ``out.db: attempts``.
-        progress: Told after each trial.
+        progress: Called after each trial.
 
     Raises:
         SinkFailsError: If the function fails in an undisturbed run.
@@ -125,7 +125,7 @@ def check_sink(
 
 @dataclass(frozen=True, slots=True)
 class OneTrial:
-    """What one fault showed.
+    """The results of one fault.
 
     Attributes:
         findings: What the sink gets wrong.
@@ -176,7 +176,7 @@ def _sink(
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a trial left."""
+    """Return the results of a trial."""
 
     fault: Fault | None
     entries: list[Entry]
@@ -184,7 +184,7 @@ class Trial:
 
     @property
     def effects(self) -> list[Effect]:
-        """What was done, by all processes."""
+        """Return the effects of all processes."""
         return [entry for entry in self.entries if isinstance(entry, Effect)]
 
 
@@ -246,7 +246,7 @@ class _Check:
         return OneTrial(_distinct(list(self.findings.values())), calm, tuple(trial.effects))
 
     def _calm(self) -> tuple[Expected, list[list[Effect]]]:
-        """Run the sink undisturbed, twice: what it leaves, and its effects by batch."""
+        """Run the sink undisturbed, twice; return its results, and its effects by batch."""
         calm = [undisturbed(self.sink, chance) for chance in (0, 1)]
         effects = calm[0].effects
         by_batch = [
@@ -310,7 +310,7 @@ def _left_open(entries: list[Entry]) -> list[Effect]:
 
 
 def _letters(items: Counter[Item]) -> Counter[str]:
-    """What is the same for the same rows in another order, in whatever form they are written."""
+    """Return a form that is equal for the same rows in another order, however they are written."""
     return Counter("".join(map(str, items.elements())))
 
 
@@ -322,7 +322,7 @@ def _load(modules: tuple[str, ...]) -> None:
 
 
 def _distinct(findings: list[SinkFinding]) -> tuple[SinkFinding, ...]:
-    """Leave out what only repeats in vaguer words what another finding says of the same destination."""
+    """Leave out findings that only repeat another one about the same destination less precisely."""
     named = {finding.destination for finding in findings if finding.wrong is not Wrong.DIFFERS}
     return tuple(
         finding
@@ -332,7 +332,7 @@ def _distinct(findings: list[SinkFinding]) -> tuple[SinkFinding, ...]:
 
 
 def _faults(by_batch: list[list[Effect]], overtaken: bool) -> Iterator[Fault]:
-    """Every fault at every effect of every batch, batch by batch."""
+    """Yield every fault at every effect of every batch, batch by batch."""
     for batch, effects in enumerate(by_batch):
         last = len(effects)
         for place, effect in enumerate(effects):
@@ -353,7 +353,7 @@ def _faults(by_batch: list[list[Effect]], overtaken: bool) -> Iterator[Fault]:
 
 @contextlib.contextmanager
 def _trial_folder() -> Iterator[tuple[Path, Ledger]]:
-    """A directory to work in, and a ledger; both are gone afterwards."""
+    """Create a working directory and a ledger, and remove both afterwards."""
     parent = Path(os.path.realpath(tempfile.mkdtemp(prefix="headrace-sink-")))
     ledger = Ledger(parent / "ledger")
     try:
@@ -383,7 +383,7 @@ def _last_failure(ledger: Ledger, attempt: int, *, locked: bool) -> Failed | Non
 
 
 def _stuck(entries: list[Entry]) -> Failed | None:
-    """The error of the last process to take over, if it ended with one: the query never gets past this batch."""
+    """Return the error of the last process to take over, if any: the query never gets past this batch."""
     last = max(
         (entry.attempt for entry in entries if isinstance(entry, (Effect, Failed, Returned))), default=0
     )
