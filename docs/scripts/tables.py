@@ -61,9 +61,12 @@ def mutants_table() -> str:
 
 def automatic_table() -> str:
     """What the last stored measurement of automatic mutants came to, by module (`headrace mutants --automatic --json`)."""
-    stored = json.loads((DOCS / "report" / "mutants.json").read_text(encoding="utf-8"))["table"]
-    head = [name.replace("_", " ") for name in stored[0]]
-    return _table(head, [tuple(str(cell) for cell in row.values()) for row in stored])
+    stored = json.loads((DOCS / "report" / "mutants.json").read_text(encoding="utf-8"))
+    rows = stored["table"]
+    head = [name.replace("_", " ") for name in rows[0]]
+    how = f"--count {stored['drawn']} --seed {stored['seed']} --runs {stored['runs']}"
+    table = _table(head, [tuple(str(cell) for cell in row.values()) for row in rows])
+    return f"Measured by `headrace mutants --automatic {how}`.\n\n{table}"
 
 
 def pools_table() -> str:
@@ -98,6 +101,7 @@ _CLOSED: Mapping[str, tuple[str, ...]] = {
         "an injector retries too soon",
     ),
     "what user code is told": ("user code is told another time",),
+    "the origin of what a step makes": ("a weak timer's origin is new",),
 }
 """Class of mistakes that the search once did not see, and mutants of it that it kills today."""
 

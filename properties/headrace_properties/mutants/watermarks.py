@@ -253,6 +253,14 @@ class GoesBack(Rules):
         return told
 
 
+class NewOriginsOfWeakTimers(Rules):
+    """What a weak timer makes has the horizon of its computation as its origin, as with strong ones."""
+
+    def origin_of_firing(self, origin: int, horizon: int, strong: bool) -> int:
+        """Return the later one."""
+        return super().origin_of_firing(origin, horizon, strong=strong or horizon > origin)
+
+
 class PublishesLate(WatermarkAuthority):
     """Looks at what has risen at every eighth of its periods only."""
 
@@ -377,6 +385,11 @@ MUTANTS = (
     Mutant(
         "a firing holds no origin", ("S1", "S10-horizon"), "6.1.1",
         "the horizon passes what a timer makes before it is sent", Parts(rules=OriginsNotHeld), "windows",
+    ),
+    Mutant(
+        "a weak timer's origin is new", ("expected",), "6.1.1, 6.1.3",
+        "what a weak timer makes has another origin each time that it is made", Parts(rules=NewOriginsOfWeakTimers),
+        "weak windows",
     ),
     Mutant(
         "a watermark is published late", ("calm",), "7.2",

@@ -146,9 +146,8 @@ class _Overlapping:
     """Windows of the user's own: of the even and the odd half seconds, those of a second's length that contain an element."""
 
     def assign_windows(self, element: Element) -> Iterable[Window]:
-        starts = range(
-            element.time - element.time % (_SPAN_US // 2) - _SPAN_US // 2, element.time + 1, _SPAN_US // 2
-        )
+        half = element.time - element.time % (_SPAN_US // 2)
+        starts = range(half - _SPAN_US, half + _SPAN_US, _SPAN_US // 2)
         windows = [Window(start, start + _SPAN_US) for start in starts]
         return [window for window in windows if window.contains(element.time)]
 

@@ -32,6 +32,7 @@ from headrace.history import (
     IntervalDropped,
     IntervalMinted,
     Output,
+    Published,
     Resent,
     RoleClaimed,
     ScanBegun,
@@ -163,11 +164,13 @@ class _Calm:
         )
         held = sum(1 for _ in self._of(SourceHeld))
         beats = times(engine.heartbeat_period_us) + 3
-        journaled = times(engine.injector_journal_us) + 3
+        changes = held + sum(1 for event in self._of(Acked))
+        journaled = min(times(engine.injector_journal_us), changes) + 3
         reports = times(engine.report_period_us) + 3
         resent = sum(1 for _ in self._of(Resent))
         writes = sum(1 for _ in self._of(Applied))
         lingers = writes if engine.commit_linger_us else 0
+        broadcasts = sum(1 for _ in self._of(Published)) + looks / 4 + 3 * engine.authority_shards
         return {
             ("master", "Heartbeat"): (self._workers + self._injecting) * (beats + 1),
             ("master", "Wake"): beats + turns,
@@ -177,11 +180,11 @@ class _Calm:
             ("authority", "Wake"): looks + turns,
             ("authority", "Peeked"): turns, ("authority", "Renewed"): turns, ("authority", "Journaled"): looks,
             ("injector", "Journaled"): journaled,
-            ("injector", "Wake"): beats + journaled + reports + held + resent,
+            ("injector", "Wake"): beats + times(engine.injector_journal_us) + 3 + reports + held + resent,
             ("injector", "Table"): 3,
-            ("injector", "Watermarks"): (looks + 2) * engine.authority_shards,
+            ("injector", "Watermarks"): broadcasts,
             ("worker", "Table"): 3,
-            ("worker", "Watermarks"): (looks + 2) * engine.authority_shards,
+            ("worker", "Watermarks"): broadcasts,
             ("worker", "Wake"): times(engine.sweep_period_us) + 3 + 4 * wall + lingers,
         }  # fmt: skip
 

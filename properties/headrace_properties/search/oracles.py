@@ -1,9 +1,9 @@
 """All oracles at once: the checkers of a History, and four that need more.
 
 ``reference``: the plain sequential reference on the same input, for workloads with a settled result. ``expected``: what a
-workload's own plain Python expects, and how many records may share a step. ``calm``: what a run without faults may cost
-(`headrace_properties.search.calm`). ``error``: a run that stops with an exception. A run's plan is a function of its workload
-and its seed; that of seed 0 has no faults.
+workload's own plain Python expects, how many records may share a step, and the origins of its productions. ``calm``: what a run
+without faults may cost (`headrace_properties.search.calm`). ``error``: a run that stops with an exception. A run's plan is a
+function of its workload and its seed; that of seed 0 has no faults.
 """
 
 from random import Random
@@ -96,7 +96,7 @@ def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str,
 
 def _by_expectation(workload: Workload, plan: Plan, history: History) -> dict[str, Verdict]:
     most = min(plan.options.engine.commit_batch, MOST_IN_STEP)
-    problem = workload.unexpected(history) or _overfull(history, most)
+    problem = workload.unexpected(history) or _overfull(history, most) or _strayed(history, workload)
     return {EXPECTED: Violated(problem, ())} if problem else {}
 
 
@@ -105,6 +105,27 @@ def _overfull(history: History, most: int) -> str:
     for event in history:
         if isinstance(event, Applied) and len(event.delta.seen) + len(event.delta.fired) > most:
             return f"a step of {event.computation} consumed more than {most} records and timers at {event.at_us} us"
+    return ""
+
+
+def _strayed(history: History, workload: Workload) -> str:
+    """Say which production has an origin that is not its cause's (6.1.1); a strong timer may take a later one."""
+    weak = {
+        name
+        for pipeline in workload.deployed
+        for name, spec in pipeline.computations.items()
+        if spec.productions is Productions.WEAK
+    }
+    origins: dict[str, int] = {}
+    for event in history:
+        if isinstance(event, Executed):
+            own = origins.get(event.cause) if event.timer is None else event.timer.origin
+            later = event.timer is not None and event.computation not in weak
+            for production in event.productions:
+                if own is not None and (production.origin < own or (production.origin > own and not later)):
+                    return f"{production.record_id} has the origin {production.origin}, and its cause {own}"
+        if isinstance(event, Executed | Injected):
+            origins |= {production.record_id: production.origin for production in event.productions}
     return ""
 
 
