@@ -69,6 +69,7 @@ class Grouped:
     merging: WindowFn
     trigger: Trigger
     accumulation: Accumulation
+    compacts: bool
     timestamps: TimestampCombiner
     combine: CombineFn
     lateness_us: int | None
@@ -298,6 +299,7 @@ class Builder:
             merging=node.merging,
             codec=self._values(),
             timestamps=node.timestamps,
+            compacts=node.compacts,
         )
         name = self._name(node.name)
         if node.shards and source.has_retractions:

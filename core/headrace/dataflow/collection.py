@@ -80,6 +80,7 @@ class PCollection(Generic[V]):
         merging: windowing strategy of the elements' current windows.
         when: trigger of the next grouping; ``None``: the default trigger.
         accumulation: how the next grouping's panes relate.
+        compacts: whether it leaves out panes that would replace one by the same.
         timestamps: what the event times of its panes are.
         lateness_us: how long its windows are kept behind the watermark, event time in microseconds; ``None``: without limit.
         allow_unsafe_triggers: whether its trigger may finish while elements still arrive for its window.
@@ -93,6 +94,7 @@ class PCollection(Generic[V]):
     merging: WindowFn = field(default_factory=GlobalWindows)
     when: Trigger | None = None
     accumulation: Accumulation = Accumulation.DISCARDING
+    compacts: bool = False
     timestamps: TimestampCombiner = TimestampCombiner.END_OF_WINDOW
     lateness_us: int | None = 0
     allow_unsafe_triggers: bool = False
@@ -351,15 +353,21 @@ class PCollection(Generic[V]):
 
     def discarding(self) -> "PCollection[V]":
         """Emit in each pane what has arrived since the last one (2.3)."""
-        return replace(self, accumulation=Accumulation.DISCARDING)
+        return replace(self, accumulation=Accumulation.DISCARDING, compacts=False)
 
     def accumulating(self) -> "PCollection[V]":
         """Emit in each pane everything so far; it replaces the last one (2.3)."""
-        return replace(self, accumulation=Accumulation.ACCUMULATING)
+        return replace(self, accumulation=Accumulation.ACCUMULATING, compacts=False)
 
-    def accumulating_and_retracting(self) -> "PCollection[V]":
-        """Emit in each pane everything so far, after a retraction of the last one (2.3)."""
-        return replace(self, accumulation=Accumulation.ACCUMULATING_AND_RETRACTING)
+    def accumulating_and_retracting(self, *, compact: bool = False) -> "PCollection[V]":
+        """Emit in each pane everything so far, after a retraction of the last one (2.3).
+
+        Args:
+            compact: whether to emit nothing where the pane would say the same as the last one, such as the same maximum: a
+                grouping downstream then has nothing to take back and count again. Default: each firing with new elements emits.
+        """
+        compacts = check_bool("compact", compact)
+        return replace(self, accumulation=Accumulation.ACCUMULATING_AND_RETRACTING, compacts=compacts)
 
     def timestamps_of_panes(self, combiner: TimestampCombiner) -> "PCollection[V]":
         """Set the event times of panes (Beam: ``timestamp_combiner``). Default: the window's last microsecond.
@@ -430,6 +438,7 @@ class PCollection(Generic[V]):
             self.merging,
             DEFAULT_TRIGGER if self.when is None else self.when,
             self.accumulation,
+            self.compacts,
             self.timestamps,
             combine,
             self.lateness_us,
@@ -442,6 +451,7 @@ class PCollection(Generic[V]):
             grouped,
             merging=merging,
             accumulation=self.accumulation,
+            compacts=self.compacts,
             timestamps=self.timestamps,
             lateness_us=self.lateness_us,
         )
@@ -648,6 +658,7 @@ _SETTINGS = {
     "when": "trigger",
     "allow_unsafe_triggers": "allow_unsafe_triggers",
     "accumulation": "accumulation mode",
+    "compacts": "compact",
     "timestamps": "timestamps_of_panes",
     "lateness_us": "allowed_lateness",
     "dropped_to": "dropped_to",

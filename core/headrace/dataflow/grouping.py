@@ -70,6 +70,7 @@ class Grouping:
         merging: windowing strategy of the windows that elements arrive in.
         codec: codec of values that are kept since they may be retracted.
         timestamps: what the event time of a pane is.
+        compacts: whether a pane that would replace one by the same is left out, when retracting.
     """
 
     windows: WindowFn | None = _EVERYWHERE
@@ -82,6 +83,7 @@ class Grouping:
     merging: WindowFn = _EVERYWHERE
     codec: ValueCodec = _VALUES
     timestamps: TimestampCombiner = TimestampCombiner.END_OF_WINDOW
+    compacts: bool = False
     _only_adds: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
@@ -436,7 +438,9 @@ class Grouping:
                 self.combine, self.accumulation, self.codec
             )
         ]
-        if self.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING:
+        if self.compacts and self._is_same(window_state.emitted, new):
+            panes, new = [], []
+        elif self.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING:
             window_state.emitted = new
         elif self.accumulation is Accumulation.DISCARDING:
             window_state.contents = Contents()
@@ -448,6 +452,14 @@ class Grouping:
         if self.holds_times:
             window_state.latest = MIN_TIME
         return panes
+
+    def _is_same(self, before: Sequence[Pane], after: Sequence[Pane]) -> bool:
+        """Tell whether panes say the same as those that they would replace: value, window and event time."""
+        said = [
+            [(pane.window, pane.time, self.codec.encode(pane.value)) for pane in panes]
+            for panes in (before, after)
+        ]
+        return bool(before) and said[0] == said[1]
 
     # Lateness
 

@@ -141,6 +141,7 @@ def queries() -> st.SearchStrategy[Query]:
         lateness,
         engines(),
         timestamps(),
+        st.booleans(),
     )
 
 
@@ -170,6 +171,7 @@ def settling_queries(
         st.none(),
         engines() if engine is None else engine,
         timestamps(),
+        st.booleans(),
     )
     return built.filter(settles)
 

@@ -44,6 +44,7 @@ class Query:
         allowed_lateness_us: how long after the watermark has passed its end a window takes elements; ``None``: for ever.
         engine: streaming, batch or micro-batch.
         timestamps: which event times panes have.
+        compacts: what would replace a pane by the same is left out.
     """
 
     windows: WindowFn
@@ -53,6 +54,7 @@ class Query:
     allowed_lateness_us: int | None = None
     engine: Engine = field(default_factory=Streaming)
     timestamps: TimestampCombiner = TimestampCombiner.END_OF_WINDOW
+    compacts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +347,10 @@ class _Chapter:
         contents = self._contents_of_pane(window)
         retracts = self.query.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING
         replaced = [page for page in earlier if page.in_force] if retracts else []
+        if self.query.compacts and self._says_the_same(replaced, contents, window):
+            untold = EmittedPane(moment.number, self._now, key, window, None, -1, timing, self._time(window))
+            self.story.pages.append(_Page(untold, contents, window, shown=False, said=False, in_force=False))
+            return
         for page in sorted(replaced, key=lambda pane: pane.emission.window.order):
             page.in_force = False
             self.story.last.append(
@@ -357,6 +363,11 @@ class _Chapter:
         self.story.pages.append(_Page(pane, contents, window, shown, shown or bool(replaced), shown))
         if shown:
             self.story.last.append(pane)
+
+    def _says_the_same(self, replaced: Sequence[_Page], contents: frozenset[int], window: Window) -> bool:
+        """Whether a pane of these contents would replace one that differs in nothing but its index."""
+        told = [(page.emission.window, page.emission.value, page.emission.time) for page in replaced]
+        return self._left(contents) > 0 and told == [(window, self._value(contents), self._time(window))]
 
     def _time(self, window: Window) -> int:
         """The event time of a pane: of the new elements that were in time, as asked; else that of the window's end."""

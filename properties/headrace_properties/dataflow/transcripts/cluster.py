@@ -62,7 +62,7 @@ def _accumulating(collection: PCollection[Any], query: Query) -> PCollection[Any
         case Accumulation.ACCUMULATING:
             return collection.accumulating()
         case Accumulation.ACCUMULATING_AND_RETRACTING:
-            return collection.accumulating_and_retracting()
+            return collection.accumulating_and_retracting(compact=query.compacts)
 
 
 def feed_of(pipeline: Pipeline, steps: Sequence[InputStep], lead_us: int = LEAD_US) -> Feed:

@@ -122,6 +122,7 @@ class TranscriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         allowed_lateness: event time, seconds; left out: unlimited.
         engine: ``streaming``, ``batch``, or a micro-batch engine's period in seconds.
         timestamps: ``end_of_window``, ``earliest`` or ``latest``: the event times of panes.
+        compact: what would replace a pane by the same is left out.
         wrong: of a negative transcript: what is wrong with it. It must not be met.
         exact_time: it holds only where time is exact, and so not where messages take time.
     """
@@ -136,6 +137,7 @@ class TranscriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allowed_lateness: float | None = None
     engine: Literal["streaming", "batch"] | float = "streaming"
     timestamps: Literal["end_of_window", "earliest", "latest"] = "end_of_window"
+    compact: bool = False
     wrong: str = ""
     exact_time: bool = False
 
@@ -239,6 +241,7 @@ def compiled(name: str, file: TranscriptFile) -> Transcript:
         None if lateness is None else microseconds(lateness),
         _engine(file.engine),
         TimestampCombiner(file.timestamps),
+        file.compact,
     )
     _check(name, file.steps)
     expected = [Expected(number, pane) for number, step in enumerate(file.steps) for pane in step.panes]

@@ -36,6 +36,7 @@ def _hosted(query: Query, steps: Sequence[InputStep], make: Callable[..., Groupi
             allowed_lateness_us=query.allowed_lateness_us,
             engine=query.engine,
             timestamps=query.timestamps,
+            compacts=query.compacts,
             takes_retractions=any(step.element is not None and step.element.retraction for step in steps),
         )
     )
