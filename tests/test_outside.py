@@ -118,7 +118,7 @@ def test_the_command_finds_the_bug(site: Path, tmp_path: Path) -> None:
     assert "Shown by " in text
 
 
-def test_pytest_finds_the_bug_without_any_test_of_the_users(site: Path, tmp_path: Path) -> None:
+def test_pytest_finds_the_bug_without_any_user_tests(site: Path, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     status, text = _run(site, tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "--headrace-examples", "10")
     assert status == 1
@@ -126,7 +126,7 @@ def test_pytest_finds_the_bug_without_any_test_of_the_users(site: Path, tmp_path
     assert "code:keeps-state" in text
 
 
-def test_the_mended_package_holds(site: Path, tmp_path: Path) -> None:
+def test_the_fixed_package_holds(site: Path, tmp_path: Path) -> None:
     mended = TOTALS.replace("self.totals: dict[str, int] = {}", "pass").replace(
         "self.totals", "context.state"
     )

@@ -83,7 +83,7 @@ def imported(path: Path) -> Iterator[str]:
                 pass
 
 
-def test_all_that_needs_spark_is_left_out_where_there_is_none() -> None:
+def test_everything_that_needs_spark_is_skipped_without_it() -> None:
     places = [*(Path(package).parent for package in PACKAGES), Path("tests")]
     paths = [path.relative_to(ROOT) for place in places for path in (ROOT / place).rglob("*.py")]
     spark = {"pyspark", "pyarrow"}

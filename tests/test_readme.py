@@ -75,7 +75,7 @@ def test_the_readme_has_at_most_200_lines() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_is_one_that_is_tried_here(page: Path) -> None:
+def test_every_block_is_tested_here(page: Path) -> None:
     text = page.read_text()
     assert kinds(text) <= {"console", "python"}
     assert text.count("```") == 2 * len(re.findall(r"^```(?:console|python)$", text, re.MULTILINE))
@@ -85,7 +85,7 @@ def test_every_reason_to_leave_a_command_out_is_needed() -> None:
     assert NOT_RUN.keys() <= {command.shell for command in commands(TEXT)}
 
 
-def test_every_page_without_commands_says_what_its_blocks_are() -> None:
+def test_every_page_without_commands_declares_its_blocks() -> None:
     """Else a command could hide in one."""
     for page in sorted(set(DOCS.rglob("*.md")) - set(PAGES)):
         opened = re.findall(r"^```(\w*)$", page.read_text(), re.MULTILINE)
@@ -160,7 +160,7 @@ def test_commands_on_spark_are_among_them() -> None:
     [command for page in PAGES for command in commands_of(page) if "scenario run" in command.line],
     ids=lambda block: block.shell,
 )
-def test_what_a_scenario_prints_is_pasted_to_the_letter(tmp_path: Path, command: Command) -> None:
+def test_a_scenarios_output_is_pasted_verbatim(tmp_path: Path, command: Command) -> None:
     printed = run(command.shell, tmp_path).stdout.splitlines()
     assert list(command.output) == as_printed(command.output, printed)
 
@@ -174,11 +174,11 @@ def test_each_picture_of_a_run_is_drawn_by_a_command_and_shown_on_its_page() -> 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_nothing_is_left_out_that_was_to_be_pasted(page: Path) -> None:
+def test_everything_to_be_pasted_is_pasted(page: Path) -> None:
     assert "PENDING" not in page.read_text()
 
 
-def test_the_readmes_links_work_from_elsewhere_and_what_they_name_is_there() -> None:
+def test_the_readmes_links_work_from_elsewhere_and_their_targets_exist() -> None:
     targets = re.findall(r"\]\(([^)]+)\)", TEXT)
     assert [target for target in targets if not target.startswith("https://")] == []
     at_home = FILES_AT_HOME.findall(TEXT)
@@ -188,7 +188,7 @@ def test_the_readmes_links_work_from_elsewhere_and_what_they_name_is_there() -> 
     assert own <= {f"{HOME}/issues"}
 
 
-def test_the_project_page_has_the_addresses_that_it_needs_and_they_name_what_is_there() -> None:
+def test_the_project_page_has_the_addresses_that_it_needs_and_their_targets_exist() -> None:
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
     assert set(urls) == {"Homepage", "Documentation", "Repository", "Issues", "Changelog"}
     assert all(url.startswith(HOME) for url in urls.values())
@@ -211,7 +211,7 @@ def test_only_the_changelog_has_the_projects_former_name() -> None:
     assert named == ["CHANGELOG.md"]
 
 
-def test_contributing_names_files_that_are_there() -> None:
+def test_contributing_names_existing_files() -> None:
     named = re.findall(r"\]\((?!https://)([^)#]+)", CONTRIBUTING)
     named += re.findall(r"`([\w.]+/[\w./]*)`", CONTRIBUTING)
     assert named
@@ -219,7 +219,7 @@ def test_contributing_names_files_that_are_there() -> None:
 
 
 @pytest.mark.parametrize("text", [TEXT, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
-def test_each_make_target_that_is_named_is_one(text: str) -> None:
+def test_each_make_target_that_is_named_exists(text: str) -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = set(re.findall(r"(?:^\$ |`)make (\w+)", text, re.MULTILINE))
     assert named
@@ -245,7 +245,7 @@ def test_each_package_is_in_the_table() -> None:
         (("a in ...",), ["a in 3 s"]),
     ],
 )
-def test_a_pasted_output_fits_but_for_numbers_and_ellipses(
+def test_a_pasted_output_matches_except_for_numbers_and_ellipses(
     claimed: tuple[str, ...], printed: list[str]
 ) -> None:
     assert len(as_printed(claimed, printed)) == len(claimed)
@@ -261,6 +261,6 @@ def test_a_pasted_output_fits_but_for_numbers_and_ellipses(
         ((), ["a"]),
     ],
 )
-def test_a_pasted_output_that_does_not_fit_is_refused(claimed: tuple[str, ...], printed: list[str]) -> None:
+def test_a_pasted_output_that_does_not_match_is_refused(claimed: tuple[str, ...], printed: list[str]) -> None:
     with pytest.raises(LookupError):
         as_printed(claimed, printed)

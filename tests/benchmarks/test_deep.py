@@ -19,7 +19,7 @@ def test_machines_fail_as_often_as_the_paper_assumes_and_in_the_same_way_for_eac
     assert failures(dataclasses.replace(SMALL, way=STRONG), 7) == drawn[7]
 
 
-def test_nobody_meets_a_failure_where_there_is_none() -> None:
+def test_without_failures_no_record_is_affected() -> None:
     calm = next(seed for seed in range(100) if not failures(SMALL, seed).faults)
     found = run_deep(SMALL, calm)
     assert found.costs.checkpointed == 0
@@ -27,7 +27,7 @@ def test_nobody_meets_a_failure_where_there_is_none() -> None:
 
 
 @pytest.mark.slow
-def test_the_chance_to_meet_a_failure_is_about_that_of_the_closed_form() -> None:
+def test_the_chance_of_a_failure_is_close_to_the_closed_form() -> None:
     """A dozen machines fail in a run, here in two runs."""
     chance = sum(chance_to_meet_a_failure(5, seed) for seed in range(2)) / 2
     assert 0.02 < chance < 0.09

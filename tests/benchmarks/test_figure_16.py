@@ -30,7 +30,7 @@ def test_by_boundary_what_is_kept_is_what_is_found() -> None:
     assert reads(1.5) == 0
 
 
-def test_lru_has_just_lost_what_is_fetched_next_until_nothing_need_be_lost() -> None:
+def test_lru_evicts_what_is_fetched_next_until_everything_fits() -> None:
     assert reads(0.8, Eviction.LRU) == reads(0.0, Eviction.LRU)
     assert reads(1.5, Eviction.LRU) == 0
 

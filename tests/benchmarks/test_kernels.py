@@ -37,12 +37,12 @@ def test_a_ratio_is_of_one_round_and_the_median_is_over_the_rounds() -> None:
     assert found.rate("anchor") == 2.0
 
 
-def test_the_engine_and_the_loop_by_hand_apply_every_record_in_both_stages() -> None:
+def test_the_engine_and_the_hand_written_loop_apply_every_record_in_both_stages() -> None:
     assert engine_alone.engine_rate(2_500) > 0
     assert engine_alone.minimal_rate(2_500) > 0, "it asserts that by itself"
 
 
-def test_the_engine_tells_as_many_windows_as_the_loop_by_hand() -> None:
+def test_the_engine_emits_as_many_windows_as_the_hand_written_loop() -> None:
     records = counting.packed(25_000)
     told = counting.plain_counts(records)
     assert sum(int(count) for _, _, count in told) == len(records)
@@ -75,7 +75,7 @@ def test_a_run_without_a_history_does_the_same_work() -> None:
 
 
 @pytest.mark.nightly
-def test_the_benchmark_measures_one_kernel_after_the_other_in_a_hurry(
+def test_the_quick_benchmark_measures_one_kernel_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Those that are not measured by themselves above."""
@@ -85,7 +85,7 @@ def test_the_benchmark_measures_one_kernel_after_the_other_in_a_hurry(
     assert len(figures) >= len(SLOW)
 
 
-def test_a_kernel_without_what_it_needs_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_without_its_requirements_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace_benchmarks.kernels.QUICK", TINY)
     monkeypatch.setattr("headrace_benchmarks.kernels.KERNELS", {
         "memory": KERNELS["memory"], "codec": replace(KERNELS["codec"], needs="no_such_module"),

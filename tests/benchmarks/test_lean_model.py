@@ -90,7 +90,7 @@ def test_each_record_is_applied_exactly_once_while_every_fault_strikes(seed: int
     assert min(astuple(result.struck)) > 0, result.struck
 
 
-def test_nothing_strikes_where_no_fault_is_asked_for() -> None:
+def test_no_fault_strikes_unless_requested() -> None:
     result = run_rich(CALM, HeapKernel())
 
     assert result.deliveries == 2 * CALM.records
@@ -178,7 +178,7 @@ DROPS_ONLY = replace(CALM, drop=0.1)
         (_NeverAnswers, replace(SMALL, records=20), "never settled"),
     ],
 )
-def test_a_broken_model_is_found_out(mutant: type[RichModel], options: LeanOptions, complaint: str) -> None:
+def test_a_broken_model_is_detected(mutant: type[RichModel], options: LeanOptions, complaint: str) -> None:
     kernel = HeapKernel()
     model = mutant(options, kernel)
 

@@ -21,7 +21,7 @@ def figures(point: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def test_records_wait_for_the_whole_scan_or_for_a_read_only() -> None:
+def test_records_wait_for_the_whole_scan_or_only_for_a_read() -> None:
     found = figures("1,600 keys")
     assert found[WAITS][EARLY] == 0
     assert found[WAITS][MEDIAN] > found[WAITS][SCAN]

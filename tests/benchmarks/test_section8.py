@@ -117,7 +117,7 @@ def report() -> Report:
     )
 
 
-def test_every_figure_of_the_report_can_be_had_again(report: Report) -> None:
+def test_every_figure_of_the_report_is_reproducible(report: Report) -> None:
     assert list(problems(report, again=2)) == []
 
 
@@ -140,7 +140,7 @@ def test_a_report_that_lacks_a_run_is_refused(report: Report) -> None:
         Report.from_bytes(more.to_bytes())
 
 
-def test_a_run_that_is_made_up_is_noticed_when_it_is_run_again(report: Report) -> None:
+def test_a_fabricated_run_is_noticed_when_rerun(report: Report) -> None:
     measured = report.measured[0]
     first = measured.samples[0]
     better = msgspec.structs.replace(first, values=((first.point, "median", 3.6), *first.values[1:]))
@@ -181,7 +181,7 @@ def test_every_claim_of_the_paper_has_a_place_in_an_experiment() -> None:
     assert {name for name, _, _ in CLAIMS} <= set(EXPERIMENTS)
 
 
-def test_an_experiment_without_what_it_needs_is_left_out_unless_it_is_asked_for() -> None:
+def test_an_experiment_without_its_requirements_is_left_out_unless_requested() -> None:
     spark = EXPERIMENTS["spark"]
     without = dataclasses.replace(spark, needs="no_such_module")
     there = dataclasses.replace(spark, needs="headrace")
@@ -190,12 +190,12 @@ def test_an_experiment_without_what_it_needs_is_left_out_unless_it_is_asked_for(
 
 
 @pytest.mark.spark
-def test_the_points_on_spark_are_the_jobs_that_there_are() -> None:
+def test_the_points_on_spark_are_the_existing_jobs() -> None:
     beside = pytest.importorskip("headrace_benchmarks.spark_beside")
     assert tuple(beside.JOBS) == JOBS
 
 
-def test_figures_of_several_units_stand_in_a_row_for_each_point_and_the_papers_number_beside_them() -> None:
+def test_figures_of_several_units_get_a_row_per_point_beside_the_papers_number() -> None:
     rows = ("| 5 stages | 4.9 ± 0.0 | 4.9 ± 0.0 |", "| 5 stages, strong | 160.0 ± 0.0 |")
     text = render(made_up("depth", {("5 stages, strong", "latency"): 160.0, FIVE: 4.9, CLOSED: 4.9}))
     for row in rows:
@@ -204,7 +204,7 @@ def test_figures_of_several_units_stand_in_a_row_for_each_point_and_the_papers_n
     assert f"| 5 stages | {CHANCE} | 4.9 | 4.9 ± 0.0 | +0% | predicted |" in text
 
 
-def test_real_time_has_a_chapter_of_its_own_and_is_not_run_again() -> None:
+def test_real_time_has_its_own_chapter_and_is_not_rerun() -> None:
     place = "500,000 intervals, 1 shard", USUAL
     both = made_up("depth", {FIVE: 4.9}), made_up("authority", {place: 2.5})
     report = msgspec.structs.replace(both[0], measured=both[0].measured + both[1].measured)
@@ -217,7 +217,7 @@ def test_real_time_has_a_chapter_of_its_own_and_is_not_run_again() -> None:
 
 
 @pytest.mark.parametrize(("name", "point"), [("skew", "limit of 1 h"), ("hot-key", "90 %")])
-def test_a_run_of_any_experiment_that_is_made_up_is_noticed(name: str, point: str) -> None:
+def test_a_fabricated_run_of_any_experiment_is_noticed(name: str, point: str) -> None:
     sample = EXPERIMENTS[name].sample(point, 0).rounded()
     honest = Measured(name, 1, (sample,))
     assert list(problems(with_measured(made_up(name, {}), honest), again=1)) == []
@@ -229,7 +229,7 @@ def test_a_run_of_any_experiment_that_is_made_up_is_noticed(name: str, point: st
     ]
 
 
-def test_what_takes_real_time_is_run_once_after_all_else_and_alone() -> None:
+def test_real_time_experiments_run_once_at_the_end_and_alone() -> None:
     names = list(EXPERIMENTS)
     real = [name for name, experiment in EXPERIMENTS.items() if experiment.wall]
     assert real == names[-len(real) :] == ["authority", "spark", "nexmark"]

@@ -12,7 +12,7 @@ def hot(point: str) -> dict[str, float]:
     return {figure: value for _, figure, value in sample(point, 0, for_us=SECOND).values}
 
 
-def test_one_machine_does_what_one_key_brings_and_falls_behind() -> None:
+def test_one_machine_handles_the_whole_hot_key_and_falls_behind() -> None:
     spread, hottest = hot("0 %"), hot("90 %")
     assert spread[BUSIEST] < 20
     assert hottest[BUSIEST] > 85
@@ -26,7 +26,7 @@ def test_in_two_phases_no_machine_does_much_more_than_another() -> None:
     assert found[BEHIND] < 1
 
 
-def test_what_is_buffered_follows_the_skew_and_with_a_limit_it_does_not() -> None:
+def test_buffering_follows_the_skew_unless_there_is_a_limit() -> None:
     one, four = (run_skewed(hours, None, 0) for hours in (1, 4))
     assert four.buffered_bytes > 2 * one.buffered_bytes
     assert four.skew_us == pytest.approx(4 * HOUR, rel=0.1)
@@ -35,7 +35,7 @@ def test_what_is_buffered_follows_the_skew_and_with_a_limit_it_does_not() -> Non
     assert limited.skew_us <= LIMIT_US
 
 
-def test_what_is_not_injected_yet_is_late_and_not_lost() -> None:
+def test_records_not_injected_yet_are_late_and_not_lost() -> None:
     unlimited, limited = (run_skewed(2, limit_us, 0) for limit_us in (None, LIMIT_US))
     assert unlimited.waiting_bytes == 0 < limited.waiting_bytes
     assert unlimited.windows == limited.windows

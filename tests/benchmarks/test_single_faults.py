@@ -21,7 +21,7 @@ def test_pairs_are_tried_and_counted() -> None:
     assert try_all("tallies", pairs=12).events == found.events
 
 
-def test_an_alarm_is_told_and_the_others_are_tried_all_the_same(
+def test_an_alarm_is_reported_and_the_other_faults_are_still_tried(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     protocol = CATALOGUE["ack before commit"].protocol()
@@ -37,13 +37,13 @@ def test_an_alarm_is_told_and_the_others_are_tried_all_the_same(
     assert lines[-1].startswith("all ")
 
 
-def test_a_workload_that_there_is_not_is_refused() -> None:
+def test_an_unknown_workload_is_refused() -> None:
     with pytest.raises(SystemExit) as refused:
         main(["nowhere"])
     assert refused.value.code == 2
 
 
-def test_engines_are_compared_on_mutants_by_which_nothing_was_chosen() -> None:
+def test_engines_are_compared_on_held_out_mutants() -> None:
     assert set(CHOSEN_BY) <= CATALOGUE.keys()
     assert set(MUTANTS) <= CATALOGUE.keys() - set(CHOSEN_BY)
     assert len(MUTANTS) >= 12

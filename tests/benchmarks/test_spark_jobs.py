@@ -6,7 +6,7 @@ from headrace_benchmarks.spark_small_jobs import FEED, JOBS
 from headrace_properties.spark_jobs.outcomes import Cause, check_job
 
 
-def test_small_jobs_hold_but_for_what_they_mean() -> None:
+def test_small_jobs_hold_except_where_intended() -> None:
     for job in JOBS.values():
         report = check_job(
             job.spark_job(), FEED, schedules=10, allow=(Cause.BATCHING, Cause.GROWTH, Cause.LATE)

@@ -29,13 +29,13 @@ SPEED = at_most("seconds", 12.5, 10, "s of CPU time")
 ALARMS = at_most("false alarms", 0, 0, "in 1,000 runs", binding=True)
 
 
-def test_without_a_name_it_lists_what_there_is(run: Run) -> None:
+def test_without_a_name_it_lists_the_benchmarks(run: Run) -> None:
     assert "harness the verification harness" in plain(run("bench").stdout)
     rows = json.loads(run("bench", "--json").stdout)
     assert [row["name"] for row in rows] == list(BENCHMARKS)
 
 
-def test_figures_stand_beside_their_goals_with_versions_seed_and_machine(
+def test_figures_are_printed_beside_their_goals_with_versions_seed_and_machine(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(BENCHMARKS, "some", benchmark(ALARMS, SPEED))
@@ -48,9 +48,7 @@ def test_figures_stand_beside_their_goals_with_versions_seed_and_machine(
         assert word in text
 
 
-def test_a_figure_about_correctness_that_is_missed_is_exit_code_1(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missed_correctness_goal_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BENCHMARKS, "some", benchmark(ALARMS, KILLS))
     result = run("bench", "some")
     assert result.exit_code == 1
@@ -72,7 +70,7 @@ def test_wrong_use_is_exit_code_2(run: Run, options: list[str]) -> None:
     assert run("bench", *options).exit_code == 2
 
 
-def test_an_unknown_benchmark_is_told_which_there_are(run: Run) -> None:
+def test_an_unknown_benchmark_lists_the_valid_names(run: Run) -> None:
     assert "there is no benchmark 'luck'. The benchmarks are: harness" in run("bench", "luck").stderr
 
 
@@ -89,9 +87,7 @@ def test_the_harness_measures_every_figure_of_its_own(run: Run, monkeypatch: pyt
     assert document["result"] == "reached"
 
 
-def test_false_alarms_are_counted_by_a_command_of_their_own(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_false_alarms_are_counted_by_a_separate_command(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def alarmed() -> int:
         result = run("bench", "alarms", "--runs", "2", "--jobs", "1", "--json")
         (alarms,) = [

@@ -31,7 +31,7 @@ def zombie(folder: Path, run: Run) -> Path:
     return path
 
 
-def test_what_replay_saved_is_judged_as_it_was(folder: Path, run: Run, zombie: Path) -> None:
+def test_a_history_saved_by_replay_gets_the_same_verdicts(folder: Path, run: Run, zombie: Path) -> None:
     replayed = json.loads(run("replay", str(save_zombie(folder)), "--json").stdout)
     result = run("check", str(zombie), "--json")
     assert result.exit_code == 1
@@ -44,7 +44,7 @@ def test_what_replay_saved_is_judged_as_it_was(folder: Path, run: Run, zombie: P
     assert load_history(zombie)[1].activations
 
 
-def test_the_report_names_the_lines_that_show_it(run: Run, zombie: Path) -> None:
+def test_the_report_names_the_lines_of_the_witness(run: Run, zombie: Path) -> None:
     result = run("check", str(zombie))
     assert result.stdout.startswith("VIOLATED: S2, S4, S6, S7, S8, S9, L1\n")
     assert "zombie.jsonl: views on the simulated cluster, " in result.stdout
@@ -78,7 +78,7 @@ def test_the_reference_has_no_history_to_save(folder: Path, run: Run) -> None:
     assert "the reference records no History" in plain(result.stderr)
 
 
-def test_a_history_of_records_is_judged_and_says_how_much_it_does_not_tell(folder: Path, run: Run) -> None:
+def test_a_history_of_records_is_judged_and_lists_what_is_unknown(folder: Path, run: Run) -> None:
     write_story(folder / "right.jsonl")
     write_story(folder / "wrong.jsonl", Bug.COMMITS_APART)
     right, wrong = run("check", "right.jsonl"), run("check", "wrong.jsonl")
@@ -88,7 +88,7 @@ def test_a_history_of_records_is_judged_and_says_how_much_it_does_not_tell(folde
     assert "H4, all see the same state as of a record: VIOLATED\n  line " in wrong.stdout
 
 
-def test_a_file_that_tells_nothing_that_can_be_judged_is_unknown(folder: Path, run: Run) -> None:
+def test_a_file_without_anything_to_judge_is_unknown(folder: Path, run: Run) -> None:
     write_story(folder / "all.jsonl")
     (folder / "empty.jsonl").write_text((folder / "all.jsonl").read_text().splitlines()[0] + "\n")
     result = run("check", "empty.jsonl")

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.cli.rig import Run
 
 
-def test_every_way_is_told_with_what_it_loses_and_what_it_costs(folder: Path, run: Run) -> None:
+def test_every_way_is_printed_with_its_losses_and_costs(folder: Path, run: Run) -> None:
     result = run("compare", "views:pipeline", "--runs", "2", "--faults", "4")
     assert result.exit_code == 0
     assert result.stdout.startswith("views:pipeline, seed 0: the same 2 runs each way, 4 faults in each\n")

@@ -51,7 +51,7 @@ def test_a_failure_is_tried_first_the_next_time(
     assert kept.exists()
 
 
-def test_one_that_passes_is_retired_by_name(folder: Path) -> None:
+def test_a_passing_failure_is_retired_by_name(folder: Path) -> None:
     (folder / "cursed.py").write_text(CURSED)
     verify = ("verify", "cursed:pipeline", "--examples", "60")
     assert run_process(*verify, cwd=folder).returncode == 1
@@ -70,7 +70,7 @@ def test_one_that_passes_is_retired_by_name(folder: Path) -> None:
     )  # fmt: skip
 
 
-def test_one_of_which_nothing_can_be_said_stays(folder: Path, run: Run) -> None:
+def test_an_undecided_failure_stays(folder: Path, run: Run) -> None:
     """The promise that it broke is not asked for this time."""
     path = save_zombie(folder)
     content = json.loads(path.read_text()) | {"protocol": "sound", "violations": {"no such promise": "x"}}
@@ -90,7 +90,7 @@ def test_one_of_which_nothing_can_be_said_stays(folder: Path, run: Run) -> None:
     ],
     ids=["records", "workers"],
 )
-def test_one_that_makes_no_sense_is_said_and_not_run(
+def test_an_implausible_failure_is_reported_and_not_run(
     folder: Path, run: Run, change: dict[str, Any], why: str
 ) -> None:
     content = json.loads(save_zombie(folder).read_text()) | {"protocol": "sound"}
@@ -112,7 +112,7 @@ def _changed(content: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_one_of_another_input_function_is_left_alone(folder: Path, run: Run) -> None:
+def test_a_failure_of_another_input_function_is_left_alone(folder: Path, run: Run) -> None:
     content = json.loads(save_zombie(folder, "short_feed").read_text())
     kept = folder / KEPT / "views.pipeline" / "headrace-failure-0.json"
     kept.parent.mkdir(parents=True)
@@ -140,7 +140,7 @@ def test_nothing_is_kept_in_a_home_directory_unasked(
     assert len(list((folder / "here").rglob("headrace-failure-*.json"))) == 1
 
 
-def test_a_directory_that_cannot_be_written_is_said_and_hides_no_verdict(folder: Path, run: Run) -> None:
+def test_an_unwritable_directory_is_reported_and_hides_no_verdict(folder: Path, run: Run) -> None:
     (folder / ".headrace").write_text("a file")
     result = run(*BROKEN)
     assert result.exit_code == 1

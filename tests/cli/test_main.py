@@ -12,7 +12,7 @@ from tests.cli.rig import Run, environment, plain, run_process
 COMMANDS = [("scenario", "list"), ("scenario", "run"), ("verify",), ("replay",), ("bench",), ("skip",)]
 
 
-def test_help_names_each_command_shows_examples_and_tells_the_exit_codes(run: Run) -> None:
+def test_help_names_each_command_shows_examples_and_lists_the_exit_codes(run: Run) -> None:
     result = run("--help")
     assert result.exit_code == 0
     text = plain(result.stdout)
@@ -41,7 +41,7 @@ def test_unknown_command_and_unknown_option_exit_2(run: Run) -> None:
     assert run("verify", "views:pipeline", "--exmaples", "3").exit_code == 2
 
 
-def test_a_command_is_suggested_and_no_library_imported_until_one_is_asked_for(tmp_path: Path) -> None:
+def test_a_command_is_suggested_and_libraries_are_imported_only_when_needed(tmp_path: Path) -> None:
     program = "import sys, headrace_cli.main as main\ntry: main.app(['veryfi'])\nfinally: print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -61,7 +61,7 @@ def test_version_is_printed(run: Run) -> None:
     assert re.fullmatch(r"headrace(,)? (\d+\.\d+\.\d+\S*|not installed)\n", result.stdout)
 
 
-def test_as_a_process_it_runs_a_scenario_and_gives_the_shell_its_exit_code(tmp_path: Path) -> None:
+def test_as_a_process_it_runs_a_scenario_and_returns_its_exit_code(tmp_path: Path) -> None:
     done = run_process("scenario", "run", "straggler-checkpoint", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "searches/0:0>A#0>B#0" in done.stdout

@@ -12,7 +12,7 @@ from tests.cli.rig import Run
 TWO = ("ack before commit", "recovery without timers")
 
 
-def test_the_matrix_says_who_was_killed_by_what_in_how_many_runs(run: Run) -> None:
+def test_the_matrix_shows_which_invariant_killed_each_mutant_in_how_many_runs(run: Run) -> None:
     result = run("mutants", *TWO, "--jobs", "1")
     assert result.exit_code == 0
     assert "2 of 2 mutants activated, 2 killed" in result.stdout
@@ -20,7 +20,7 @@ def test_the_matrix_says_who_was_killed_by_what_in_how_many_runs(run: Run) -> No
     assert line.split() == ["ack", "before", "commit", "S3", "yes", "S3", "1", "0"]
 
 
-def test_one_mutant_alone_is_told_with_its_smallest_plan(run: Run) -> None:
+def test_a_single_mutant_is_reported_with_its_smallest_plan(run: Run) -> None:
     result = run("mutants", "recovery without timers", "--jobs", "1")
     assert result.exit_code == 0
     assert "a new owner does not restore pending timers (MillWheel 6.2, 7.1)" in result.stdout
@@ -51,7 +51,7 @@ def test_a_survivor_is_exit_code_1_and_named(run: Run, monkeypatch: pytest.Monke
     assert "ack before commit survived 5 runs: a record is ACKed when user code has run" in result.stdout
 
 
-def test_one_that_was_never_activated_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_that_was_never_activated_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     idle = Hunted("ack before commit", ("S3",), activated=False, killed_by=(), runs=5)
     monkeypatch.setattr("headrace_cli.mutants.hunt_all", lambda *_: iter([idle]))
     result = run("mutants", "ack before commit", "--json")
@@ -83,7 +83,7 @@ def test_wrong_use_is_exit_code_2(run: Run, options: list[str]) -> None:
     assert run("mutants", *options).exit_code == 2
 
 
-def test_an_unknown_mutant_is_told_what_was_perhaps_meant(run: Run) -> None:
+def test_an_unknown_mutant_gets_a_suggestion(run: Run) -> None:
     result = run("mutants", "ack too early")
     assert "there is no mutant 'ack too early'" in result.stderr
     assert "Did you mean 'ack on receipt'" in result.stderr

@@ -126,7 +126,7 @@ def test_a_patch_that_breaks_the_engine_is_killed(run: Run, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("few_workloads")
-def test_a_protocol_of_the_users_own_is_judged(run: Run, tmp_path: Path) -> None:
+def test_a_users_own_protocol_is_judged(run: Run, tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     command = ("mutants", "--patch", str(own), "--runs", "20", "--jobs", "1")
     own.write_text("from headrace_sim import SOUND\n\nprotocol = SOUND\n")

@@ -65,7 +65,7 @@ def words(document: str, element: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", found[2])).replace("&nbsp;", " ").strip()
 
 
-def test_it_opens_at_the_witness_and_what_led_to_it_under_the_verdict(
+def test_it_opens_at_the_witness_and_its_causes_under_the_verdict(
     tmp_path: Path, zombie: ScenarioRun
 ) -> None:
     document = seen(tmp_path, zombie)
@@ -133,7 +133,7 @@ def test_the_animation_plays_to_the_end_and_stops(tmp_path: Path, zombie: Scenar
     assert 'aria-label="Play"' in document
 
 
-def test_a_message_under_way_is_a_dot_between_its_processes(tmp_path: Path, zombie: ScenarioRun) -> None:
+def test_a_message_in_flight_is_a_dot_between_its_processes(tmp_path: Path, zombie: ScenarioRun) -> None:
     stale = max(numbers_of(zombie.history.events, zombie.violations["S6"].witness))
     script = f"""
       const late = flights(plan).find((one) => one.effect === {stale});
@@ -216,9 +216,7 @@ def test_low_watermarks_are_a_chart_that_can_be_left_out(tmp_path: Path, zombie:
     assert "low watermarks" not in words(without, "head")
 
 
-def test_thousands_of_events_are_drawn_as_the_reader_comes_to_them(
-    tmp_path: Path, zombie: ScenarioRun
-) -> None:
+def test_thousands_of_events_are_drawn_as_the_reader_scrolls(tmp_path: Path, zombie: ScenarioRun) -> None:
     events = zombie.history.events
     times = [
         msgspec.structs.replace(event, at_us=event.at_us + again * 20 * SECOND)

@@ -45,7 +45,7 @@ def test_elsewhere_there_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_what_is_not_known_is_left_out_or_said() -> None:
+def test_unknown_figures_are_left_out_or_marked() -> None:
     unknown = ComputationProgress("sorter", 0, 0, 0, MIN_TIME, None)
     assert progress_line(unknown) == "sorter: records 0, late 0, out 0, low watermark unknown"
     done = ComputationProgress("sorter", 0, 0, 0, MAX_TIME, 0)
@@ -57,7 +57,7 @@ def test_what_is_not_known_is_left_out_or_said() -> None:
     assert found == [(None, False, None), (None, True, 0), (COUNTER.low_watermark, False, COUNTER.lag_us)]
 
 
-def test_json_tells_the_final_figures(folder: Path, run: Run) -> None:
+def test_json_has_the_final_figures(folder: Path, run: Run) -> None:
     document = json.loads(run("run", "views:pipeline", "--on", "sim", "--json").stdout)
     (counter,) = document["progress"]
     assert (counter["name"], counter["records"], counter["outputs"]) == ("counter", document["records"], 8)
@@ -77,7 +77,7 @@ def test_the_first_signal_asks_and_the_second_ends(number: signal.Signals) -> No
     assert signal.getsignal(number) is before
 
 
-def test_a_run_that_is_stopped_says_how_far_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_reports_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), width=130, markup=False, highlight=False)
     monkeypatch.setattr(_progress, "error_console", lambda: console)
 
@@ -93,7 +93,7 @@ def test_a_run_that_is_stopped_says_how_far_it_was(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_measurement_says_which_part_it_is_at(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> None:
+def test_a_measurement_names_its_current_part(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> None:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=130, markup=False, highlight=False)
     monkeypatch.setattr(_progress, "error_console", lambda: console)
     monkeypatch.setattr(_progress, "_LINE_PERIOD_S", 0.0)

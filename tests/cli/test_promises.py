@@ -75,7 +75,7 @@ def document(run: Run, *arguments: str) -> Any:
     return json.loads(run(*arguments, "--json").stdout)
 
 
-def test_promises_that_are_kept_are_told_apart_from_invariants(project: Path, run: Run) -> None:
+def test_kept_promises_are_listed_apart_from_invariants(project: Path, run: Run) -> None:
     result = run("verify", "kept:pipeline", "--examples", "5", "--allow-unknown", "all")
     assert result.exit_code == 0
     assert result.stdout.startswith("HOLDS: every invariant and promise, in 5 runs with faults")
@@ -102,7 +102,7 @@ def test_a_broken_promise_is_shrunk_saved_and_replayed_with_its_story(project: P
     assert run("replay", "broken.json", "--promise", "no_empty_window").exit_code == 0
 
 
-def test_a_smaller_input_on_which_a_promise_would_fail_to_run_is_not_taken(project: Path, run: Run) -> None:
+def test_shrinking_skips_inputs_on_which_a_promise_raises(project: Path, run: Run) -> None:
     result = run("verify", "narrow:pipeline", "--save", "narrow.json")
     assert result.exit_code == 1
     assert len(json.loads((project / "narrow.json").read_text())["kept"]) == 3
@@ -144,7 +144,7 @@ def test_what_no_run_reaches_is_unknown_unless_allowed_by_name(project: Path, ru
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_promise_that_is_wrong_in_itself_is_wrong_use(project: Path, run: Run, jobs: str) -> None:
+def test_an_invalid_promise_is_wrong_use(project: Path, run: Run, jobs: str) -> None:
     result = run("verify", "raising:pipeline", "--examples", "3", "--jobs", jobs)
     assert result.exit_code == 2
     text = plain(result.stderr)
@@ -160,7 +160,7 @@ def test_a_promise_that_is_wrong_in_itself_is_wrong_use(project: Path, run: Run,
         ("[small_windows, small_windows]", "has the name of another promise"),
     ],
 )
-def test_a_list_that_is_none_is_refused(project: Path, run: Run, promises: str, problem: str) -> None:
+def test_an_invalid_list_of_promises_is_refused(project: Path, run: Run, promises: str, problem: str) -> None:
     (project / "wrong.py").write_text(f"{KEPT}promises = {promises}\n")
     result = run("verify", "wrong:pipeline")
     assert result.exit_code == 2

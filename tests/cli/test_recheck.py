@@ -38,7 +38,7 @@ def test_the_same_code_holds(run: Run, recorded: Path) -> None:
     assert "3 runs compared" in result.stdout
 
 
-def test_other_code_is_exit_1_with_what_differs_decoded(folder: Path, run: Run, recorded: Path) -> None:
+def test_changed_code_is_exit_1_with_the_decoded_differences(folder: Path, run: Run, recorded: Path) -> None:
     (folder / "changed.py").write_text(CHANGED)
     result = run("recheck", "yesterday.jsonl", "changed:pipeline", "--plans", "0")
     assert result.exit_code == 1

@@ -73,7 +73,7 @@ def test_code_that_has_changed_since_is_noticed(folder: Path, run: Run) -> None:
     assert document["identical"] is False
 
 
-def test_a_failure_that_was_mended_exits_0(folder: Path, run: Run) -> None:
+def test_a_fixed_failure_exits_0(folder: Path, run: Run) -> None:
     path = save_zombie(folder)
     change(path, protocol="sound")
     result = run("replay", str(path))
@@ -82,7 +82,7 @@ def test_a_failure_that_was_mended_exits_0(folder: Path, run: Run) -> None:
     assert " Recorded was a violation of " in " ".join(result.stdout.split())
 
 
-def test_user_code_that_fails_fails_again_until_it_is_mended(folder: Path) -> None:
+def test_failing_user_code_fails_again_until_it_is_fixed(folder: Path) -> None:
     found = run_process("verify", "failing:pipeline", "--examples", "3", "--save", "failing.json", cwd=folder)
     assert found.returncode == 1
     again = run_process("replay", "failing.json", cwd=folder)
@@ -93,7 +93,7 @@ def test_user_code_that_fails_fails_again_until_it_is_mended(folder: Path) -> No
     assert (mended.returncode, "UNKNOWN: nothing is violated" in mended.stdout) == (3, True)
 
 
-def test_the_time_that_a_call_may_take_is_that_of_the_search(folder: Path, run: Run) -> None:
+def test_a_replay_uses_the_searchs_time_limit_per_call(folder: Path, run: Run) -> None:
     (folder / "slow.py").write_text(SLOW)
     found = json.loads(
         run("verify", "slow:pipeline", "--feeds", "1", "--code-timeout", "0.2", "--json").stdout
@@ -144,7 +144,7 @@ CORRUPT = {
 
 
 @pytest.mark.parametrize(("content", "reason"), CORRUPT.items())
-def test_a_file_that_is_no_replay_file_exits_2_and_says_why(
+def test_a_file_of_another_kind_exits_2_and_says_why(
     folder: Path, run: Run, content: str, reason: str
 ) -> None:
     (folder / "x.json").write_text(content)
@@ -153,7 +153,7 @@ def test_a_file_that_is_no_replay_file_exits_2_and_says_why(
     assert result.stderr == f"Error: cannot read replay file x.json: {reason}\n"
 
 
-def test_bytes_that_are_no_text_exit_2(folder: Path, run: Run) -> None:
+def test_binary_data_exits_2(folder: Path, run: Run) -> None:
     (folder / "x.json").write_bytes(bytes(range(256)))
     result = run("replay", "x.json")
     assert result.exit_code == 2
@@ -167,7 +167,7 @@ def test_a_missing_file_and_a_directory_exit_2(folder: Path, run: Run) -> None:
         assert result.stderr == f"Error: cannot read replay file {path}: {reason}\n"
 
 
-def test_a_protocol_that_there_is_no_more_exits_2(folder: Path, run: Run) -> None:
+def test_a_removed_protocol_exits_2(folder: Path, run: Run) -> None:
     path = save_zombie(folder)
     change(path, protocol="without luck")
     result = run("replay", path.name)
@@ -186,7 +186,7 @@ def test_a_pipeline_that_cannot_be_imported_exits_2(folder: Path, run: Run) -> N
 # Stopping, explaining, drawing
 
 
-def test_until_the_violation_shows_the_events_and_the_world_there(folder: Path, run: Run) -> None:
+def test_until_the_violation_shows_the_events_and_the_state_there(folder: Path, run: Run) -> None:
     """worker-0 was paused until it was replaced; its write has just landed."""
     result = run("replay", str(save_zombie(folder)), "--until", "violation")
     assert result.exit_code == 1
@@ -210,14 +210,14 @@ def test_until_takes_a_number_or_a_kind_and_json_has_all_events_up_to_it(folder:
     assert by_kind["world"]["owners"][0]["scanned"] is False
 
 
-def test_an_event_that_the_run_has_not_exits_2_and_says_what_there_is(folder: Path, run: Run) -> None:
+def test_a_missing_event_exits_2_and_lists_the_existing_ones(folder: Path, run: Run) -> None:
     result = run("replay", str(save_zombie(folder)), "--until", "Nonsense")
     assert result.exit_code == 2
     assert "the run has no event 'Nonsense': give a number, 'violation', or one of" in plain(result.stderr)
     assert "Applied" in result.stderr
 
 
-def test_explain_tells_who_believed_what_and_ends_with_the_rule(folder: Path, run: Run) -> None:
+def test_explain_states_who_believed_what_and_ends_with_the_rule(folder: Path, run: Run) -> None:
     result = run("replay", str(save_zombie(folder)), "--explain")
     story = plain(result.stdout.split("\nHow S6 was violated\n")[1])
     assert "worker-0 is paused: it hears nothing, and keeps its memory." in story
@@ -241,7 +241,7 @@ def test_a_run_that_breaks_nothing_is_not_explained(folder: Path, run: Run) -> N
     assert "Nothing is violated, so there is nothing to explain" in result.stdout
 
 
-def test_pictures_are_saved_where_they_were_asked_for(folder: Path, run: Run) -> None:
+def test_pictures_are_saved_where_requested(folder: Path, run: Run) -> None:
     result = run(
         "replay", str(save_zombie(folder)), "--html", "a.html", "--svg", "a.svg", "--perfetto", "a.json",
         "--shiviz", "a.log",
@@ -373,7 +373,7 @@ def test_the_project_is_trusted_from_its_subdirectories_and_its_environment_is_n
 # When it became inevitable
 
 
-def test_when_tells_the_moment_that_decided(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_shows_the_decisive_moment(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause decides: worker-0 is replaced, wakes up, and writes."""
     monkeypatch.setattr("headrace_cli._when.failure_rates", partial(failure_rates, continuations=3))
     path = str(save_zombie(folder))
@@ -403,7 +403,7 @@ def test_a_signal_while_rates_are_measured_hides_no_verdict(
     assert "Terminated." in result.stderr
 
 
-def test_when_is_not_asked_of_a_run_that_violates_nothing(folder: Path, run: Run) -> None:
+def test_when_is_refused_for_a_run_without_violations(folder: Path, run: Run) -> None:
     path = save_zombie(folder)
     change(path, protocol="sound")
     assert "inevitable" not in run("replay", str(path), "--when").stdout

@@ -103,7 +103,7 @@ def test_findings_are_replayed_with_the_rows_that_they_need(prices: Path, run: R
         assert (again.exit_code, "VIOLATED again" in again.output) == (1, True), again.output
 
 
-def test_explanation_shows_both_outcomes_and_where_they_part(prices: Path, run: Run) -> None:
+def test_explanation_shows_both_outcomes_and_where_they_diverge(prices: Path, run: Run) -> None:
     kept = _kept(prices)
     told = run("replay", str(kept["order"]), "--explain").output
     for line in (
@@ -119,7 +119,7 @@ def test_explanation_shows_both_outcomes_and_where_they_part(prices: Path, run: 
     assert document["explanation"]["runs"][0]["title"] == "Undisturbed"
 
 
-def test_what_was_fixed_is_retired_and_what_was_not_is_told_again(prices: Path, run: Run) -> None:
+def test_fixed_findings_are_retired_and_others_reported_again(prices: Path, run: Run) -> None:
     twice = _kept(prices)["twice"]
     _edit(prices, WRITES, SAFE)
     assert run("replay", str(twice)).exit_code == 3  # nothing is violated, but the code has changed
@@ -144,16 +144,14 @@ def test_kept_finding_is_found_without_any_schedule(prices: Path, run: Run) -> N
         ({"feed_seed": "x"}, "Expected `int`"),
     ],
 )
-def test_file_that_makes_no_sense_is_refused(
-    prices: Path, run: Run, change: dict[str, object], told: str
-) -> None:
+def test_implausible_file_is_refused(prices: Path, run: Run, change: dict[str, object], told: str) -> None:
     path = _kept(prices)["order"]
     (prices / "edited.json").write_text(json.dumps(json.loads(path.read_bytes()) | change))
     done = run("replay", "edited.json")
     assert (done.exit_code, told in done.output) == (2, True), done.output
 
 
-def test_both_runs_are_drawn_beside_each_other(prices: Path, run: Run) -> None:
+def test_both_runs_are_drawn_side_by_side(prices: Path, run: Run) -> None:
     kept = _kept(prices)
     assert run("replay", str(kept["order"]), "--html", "order.html").exit_code == 1
     page = (prices / "order.html").read_text()
@@ -167,7 +165,7 @@ def test_both_runs_are_drawn_beside_each_other(prices: Path, run: Run) -> None:
     assert (again.exit_code, "--force" in again.output) == (2, True), again.output
 
 
-def test_page_of_what_is_mended_says_so(prices: Path, run: Run) -> None:
+def test_page_of_a_fixed_finding_says_so(prices: Path, run: Run) -> None:
     path = _kept(prices)["twice"]
     _edit(prices, WRITES, SAFE)
     assert run("replay", str(path), "--html", "twice.html").exit_code == 3
@@ -175,6 +173,6 @@ def test_page_of_what_is_mended_says_so(prices: Path, run: Run) -> None:
     assert ("<p>Nothing is violated.</p>" in page, "first-difference" in page) == (True, False)
 
 
-def test_there_is_no_diagram_of_a_job(prices: Path, run: Run) -> None:
+def test_a_job_has_no_diagram(prices: Path, run: Run) -> None:
     done = run("replay", str(_kept(prices)["order"]), "--svg", "x.svg")
     assert (done.exit_code, "which has no History to draw" in done.output) == (2, True)

@@ -69,7 +69,7 @@ def test_it_writes_the_page_its_data_and_its_pictures(report: Path) -> None:
     assert b"<dc:date>" not in picture.read_bytes()
 
 
-def test_what_it_wrote_stands_when_it_is_run_again(report: Path, run: Run) -> None:
+def test_the_report_it_wrote_holds_when_rerun(report: Path, run: Run) -> None:
     result = run("report", "--check", "--output", str(report))
     assert result.exit_code == 0
     assert "no differences from what the code computes" in result.stdout
@@ -136,7 +136,9 @@ def test_updating_renews_one_experiment_and_keeps_the_others(report: Path, run: 
 
 
 @pytest.mark.parametrize("spoil", [{"quick": False}, {"calibration": {}}, {"versions": {"python": "2.7"}}])
-def test_a_report_made_otherwise_is_not_updated(report: Path, run: Run, spoil: dict[str, object]) -> None:
+def test_a_report_made_in_another_setup_is_not_updated(
+    report: Path, run: Run, spoil: dict[str, object]
+) -> None:
     path = data_of(report)
     document = json.loads(path.read_text())
     document["provenance"].update({key: value for key, value in spoil.items() if key == "versions"})
@@ -149,7 +151,7 @@ def test_a_report_made_otherwise_is_not_updated(report: Path, run: Run, spoil: d
     assert path.read_bytes() == before
 
 
-def test_wrong_use_says_what_there_is(run: Run, tmp_path: Path) -> None:
+def test_wrong_use_lists_the_valid_names(run: Run, tmp_path: Path) -> None:
     result = run("report", "--only", "figure-99")
     assert result.exit_code == 2
     assert "figure-13" in result.stderr
@@ -163,7 +165,7 @@ def test_wrong_use_says_what_there_is(run: Run, tmp_path: Path) -> None:
 COMMITTED = Path(__file__).parents[2] / "REPORT.md"
 
 
-def test_the_repositorys_report_is_what_its_runs_come_to(run: Run) -> None:
+def test_the_repositorys_report_matches_its_runs(run: Run) -> None:
     result = run("report", "--check", "--again", "0", "--output", str(COMMITTED))
     assert result.exit_code == 0, result.stdout
     assert data_of(COMMITTED).stat().st_size < 150_000
@@ -177,6 +179,6 @@ def test_the_repositorys_report_is_what_its_runs_come_to(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_runs_of_the_repositorys_report_come_out_the_same_when_they_are_run_again(run: Run) -> None:
+def test_runs_of_the_repositorys_report_are_reproducible(run: Run) -> None:
     result = run("report", "--check", "--again", "1", "--output", str(COMMITTED))
     assert result.exit_code == 0, result.stdout

@@ -55,7 +55,7 @@ def test_a_pipeline_runs_over_its_own_feed(folder: Path, run: Run, host: str) ->
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_reference_run_that_is_stopped_tells_what_went_outside_until_then(
+def test_a_stopped_reference_run_prints_its_output_so_far(
     folder: Path, run: Run, number: signal.Signals, code: int
 ) -> None:
     (folder / "stopping.py").write_text(STOPPING.format(number))
@@ -97,7 +97,7 @@ def test_two_hosts_give_the_same_output_under_faults(folder: Path, run: Run) -> 
     assert "none is violated" in result.stdout
 
 
-def test_faults_strike_the_cluster_also_when_it_is_the_one_compared_with(folder: Path, run: Run) -> None:
+def test_faults_also_strike_a_cluster_that_is_compared_with(folder: Path, run: Run) -> None:
     result = run(
         "run", "views:pipeline", "--on", "reference", "--compare", "sim", "--faults", "6", "--seed", "3"
     )
@@ -108,7 +108,7 @@ def test_faults_strike_the_cluster_also_when_it_is_the_one_compared_with(folder:
     assert "SAME OUTPUT: reference and sim agree on each of 8 records" in second
 
 
-def test_of_inputs_of_different_length_the_common_part_is_compared(
+def test_for_inputs_of_different_length_the_common_part_is_compared(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The reference is given three days of flights, the cluster the first two.
@@ -130,7 +130,7 @@ def test_faults_are_for_the_simulated_cluster_only(folder: Path, run: Run) -> No
     assert "--on reference: faults can be made in the simulated cluster only" in plain(result.stderr)
 
 
-def test_user_code_that_fails_is_told_and_is_exit_code_1(folder: Path, run: Run) -> None:
+def test_failing_user_code_is_reported_with_exit_code_1(folder: Path, run: Run) -> None:
     result = run("run", "failing:pipeline")
     assert result.exit_code == 1
     assert "this window is cursed" in result.stderr
@@ -169,7 +169,7 @@ def test_fields_of_the_lines_can_be_key_and_timestamp(folder: Path, run: Run) ->
     }  # fmt: skip
 
 
-def test_slack_makes_what_is_too_far_behind_late(folder: Path, run: Run) -> None:
+def test_records_further_behind_than_the_slack_are_late(folder: Path, run: Run) -> None:
     clicks = str(write_lines(folder / "clicks.jsonl", CLICKS))
     on = ("run", "views:pipeline", "--on", "reference", "--input", clicks, "--output", "out", "--force")
     counts = folder / "out" / "counts.jsonl"
@@ -178,7 +178,7 @@ def test_slack_makes_what_is_too_far_behind_late(folder: Path, run: Run) -> None
         assert json.loads(counts.read_text().splitlines()[0])["value"] == expected
 
 
-def test_lines_that_tell_their_arrival_come_in_that_order(folder: Path, run: Run) -> None:
+def test_lines_with_arrival_times_arrive_in_that_order(folder: Path, run: Run) -> None:
     orders = (1, 3, 2)
     lines = [{**line, "arrived": order} for line, order in zip(CLICKS, orders, strict=True)]
     write_lines(folder / "clicks.jsonl", lines)
@@ -267,7 +267,7 @@ def test_a_malformed_table_is_named(folder: Path, run: Run, name: str, text: str
     assert message in plain(result.stderr)
 
 
-def test_a_table_without_what_reads_it_says_what_to_install(
+def test_a_table_without_its_reader_says_what_to_install(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "clicks.csv").write_text(TABLE)
@@ -328,7 +328,7 @@ def test_an_earlier_output_is_compared_record_by_record(folder: Path, run: Run) 
     }
 
 
-def test_json_tells_the_run_and_the_comparison(folder: Path, run: Run) -> None:
+def test_json_has_the_run_and_the_comparison(folder: Path, run: Run) -> None:
     result = run("run", "views:pipeline", "--faults", "3", "--compare", "reference", "--json")
     document = printed(result.stdout)
     assert (document["result"], document["records"], document["outputs"]) == ("done", 15, {"counts": 8})
@@ -382,7 +382,7 @@ def test_a_run_is_drawn_and_an_existing_picture_stays(folder: Path, run: Run) ->
 # Zeitgeist
 
 
-def test_zeitgeist_tells_the_blizzard(capsys: pytest.CaptureFixture[str]) -> None:
+def test_zeitgeist_reports_the_blizzard(capsys: pytest.CaptureFixture[str]) -> None:
     # Six weeks of two airlines: the model knows their hours, and the storm is over.
     options = LogOptions(until=date(2013, 2, 12), carriers=("B6", "DL"))
     log = flight_log(options)

@@ -34,7 +34,7 @@ def test_list_as_json_is_one_document_in_the_same_order(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_on_the_sound_protocol_each_scenario_exits_0_and_is_told_whole(run: Run, name: str) -> None:
+def test_on_the_sound_protocol_each_scenario_exits_0_and_is_printed_in_full(run: Run, name: str) -> None:
     result = run("scenario", "run", name)
     scenario, outcome = SCENARIOS[name], SCENARIOS[name].run()
     assert result.exit_code == 0, result.stderr
@@ -76,7 +76,7 @@ def test_as_json_it_is_one_document_with_timeline_and_verdicts(run: Run) -> None
     assert broken["witness"][-1]["type"] == "Applied"
 
 
-def test_unknown_scenario_exits_2_and_says_which_there_are(run: Run) -> None:
+def test_unknown_scenario_exits_2_and_lists_the_valid_names(run: Run) -> None:
     result = run("scenario", "run", "zombie")
     assert (result.exit_code, result.stdout) == (2, "")
     assert (
@@ -90,7 +90,7 @@ def test_unknown_without_exits_2_and_says_what_can_be_left_out(run: Run) -> None
     assert result.stderr.startswith("Error: --without accepts only sequencers")
 
 
-def test_user_code_that_a_broken_protocol_makes_fail_is_a_violation_and_not_wrong_use(
+def test_user_code_failing_because_of_a_broken_protocol_is_a_violation_and_not_wrong_use(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def tell(_: Protocol) -> Story:
@@ -137,7 +137,7 @@ def test_a_sound_scenario_has_nothing_to_explain_in_json_either(run: Run) -> Non
     assert document["explanation"] is None
 
 
-def test_a_figure_of_the_dataflow_paper_is_told_and_drawn(run: Run, tmp_path: Path) -> None:
+def test_a_figure_of_the_dataflow_paper_is_printed_and_drawn(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "fig12.html"
     result = run("scenario", "run", "dataflow-fig12", "--chart", str(page))
     assert result.exit_code == 0, result.stderr

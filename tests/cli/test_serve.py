@@ -71,7 +71,7 @@ class Story:
         self.phases.append(status.phase)
 
 
-def test_a_job_that_fails_is_restarted_until_it_is_to_stop() -> None:
+def test_a_failing_job_is_restarted_until_told_to_stop() -> None:
     story = Story(FAILED, OSError("Java is gone"), "stopped")
     ended = story.supervisor.run()
     assert (ended.phase, ended.restarts, ended.progress) == (Phase.STOPPED, 3, PROGRESS)
@@ -79,7 +79,7 @@ def test_a_job_that_fails_is_restarted_until_it_is_to_stop() -> None:
     assert all(job.stops for job in story.jobs)
 
 
-def test_it_gives_up_after_so_many_failures_in_a_row() -> None:
+def test_it_gives_up_after_too_many_failures_in_a_row() -> None:
     story = Story(*[FAILED] * 9)
     ended = story.supervisor.run()
     assert (ended.phase, ended.restarts, ended.error) == (Phase.FAILED, 3, FAILED)
@@ -100,7 +100,7 @@ def test_an_error_that_a_restart_would_repeat_is_final(error: Exception) -> None
     assert (ended.phase, ended.restarts, ended.error) == (Phase.FAILED, 0, error)
 
 
-def test_each_start_finds_no_spark_even_if_that_of_the_start_before_cannot_be_stopped(
+def test_each_start_finds_no_spark_even_if_the_previous_one_cannot_be_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Java was killed: to stop Spark fails as well. A session of somebody else's is left alone."""
@@ -348,7 +348,7 @@ def test_the_kubernetes_manifest_is_valid_and_runs_the_command() -> None:
     }
 
 
-def test_the_systemd_unit_leaves_a_job_that_has_given_up_to_a_human() -> None:
+def test_the_systemd_unit_does_not_restart_a_job_that_has_given_up() -> None:
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(DEPLOY / "headrace.service")

@@ -6,7 +6,7 @@ from tests.cli.rig import Run
 
 
 @pytest.mark.spark
-def test_a_directory_of_no_job_is_wrong_use(run: Run, tmp_path: object) -> None:
+def test_a_directory_without_a_job_is_wrong_use(run: Run, tmp_path: object) -> None:
     result = run("skip", str(tmp_path), "counter", "mail/0:17")
     assert result.exit_code == 2
     assert "no job was deployed in the directory" in result.stderr

@@ -33,7 +33,7 @@ def test_a_closed_stdout_exits_2_before_any_work(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["headrace --help", "headrace scenario list --json"])
-def test_a_reader_that_wants_no_more_is_no_traceback_and_no_violation(folder: Path, command: str) -> None:
+def test_a_closed_pipe_causes_no_traceback_and_no_violation(folder: Path, command: str) -> None:
     done = shell(f'{{ {command}; echo "exit code $?" >&2; }} | true', folder)
     assert done.stderr.splitlines()[-1] in ("exit code 2", "exit code 0"), "0: true was slower"
     assert "Traceback" not in done.stderr

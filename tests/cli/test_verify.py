@@ -61,7 +61,7 @@ def test_header_and_table_name_the_same_invariants_and_the_input_is_shown_decode
     assert re.match(r"  \d\.\d{6}s record stream=views key='.' timestamp=\d\.\d{6}s value=\d+\n", shown)
 
 
-def test_what_only_the_run_before_shrinking_violated_is_not_said_to_be_below() -> None:
+def test_violations_only_before_shrinking_are_not_announced_as_below() -> None:
     smallest = {"S6": Violated("a dead owner wrote", ())}
     verdicts: dict[str, Verdict] = {"S1": Violated("lost", ()), **smallest, "S2": Holds(3)}
     failure = Failure(Plan(FaultSchedule(()), ClusterOptions(), seed=0), 0, smallest, "")
@@ -201,7 +201,7 @@ def test_versions_are_changed_while_the_pipeline_runs(folder: Path, run: Run) ->
     assert "grown:audited, then grown:plain, seed 0, protocol: sound\n" in result.stdout
 
 
-def test_a_failure_of_versions_is_replayed_with_them(folder: Path, run: Run) -> None:
+def test_a_failure_with_several_versions_is_replayed_with_them(folder: Path, run: Run) -> None:
     result = run("verify", *VERSIONS, "--without", "sequencers", "--save", "versions.json")
     assert result.exit_code == 1
     assert json.loads((folder / "versions.json").read_text())["versions"] == ["grown:plain"]
@@ -245,7 +245,7 @@ def test_without_sequencers_it_exits_1_with_a_shrunk_schedule_and_a_file_that_re
     assert "byte for byte" in replayed.stdout
 
 
-def test_an_invariant_whose_case_never_came_up_makes_it_unknown_and_exits_3(folder: Path, run: Run) -> None:
+def test_an_unexercised_invariant_makes_it_unknown_and_exits_3(folder: Path, run: Run) -> None:
     result = run("verify", "stateless:pipeline", "--examples", "3")
     assert result.exit_code == 3
     assert result.stdout.startswith("UNKNOWN: nothing is violated, but no run exercised S8, S9, L1\n")
@@ -266,7 +266,7 @@ def test_an_invariant_that_may_be_unknown_does_not_fail_it_and_the_headline_name
     assert (document["result"], document["not_judged"]) == ("holds", ["S8", "S9", "L1"])
 
 
-def test_what_may_be_unknown_is_what_was_named_and_nothing_else(folder: Path, run: Run) -> None:
+def test_only_the_named_invariants_may_be_unknown(folder: Path, run: Run) -> None:
     result = run("verify", "stateless:pipeline", "--examples", "3", "--allow-unknown", "S8,S9")
     assert result.exit_code == 3
     wrong = run("verify", "stateless:pipeline", "--allow-unknown", "S8,S99")
@@ -276,7 +276,7 @@ def test_what_may_be_unknown_is_what_was_named_and_nothing_else(folder: Path, ru
     )
 
 
-def test_that_all_may_be_unknown_excuses_no_violation(folder: Path, run: Run) -> None:
+def test_allowing_all_unknowns_excuses_no_violation(folder: Path, run: Run) -> None:
     result = run(
         "verify", "views:pipeline", "--without", "sequencers", "--seed", "2", "--allow-unknown", "all"
     )
@@ -342,7 +342,7 @@ WRONG_MODULES = {
 
 
 @pytest.mark.parametrize(("target", "message"), NOT_A_PIPELINE.items())
-def test_what_is_no_pipeline_exits_2_with_one_line_that_says_what_to_do(
+def test_a_target_that_is_not_a_pipeline_exits_2_with_one_line_that_says_what_to_do(
     folder: Path, run: Run, target: str, message: str
 ) -> None:
     for name, source in WRONG_MODULES.items():
@@ -376,7 +376,7 @@ def malformed(seed): FeedBuilder(pipeline).record(at_us=0, value=1, timestamp="n
 
 
 @pytest.mark.parametrize(("feed", "message"), NO_FEED.items())
-def test_what_is_no_input_exits_2_with_one_line_that_says_what_to_do(
+def test_an_invalid_input_exits_2_with_one_line_that_says_what_to_do(
     folder: Path, run: Run, feed: str, message: str
 ) -> None:
     (folder / "feeds.py").write_text(FEEDS)
@@ -399,7 +399,7 @@ def test_no_examples_or_an_unknown_without_exit_2(folder: Path, run: Run) -> Non
 @pytest.mark.parametrize(
     ("path", "reason"), [("nowhere/x.json", "there is no directory nowhere"), (".", "it is a directory")]
 )
-def test_a_file_that_cannot_be_written_is_met_before_the_search(
+def test_an_unwritable_file_is_reported_before_the_search(
     folder: Path, run: Run, path: str, reason: str
 ) -> None:
     result = run("verify", "nowhere:pipeline", "--save", path)
@@ -522,7 +522,7 @@ def test_a_bug_in_the_code_is_found_though_every_invariant_holds(folder: Path, r
     )
 
 
-def test_what_may_change_without_changing_the_outcome_is_told(folder: Path, run: Run) -> None:
+def test_changes_that_must_not_affect_the_outcome_are_listed(folder: Path, run: Run) -> None:
     document = searched(run, "views:pipeline", "--examples", "3")
     assert document["code"]["findings"] == []
     assert document["code"]["relations"]["reference"]["verdict"] == "holds"
@@ -530,14 +530,14 @@ def test_what_may_change_without_changing_the_outcome_is_told(folder: Path, run:
     assert "\nYour code\n  no finding, over 12 inputs\n  output unaffected by: " in text
 
 
-def test_a_broken_protocol_says_nothing_of_the_code(folder: Path, run: Run) -> None:
+def test_a_broken_protocol_does_not_accuse_the_code(folder: Path, run: Run) -> None:
     assert (
         searched(run, "views:pipeline", "--examples", "3", "--without", "sequencers", "--seed", "9")["code"]
         is None
     )
 
 
-def test_what_breaks_outside_the_model_says_so_and_is_not_kept(folder: Path, run: Run) -> None:
+def test_a_failure_outside_the_model_says_so_and_is_not_kept(folder: Path, run: Run) -> None:
     result = run("verify", "views:pipeline", "--outside", "torn_row", "--examples", "20")
     assert result.exit_code == 1
     said = " ".join(result.stdout.split())
@@ -549,7 +549,7 @@ def test_what_breaks_outside_the_model_says_so_and_is_not_kept(folder: Path, run
     assert (refused.exit_code, "one of lost_write" in " ".join(refused.stderr.split())) == (2, True)
 
 
-def test_a_search_by_lineage_ends_and_says_in_how_many_runs(folder: Path, run: Run) -> None:
+def test_a_search_by_lineage_ends_and_reports_its_number_of_runs(folder: Path, run: Run) -> None:
     result = run(
         "verify",
         "views:pipeline",
@@ -571,7 +571,7 @@ def test_a_search_by_lineage_ends_and_says_in_how_many_runs(folder: Path, run: R
     )
 
 
-def test_a_scope_is_exhausted_in_two_goes(folder: Path, run: Run) -> None:
+def test_a_scope_is_exhausted_in_two_sessions(folder: Path, run: Run) -> None:
     command = (
         "verify",
         *SMALL_SCOPE,
@@ -597,7 +597,7 @@ def test_a_scope_is_exhausted_in_two_goes(folder: Path, run: Run) -> None:
         (("--master", "local[2]"), "master='local[2]': expected given with --on spark"),
     ],
 )
-def test_who_shares_the_runs_is_said_once(
+def test_the_number_of_processes_is_printed_once(
     arguments: tuple[str, ...], says: str, folder: Path, run: Run
 ) -> None:
     result = run("verify", "views:pipeline", *arguments)

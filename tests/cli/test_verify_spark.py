@@ -54,7 +54,7 @@ def payments(folder: Path) -> Path:
         ("show", 3, "UNKNOWN: no effect of the sink was seen"),
     ],
 )
-def test_exit_code_says_what_was_found(payments: Path, run: Run, target: str, code: int, told: str) -> None:
+def test_exit_code_reflects_the_findings(payments: Path, run: Run, target: str, code: int, told: str) -> None:
     done = run("verify", f"payments:{target}", *SCHEMA)
     assert (done.exit_code, told in done.output) == (code, True), done.output
     assert not (payments / "payments.txt").exists()
@@ -88,8 +88,6 @@ def test_function_of_a_session_needs_no_schema(payments: Path, run: Run) -> None
         (("payments:feed", *SCHEMA), "list is no Spark job"),
     ],
 )
-def test_wrong_use_is_told_in_one_message(
-    payments: Path, run: Run, arguments: tuple[str, ...], told: str
-) -> None:
+def test_wrong_use_is_one_message(payments: Path, run: Run, arguments: tuple[str, ...], told: str) -> None:
     done = run("verify", *arguments)
     assert (done.exit_code, told in done.output) == (2, True), done.output

@@ -62,14 +62,14 @@ def test_a_header_describes_the_topology_for_checkers() -> None:
 
 
 @pytest.mark.parametrize("event", EVERYTHING, ids=lambda event: type(event).__name__)
-def test_every_event_comes_back_from_its_file(event: Event, tmp_path: Path) -> None:
+def test_every_event_survives_its_file(event: Event, tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     save_history(path, [event], HEADER)
     header, history = load_history(path)
     assert (header, history.events) == (HEADER, [event])
 
 
-def test_causes_come_back_from_their_file(tmp_path: Path) -> None:
+def test_causes_survive_their_file(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     made = [
         ("a", "Start", None, 0),
@@ -97,7 +97,7 @@ def test_causes_come_back_from_their_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_causes_that_cannot_be_are_refused(activations: list[Line], wrong: str, tmp_path: Path) -> None:
+def test_impossible_causes_are_refused(activations: list[Line], wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     with path.open("wb") as file:
         writer = HistoryWriter(file, HEADER)
@@ -167,7 +167,7 @@ def test_a_line_after_the_seal_is_refused(tmp_path: Path) -> None:
         load_history(path)
 
 
-def test_an_empty_history_is_one_but_an_empty_file_is_not(tmp_path: Path) -> None:
+def test_an_empty_history_is_valid_but_an_empty_file_is_not(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     save_history(path, [], HEADER)
     assert load_history(path)[1].events == []
@@ -210,7 +210,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         HistoryReader(tmp_path / "nowhere.jsonl")
 
 
-def test_a_growing_file_gives_each_line_once_it_is_whole(tmp_path: Path) -> None:
+def test_a_growing_file_yields_each_line_once_it_is_complete(tmp_path: Path) -> None:
     path, whole = tmp_path / "history.jsonl", tmp_path / "whole.jsonl"
     save_history(whole, EVERYTHING, HEADER)
     data, got = whole.read_bytes(), list[tuple[int, Line]]()

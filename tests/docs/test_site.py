@@ -100,7 +100,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(navigated) == sorted(pages)
 
 
-def test_every_link_of_a_page_leads_to_a_file() -> None:
+def test_every_link_of_a_page_resolves_to_a_file() -> None:
     """Without mkdocs, which checks anchors as well."""
     for page in DOCS.rglob("*.md"):
         for target in re.findall(r"\]\((?!https://|#)([^)#]+)", page.read_text()):
@@ -179,7 +179,7 @@ def test_the_site_is_built_in_strict_mode_and_needs_no_network(site: Path) -> No
 
 @NEEDS_MKDOCS
 @pytest.mark.slow
-def test_an_anchor_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
+def test_a_broken_anchor_fails_the_build(tmp_path: Path) -> None:
     pages = tmp_path / "pages"
     pages.mkdir()
     (pages / "index.md").write_text("# One\n\n[two](#two)\n")

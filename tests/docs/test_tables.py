@@ -15,7 +15,7 @@ ROWS = rule_rows()
 
 
 @pytest.mark.parametrize("page", tables.TABLES)
-def test_a_page_has_the_tables_of_today(page: str) -> None:
+def test_a_page_has_the_current_tables(page: str) -> None:
     assert (DOCS / page).read_text(encoding="utf-8") == tables.pasted(page), "python -m docs.scripts.tables"
 
 
@@ -71,7 +71,7 @@ def test_a_reader_finds_a_sentence_by_the_papers_own_words(words: str) -> None:
     assert re.search(rf"\| {re.escape(row.sentence)} \| \[`{row.name}`\]", (DOCS / "protocol.md").read_text())
 
 
-def test_every_mark_of_a_departure_is_in_the_table() -> None:
+def test_every_marked_departure_is_in_the_table() -> None:
     marks = sum(
         len(re.findall(r"Deviation: ", path.read_text(encoding="utf-8"))) for path in ENGINE.rglob("*.py")
     )

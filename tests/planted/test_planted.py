@@ -34,7 +34,7 @@ def test_a_planted_bug_is_found_and_its_cause_is_in_the_first_sentences(bug: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
-def test_its_mended_twin_is_not_accused(bug: str) -> None:
+def test_its_fixed_twin_is_not_accused(bug: str) -> None:
     check_holds(bug, *SHORT)
 
 
@@ -46,7 +46,7 @@ def test_a_planted_bug_is_found_with_default_settings(bug: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("bug", BUGS)
-def test_its_mended_twin_holds_in_thousands_of_runs(bug: str) -> None:
+def test_its_fixed_twin_holds_in_thousands_of_runs(bug: str) -> None:
     check_holds(bug, runs=DEEP)
 
 

@@ -77,7 +77,7 @@ def test_plain_values_arrive_one_after_the_other() -> None:
     ]
 
 
-def test_a_strategy_of_feeds_has_the_last_word() -> None:
+def test_a_strategy_of_feeds_is_used_unchanged() -> None:
     """Long ones, too."""
 
     @st.composite
@@ -90,7 +90,7 @@ def test_a_strategy_of_feeds_has_the_last_word() -> None:
     assert DrawnFeed(PIPELINE, feeds())(0).records >= 1_000
 
 
-def test_a_function_is_left_as_it_is() -> None:
+def test_a_function_is_used_unchanged() -> None:
     assert feed_function(PIPELINE, len) is len
     assert isinstance(feed_function(PIPELINE, ARRIVALS), DrawnFeed)
 
@@ -106,7 +106,7 @@ def test_a_function_is_left_as_it_is() -> None:
     ],
     ids=["nothing", "a number", "in the past", "no such process", "no value of the stream"],
 )
-def test_what_is_no_input_is_named(strategy: st.SearchStrategy[object], problem: str) -> None:
+def test_an_invalid_input_is_named(strategy: st.SearchStrategy[object], problem: str) -> None:
     with pytest.raises(HeadraceError, match=problem) as caught:
         DrawnFeed(PIPELINE, strategy)(0)
     if isinstance(caught.value, UndrawnFeedError):

@@ -174,7 +174,7 @@ def test_a_malformed_record_stops_or_goes_to_the_dead_letters() -> None:
             assert (letter.stream, letter.timestamp) == ("dead", 3)
 
 
-def test_weak_and_strong_productions_come_to_the_same() -> None:
+def test_weak_and_strong_productions_have_the_same_result() -> None:
     def pass_on(context: Context, record: Record) -> None:
         context.produce("out", record.value)
 
@@ -196,9 +196,7 @@ FAULTS = FaultSchedule(
 @pytest.mark.parametrize("pipeline", [zeitgeist.pipeline, zeitgeist.weak_pipeline], ids=["strong", "weak"])
 @pytest.mark.parametrize("faults", [NO_FAULTS, FAULTS], ids=["healthy", "faulty"])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_cluster_comes_to_what_the_reference_does(
-    seed: int, faults: FaultSchedule, pipeline: Pipeline
-) -> None:
+def test_the_cluster_has_the_references_result(seed: int, faults: FaultSchedule, pipeline: Pipeline) -> None:
     """No search is late at its source: when one is late depends on how fast watermarks travel."""
     feed = zeitgeist.feed(seed, dataclasses.replace(zeitgeist.EVENING, late_share=0.0))
     expected = run_reference(pipeline, feed)

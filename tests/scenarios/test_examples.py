@@ -161,7 +161,7 @@ def test_every_promise_of_the_examples_is_broken_by_some_broken_example() -> Non
     }
 
 
-def test_a_person_whom_no_hall_counts_breaks_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_uncounted_person_breaks_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     def drop(_: Computation, context: Context, timer: Timer) -> None:
         context.state.pop(timer.tag)
 

@@ -48,7 +48,7 @@ def test_a_lost_answer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(judge_promises(history, promises, [pipeline])["answers_are_right"], Violated)
 
 
-def test_nothing_is_said_of_late_events() -> None:
+def test_late_events_are_not_judged() -> None:
     """A record that comes behind its source's watermark may be left out; the promise does not judge that run."""
     pipeline, input_ = QUERIES["q7"], feed(1, SMALL)
     late = LateRecords(at_us=0, process="events/0", count=1, by_us=8 * SECOND)

@@ -89,7 +89,7 @@ def test_every_invariant_holds_under_faults() -> None:
     assert [name for name, verdict in verification.verdicts.items() if isinstance(verdict, Violated)] == []
 
 
-def test_late_views_did_correct_sessions_that_were_told() -> None:
+def test_late_views_corrected_sessions_already_reported() -> None:
     retracted = [
         pane
         for _, pane in panes(run_reference(pipeline, feed(1)).outputs, "view_sessions")

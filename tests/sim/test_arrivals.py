@@ -108,7 +108,7 @@ def test_what_is_sent_because_of_an_arrival_cannot_overtake_it() -> None:
             )
 
 
-def test_a_delayed_arrival_says_whether_it_could_come_later_still() -> None:
+def test_a_delayed_arrival_reports_whether_it_could_be_delayed_further() -> None:
     wide = msgspec.structs.replace(OPTIONS, link=Uniform(200, 60 * MILLISECOND))
     _, usual = run(options=wide)
     first = the(usual, "Deliver", 1)
@@ -136,7 +136,7 @@ def test_a_constant_latency_leaves_nothing_to_delay() -> None:
     assert all(arrivals.handled[index].latest_us == arrivals.handled[index].at_us for index in messages)
 
 
-def test_a_run_continued_in_another_way_draws_when_things_arrive() -> None:
+def test_a_redrawn_continuation_draws_arrival_times() -> None:
     (pipeline, feed), heals = two_at_once(), FaultSchedule((), heal_at_us=SECOND)
 
     def continued(seed: int) -> History:
@@ -182,7 +182,7 @@ def at_store(pair: tuple[m.Request, m.Request]) -> list[Arrival]:
 
 
 @pytest.mark.parametrize("pair", ALIKE)
-def test_the_store_serves_requests_for_different_rows_alike_in_either_order(
+def test_the_store_serves_requests_for_different_rows_the_same_in_either_order(
     pair: tuple[m.Request, m.Request],
 ) -> None:
     assert may_swap(*at_store(pair))
@@ -202,7 +202,7 @@ def test_a_process_can_tell_every_order_of_its_own_arrivals() -> None:
     assert may_swap(elsewhere, acks[0])
 
 
-def test_a_report_is_routine_if_it_says_what_the_one_before_it_said() -> None:
+def test_a_report_is_routine_if_it_repeats_the_previous_one() -> None:
     routine = Routine()
     says, repeats = m.Report("worker-0", ()), m.Report("worker-0", ())
     other = m.Report("worker-0", (m.IntervalReport("a", ALL_KEYS, 1, 2, 2),))

@@ -55,7 +55,7 @@ def test_activations_are_numbered_in_order_and_caused_by_earlier_ones(histories:
             assert activation.cause is None or 0 <= activation.cause < number
 
 
-def test_an_activations_events_happen_at_its_process(histories: list[History]) -> None:
+def test_an_activations_events_happen_at_a_single_process(histories: list[History]) -> None:
     """Faults are written where they strike: what the store does to a request, at the process that asked."""
     for history in histories:
         causes = Causes(history)
@@ -66,7 +66,7 @@ def test_an_activations_events_happen_at_its_process(histories: list[History]) -
             assert event.process == activation.process, (number, event, activation)
 
 
-def test_a_message_is_caused_by_who_sends_it(histories: list[History]) -> None:
+def test_a_message_is_caused_by_its_sender(histories: list[History]) -> None:
     for history in histories:
         for activation in history.activations:
             cause = None if activation.cause is None else history.activations[activation.cause]
@@ -227,7 +227,7 @@ def test_without_activations_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize("event", [-1, 5])
-def test_an_event_that_is_not_there_is_refused(event: int) -> None:
+def test_a_missing_event_is_refused(event: int) -> None:
     history = History([h.Healed(0, "", ())] * 5, [Activation("", "heal", None, 0)])
     with pytest.raises(NoSuchEventError, match=f"has 5 events, numbered from 0, and none is number {event}"):
         Causes(history).happens_before(0, event)

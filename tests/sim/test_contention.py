@@ -40,7 +40,7 @@ def letters_with(contention: Contention | None) -> Run:
     return run(pipeline, letters(pipeline), options=options)
 
 
-def test_contention_delays_a_run_and_changes_nothing_that_it_puts_out() -> None:
+def test_contention_delays_a_run_without_changing_its_output() -> None:
     calm, contended = letters_with(None), letters_with(OFTEN)
     assert_sound(contended)
     assert_as_reference(contended)

@@ -34,7 +34,7 @@ def at_rest() -> Cluster:
 
 
 @pytest.mark.parametrize("restarts", [True, False])
-def test_nothing_is_at_rest_before_every_interval_has_an_owner_that_has_scanned_it(
+def test_a_run_is_not_at_rest_before_every_interval_has_an_owner_that_has_scanned_it(
     restarts: bool,  # noqa: FBT001  a parameter of the test
 ) -> None:
     """The owner is gone: what its rows still hold is known to nobody, until a successor has scanned them."""
@@ -66,7 +66,7 @@ def test_a_paused_owner_is_not_at_rest() -> None:
 # Slow machines
 
 
-def test_what_a_slowed_machine_has_booked_is_sent_as_soon_as_it_is_healed() -> None:
+def test_a_slowed_machines_pending_messages_are_sent_as_soon_as_it_is_healed() -> None:
     """Each message takes it a second, so that it is far behind; healed, it has a few milliseconds of work left."""
     pipeline = mail()
     cluster = start(pipeline, letters(pipeline), options=CHECKED)
@@ -87,7 +87,7 @@ def test_what_a_slowed_machine_has_booked_is_sent_as_soon_as_it_is_healed() -> N
 
 @pytest.mark.parametrize("send", SENT.values(), ids=SENT)
 @pytest.mark.parametrize(("before", "after", "takes"), [(1, 10, 10), (10, 1, 0.1)])
-def test_what_a_machine_has_yet_to_send_takes_as_long_as_its_speed_has_it(
+def test_a_machines_pending_messages_depend_on_its_present_speed(
     send: Send, before: int, after: int, takes: float
 ) -> None:
     pipeline = mail()

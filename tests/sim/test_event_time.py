@@ -90,7 +90,7 @@ def wall_pipeline(hold: bool) -> Pipeline:  # noqa: FBT001  a parameter of the t
 
 @pytest.mark.parametrize("hold", [True, False], ids=["with a hold", "without"])
 @pytest.mark.parametrize("fault", ["none", "crash", "zombie"])
-def test_a_wall_timer_holds_the_watermark_if_it_is_told_to(fault: str, hold: bool) -> None:  # noqa: FBT001  a parameter of the test
+def test_a_wall_timer_holds_the_watermark_if_requested(fault: str, hold: bool) -> None:  # noqa: FBT001  a parameter of the test
     """The source is long past the timer's hold when the timer rings, once, after a second of wall time."""
     pipeline = wall_pipeline(hold)
     builder = FeedBuilder(pipeline)
@@ -132,7 +132,7 @@ def test_a_wall_timer_that_is_set_again_moves() -> None:
 
 
 @pytest.mark.parametrize("fault", ["none", "crash"])
-def test_what_a_wall_timer_makes_after_the_end_can_be_put_into_a_window(fault: str) -> None:
+def test_a_wall_timers_productions_after_the_end_can_be_windowed(fault: str) -> None:
     """The alarm rings when the watermark is at the end of time, which no window's end could come after."""
     pipeline = wall_pipeline(hold=False)
 
@@ -177,7 +177,7 @@ def test_a_hold_of_the_state_keeps_the_watermark(crash: bool) -> None:  # noqa: 
     assert watermarks(done, "stage")[-1][1] == MAX_TIME
 
 
-def test_a_hold_that_is_never_let_go_is_named_when_the_run_has_to_end() -> None:
+def test_a_hold_that_is_never_released_is_named_at_the_end_of_the_run() -> None:
     """Not a fault of the protocol, but of the code: the verdict says whose state it is."""
     pipeline = scripted(hold_or_release)
     builder = FeedBuilder(pipeline)
@@ -311,7 +311,7 @@ def test_processes_whose_sources_begin_far_apart_do_not_run_ahead_of_each_other(
     assert injected == {"mail/0": 20, "mail/1": 20}
 
 
-def test_without_a_limit_it_does() -> None:
+def test_without_a_skew_limit_it_runs_ahead() -> None:
     assert farthest_ahead_us(ahead(None, 1_500 * MILLISECOND)) > 4 * LIMIT_US
 
 
@@ -437,7 +437,7 @@ def test_the_authority_can_be_sharded(shard: int, fault: type[f.Fault] | None) -
         assert f"authority-{shard}.1" in {event.process for event in done.all(h.Published)}
 
 
-def test_a_late_record_still_comes_before_the_end_that_the_feed_gives() -> None:
+def test_a_late_record_still_arrives_before_the_end_of_the_feed() -> None:
     """The last record is to come four seconds later, and the source says by a watermark of its own that it ends before."""
     pipeline = mail()
     builder = FeedBuilder(pipeline)

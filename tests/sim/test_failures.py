@@ -252,7 +252,7 @@ def letters_of(done: Run, stream: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("faulty", [False, True], ids=["calm", "with faults"])
-def test_dead_letters_carry_what_failed_and_everything_else_goes_on(faulty: bool) -> None:  # noqa: FBT001  a parameter of the test
+def test_dead_letters_carry_what_failed_and_everything_else_continues(faulty: bool) -> None:  # noqa: FBT001  a parameter of the test
     pipeline = fragile(chokes_on(17, 33), on_failure=DeadLetter("dead"))
     faults: list[f.AnyFault] = [
         f.Crash(at_us=AT, process="worker-0", restart_after_us=300 * MILLISECOND),
@@ -275,7 +275,7 @@ def test_dead_letters_carry_what_failed_and_everything_else_goes_on(faulty: bool
         assert {event.cause for event in done.all(h.DeadLettered)} == {letter["cause"] for letter in dead}
 
 
-def test_what_an_operator_has_let_go_is_a_dead_letter_and_all_else_still_stops_the_run() -> None:
+def test_a_failure_dismissed_by_an_operator_is_a_dead_letter_and_others_still_stop_the_run() -> None:
     pipeline = fragile(chokes_on(17))
     _, error = stopped(pipeline, letters(pipeline))
     assert isinstance(error, UserCodeError)
@@ -338,7 +338,7 @@ def test_a_malformed_record_stops_the_run_and_says_which() -> None:
     assert str(error).startswith("injector 'mail/0', record 1 for stream 'mail': ")
 
 
-def test_malformed_records_become_dead_letters_and_the_others_go_on() -> None:
+def test_malformed_records_become_dead_letters_and_the_others_continue() -> None:
     pipeline = Pipeline("fragile")
     pipeline.injector("mail", on_malformed=DeadLetter("dead"))
     pipeline.add(Fragile(chokes_on()), name="fragile", inputs={"mail": city}, outputs=["out"])

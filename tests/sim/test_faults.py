@@ -86,7 +86,7 @@ def test_a_fault_ends_when_everything_heals(kind: type[f.Fault]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_all_kinds_in_one_run_are_survived(seed: int) -> None:
+def test_a_run_with_all_kinds_of_faults_is_survived(seed: int) -> None:
     pipeline = mail()
     reading = with_engine(cache_bytes=0)
     done = run(pipeline, letters(pipeline), *storm("mail/0", "counter"), options=reading, seed=seed)
@@ -220,7 +220,7 @@ def test_a_crash_without_a_restart_lasts_until_the_heal() -> None:
     assert restart.at_us == healed.at_us == HEAL_US
 
 
-def test_a_lasting_crash_is_worked_around_for_ever() -> None:
+def test_a_permanent_crash_is_worked_around() -> None:
     pipeline = mail()
     done = run(pipeline, letters(pipeline), f.Crash(at_us=AT, process=COUNTER), lasting=(COUNTER,))
     assert_sound(done)
@@ -238,7 +238,7 @@ def test_a_lasting_crash_is_worked_around_for_ever() -> None:
     ],
     ids=lambda fault: fault.kind,
 )
-def test_what_is_to_last_does_not_end_by_itself_either(fault: f.AnyFault) -> None:
+def test_lasting_faults_do_not_end_by_themselves(fault: f.AnyFault) -> None:
     """Its time is over long before the heal: it stays away, or cut off, even so, and the others do without it."""
     pipeline = mail()
     done = run(pipeline, letters(pipeline), fault, lasting=(COUNTER,))
@@ -252,7 +252,7 @@ def test_what_is_to_last_does_not_end_by_itself_either(fault: f.AnyFault) -> Non
 
 
 @pytest.mark.parametrize("fault", [f.Crash, f.Pause])
-def test_what_a_process_that_stays_away_was_waiting_for_keeps_no_run_from_its_end(
+def test_a_permanently_stopped_processs_pending_work_does_not_prolong_the_run(
     fault: type[f.Fault],
 ) -> None:
     """Its ACKs are held, so that it is stopped with productions that it still wants ACKed."""
@@ -266,7 +266,7 @@ def test_what_a_process_that_stays_away_was_waiting_for_keeps_no_run_from_its_en
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_a_process_that_is_paused_is_silent_and_then_goes_on(address: str) -> None:
+def test_a_paused_process_is_silent_and_then_continues(address: str) -> None:
     done = disturbed(f.Pause(at_us=AT, process=address, for_us=2 * SECOND))
     (pause,), (revive,) = done.struck("pause"), done.struck("revive")
     assert (pause.at_us, revive.at_us) == (AT, AT + 2 * SECOND)
@@ -300,7 +300,7 @@ def test_after_a_long_pause_a_zombie_writes_and_is_refused() -> None:
 # Machines
 
 
-def test_a_slow_machine_takes_so_many_times_as_long() -> None:
+def test_a_slow_machine_takes_factor_times_as_long() -> None:
     done = disturbed(f.Slow(at_us=AT, process=COUNTER, for_us=SECOND, factor=2_000))
 
     def worst_us(begin_us: int, end_us: int) -> int:
@@ -351,7 +351,7 @@ def test_a_clock_that_jumps_breaks_nothing(address: str, by_us: int) -> None:
 # Sources
 
 
-def test_records_that_come_late_are_late_and_none_is_lost() -> None:
+def test_delayed_records_are_late_and_none_is_lost() -> None:
     pipeline = mail()
     late = f.LateRecords(at_us=AT, process="mail/0", count=4, by_us=SECOND)
     done = run(pipeline, letters(pipeline), late)
@@ -364,7 +364,7 @@ def test_records_that_come_late_are_late_and_none_is_lost() -> None:
     assert len(on_time) == 56
 
 
-def test_a_stalled_source_gives_nothing_and_then_everything() -> None:
+def test_a_stalled_source_delivers_nothing_and_then_everything() -> None:
     done = disturbed(f.StallSource(at_us=AT, process="mail/0", for_us=SECOND))
     injected = [event.at_us for event in done.all(h.Injected)]
     assert len(injected) == 60
@@ -378,7 +378,7 @@ SPLIT = SplitInterval("counter", "b")
 MERGE = MergeIntervals("counter", "arco")
 
 
-def test_moving_an_interval_gives_it_to_somebody_else() -> None:
+def test_moving_an_interval_gives_it_to_another_worker() -> None:
     done = disturbed(f.Operate(at_us=AT, verb=MoveInterval("counter", "arco", SORTER)))
     (minted,) = minted_after(done, SECOND)
     assert (minted.owner, minted.interval.low, minted.interval.high) == (SORTER, "", "m")
@@ -410,7 +410,7 @@ def test_a_verb_that_cannot_be_done_changes_nothing() -> None:
 @pytest.mark.parametrize("after_us", [0, 1_000, 3_000, 8_000, 20_000])
 @pytest.mark.parametrize("second", [MOVE, SPLIT, MERGE], ids=lambda verb: type(verb).__name__)
 @pytest.mark.parametrize("first", [MOVE, SPLIT, MERGE], ids=lambda verb: type(verb).__name__)
-def test_an_operator_may_interrupt_himself(first: Verb, second: Verb, after_us: int) -> None:
+def test_operator_verbs_may_overlap(first: Verb, second: Verb, after_us: int) -> None:
     """The second verb comes while the first is being minted, told, scanned, or just done."""
     done = disturbed(
         f.Operate(at_us=AT, verb=first),
@@ -459,7 +459,7 @@ def test_a_revived_master_that_was_replaced_mints_nothing() -> None:
 
 
 @pytest.mark.parametrize("fault", [f.Crash, f.Pause])
-def test_a_standby_authority_takes_over_and_watermarks_go_on(fault: type[f.Fault]) -> None:
+def test_a_standby_authority_takes_over_and_watermarks_continue(fault: type[f.Fault]) -> None:
     done = disturbed(gone(fault, "authority-0.0", AT, 3 * SECOND))
     claims = [
         (event.epoch, event.holder.partition("#")[0])

@@ -40,7 +40,7 @@ def test_a_worker_that_is_cut_off_from_the_masters_is_replaced_and_lives_on_as_a
     assert all(event.sequencer == event.live for event in done.all(h.Applied))
 
 
-def test_an_empty_other_side_is_everybody_else() -> None:
+def test_an_empty_other_side_means_all_other_processes() -> None:
     done = disturbed(f.Partition(at_us=AT, side=(COUNTER,), for_us=SPAN))
     details = " ".join(event.detail for event in done.struck("partition"))
     for process in ("store", "master-0", "authority-0.1", SORTER):
@@ -96,7 +96,7 @@ def test_held_messages_are_released_together() -> None:
 
 @pytest.mark.parametrize("fault", [f.Crash, f.Pause])
 @pytest.mark.parametrize("how", ["held", "delayed"])
-def test_what_is_on_the_wire_arrives_although_its_sender_has_been_stopped(
+def test_messages_on_the_wire_arrive_although_their_sender_has_been_stopped(
     how: str, fault: type[f.Fault]
 ) -> None:
     """The sorter's deliveries leave, and are slow; then the sorter stops, and they arrive: remnants of a dead process."""
@@ -116,7 +116,7 @@ def test_what_is_on_the_wire_arrives_although_its_sender_has_been_stopped(
     assert remnants
 
 
-def test_a_held_reply_of_the_store_is_not_taken_for_another_by_the_next_incarnation() -> None:
+def test_a_held_reply_of_the_store_is_ignored_by_the_next_incarnation() -> None:
     """Requests are numbered from 1 in each incarnation: the old answer would fit a new question."""
     done = disturbed(
         f.Hold(at_us=0, message="Written", target=COUNTER, count=30, for_us=AT + 400 * MILLISECOND),
@@ -127,7 +127,7 @@ def test_a_held_reply_of_the_store_is_not_taken_for_another_by_the_next_incarnat
     assert AT < done.struck("lose_commit")[0].at_us < AT + 400 * MILLISECOND
 
 
-def test_dropped_acks_are_asked_for_again_by_sending_again() -> None:
+def test_dropped_acks_are_recovered_by_resending() -> None:
     done = disturbed(f.DropMessages(at_us=AT, message="Ack", source=SORTER, count=2))
     assert len(done.struck("drop")) == 2
     assert len([event for event in done.all(h.Resent) if event.process == "mail/0"]) >= 2
@@ -166,7 +166,7 @@ def test_a_lost_commit_is_sent_again_when_it_stays_unanswered() -> None:
     assert timeout_us <= write.at_us - lost.at_us < timeout_us + 100 * MILLISECOND
 
 
-def test_a_commit_whose_reply_is_lost_is_sent_again_and_taken_once() -> None:
+def test_a_commit_whose_reply_is_lost_is_resent_and_applied_once() -> None:
     done = disturbed(f.LoseReply(at_us=AT, process=COUNTER))
     (lost,) = done.struck("lose_reply")
     write = next(e for e in applied(done, "counter") if e.at_us > lost.at_us and e.delta.key == "arco")
@@ -227,7 +227,7 @@ def test_reads_of_rows_that_fail_are_asked_for_again() -> None:
     assert {event.detail for event in done.struck("store_errors")} == {"Read"}
 
 
-def test_noise_spares_the_store_unless_it_is_told_not_to() -> None:
+def test_noise_spares_the_store_unless_requested() -> None:
     every = msgspec.structs.replace(noise(duplicate=0.3, delay=0.3), kinds=())
     assert not [struck for struck in disturbed(every).all(h.FaultStruck) if "store" in struck.detail]
     done = disturbed(msgspec.structs.replace(every, kinds=("Write", "Written")))

@@ -52,7 +52,7 @@ def test_stopping_from_a_callback_ends_the_run_before_the_next_event() -> None:
     assert seen == [2], f"{CHANGED}run() cannot go on after StopSimulation"
 
 
-def test_events_of_one_time_happen_in_the_order_in_which_they_were_asked_for() -> None:
+def test_simultaneous_events_happen_in_the_order_in_which_they_were_scheduled() -> None:
     kernel, seen = Kernel(), list[int]()
     for number in range(20):
         kernel.call_at(3, seen.append, number)

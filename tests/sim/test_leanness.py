@@ -80,7 +80,7 @@ def test_more_load_costs_less_a_delivery() -> None:
     assert heavy.kernel.events < light.kernel.events / 2
 
 
-def test_the_count_is_honest_and_nothing_is_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_count_is_complete_and_nothing_is_a_simpy_process(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 0
     step = simpy.Environment.step
 
@@ -99,7 +99,7 @@ def test_the_count_is_honest_and_nothing_is_a_process(monkeypatch: pytest.Monkey
     assert cluster.kernel.events == steps - 1 + len(to_come)  # one step was SimPy's own: the end of `run`
 
 
-def test_a_cluster_that_nobody_needs_any_more_is_forgotten() -> None:
+def test_an_unused_cluster_is_garbage_collected() -> None:
     """What it has still to do, and what is on its wires, refers to it, and it to that: the collector has to see all of it."""
     cluster = started(1_000, 100 * MICROSECOND)
     cluster.run_until(SECOND + 50 * MILLISECOND)

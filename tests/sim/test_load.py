@@ -56,7 +56,7 @@ def test_a_hot_interval_is_split() -> None:
     assert len({event.owner for event in changes(done, "counter")}) > 1, "the load is shared"
 
 
-def test_an_overloaded_worker_gives_an_interval_away() -> None:
+def test_an_overloaded_worker_hands_over_an_interval() -> None:
     """One worker has an interval of both stages, together more than any interval that would be worth a split."""
     both = calm_owner("counter", "riva")
     assert both == calm_owner("sorter", "anna")
@@ -67,7 +67,7 @@ def test_an_overloaded_worker_gives_an_interval_away() -> None:
     assert {name: len(intervals(done, name)) for name in ("sorter", "counter")} == {"sorter": 2, "counter": 2}
 
 
-def test_a_worker_that_is_short_of_memory_gives_an_interval_away() -> None:
+def test_a_worker_that_is_short_of_memory_hands_over_an_interval() -> None:
     done = busy(with_engine(memory_limit_bytes=12_000, balance_period_us=200 * MILLISECOND))
     moved = [event for name in ("sorter", "counter") for event in changes(done, name)]
     assert moved
@@ -98,7 +98,7 @@ def test_a_computation_whose_few_records_take_much_cpu_time_is_split() -> None:
     assert changes(slow(options, whole=True), "counter") == [], "it is the CPU time"
 
 
-def test_a_worker_whose_cpu_is_busy_gives_an_interval_away() -> None:
+def test_a_worker_with_a_busy_cpu_hands_over_an_interval() -> None:
     """One worker has an interval of both stages, together more CPU time than any interval that would be worth a split."""
     both = calm_owner("counter", "riva")
     assert both == calm_owner("sorter", "anna")
@@ -123,7 +123,7 @@ def test_a_key_space_that_was_hot_is_split_and_then_merged_again() -> None:
     assert intervals(done, "counter") == [""]
 
 
-def test_a_cluster_in_balance_comes_to_rest() -> None:
+def test_a_balanced_cluster_settles() -> None:
     """An even load, but for some per cent between two heartbeats: after a second nothing is moved to and fro."""
     done = busy(with_engine(split_load=150, overload=1.1, balance_period_us=100 * MILLISECOND), count=2_200)
     late = [

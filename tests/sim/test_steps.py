@@ -107,7 +107,7 @@ def test_a_crash_before_a_record_is_received_leaves_it_unseen_and_one_after_does
     assert delivered[0] + 1 == delivered[1]
 
 
-def test_a_process_that_is_paused_before_it_sends_goes_on_where_it_was() -> None:
+def test_a_process_that_is_paused_before_it_sends_continues_where_it_was() -> None:
     """The pause is short: nobody replaces it, and its write is as good as before."""
     pause = f.Pause(at_us=0, process=WRITER, for_us=100 * MILLISECOND)
     history = run(StepFault(WRITE, pause))
@@ -146,7 +146,7 @@ CAUGHT: dict[str, f.AnyFault | f.MessageFault] = {
 
 
 @pytest.mark.parametrize("fault", CAUGHT.values(), ids=CAUGHT)
-def test_what_is_caught_when_it_comes_and_handled_later_is_one_step(
+def test_a_message_caught_on_arrival_and_handled_later_is_one_step(
     fault: f.AnyFault | f.MessageFault,
 ) -> None:
     """The 1st Written waits; when it is handled at last, it is no 2nd one: there are as many as there were Writes."""
@@ -161,7 +161,7 @@ def test_what_is_caught_when_it_comes_and_handled_later_is_one_step(
 
 
 @pytest.mark.parametrize("fault", CAUGHT.values(), ids=CAUGHT)
-def test_what_is_tied_to_the_end_of_a_step_strikes_when_it_is_taken_at_last(
+def test_a_fault_tied_to_the_end_of_a_delayed_step_strikes_when_it_is_taken(
     fault: f.AnyFault | f.MessageFault,
 ) -> None:
     history = run(StepFault(WRITTEN, fault), StepFault(WRITTEN, CRASH, Moment.AFTER))
@@ -176,7 +176,7 @@ def test_a_doubled_write_changes_nothing_the_second_time() -> None:
     assert sum(isinstance(event, Applied) for event in history) == usual
 
 
-def test_an_interval_moves_while_its_write_is_under_way() -> None:
+def test_an_interval_moves_while_its_write_is_in_flight() -> None:
     move = f.Operate(at_us=0, verb=MoveInterval("senders", "a"))
     history = run(StepFault(WRITE, move))
     reached = at(history, first(history, StepReached))
@@ -184,7 +184,7 @@ def test_an_interval_moves_while_its_write_is_under_way() -> None:
     assert 0 < min(minted) - reached.at_us < 50 * MILLISECOND
 
 
-def test_a_fault_may_wait_a_while_and_strike_somebody_else() -> None:
+def test_a_fault_may_begin_later_and_strike_another_process() -> None:
     later = f.Crash(at_us=70 * MILLISECOND, process="master-0", restart_after_us=SECOND)
     history = run(StepFault(WRITE, later))
     reached = at(history, first(history, StepReached))
@@ -255,6 +255,6 @@ def test_a_file_from_before_there_were_steps_still_loads() -> None:
     ],
     ids=["process", "message", "an event that the network does not carry", "number", "target"],
 )  # fmt: skip
-def test_a_step_that_cannot_be_is_refused(planned: StepFault, message: str) -> None:
+def test_an_impossible_step_is_refused(planned: StepFault, message: str) -> None:
     with pytest.raises(OptionsError, match=message):
         start(TALLIES.pipeline, FEED, faults=FaultSchedule(at_steps=(planned,)))

@@ -119,7 +119,7 @@ class Alarm(Computation):
         context.produce("sorted", {"city": context.key, "number": 1})
 
 
-def test_what_a_zombie_says_weakly_of_a_timer_that_was_called_off_does_not_count() -> None:
+def test_a_zombies_weak_productions_for_a_cancelled_timer_do_not_count() -> None:
     """It slept while its successor called the alarm off; when it wakes, it rings, and the horizon has long passed that."""
     pipeline = Pipeline("mail")
     pipeline.injector("mail")
@@ -212,7 +212,7 @@ FAULTS: tuple[f.AnyFault, ...] = (
 @pytest.mark.parametrize("faults", [(), FAULTS], ids=["calm", "with faults"])
 @pytest.mark.parametrize("eviction", Eviction)
 @pytest.mark.parametrize("cache_bytes", [0, 150, 400, 1 << 20])
-def test_the_size_of_the_cache_changes_nothing_that_comes_out(
+def test_the_size_of_the_cache_does_not_change_the_output(
     cache_bytes: int, eviction: Eviction, faults: tuple[f.AnyFault, ...]
 ) -> None:
     outputs(with_engine(cache_bytes=cache_bytes, eviction=eviction), *faults)
@@ -231,7 +231,7 @@ def test_without_a_cache_every_step_reads_its_row() -> None:
 
 @pytest.mark.parametrize("faults", [(), FAULTS], ids=["calm", "with faults"])
 @pytest.mark.parametrize(("batch", "in_flight"), [(1, 1), (1, 4), (2, 1), (64, 4)])
-def test_the_size_of_a_commit_changes_nothing_that_comes_out(
+def test_the_size_of_a_commit_does_not_change_the_output(
     batch: int, in_flight: int, faults: tuple[f.AnyFault, ...]
 ) -> None:
     slow_store = msgspec.structs.replace(
@@ -240,7 +240,7 @@ def test_the_size_of_a_commit_changes_nothing_that_comes_out(
     outputs(slow_store, *faults)
 
 
-def test_records_of_one_key_share_a_commit_if_they_may() -> None:
+def test_records_of_one_key_share_a_commit_if_allowed() -> None:
     """A slow store: while a key's write is under way, several more of its letters come."""
 
     def most(batch: int) -> int:

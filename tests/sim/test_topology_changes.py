@@ -148,7 +148,9 @@ def with_reader_of_counts(name: str) -> Pipeline:
 
 
 @EVERY_STRIKE
-def test_what_retires_goes_on_as_in_the_version_that_it_retires_from(strikes: tuple[f.AnyFault, ...]) -> None:
+def test_a_retiring_computation_continues_as_in_the_version_that_it_retires_from(
+    strikes: tuple[f.AnyFault, ...],
+) -> None:
     """The counter and its reader retire from the first version to the third. In the second, which is never in force, the
     counter has another reader: its last counts still go to the one that it had, which leaves after it."""
     versions = [with_reader_of_counts("reader"), with_reader_of_counts("other"), PLAIN.without("counter")]
@@ -162,7 +164,7 @@ def test_what_retires_goes_on_as_in_the_version_that_it_retires_from(strikes: tu
     assert removed(done)["counter"] <= removed(done)["reader"]
 
 
-def test_watermarks_of_those_that_stay_go_on_while_another_drains() -> None:
+def test_watermarks_of_the_remaining_computations_advance_while_another_drains() -> None:
     """The removed one is kept from draining: its ACKs to come are held. Nobody waits for it."""
     hold = f.Noise(
         at_us=AT - 100 * MILLISECOND, for_us=2 * SECOND, drop=1.0, kinds=("Deliver",), process="worker-2"
@@ -225,7 +227,7 @@ def test_a_chain_leaves_from_its_beginning_to_its_end() -> None:
 
 
 @EVERY_STRIKE
-def test_a_change_can_be_taken_back(strikes: tuple[f.AnyFault, ...]) -> None:
+def test_a_change_can_be_reverted(strikes: tuple[f.AnyFault, ...]) -> None:
     """What was added leaves again; it has the windows that it has got, and none of its records is late."""
     back = f.Operate(at_us=AT + 3 * SECOND, verb=ChangeTopology(0))  # a standby master takes two seconds
     done = changed([PLAIN, ARCHIVED], CHANGE, back, *strikes, count=100)
@@ -235,7 +237,7 @@ def test_a_change_can_be_taken_back(strikes: tuple[f.AnyFault, ...]) -> None:
     assert len(archived) == len(set(archived))
 
 
-def test_when_a_change_is_taken_back_timers_of_what_leaves_still_wait_for_the_watermark() -> None:
+def test_when_a_change_is_reverted_timers_of_the_leaving_computation_still_wait_for_the_watermark() -> None:
     """Its last records are held on the wire when the change is taken back."""
     pipelines = [PLAIN, windowed_auditor()]
     hold = f.Hold(at_us=BACK.at_us - 120 * MILLISECOND, message="Deliver", count=10, for_us=800 * MILLISECOND)
@@ -246,7 +248,7 @@ def test_when_a_change_is_taken_back_timers_of_what_leaves_still_wait_for_the_wa
     assert not any(event.late for event in got)
 
 
-def test_a_removed_computation_that_comes_back_goes_on_with_its_state() -> None:
+def test_a_removed_computation_that_returns_continues_with_its_state() -> None:
     again = f.Operate(at_us=AT + 1_500 * MILLISECOND, verb=ChangeTopology(2))
     done = changed([AUDITED, PLAIN, with_copier(PLAIN, "auditor", "audited")], CHANGE, again)
     assert removed(done).keys() == {"auditor"}
@@ -257,7 +259,7 @@ def test_a_removed_computation_that_comes_back_goes_on_with_its_state() -> None:
     assert len(audited) < 60
 
 
-def test_a_change_that_is_taken_back_while_it_drains_removes_nothing() -> None:
+def test_a_change_that_is_reverted_while_it_drains_removes_nothing() -> None:
     """The auditor is kept from draining by a delivery that is held, and is wanted again before it arrives."""
     hold = f.Hold(at_us=AT - 200 * MILLISECOND, message="Deliver", target="", count=4, for_us=SECOND)
     back = f.Operate(at_us=AT + 20 * MILLISECOND, verb=ChangeTopology(0))
@@ -355,7 +357,7 @@ def test_when_its_senders_have_left_a_computation_need_not_wait_for_those_before
     assert_sound(done)
 
 
-def test_a_chain_that_comes_back_loses_nothing() -> None:
+def test_a_chain_that_returns_loses_nothing() -> None:
     feed = letters(PLAIN, 140)
     back = f.Operate(at_us=4_500 * MILLISECOND, verb=ChangeTopology(2))
     done = run([chain_of(5), PLAIN, chain_of(5)], feed, OUT, back, heal_at_us=9 * SECOND)

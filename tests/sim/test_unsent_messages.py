@@ -67,7 +67,7 @@ def test_it_takes_the_cpu_and_then_the_wire(send: Send) -> None:
 
 
 @EVERYWHERE
-def test_a_machine_that_is_paused_before_sends_it_when_it_goes_on(send: Send) -> None:
+def test_a_machine_that_is_paused_before_sends_it_when_it_continues(send: Send) -> None:
     cluster = sending(send)
     cluster.pause(COUNTER)
     cluster.advance(PAUSE)
@@ -79,7 +79,7 @@ def test_a_machine_that_is_paused_before_sends_it_when_it_goes_on(send: Send) ->
 
 
 @EVERYWHERE
-def test_a_machine_that_is_paused_twice_sends_it_when_it_goes_on_for_good(
+def test_a_machine_that_is_paused_twice_sends_it_when_it_finally_continues(
     send: Send,
 ) -> None:
     cluster = sending(send)
@@ -95,7 +95,7 @@ def test_a_machine_that_is_paused_twice_sends_it_when_it_goes_on_for_good(
 
 
 @EVERYWHERE
-def test_what_had_left_a_machine_before_it_was_paused_arrives(send: Send) -> None:
+def test_messages_that_left_a_machine_before_it_was_paused_arrive(send: Send) -> None:
     cluster = sending(send)
     cluster.run_until(AT + SOON + 1)
     cluster.pause(COUNTER)

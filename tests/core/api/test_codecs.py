@@ -122,13 +122,13 @@ NOT_A_FLOAT = int.from_bytes(b"\xcb\x7f\xf0\0\0\0\0\0")
     ],
     ids=str,
 )
-def test_a_null_that_is_no_float_is_carried(value: object) -> None:
+def test_a_null_that_is_not_a_float_is_carried(value: object) -> None:
     data = JsonCodec().encode(value)
     assert b"null" in data
     assert data == JsonCodec().encode(JsonCodec().decode(data))
 
 
-def test_a_null_is_not_looked_for_value_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nulls_are_not_searched_for_value_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most values that have a None have no float that is none: they must not pay for a walk."""
     monkeypatch.setattr(_codecs, "_has_no_json", None)
     assert JsonCodec().encode({"city": None, "rates": [0.5, -1e300]}) == b'{"city":null,"rates":[0.5,-1e300]}'
@@ -181,7 +181,7 @@ def test_a_typed_value_that_does_not_fit_is_refused_when_read_and_its_field_is_n
     assert caught.value.action == "read"
 
 
-def test_bytes_take_nothing_else() -> None:
+def test_the_bytes_codec_accepts_only_bytes() -> None:
     assert encode_at("here", BytesCodec(), b"\0") == b"\0"
     with pytest.raises(CodecError, match="expected bytes, got str"):
         encode_at("here", BytesCodec(), "text")
@@ -206,7 +206,7 @@ def test_a_codec_that_does_not_give_bytes_is_named() -> None:
     assert caught.value.args == ("stream 'clicks'", "Broken()", "write", "encode returned str, not bytes")
 
 
-def test_whatever_a_codec_raises_is_told_with_the_beginning_of_the_data() -> None:
+def test_a_codecs_error_is_reported_with_the_beginning_of_the_data() -> None:
     with pytest.raises(CodecError) as caught:
         decode_at("stream 'clicks'", Broken(), b"x" * 1_000)
     assert caught.value.reason.startswith("RuntimeError")

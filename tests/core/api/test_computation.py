@@ -116,7 +116,7 @@ def test_each_hook_gets_its_own_copy_of_the_state() -> None:
         "assigned",
     ],
 )
-def test_the_state_is_written_if_it_is_another_one(
+def test_the_state_is_written_if_it_changed(
     before: bytes, change: Callable[[Context], object], after: bytes | None
 ) -> None:
     context = context_of(before)
@@ -124,7 +124,7 @@ def test_the_state_is_written_if_it_is_another_one(
     assert context.new_state() == after
 
 
-def test_a_state_that_is_encoded_as_nothing_is_refused_since_that_means_none() -> None:
+def test_a_state_encoded_as_empty_bytes_is_refused_since_that_means_none() -> None:
     class Starting(Computation):
         def initial_state(self) -> bytes:
             return b"beginning"
@@ -159,7 +159,7 @@ def test_a_hook_that_uses_neither_state_nor_timers_is_stateless(
     assert context.untouched is expected
 
 
-def test_holds_are_set_let_go_and_dropped_with_the_state() -> None:
+def test_holds_are_set_released_and_dropped_with_the_state() -> None:
     context = context_of()
     seen = [context.new_hold]
     for hold in (30, None, 40):
@@ -242,7 +242,7 @@ def incoming(timestamp: int = 50) -> Production:
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_a_record_comes_with_all_that_is_known_of_it(late: bool) -> None:  # noqa: FBT001  a column
+def test_a_record_arrives_with_all_its_attributes(late: bool) -> None:  # noqa: FBT001  a column
     seen: list[Record] = []
     where = where_of(Scripted(lambda _, record: seen.append(record)))
     run_record(where, "dog", b"", incoming(39), LOW, NOW, late=late)
@@ -278,7 +278,7 @@ HELD_TIMER = timer_of(Clock.WALL, hold=33)
         "wall after the end",
     ],
 )  # fmt: skip
-def test_a_timer_comes_as_it_was_asked_for(timer: StoredTimer, low: int, produced_at: int) -> None:
+def test_a_timer_arrives_as_requested(timer: StoredTimer, low: int, produced_at: int) -> None:
     seen: list[Timer] = []
 
     def on_timer(context: Context, fired: Timer) -> None:
@@ -325,7 +325,7 @@ def test_a_timer_is_named_by_the_write_that_set_it() -> None:
         (Clock.WALL, 50, NOW, True),
     ],
 )
-def test_a_timer_is_due_at_its_time_or_if_that_is_over_at_its_handlers(
+def test_a_timer_is_due_at_its_time_or_if_past_at_its_handlers(
     clock: Clock,
     at: int,
     due: int,
@@ -342,7 +342,7 @@ def test_a_timer_is_due_at_its_time_or_if_that_is_over_at_its_handlers(
     }
 
 
-def test_the_last_word_on_a_tag_counts() -> None:
+def test_the_last_setting_of_a_tag_counts() -> None:
     context = context_of()
     for tag, at in (("a", 50), ("b", 60), ("a", None), ("b", 70), ("c", None), ("c", 80)):
         if at is None:
@@ -354,7 +354,7 @@ def test_the_last_word_on_a_tag_counts() -> None:
     assert stored_timers(RULES, context_of(), handler_time=LOW, now=NOW, set_by=VERSION, origin=9) == {}
 
 
-def test_a_dead_letter_tells_what_failed_where_and_carries_the_bytes() -> None:
+def test_a_dead_letter_names_what_failed_where_and_carries_the_bytes() -> None:
     letter = dead_letter(where_of(), "dead", "dog", "r1", incoming(), 50, ValueError("no"))
     assert (letter.stream, letter.key, letter.timestamp) == ("dead", "dog", 50)
     assert json.loads(letter.value) == {

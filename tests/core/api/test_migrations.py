@@ -100,13 +100,13 @@ def codec_of(version: int) -> Codec:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_what_a_version_stores_is_what_it_always_stored(version: int) -> None:
+def test_a_versions_stored_form_never_changes(version: int) -> None:
     newest = codec_of(version).decode(GOLDEN[version])
     assert codec_of(version).encode(newest) == GOLDEN[version]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_the_newest_reads_what_each_has_stored(version: int) -> None:
+def test_the_newest_version_reads_what_each_has_stored(version: int) -> None:
     assert codec_of(2).decode(GOLDEN[version]) == Mean(7.0, 1)
 
 
@@ -144,7 +144,7 @@ def test_a_migration_that_fails_is_named_with_the_row() -> None:
 
 
 @pytest.mark.parametrize("migrate", [7, "name", [name, None], {"name": 1}])
-def test_what_is_no_list_of_functions_is_refused(migrate: Any) -> None:
+def test_anything_but_a_list_of_functions_is_refused(migrate: Any) -> None:
     with pytest.raises(OptionsError, match=r"option migrate=.*functions from one state to the next"):
         pipeline_of(1, migrate=migrate)
 

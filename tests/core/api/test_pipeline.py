@@ -60,7 +60,7 @@ def test_computations_come_in_topological_order() -> None:
     assert list(zeitgeist().computations) == ["windows", "modeller", "spikes"]
 
 
-def test_every_stream_is_known_and_what_nobody_consumes_goes_outside() -> None:
+def test_every_stream_is_known_and_unconsumed_ones_go_outside() -> None:
     pipeline = zeitgeist()
     assert pipeline.streams == ("alerts", "bad hints", "counts", "dead", "hints", "models", "queries")
     assert pipeline.output_streams == ("alerts", "bad hints", "dead")
@@ -140,7 +140,7 @@ def test_a_change_after_reading_is_seen_and_checked_again() -> None:
         pipeline.validate()
 
 
-def test_without_a_computation_the_rest_is_as_it_was() -> None:
+def test_removing_a_computation_leaves_the_rest_unchanged() -> None:
     pipeline = zeitgeist()
     pipeline.add(Computation(), name="archive", inputs=["counts"], outputs=["archived"])
     smaller = pipeline.without("archive")
@@ -303,7 +303,7 @@ def test_a_pipeline_without_injector_has_no_source() -> None:
 
 
 @pytest.mark.parametrize("read", ["computations", "injectors", "streams", "graph", "output_streams"])
-def test_whatever_is_read_of_a_graph_it_is_checked_first(read: str) -> None:
+def test_a_graph_is_checked_before_anything_is_read_from_it(read: str) -> None:
     with pytest.raises(NoSourceError):
         getattr(Pipeline("p"), read)
 
@@ -318,7 +318,7 @@ def test_whatever_is_read_of_a_graph_it_is_checked_first(read: str) -> None:
     ],
     ids=["two injectors", "computation as injector", "two computations", "injector as computation"],
 )
-def test_two_of_a_name_are_refused(again: Callable[[Pipeline], None]) -> None:
+def test_duplicate_names_are_refused(again: Callable[[Pipeline], None]) -> None:
     pipeline = base()
     pipeline.add(Computation(), name="counter", inputs=["clicks"])
     with pytest.raises(
@@ -335,7 +335,7 @@ def test_a_stream_has_one_codec() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a@b", "a#b"])
-def test_names_that_ids_are_made_of_have_no_marks_in_them(name: str) -> None:
+def test_names_used_in_ids_contain_no_separators(name: str) -> None:
     for add in (base().injector, lambda name: base().add(Computation(), name=name, inputs=["clicks"])):
         with pytest.raises(OptionsError) as caught:
             add(name)

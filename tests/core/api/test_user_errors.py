@@ -93,7 +93,7 @@ def errors_below(kind: type[HeadraceError]) -> list[type[HeadraceError]]:
     return [kind, *(below for child in own for below in errors_below(child))]
 
 
-def test_the_list_of_errors_is_complete_and_all_are_the_users_to_catch() -> None:
+def test_the_list_of_errors_is_complete_and_users_can_catch_them_all() -> None:
     assert {type(error) for error in EVERY_ERROR} | {HeadraceError} == set(errors_below(HeadraceError))
     assert all(getattr(headrace, type(error).__name__) is type(error) for error in EVERY_ERROR)
 
@@ -258,7 +258,7 @@ def test_user_code_that_raises_is_run_again_after_a_pause_and_then_stops_the_run
     ]
 
 
-def test_while_a_key_rests_its_records_wait_and_other_keys_go_on() -> None:
+def test_while_a_key_backs_off_its_records_wait_and_other_keys_continue() -> None:
     rig = Rig(failing_pipeline(), options=RETRYING)
     rig.feed(click("r1"))
     assert rig.feed(click("r2")) == []
@@ -266,7 +266,7 @@ def test_while_a_key_rests_its_records_wait_and_other_keys_go_on() -> None:
     assert rig.settle(click("good", "cat"))[0] == ack("good")
 
 
-def test_a_key_does_not_rest_for_longer_when_the_clock_is_put_back() -> None:
+def test_a_key_does_not_back_off_for_longer_when_the_clock_is_put_back() -> None:
     rig = Rig(failing_pipeline(), options=RETRYING)
     rig.now = 10**9
     rig.feed(Wake())
@@ -309,7 +309,7 @@ def letter_of(production: Production) -> dict[str, Any]:
     return letter
 
 
-def test_with_a_dead_letter_policy_the_record_goes_there_and_the_key_goes_on() -> None:
+def test_with_a_dead_letter_policy_the_record_goes_there_and_the_key_continues() -> None:
     rig = Rig(failing_pipeline(DeadLetter("dead")), options=RETRYING)
     rig.feed(click("r1", timestamp=44, origin=3, value={"q": "cat"}))
     rig.feed(click("good"))
@@ -406,7 +406,7 @@ def test_an_undeclared_output_is_named_with_those_that_are_declared() -> None:
     assert "Add it to outputs=" in str(error)
 
 
-def test_a_stream_for_dead_letters_is_not_the_users_to_produce() -> None:
+def test_user_code_cannot_produce_to_a_stream_for_dead_letters() -> None:
     pipeline = counter(Scripted(lambda context, _: context.produce("dead", 1)))
     rig = Rig(pipeline.with_computation("counter", on_failure=DeadLetter("dead")))
     rig.feed(click("r1"))
@@ -551,7 +551,7 @@ def test_an_argument_that_is_refused_is_named_with_its_call_computation_and_key(
     assert str(error).startswith(f"computation 'counter', key 'dog': {call}({argument}=")
 
 
-def test_the_last_time_of_all_is_one_that_a_record_a_timer_and_a_hold_may_have() -> None:
+def test_the_latest_time_is_allowed_for_a_record_a_timer_and_a_hold() -> None:
     def at_the_end(context: Context, _: Record) -> None:
         context.produce("counts", 1, timestamp=MAX_TIME - 1)
         context.set_timer("t", MAX_TIME - 1)

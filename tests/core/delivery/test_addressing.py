@@ -70,12 +70,12 @@ def test_a_consumer_that_has_left_or_not_come_yet_gets_nothing() -> None:
     assert found == (made("counter@3.5#0", "counts", "sink"),)
 
 
-def test_a_key_extractor_that_changes_its_record_changes_nobody_elses() -> None:
+def test_a_key_extractor_that_changes_its_record_affects_no_other() -> None:
     for production in productions_of(where_of(), emissions("counts", "counts"), VERSION, "r1", 0, 9):
         assert JsonCodec().decode(production.value) == {"by": "lion", "v": 1}
 
 
-def test_ids_are_the_rules_business() -> None:
+def test_ids_are_decided_by_the_rules() -> None:
     class Nameless(Rules):
         def id_prefix(self, computation: str, version: Version, cause: str, strong: bool) -> str:  # noqa: FBT001
             return "x"
@@ -107,7 +107,7 @@ def test_a_key_extractor_sees_the_record_as_it_was_made_with_its_id() -> None:
     ],
     ids=["raises", "no str", "no text"],
 )
-def test_what_is_no_key_is_an_error_that_names_consumer_and_stream(extractor: Any, reason: str) -> None:
+def test_an_invalid_key_is_an_error_that_names_consumer_and_stream(extractor: Any, reason: str) -> None:
     with pytest.raises(KeyExtractorError) as caught:
         key_for("sorter", extractor, JsonCodec(), "counts", "dog", VALUE, 50, "r1#0")
     assert caught.value.args == ("sorter", "counts", reason)
@@ -123,7 +123,7 @@ KEYS = st.text(max_size=3)
 
 
 @given(own=KEYS, named=KEYS, timestamp=st.integers(0, 1 << 50))
-def test_a_record_is_addressed_alike_whether_it_is_injected_or_produced(
+def test_a_record_is_addressed_the_same_way_whether_injected_or_produced(
     own: str, named: str, timestamp: int
 ) -> None:
     where = where_of()

@@ -40,7 +40,7 @@ def routing_with(*sequencers: int) -> Routing:
     return Routing(Table(1, 0, (), tuple(assignments)))
 
 
-def test_what_is_on_its_way_to_a_computation_that_has_left_is_given_up() -> None:
+def test_records_in_flight_to_a_computation_that_has_left_are_given_up() -> None:
     """The table has "old", which retires, and no "gone" any more; the outside world is always there."""
     pipeline = Pipeline("p")
     pipeline.injector("clicks")
@@ -110,7 +110,7 @@ def test_the_same_record_cannot_be_pending_twice() -> None:
         outbox.add(0, production("a"), "again")
 
 
-def test_the_next_due_time_skips_what_is_done_and_looks_at_all_pauses() -> None:
+def test_the_next_due_time_skips_finished_records_and_considers_all_pauses() -> None:
     outbox = outbox_of(0, "a", "b")
     assert ids_due(outbox, 200) == ["a", "b"]
     outbox.add(350, production("c"), "")
@@ -138,7 +138,7 @@ def test_records_whose_interval_has_a_new_sequencer_are_due_at_once_and_begin_an
     assert ids_due(outbox, 2_400) == ["a", "z"]
 
 
-def test_records_that_waited_for_the_first_table_are_due_when_it_comes() -> None:
+def test_records_that_waited_for_the_first_table_are_due_when_it_arrives() -> None:
     outbox = outbox_of(0, "a", "b")
     outbox.acked("counter", "b")
     resent = outbox.resend_to_changed(10, NOWHERE, routing_with(1, 2))
@@ -173,7 +173,7 @@ def test_a_clock_that_was_put_back_leaves_the_order_of_sending() -> None:
     outbox.check_invariants()
 
 
-def test_what_is_owed_is_counted_by_consumer_without_those_that_are_owed_nothing() -> None:
+def test_owed_records_are_counted_only_for_consumers_that_are_owed_some() -> None:
     outbox = outbox_of(0, "a", "b")
     outbox.add(0, production("a", consumer="sorter"), "")
     assert outbox.owing(("sorter", "counter", "nobody")) == (("sorter", 1), ("counter", 2))

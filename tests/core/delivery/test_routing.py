@@ -66,7 +66,7 @@ def test_a_table_that_does_not_cover_all_keys_once_is_a_bug(intervals: list[KeyI
         Routing(table_of(*assignments))
 
 
-def test_all_who_adopt_one_table_share_its_routing_and_no_table_gets_another_ones() -> None:
+def test_processes_with_the_same_table_share_its_routing_and_others_do_not() -> None:
     tables = [
         table_of(Assignment("counter", KeyInterval(), number, f"worker-{number}", 1)) for number in range(40)
     ]

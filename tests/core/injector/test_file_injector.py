@@ -83,7 +83,7 @@ def watermarks_of(events: list[SourceEvent]) -> list[int]:
 
 
 @given(created=st.lists(st.integers(0, 9), max_size=8), data=st.data())
-def test_in_any_order_of_file_events_it_rises_only_and_never_passes_a_file_that_was_there(
+def test_in_any_order_of_file_events_it_only_rises_and_never_passes_an_existing_file(
     created: list[int], data: st.DataObject
 ) -> None:
     source, unfinished = FileInjectorSource(), dict[str, int]()
@@ -105,7 +105,7 @@ def test_in_any_order_of_file_events_it_rises_only_and_never_passes_a_file_that_
         said += found
 
 
-def test_a_host_that_was_restarted_goes_on_with_what_it_had_published_and_the_unfinished_files() -> None:
+def test_a_restarted_host_continues_from_its_published_watermark_and_the_unfinished_files() -> None:
     whole, parts = FileInjectorSource(), FileInjectorSource()
     steps: list[tuple[str, str, int]] = [
         ("receive", "b", 20),

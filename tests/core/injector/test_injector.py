@@ -148,7 +148,7 @@ def test_a_request_does_not_wait_for_a_clock_that_was_put_back() -> None:
     assert rig.sends(timeout_us, Wake()) == [Send(STORE, Peek(FIRST_REQUEST, ADDRESS))]
 
 
-def test_a_claim_that_comes_too_late_looks_again() -> None:
+def test_a_claim_that_arrives_too_late_peeks_again() -> None:
     rig = Rig()
     rig.at(0, Start(1))
     rig.at(0, Peeked(FIRST_REQUEST, 0, 0))
@@ -156,7 +156,7 @@ def test_a_claim_that_comes_too_late_looks_again() -> None:
     assert rig.sends(6, Peeked(CLAIM + 1, 1, 1)) == [Send(STORE, Claim(CLAIM + 2, ADDRESS, 1, "mail/0#1"))]
 
 
-def test_answers_to_a_former_incarnation_are_not_taken_for_its_own() -> None:
+def test_answers_to_a_former_incarnation_are_ignored() -> None:
     """Incarnation 1 has asked and died. Incarnation 2 of the same address gets the answers, and asks for itself."""
     rig = Rig()
     (peek,) = rig.sends(0, Start(2))
@@ -194,7 +194,7 @@ def test_a_stream_without_consumers_goes_outside() -> None:
     assert rig.at(11, record) == [Send("outside", Deliver(production(record, "", "k", 7), ADDRESS))]
 
 
-def test_what_was_read_before_is_ignored_and_a_gap_is_a_bug_of_the_host() -> None:
+def test_repeated_offsets_are_ignored_and_a_gap_is_a_bug_of_the_host() -> None:
     rig = running(position=4, epoch=2)
     assert rig.at(0, letter(3, timestamp=1)) == []
     assert rig.at(0, SourceWatermark(2, 99)) == []
@@ -238,7 +238,7 @@ def test_a_record_is_sent_with_growing_pauses_until_it_is_acked() -> None:
     assert rig.deliveries(MINUTE_US, Wake()) == []
 
 
-def test_an_ack_that_comes_twice_or_for_nothing_changes_nothing() -> None:
+def test_a_repeated_or_unknown_ack_changes_nothing() -> None:
     rig = running()
     rig.at(0, letter(0, timestamp=5))
     ack(rig, 10, offset=0)
@@ -287,7 +287,7 @@ def test_a_new_owner_gets_what_is_pending_at_once_and_an_older_table_changes_not
     assert rig.deliveries(12, letter(1, timestamp=5))[0] == ("worker-2", "counter", "mail/0:1")
 
 
-def test_a_retiring_computation_gets_nothing_new_and_what_it_is_owed_is_told_to_the_masters() -> None:
+def test_a_retiring_computation_gets_nothing_new_and_its_debts_are_reported_to_the_masters() -> None:
     """A record is pending when "counter" retires. It is sent until it is ACKed, and every heartbeat says so."""
     rig = running(pipeline_of(), pipeline_of(counted=False))
     rig.at(0, letter(0, timestamp=5))
@@ -357,7 +357,7 @@ def test_a_record_that_was_read_again_but_waits_for_the_slowest_is_still_owed_wh
     ]
 
 
-def test_a_computation_that_retires_while_there_is_more_to_re_read_may_be_owed_some_of_it() -> None:
+def test_a_computation_that_retires_during_a_reread_may_be_owed_some_of_it() -> None:
     """The masters must not take it for settled: what the source gives next is sent to it, too."""
     rig = retiring_rig(replayed=False)
     period_us = rig.options.heartbeat_period_us
@@ -473,7 +473,7 @@ def test_a_dead_letter_that_cannot_be_keyed_either_stops_the_run() -> None:
     assert "key extractor of computation 'clerk'" in str(halt.error)
 
 
-def test_a_key_extractor_that_changes_its_record_changes_nobody_elses() -> None:
+def test_a_key_extractor_that_changes_its_record_affects_no_other() -> None:
     def tear(record: Record) -> str:
         city: str = record.value.pop("city")
         return city

@@ -48,7 +48,7 @@ def reports(epoch: int, low_watermark: int, horizon: int) -> list[Effect]:
     return [Send("authority-0.0", report), Send("authority-0.1", report)]
 
 
-def test_progress_is_journaled_first_and_reported_to_all_replicas_when_the_journal_has_it() -> None:
+def test_progress_is_reported_to_all_replicas_once_it_is_journaled() -> None:
     rig = running()
     rig.at(15, letter(0, timestamp=50, arrived_us=10))
     rig.at(25, SourceWatermark(1, 80, arrived_us=20))
@@ -108,7 +108,7 @@ def test_an_unanswered_journal_request_is_asked_again_and_nothing_else_is_asked_
     assert sent == [(JOURNAL_US + rig.options.store_timeout_us, [Send(STORE, request)])]
 
 
-def test_only_what_was_journaled_is_reported_also_when_more_is_known() -> None:
+def test_only_journaled_progress_is_reported_even_when_more_is_known() -> None:
     rig = running()
     rig.at(0, SourceWatermark(0, 80, arrived_us=20))
     journal_request(rig, JOURNAL_US)
@@ -116,7 +116,7 @@ def test_only_what_was_journaled_is_reported_also_when_more_is_known() -> None:
     assert rig.sends(JOURNAL_US + 3, Journaled(JOURNAL)) == reports(1, 80, 20)
 
 
-def test_what_has_not_changed_is_not_journaled_again_and_reported_every_fourth_period() -> None:
+def test_unchanged_progress_is_not_journaled_again_and_reported_every_fourth_period() -> None:
     """One un-ACKed record holds everything: the same report is repeated, since it may have been lost."""
     rig = running(
         options=EngineOptions(retry_us=MINUTE_US, retry_max_us=MINUTE_US, heartbeat_period_us=MINUTE_US)
@@ -149,7 +149,7 @@ def test_reports_come_at_their_own_times_whatever_the_journal_does() -> None:
     ]
 
 
-def test_a_refused_journal_silences_it_for_ever() -> None:
+def test_a_refused_journal_entry_silences_it_permanently() -> None:
     """A successor has claimed the role. Records are pending, a table and time come: nothing is sent any more."""
     rig = running()
     rig.at(0, letter(0, timestamp=50))
@@ -262,14 +262,14 @@ def test_waiting_records_enter_in_order_of_timestamps_and_hold_position_watermar
     assert ids(rig.deliveries(JOURNAL_US, broadcast(1_300))) == ["mail/0:1"]
 
 
-def test_a_broadcast_that_is_older_than_one_before_takes_nothing_back() -> None:
+def test_an_older_broadcast_changes_nothing() -> None:
     rig = skewed()
     rig.at(0, broadcast(1_000))
     rig.at(0, broadcast(500))
     assert ids(rig.deliveries(1, letter(0, timestamp=1_100))) == ["mail/0:0"]
 
 
-def test_before_the_first_broadcast_nothing_enters_and_the_progress_is_reported_all_the_same() -> None:
+def test_before_the_first_broadcast_nothing_enters_but_progress_is_reported() -> None:
     """Other processes may be hours behind, and this one cannot know: each waits for what the authority makes of all of them.
     What waits is promised like what was sent, or no process would ever make the first broadcast come."""
     rig = skewed()
@@ -284,7 +284,7 @@ def test_before_the_first_broadcast_nothing_enters_and_the_progress_is_reported_
     assert ids(rig.deliveries(2 * JOURNAL_US, broadcast(1_000))) == ["mail/0:1"]
 
 
-def test_a_computation_of_which_nothing_is_known_is_the_slowest() -> None:
+def test_an_unknown_computation_counts_as_the_slowest() -> None:
     rig = skewed()
     assert rig.deliveries(0, letter(0, timestamp=1_000)) == []
     assert rig.deliveries(1, broadcast(1_000, "counter")) == []
@@ -333,7 +333,7 @@ def test_a_malformed_record_that_has_waited_stops_the_run_and_those_behind_it_st
 # Time
 
 
-def test_it_asks_for_each_time_once_and_only_for_one_earlier_than_those_it_waits_for() -> None:
+def test_it_requests_each_wake_up_once_and_only_if_earlier_than_the_pending_ones() -> None:
     rig = running(options=EngineOptions(retry_us=30 * MILLISECOND))
     assert rig.at(0, letter(0, timestamp=5))[-1] == WakeAt(30 * MILLISECOND)
     assert WakeAt(30 * MILLISECOND) not in rig.at(0, letter(1, timestamp=5))
@@ -343,13 +343,13 @@ def test_it_asks_for_each_time_once_and_only_for_one_earlier_than_those_it_waits
     assert not any(isinstance(effect, WakeAt) for effect in rig.at(40 * MILLISECOND, SourceWatermark(2, 9)))
 
 
-def test_a_wake_up_that_comes_before_its_time_is_asked_for_again() -> None:
+def test_an_early_wake_up_is_requested_again() -> None:
     """It waited in a paused machine, whose clock was put back meanwhile."""
     rig = running()
     assert rig.at(90 * MILLISECOND, Wake()) == [WakeAt(JOURNAL_US)]
 
 
-def test_wake_ups_that_come_together_after_a_pause_are_not_doubled() -> None:
+def test_simultaneous_wake_ups_after_a_pause_are_not_doubled() -> None:
     rig = running(options=EngineOptions(retry_us=30 * MILLISECOND, retry_max_us=MINUTE_US))
     rig.at(0, letter(0, timestamp=5))  # wants to be woken at 30 ms as well as for the journal
     ack(rig, 0, offset=0)
@@ -357,7 +357,7 @@ def test_wake_ups_that_come_together_after_a_pause_are_not_doubled() -> None:
     assert asked == [WakeAt(300_000 + JOURNAL_US)]
 
 
-def test_when_its_clock_is_put_back_it_goes_on_in_its_usual_rhythm() -> None:
+def test_when_its_clock_is_put_back_it_continues_at_its_usual_pace() -> None:
     """It lived an hour ahead. Its clock is corrected: it would otherwise be silent for that hour."""
     hour_us = 3_600_000 * MILLISECOND
     rig = running(now=hour_us)
@@ -376,7 +376,7 @@ def test_when_its_clock_is_put_back_it_goes_on_in_its_usual_rhythm() -> None:
     }
 
 
-def test_every_due_time_has_been_asked_for() -> None:
+def test_every_due_time_has_been_requested() -> None:
     """Nothing but its own wake-ups drives it here: heartbeats, journal and retries all come at their times."""
     rig = running()
     rig.at(0, letter(0, timestamp=5))

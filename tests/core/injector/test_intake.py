@@ -154,7 +154,7 @@ def test_a_lower_source_watermark_changes_nothing() -> None:
     assert promised(intake) == (3, 80, 3)
 
 
-def test_promising_again_without_a_change_is_no_news() -> None:
+def test_repeating_a_promise_is_not_a_change() -> None:
     intake = intake_at()
     entry = read(intake, 1, timestamp=5)
     assert intake.promise()
@@ -164,7 +164,7 @@ def test_promising_again_without_a_change_is_no_news() -> None:
     assert not intake.promise()
 
 
-def test_a_position_that_moves_alone_is_news() -> None:
+def test_a_changed_position_alone_is_a_change() -> None:
     intake = intake_at()
     first, _second = read(intake, 1, timestamp=5), read(intake, 1, timestamp=5)
     intake.promise()
@@ -173,7 +173,7 @@ def test_a_position_that_moves_alone_is_news() -> None:
     assert (intake.position, intake.promised.horizon) == (1, 1)
 
 
-def test_after_recovery_it_goes_on_from_the_journal() -> None:
+def test_after_recovery_it_continues_from_the_journal() -> None:
     intake = intake_at(position=7, journaled=Progress(60, 500))
     assert (intake.source_us, intake.next_offset) == (60, 7)
     assert promised(intake) == (7, 60, 500)

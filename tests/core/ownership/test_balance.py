@@ -61,7 +61,7 @@ def change(interval: KeyInterval, owner: str, name: str = "a") -> MintChange:
 # Finding owners
 
 
-def test_the_first_intervals_are_divided_where_the_user_said_and_dealt_out_in_turn() -> None:
+def test_the_first_intervals_are_split_where_the_user_said_and_assigned_in_turn() -> None:
     pipeline = Pipeline("p")
     pipeline.injector("source")
     pipeline.add(Computation(), name="a", inputs=["source"], outputs=["x"], split_at=["g", "m"])
@@ -96,7 +96,7 @@ def test_what_a_former_incarnation_owned_does_not_count_for_its_successor() -> N
     assert assign([Unowned("a", LEFT)], now) == [MintChange("a", LEFT, "w0", 2)]
 
 
-def test_nothing_is_assigned_while_nobody_lives() -> None:
+def test_nothing_is_assigned_without_live_workers() -> None:
     assert assign([Unowned("a", LEFT)], cluster(workers=())) == []
 
 
@@ -126,7 +126,7 @@ def test_among_equally_loaded_workers_an_interval_moves_to_the_one_with_fewest()
     assert move_interval(MoveInterval("a", ""), now, OPTIONS) == [change(LEFT, "w2")]
 
 
-def test_there_is_no_move_without_another_worker() -> None:
+def test_no_interval_moves_without_another_worker() -> None:
     alone = cluster(("a", ALL_KEYS, "w0", 0, 0), workers=("w0",))
     assert move_interval(MoveInterval("a", ""), alone, OPTIONS) == []
 
@@ -185,14 +185,14 @@ def replace_split(load: IntervalLoad, split_key: str) -> IntervalLoad:
     return IntervalLoad(load.computation, load.sequencer, load.records, load.bytes, split_key, load.pending)
 
 
-def test_upper_parts_of_several_hot_intervals_are_dealt_out() -> None:
+def test_upper_parts_of_several_hot_intervals_are_spread() -> None:
     rows: list[Row] = [("a", LEFT, "w0", 200, 0), ("b", LEFT, "w0", 200, 0)]
     now = cluster(*rows, ("a", RIGHT, "w1", 0, 0), split_key="g")
     uppers = [change.owner for change in rebalance(now, OPTIONS)[1::2]]
     assert uppers == ["w2", "w1"]
 
 
-def test_an_overloaded_worker_gives_its_hottest_interval_that_helps_away() -> None:
+def test_an_overloaded_worker_hands_over_its_hottest_interval_that_helps() -> None:
     now = cluster(
         ("a", LEFT, "w0", 90, 0),
         ("a", RIGHT, "w0", 80, 0),
@@ -212,7 +212,7 @@ def test_a_worker_that_runs_less_than_one_interval_may_is_not_overloaded() -> No
     assert rebalance(now, OPTIONS) == []
 
 
-def test_a_worker_short_of_memory_gives_its_largest_interval_away() -> None:
+def test_a_worker_short_of_memory_hands_over_its_largest_interval() -> None:
     now = cluster(("a", LEFT, "w0", 9, 400), ("a", RIGHT, "w0", 9, 601), ("b", ALL_KEYS, "w1", 9, 300))
     assert rebalance(now, OPTIONS) == [change(RIGHT, "w2")]
 
@@ -232,7 +232,7 @@ def test_load_is_not_moved_to_where_memory_would_be_short() -> None:
     assert rebalance(now, OPTIONS) == [change(LEFT, "w2")]
 
 
-def test_an_interval_that_nobody_has_memory_for_stays() -> None:
+def test_an_interval_that_fits_no_workers_memory_stays() -> None:
     now = cluster(
         ("a", LEFT, "w0", 9, 1_001),
         ("a", RIGHT, "w0", 9, 900),
@@ -277,7 +277,7 @@ def test_a_hot_interval_is_split_while_others_are_scanned() -> None:
     assert len(rebalance(now, OPTIONS)) == 2
 
 
-def test_nothing_is_balanced_while_nobody_lives() -> None:
+def test_nothing_is_balanced_without_live_workers() -> None:
     assert rebalance(cluster(("a", ALL_KEYS, "w0", 999, 0), workers=(), split_key="g"), OPTIONS) == []
 
 
@@ -307,7 +307,7 @@ def test_an_interval_of_many_records_is_split_however_little_they_take() -> None
     assert len(rebalance(burning(now, 10, 10), OPTIONS)) == 2
 
 
-def test_a_worker_whose_cpu_is_busy_gives_the_interval_away_that_keeps_it_busy() -> None:
+def test_a_worker_with_a_busy_cpu_hands_over_the_busiest_interval() -> None:
     """By records the second interval is the heavier one."""
     now = cluster(
         ("a", LEFT, "w0", 2, 0), ("a", RIGHT, "w0", 30, 0), ("b", ALL_KEYS, "w1", 60, 0), ("c", ALL_KEYS, "w2", 5, 0)
@@ -336,7 +336,7 @@ LOADS = st.lists(
 
 @given(LOADS)
 @example([(0, 1, 488), (0, 1, 513), (0, 2, 257), (0, 100, 256)])  # memory drove one away, load drove it back
-def test_balancing_never_changes_which_keys_are_owned_and_comes_to_rest(
+def test_balancing_never_changes_which_keys_are_owned_and_settles(
     loads: list[tuple[int, int, int]],
 ) -> None:
     # Under a load that stays as it is (parts of an interval share it evenly), the changes end.

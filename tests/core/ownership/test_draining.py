@@ -81,7 +81,7 @@ def test_each_stage_and_input_is_declared_or_raises(stage: Stage, given: StageIn
             retiring.take(given, 7)
 
 
-def test_it_leaves_when_nobody_owes_it_anything_and_then_it_is_empty() -> None:
+def test_it_leaves_once_it_is_owed_nothing_and_is_then_empty() -> None:
     drain = draining(table(5, "second"))
     assert drain.look(beats(5), REQUIRED) == ()
     assert wants_mint(drain)
@@ -119,7 +119,7 @@ def test_heartbeats_from_before_the_mark_do_not_say_that_it_is_empty() -> None:
         "injector is missing",
     ],
 )
-def test_it_stays_while_somebody_may_still_owe_it_something(missing: dict[str, Heartbeat]) -> None:
+def test_it_stays_while_it_may_still_be_owed_something(missing: dict[str, Heartbeat]) -> None:
     drain = draining(table(5, "second"))
     assert drain.look(missing, REQUIRED) == ()
     assert not wants_mint(drain)
@@ -142,7 +142,7 @@ def test_it_stays_while_it_may_have_work(missing: dict[str, Heartbeat]) -> None:
     assert drain.look(missing, REQUIRED) == ()
 
 
-def test_what_it_has_itself_and_what_is_owed_to_others_does_not_count_as_owed() -> None:
+def test_its_own_work_and_debts_to_others_do_not_count_as_owed() -> None:
     drain = draining(table(5, "second"))
     drain.look(beats(5, owing={"w0": (("third", 2),)}, unlisted=["second"]), REQUIRED)
     assert wants_mint(drain)
@@ -177,7 +177,7 @@ def test_every_mint_is_a_mark() -> None:
     assert drain.look(beats(6), REQUIRED) == ("second",)
 
 
-def test_a_computation_that_is_put_back_and_retired_again_begins_anew() -> None:
+def test_a_computation_that_is_restored_and_retired_again_starts_over() -> None:
     drain = draining(table(5, "second"))
     drain.look(beats(5), REQUIRED)
     drain.adopt(table(6, "second"))
@@ -190,7 +190,7 @@ def test_a_computation_that_is_put_back_and_retired_again_begins_anew() -> None:
     assert wants_mint(drain)
 
 
-def test_a_new_master_begins_with_what_is_owed() -> None:
+def test_a_new_master_starts_with_the_debts() -> None:
     drain = draining(table(9, "second"))
     assert drain.look(beats(9), REQUIRED) == ()
     assert wants_mint(drain)

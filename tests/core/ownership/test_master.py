@@ -75,7 +75,7 @@ def test_the_first_intervals_are_minted_two_heartbeat_periods_after_the_claim() 
     assert bench.minted(effects) == [Send(to, bench.table) for to in ("source/0", "w0", "w1")]
 
 
-def test_nothing_is_minted_while_no_worker_lives() -> None:
+def test_nothing_is_minted_without_live_workers() -> None:
     bench = Bench(table=Table())
     bench.beat("source/0")
     assert [bench.wake() for _ in range(5)] == [[]] * 5
@@ -83,7 +83,7 @@ def test_nothing_is_minted_while_no_worker_lives() -> None:
     assert bench.wake() == asks(1, change(LEFT, "w0"), change(RIGHT, "w0"))
 
 
-def test_the_existing_assignment_is_kept_and_told_at_once() -> None:
+def test_the_existing_assignment_is_kept_and_announced_at_once() -> None:
     bench = Bench()
     assert bench.beat("w0", version=3) == [Send("w0", HALVES)]
     assert bench.beat("w1", "source/0", version=4) == []
@@ -116,7 +116,7 @@ def test_a_worker_that_falls_silent_is_replaced() -> None:
     assert bench.minted(effects) == [Send(to, bench.table) for to in ("w0", "w2")]
 
 
-def test_a_zombie_that_is_heard_again_is_told_that_it_was_replaced() -> None:
+def test_a_zombie_that_is_heard_again_learns_that_it_was_replaced() -> None:
     bench = Bench()
     bench.settle("w0", "w1")
     for _ in range(8):
@@ -203,7 +203,7 @@ def test_an_owner_that_does_not_know_the_table_yet_has_lost_nothing() -> None:
         assert bench.wake() == []
 
 
-def test_what_was_lost_and_then_moved_is_not_lost_any_more() -> None:
+def test_a_lost_interval_that_was_moved_is_no_longer_lost() -> None:
     bench = Bench()
     bench.settle("w0", "w1")
     bench.handle(Heartbeat("w1", 1, 4))
@@ -247,7 +247,7 @@ def test_a_mint_is_asked_again_when_the_clock_is_put_back() -> None:
     assert [bench.wake() for _ in range(5)] == [[], [], [], [], asked]
 
 
-def test_a_verb_that_comes_while_a_mint_is_under_way_waits_for_it() -> None:
+def test_a_verb_that_arrives_during_a_mint_waits_for_it() -> None:
     bench = Bench()
     bench.settle("w0", "w1")
     asked = bench.handle(SplitInterval("a", "g"))
@@ -263,7 +263,7 @@ def test_a_verb_that_comes_while_a_mint_is_under_way_waits_for_it() -> None:
     )
 
 
-def test_a_verb_that_comes_before_the_master_has_listened_waits() -> None:
+def test_a_verb_that_arrives_before_the_master_has_listened_waits() -> None:
     bench = Bench()
     assert bench.handle(SplitInterval("a", "g")) == []
     assert bench.settle("w0", "w1") == asks(
@@ -293,7 +293,7 @@ def test_a_verb_that_cannot_be_done_is_ignored(verb: Message) -> None:
     assert bench.wake() == []
 
 
-def test_a_refused_mint_ends_the_tenure_and_all_that_went_with_it() -> None:
+def test_a_refused_mint_ends_the_tenure_and_everything_pending() -> None:
     bench = Bench()
     bench.settle("w0", "w1")
     asked = bench.handle(SplitInterval("a", "g"))
@@ -325,7 +325,7 @@ def test_a_mint_counts_as_a_renewal() -> None:
     assert bench.wake(50) == [Send(STORE, Renew(FIRST + 5, "master", 1))]
 
 
-def test_numbers_of_mints_begin_anew_with_each_tenure() -> None:
+def test_mints_are_numbered_from_the_start_in_each_tenure() -> None:
     bench = Bench()
     bench.settle("w0", "w1")
     bench.minted(bench.handle(SplitInterval("a", "g")))

@@ -51,7 +51,7 @@ WITH_B = Table(4, 0, (), (*HALVES.assignments, row(ALL_KEYS, 3, "w0", name="b"))
 DRAINING = Table(4, 1, ("b",), WITH_B.assignments)
 
 
-def test_a_computation_that_is_gone_drains_and_then_leaves() -> None:
+def test_a_removed_computation_drains_and_then_leaves() -> None:
     bench = Bench(pipeline("b"), pipeline(), table=WITH_B)
     everybody = ("w0", "w1", "source/0")
     bench.settle(*everybody)
@@ -115,7 +115,7 @@ def test_a_computation_that_is_put_back_while_it_drains_stays() -> None:
     assert bench.wake() == []
 
 
-def test_what_still_drains_goes_on_draining_through_the_next_change() -> None:
+def test_draining_continues_through_the_next_change() -> None:
     bench = Bench(pipeline("b"), pipeline(), pipeline("c"), table=DRAINING)
     bench.settle("w0", "w1")
     assert bench.handle(ChangeTopology(2)) == asks(

@@ -82,7 +82,7 @@ def test_only_what_is_due_is_asked_again() -> None:
     assert desk.sweep(TIMEOUT_US + 60) == [Send(STORE, second)]
 
 
-def test_a_reply_to_nobodys_request_is_ignored() -> None:
+def test_a_reply_to_an_unknown_request_is_ignored() -> None:
     desk = Desk()
     desk.client.reply(0, RowRead(99, None))
     assert desk.replies == []
@@ -146,7 +146,7 @@ def test_what_is_answered_after_the_clock_was_put_back_was_not_asked_in_the_futu
     assert desk.client.asked_us == 10
 
 
-def test_an_owner_is_told_how_much_it_asks() -> None:
+def test_an_owner_learns_how_much_it_requests() -> None:
     desk = Desk()
     mine, other = object(), object()
     desk.ask(0, "a", mine)

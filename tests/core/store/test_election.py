@@ -163,7 +163,7 @@ def test_a_holder_that_renews_is_left_alone() -> None:
     assert candidate.epoch == 0
 
 
-def test_a_holder_that_stands_still_for_a_lease_is_replaced() -> None:
+def test_a_holder_that_makes_no_progress_for_a_lease_is_replaced() -> None:
     candidate = election()
     candidate.start(0, 1)
     for turn in range(4):
@@ -193,7 +193,7 @@ def test_a_refused_claim_means_that_another_was_quicker() -> None:
         (State.RENEWING, Renew(FIRST + 2, "master", 1)),
     ],
 )
-def test_silence_and_unavailability_are_met_by_the_same_request_again(
+def test_silence_and_unavailability_are_answered_by_repeating_the_request(
     state: State, request_: Peek | Claim | Renew
 ) -> None:
     candidate = in_state(state)
@@ -280,7 +280,7 @@ def test_its_owner_is_told_when_it_becomes_the_holder_and_when_it_is_the_holder_
     assert candidate.told == [claimed(FIRST + 1), "lost"]
 
 
-def test_nobody_is_told_of_a_claim_that_was_refused() -> None:
+def test_a_refused_claim_is_not_announced() -> None:
     candidate = in_state(State.CLAIMING)
     candidate.answer(1_010, Refused(FIRST + 1, 1))
     assert candidate.told == []

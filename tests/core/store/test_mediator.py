@@ -113,7 +113,7 @@ def test_one_key_outside_the_interval_makes_the_whole_write_refused(keys: tuple[
     assert at.of(Applied, WriteRefused) == [WriteRefused(0, "store", "counter", 1, live, keys)]
 
 
-def test_a_live_sequencer_of_another_computation_is_none_here() -> None:
+def test_a_sequencer_is_live_only_for_its_own_computation() -> None:
     at = shop()
     at.mint(change(computation="other"))
     assert at.store(write(delta(), sequencer=2)) == m.Refused(7, 1)
@@ -124,7 +124,7 @@ def test_a_write_to_a_computation_without_owner_is_refused() -> None:
     assert at.store(write(delta())) == m.Refused(7, 0)
 
 
-def test_a_repeated_write_is_taken_once_and_answered_again() -> None:
+def test_a_repeated_write_is_applied_once_and_answered_again() -> None:
     at = shop()
     assert at.store(write(delta(state=b"1"))) == m.Written(7)
     assert at.store(write(delta(state=b"1"), request=7)) == m.Written(7)
@@ -152,7 +152,7 @@ def test_a_delayed_first_copy_cannot_undo_a_later_write() -> None:
     assert at.row("dog") == after == image(state=b"2", version=Version(1, 2))
 
 
-def test_of_a_repeated_batch_only_the_rows_that_have_moved_on_are_left_alone() -> None:
+def test_in_a_repeated_batch_only_the_rows_written_since_are_left_alone() -> None:
     at = shop()
     at.store(write(delta("dog", 3, b"newer")))
     assert at.store(write(delta("cat", 1, b"c"), delta("dog", 2, b"older"))) == m.Written(7)
@@ -162,7 +162,7 @@ def test_of_a_repeated_batch_only_the_rows_that_have_moved_on_are_left_alone() -
     )
 
 
-def test_a_new_owner_counts_from_one_again_and_is_taken_for_newer() -> None:
+def test_a_new_owner_counts_from_one_again_and_counts_as_newer() -> None:
     at = shop()
     at.store(write(delta(number=50)))
     at.mint(change(owner="worker-1"))
@@ -230,7 +230,7 @@ def test_checkpoints_are_known_by_id_and_consumer() -> None:
     assert row.productions == (production("p", "y"), production("q", "x"))
 
 
-def test_checkpoints_are_deleted_with_the_rows_of_others_and_each_is_told_once() -> None:
+def test_checkpoints_are_deleted_with_other_rows_and_each_is_reported_once() -> None:
     """One write changes a row and deletes a checkpoint of another; it comes twice, with rows of its own in between."""
     at = shop()
     at.store(write(RowDelta("dog", 1, productions=(production("p"), production("q")))))
@@ -323,7 +323,7 @@ def test_a_row_that_is_new_since_the_last_scan_is_scanned() -> None:
     assert scan(at) == m.Scanned(9, (image("a"), image("b")), None, ())
 
 
-def test_scans_tell_the_journaled_progress_that_was_asked_for() -> None:
+def test_scans_return_the_requested_journaled_progress() -> None:
     at = shop(LEFT, RIGHT)
     at.journal(50, 5, of="feed")
     at.journal(60, 6, of="other")

@@ -131,7 +131,7 @@ def test_the_first_mint_of_a_computation_covers_all_keys() -> None:
         Shop().mint(change(LEFT))
 
 
-def test_a_removed_computation_has_no_owner_any_more() -> None:
+def test_a_removed_computation_no_longer_has_an_owner() -> None:
     at = shop()
     at.store(write(delta()))
     table = at.mint(topology=1, removed=("counter",))
@@ -140,13 +140,13 @@ def test_a_removed_computation_has_no_owner_any_more() -> None:
     assert at.of(ComputationRemoved) == [ComputationRemoved(0, "store", "counter")]
 
 
-def test_retiring_computations_stand_in_the_table() -> None:
+def test_retiring_computations_are_in_the_table() -> None:
     at = shop()
     table = at.mint(topology=1, retiring=("counter",))
     assert (table.topology, table.retiring, len(table.assignments)) == (1, ("counter",), 1)
 
 
-def test_the_history_tells_when_another_version_is_put_in_force() -> None:
+def test_the_history_records_when_another_version_is_deployed() -> None:
     at = shop()
     assert at.of(VersionAdopted) == []
     at.mint(topology=1, retiring=("counter",))
@@ -205,7 +205,7 @@ def test_a_claim_raises_the_epoch_and_returns_what_was_journaled() -> None:
     ]
 
 
-def test_of_two_that_saw_the_same_epoch_one_gets_the_role() -> None:
+def test_only_one_of_two_claimants_with_the_same_epoch_gets_the_role() -> None:
     at = Shop()
     first = at.store(m.Claim(9, AUTHORITY, 0, "authority-0.0"))
     assert at.store(m.Claim(9, AUTHORITY, 0, "authority-0.1")) == m.Refused(9, 1)
@@ -225,7 +225,7 @@ def test_every_request_of_a_former_holder_is_refused() -> None:
     assert at.store(m.Claim(0, AUTHORITY, 2, "authority-0.2")) == m.Claimed(0, 3, (), 0, m.Table())
 
 
-def test_the_count_of_renewals_moves_whenever_the_holder_shows_itself() -> None:
+def test_the_count_of_renewals_rises_with_each_sign_of_the_holder() -> None:
     at = Shop()
 
     def renewals(role: str = AUTHORITY) -> int:
@@ -274,7 +274,7 @@ def test_watermarks_that_rest_on_live_reports_are_journaled() -> None:
     assert journaled(at) == Progress(50, 5)
 
 
-def test_one_stale_report_and_nothing_is_journaled() -> None:
+def test_one_stale_report_prevents_the_whole_journal_entry() -> None:
     """A worker reports, and is replaced before the authority journals.
     Its optimism must not get in between the mint and the new owner's first report."""
     at = shop(LEFT, RIGHT)

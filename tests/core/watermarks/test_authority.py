@@ -108,7 +108,7 @@ def test_a_report_that_raises_nothing_is_not_journaled() -> None:
     assert entry.reporters == (IntervalReporter("splitter", 7), IntervalReporter("splitter", 8))
 
 
-def test_a_computation_stands_where_its_slowest_interval_stands() -> None:
+def test_a_computation_is_as_far_as_its_slowest_interval() -> None:
     bench = Bench()
     bench.handle(report("splitter", 7, 30, LEFT))
     bench.handle(report("splitter", 8, 20, RIGHT))
@@ -117,7 +117,7 @@ def test_a_computation_stands_where_its_slowest_interval_stands() -> None:
     assert bench.wake() == []
 
 
-def test_a_new_owner_that_knows_less_takes_nothing_back() -> None:
+def test_a_new_owner_that_knows_less_lowers_nothing() -> None:
     bench = Bench()
     bench.handle(report("splitter", 7, 30))
     bench.accept()
@@ -157,7 +157,7 @@ def test_an_injector_waits_for_all_its_expected_processes() -> None:
 # Who is told
 
 
-def test_who_reports_for_the_first_time_is_told_at_once() -> None:
+def test_a_first_time_reporter_gets_the_watermarks_at_once() -> None:
     bench = Bench()
     bench.handle(injected(50))
     assert bench.accept() == told(("lines", progress(50)), to=["lines/0"])
@@ -168,7 +168,7 @@ def test_who_reports_for_the_first_time_is_told_at_once() -> None:
     assert bench.accept() == told(("lines", progress(60)), to=["lines/0", "worker-1", "worker-7"])
 
 
-def test_a_newcomer_is_told_nothing_while_there_is_nothing_to_tell() -> None:
+def test_a_newcomer_gets_nothing_before_anything_is_known() -> None:
     assert Bench().handle(Report("worker-7", ())) == []
 
 
@@ -349,13 +349,13 @@ def test_a_standby_listens_says_nothing_and_is_up_to_date_when_it_takes_over() -
     assert bench.claimed == [*told(("splitter", progress(30))), Send(STORE, entry)]
 
 
-def test_what_a_standby_heard_of_the_replaced_is_forgotten() -> None:
+def test_a_standby_forgets_reports_of_replaced_owners() -> None:
     bench = Bench(journaled=(("splitter", progress(30)),), heard=[report("splitter", 7, 40)])
     assert bench.handle(Journaled(FIRST + 2, (IntervalReporter("splitter", 7),))) == []
     assert bench.wake() == []
 
 
-def test_a_standby_asks_for_nothing_but_its_turn() -> None:
+def test_a_standby_requests_only_its_turn() -> None:
     authority = WatermarkAuthority("authority-0.1", 0, [pipeline()], OPTIONS, History())
     assert authority.handle(0, Start(1)) == [WakeAt(1_000)]
     assert authority.handle(1_000, Wake()) == [Send(STORE, Peek(FIRST, "authority-0")), WakeAt(1_500)]
@@ -419,7 +419,7 @@ def test_the_table_has_no_other_inputs() -> None:
     assert {kind for _, kind in TRANSITIONS} == {Start, *TAKEN}
 
 
-def test_an_injector_that_was_never_heard_of_is_at_minus_infinity() -> None:
+def test_an_injector_that_never_reported_is_at_minus_infinity() -> None:
     bench = Bench(pipeline(processes=2))
     bench.handle(injected(MAX_TIME, process=0))
     assert bench.wake() == []

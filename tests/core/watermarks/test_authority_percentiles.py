@@ -23,7 +23,7 @@ from tests.core.watermarks.authority_bench import (
 )
 
 
-def test_a_shard_has_the_names_that_fall_to_it() -> None:
+def test_a_shard_has_the_names_assigned_to_it() -> None:
     options = EngineOptions(authority_shards=2, lease_us=4_000, broadcast_period_us=100)
     shards = {name: options.shard_of(name) for name in ("lines", "splitter", "counter")}
     assert sorted(set(shards.values())) == [0, 1]
@@ -68,7 +68,7 @@ def test_a_percentile_does_not_run_ahead_of_the_slowest_process_of_the_source() 
     assert bench.journal().values == (("splitter", progress(10, (90, 40))),)
 
 
-def test_a_former_epoch_of_the_source_promises_nothing() -> None:
+def test_reports_of_a_former_epoch_of_the_source_are_ignored() -> None:
     bench = Bench(pipeline(percentile=90))
     bench.handle(injected(10, epoch=2, frontier=40))
     bench.handle(injected(10, epoch=1, frontier=100))

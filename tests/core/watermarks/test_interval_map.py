@@ -114,7 +114,7 @@ def test_a_merge_that_ends_within_an_interval_leaves_the_rest_of_it() -> None:
     assert (minima(known), len(known)) == ((20, 2), 2)
 
 
-def test_a_zombie_of_a_split_interval_cannot_speak_for_the_half_that_is_left() -> None:
+def test_a_zombie_of_a_split_interval_cannot_report_for_the_remaining_half() -> None:
     known = IntervalMap()
     known.update(ALL_KEYS, 1, 10, 1)
     known.update(LEFT, 2, 50, 5)
@@ -216,7 +216,7 @@ def test_after_a_restart_every_interval_starts_from_the_journaled_minimum() -> N
     assert minima(known) == (30, 3)
 
 
-def test_what_a_standby_has_heard_stands_until_it_is_disowned() -> None:
+def test_what_a_standby_has_heard_counts_until_it_is_disowned() -> None:
     known = confirmed(halves())
     known.start_from(5, 2)
     assert minima(known) == (10, 2)
@@ -274,7 +274,7 @@ def test_minima_stay_right_when_one_straggler_holds_while_all_others_rise() -> N
     assert minima(known) == (5_000 - len(lows), 5)
 
 
-def test_owners_that_keep_taking_back_do_not_fill_the_buckets() -> None:
+def test_owners_that_keep_lowering_reports_do_not_fill_the_buckets() -> None:
     known = IntervalMap()
     for sequencer in range(1, 2_000):
         known.update(ALL_KEYS, sequencer, -sequencer, 0)

@@ -11,7 +11,9 @@ from headrace.watermarks.oldest_work import OldestWork
 
 
 @given(st.lists(st.integers(-3, 3) | st.none(), max_size=40))
-def test_whatever_comes_and_goes_the_oldest_is_the_smallest_that_is_left(moves: list[int | None]) -> None:
+def test_after_any_additions_and_removals_the_oldest_is_the_smallest_remaining(
+    moves: list[int | None],
+) -> None:
     work, model = OldestWork(), Counter[int]()
     for move in moves:
         if move is not None:
@@ -31,7 +33,7 @@ def test_without_work_the_oldest_is_the_end_of_time() -> None:
     assert (work.oldest(), work.buckets(10), len(work)) == (MAX_TIME, (), 0)
 
 
-def test_one_of_two_of_the_same_time_keeps_it() -> None:
+def test_one_of_two_equal_times_keeps_it() -> None:
     work = OldestWork()
     work.add(5)
     work.add(5)

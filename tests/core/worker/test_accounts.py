@@ -60,7 +60,7 @@ def timer(
     )
 
 
-def test_of_nothing_known_the_report_is_unknown() -> None:
+def test_with_nothing_known_the_report_is_unknown() -> None:
     assert accounts().report(MIN_TIME, MIN_TIME) == (MIN_TIME, MIN_TIME)
 
 
@@ -86,7 +86,7 @@ def test_a_pending_production_holds_both_until_it_is_acked() -> None:
     assert len(made) == 0
 
 
-def test_a_production_that_was_born_late_holds_nothing() -> None:
+def test_a_late_born_production_holds_nothing() -> None:
     made, kept = accounts(), holder()
     made.report(100, 100)
     made.add_production(kept, production(50, origin=200))
@@ -153,7 +153,7 @@ def test_a_late_hold_holds_nothing_and_can_be_let_go() -> None:
     assert made.report(300, 0) == (300, 0)
 
 
-def test_nothing_that_a_predecessors_report_has_led_to_is_taken_back() -> None:
+def test_nothing_that_a_predecessor_reported_is_lowered() -> None:
     made = accounts()
     made.start_from(100, 50)
     made.add_production(holder(), production(70, origin=60))
@@ -161,7 +161,7 @@ def test_nothing_that_a_predecessors_report_has_led_to_is_taken_back() -> None:
     assert made.report(300, 300) == (300, 60)
 
 
-def test_pending_work_is_told_in_buckets() -> None:
+def test_pending_work_is_reported_in_buckets() -> None:
     made = accounts()
     made.add_production(holder(), production(11))
     made.add_timer(timer(19))
@@ -259,14 +259,14 @@ def test_before_it_has_heard_of_its_input_it_reports_unknown() -> None:
     assert Reporter().progress() == (MIN_TIME, MIN_TIME)
 
 
-def test_a_report_that_has_not_changed_is_repeated_now_and_then_only() -> None:
+def test_an_unchanged_report_is_repeated_only_occasionally() -> None:
     reporter = Reporter()
     assert [len(reporter.reports()) for _ in range(9)] == [1, 0, 0, 0, 1, 0, 0, 0, 1]
     reporter.rig.feed(watermark(50))
     assert [len(reporter.reports()) for _ in range(2)] == [1, 0]
 
 
-def test_every_so_often_each_shard_is_told_also_those_that_have_none_of_its_intervals() -> None:
+def test_each_shard_gets_periodic_reports_even_without_intervals_of_its_own() -> None:
     reporter = Reporter(options=replace(REPORTING, authority_shards=3, authority_replicas=1))
     told: list[str] = []
     for _ in range(4):
@@ -334,7 +334,7 @@ def test_a_record_in_commit_is_counted_at_its_sender_and_not_here() -> None:
     assert reporter.progress() == (30, 3)
 
 
-def test_a_timer_holds_the_watermark_until_what_it_made_does() -> None:
+def test_a_timer_holds_the_watermark_until_its_productions_do() -> None:
     """The timer fires, and its write is under way: all the time the report stays at the timer."""
     reporter = Reporter()
     reporter.rig.settle(click("r1", timestamp=10, value=[("set_timer", "t", 40)]))
@@ -415,14 +415,14 @@ def test_late_work_lowers_no_report() -> None:
     assert reporter.progress()[0] == 95, "and holds none back"
 
 
-def test_a_lower_broadcast_is_not_believed() -> None:
+def test_a_lower_broadcast_is_ignored() -> None:
     reporter = Reporter()
     reporter.rig.feed(watermark(90, 9))
     reporter.rig.feed(watermark(50, 10))
     assert reporter.progress() == (90, 10)
 
 
-def test_pending_times_are_told_where_some_consumer_wants_a_percentile() -> None:
+def test_pending_times_are_reported_where_some_consumer_wants_a_percentile() -> None:
     for percentile, expected in ((100.0, ()), (90.0, ((30_000, 2), (50_000, 1)))):
         pipeline = counter(Scripted(obey), watermark_percentile=percentile)
         reporter = Reporter(pipeline)
@@ -438,7 +438,7 @@ def test_a_percentile_does_not_change_what_is_reported() -> None:
     assert reporter.progress() == (50, 5)
 
 
-def test_what_a_scan_tells_of_the_senders_advances_the_other_intervals_too() -> None:
+def test_the_senders_progress_in_a_scan_advances_the_other_intervals_too() -> None:
     """A worker owns one half, and gets the other one, too. The scan tells it of an end that was journaled but not yet broadcast.
     When the broadcast comes there is nothing new in it: the first half must not have been forgotten."""
     shop = Shop(counter(split_at=["m"]), options=REPORTING)

@@ -100,7 +100,7 @@ def test_a_duplicate_for_a_key_that_the_scan_has_not_reached_is_recognized_by_it
     assert dropped == [KnownBy.ID]
 
 
-def test_what_was_read_and_run_is_not_taken_back_by_the_scan() -> None:
+def test_a_scan_does_not_undo_what_was_read_and_run() -> None:
     """The store serves the page before it has the write of the same key, and the page comes after the write's answer."""
     rig = heir(rows_came=2)
     (scan,) = rig.asked()
@@ -118,7 +118,7 @@ def test_what_was_read_and_run_is_not_taken_back_by_the_scan() -> None:
 
 
 @pytest.mark.parametrize("first", [m.Read, m.Scan])
-def test_a_row_that_is_read_and_scanned_at_once_is_taken_once(first: type) -> None:
+def test_a_row_that_is_both_read_and_scanned_is_recovered_once(first: type) -> None:
     rig = heir(rows_came=1)
     rig.feed(click("r4", "key 2"))
     for kind in (first, m.Scan if first is m.Read else m.Read):

@@ -55,7 +55,7 @@ def test_the_least_recently_used_leaves_first() -> None:
     assert (cache.used_bytes, cache.evicted) == (2 * ROW_BYTES, 1)
 
 
-def test_lru_does_not_care_for_boundaries() -> None:
+def test_lru_ignores_boundaries() -> None:
     a, b, c = Owner("a", boundary=1), Owner("b", boundary=99), Owner("c", boundary=50)
     assert kept(RowCache(2 * ROW_BYTES, Eviction.LRU), a, b, c) == "bc"
 
@@ -96,7 +96,7 @@ def test_by_boundary_a_row_that_is_filled_again_waits_for_its_turn_with_the_othe
     assert kept(cache, a, b, Owner("c")) == "ac"
 
 
-def test_boundaries_that_have_passed_are_not_remembered_for_ever() -> None:
+def test_past_boundaries_are_eventually_forgotten() -> None:
     a, cache = Owner("a"), RowCache(2 * ROW_BYTES, Eviction.BOUNDARY)
     for boundary in range(1_000):
         a.boundary = boundary
@@ -156,7 +156,7 @@ def test_a_row_that_has_grown_is_counted_as_it_is_now() -> None:
     assert cache.used_bytes == 64
 
 
-def test_a_cache_that_keeps_more_than_it_may_is_found() -> None:
+def test_an_oversized_cache_is_detected() -> None:
     cache, owner = RowCache(ROW_BYTES, Eviction.LRU), Owner("a")
     kept(cache, owner)
     owner.fill(size=101)
@@ -189,7 +189,7 @@ def test_a_dropped_row_takes_no_room_and_is_no_eviction() -> None:
         max_size=40,
     ),
 )
-def test_it_is_never_over_its_capacity_but_for_busy_rows(
+def test_it_exceeds_its_capacity_only_with_busy_rows(
     eviction: Eviction, capacity: int, uses: list[tuple[int, int, int, bool]]
 ) -> None:
     cache = RowCache(capacity, eviction)
@@ -230,7 +230,7 @@ def test_a_wall_timer_is_no_boundary() -> None:
     assert slot_with(timer("a", 5, Clock.WALL), timer("b", 20)).next_boundary() == 20
 
 
-def test_a_state_that_rests_takes_no_more_room_than_it_needs() -> None:
+def test_an_idle_state_takes_no_more_room_than_it_needs() -> None:
     encoded = JsonCodec().encode("x" * 300)
     tracemalloc.start()
     try:

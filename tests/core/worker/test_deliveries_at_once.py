@@ -4,7 +4,7 @@ from headrace.wire.effects import Deliveries
 from tests.core.driver import Rig, click, counter
 
 
-def test_many_at_once_come_to_the_same_as_one_by_one() -> None:
+def test_many_at_once_have_the_same_result_as_one_by_one() -> None:
     clicks = [click("r1"), click("r2"), click("r1"), click("r3")]
     singly, at_once = Rig(counter()), Rig(counter())
     effects = [effect for deliver in clicks for effect in singly.feed(deliver)]

@@ -11,7 +11,7 @@ from tests.core.driver import Rig, counter
 @pytest.mark.parametrize(
     ("state", "input_"), list(product(IntervalState, IntervalInput)), ids=lambda value: value.name
 )
-def test_each_pair_is_declared_or_is_our_bug(state: IntervalState, input_: IntervalInput) -> None:
+def test_each_pair_is_declared_or_raises(state: IntervalState, input_: IntervalInput) -> None:
     interval = Rig(counter()).interval
     interval.state = state
     if (state, input_) in INTERVAL:

@@ -8,7 +8,7 @@ from headrace.worker.pace import PACE, Pace, PaceInput, moved
 
 
 @pytest.mark.parametrize(("pace", "input_"), list(product(Pace, PaceInput)), ids=lambda value: value.name)
-def test_each_pair_is_declared_or_is_our_bug(pace: Pace, input_: PaceInput) -> None:
+def test_each_pair_is_declared_or_raises(pace: Pace, input_: PaceInput) -> None:
     if (pace, input_) in PACE:
         assert moved(pace, input_) is PACE[pace, input_]
     else:
@@ -16,7 +16,7 @@ def test_each_pair_is_declared_or_is_our_bug(pace: Pace, input_: PaceInput) -> N
             moved(pace, input_)
 
 
-def test_no_write_is_sent_when_there_is_no_room_for_it() -> None:
+def test_no_write_is_sent_without_room_for_it() -> None:
     writes = {PaceInput.WROTE, PaceInput.WROTE_LAST}
     assert {pace for pace, input_ in PACE if input_ in writes} == set(Pace) - {Pace.AWAITING_ANSWER}
 

@@ -146,7 +146,7 @@ def test_ids_are_known_again() -> None:
     assert other.worker.user_code_runs == 0
 
 
-def test_state_goes_on_where_it_was_and_versions_begin_anew() -> None:
+def test_state_continues_and_versions_start_over() -> None:
     rig = predecessor()
     other, _ = heir(rig)
     other.feed(click("r2", "key 1"))
@@ -158,7 +158,7 @@ def test_state_goes_on_where_it_was_and_versions_begin_anew() -> None:
     )
 
 
-def test_what_was_in_memory_only_never_was() -> None:
+def test_what_was_only_in_memory_is_gone() -> None:
     """A record was run and its write lost with its owner: the heir runs it as if for the first time."""
     rig = Rig(counter(COUNTER))
     rig.feed(click("r1"))
@@ -288,14 +288,14 @@ def test_nothing_is_done_for_an_interval_before_its_scan_has_ended() -> None:
     assert other.worker.user_code_runs == 0
 
 
-def test_what_was_broadcast_during_the_scan_counts_after_it() -> None:
+def test_broadcasts_during_the_scan_count_after_it() -> None:
     other = scanning(predecessor())
     other.feed(watermark(100, horizon=0))
     other.answer()
     assert [delta.fired[0].tag for delta in other.write().deltas] == ["t"]
 
 
-def test_a_row_that_fits_no_cache_is_recovered_all_the_same() -> None:
+def test_a_row_larger_than_the_cache_is_still_recovered() -> None:
     rig = predecessor(options=replace(QUIET, cache_bytes=0))
     other, effects = heir(rig)
     assert effects == [sent(result(FIRST, 1, "key 1"), sender=HEIR)]
@@ -328,7 +328,7 @@ def test_a_states_hold_is_scanned_too() -> None:
     assert progress_of(other) == (30, 9)
 
 
-def test_what_was_journaled_of_the_computation_itself_is_not_taken_back() -> None:
+def test_the_computations_own_journaled_progress_is_not_lowered() -> None:
     rig = predecessor()
     rig.settle(outside_acks(FIRST))
     rig.wake(50_000)
@@ -391,7 +391,7 @@ def wait_for_nothing(rig: Rig) -> None:
     ],
     ids=["forgotten work", "a wait for nothing", "dropped", "cache"],
 )
-def test_soft_state_that_has_come_apart_is_noticed(spoil: Callable[[Rig], None], message: str | None) -> None:
+def test_inconsistent_soft_state_is_noticed(spoil: Callable[[Rig], None], message: str | None) -> None:
     rig = predecessor()
     rig.worker.check_invariants()
     spoil(rig)

@@ -51,7 +51,7 @@ def outcome(run: StepRun) -> dict[str, Any]:
     }
 
 
-def test_a_run_says_what_it_did_in_order_and_changes_nothing() -> None:
+def test_a_run_lists_its_effects_in_order_and_changes_nothing() -> None:
     slot = a_key()
     waiting, timers, row = list(slot.queue or ()), dict(slot.timers or {}), slot.row
     run = prepared(Scripted(count, lambda context, _: context.produce("counts", "fired")), slot)

@@ -24,7 +24,7 @@ def known(seen: SeenFilter, record_ids: Iterable[str]) -> list[bool]:
     st.lists(st.tuples(st.lists(IDS, min_size=1, max_size=20), st.integers(0, 9), st.integers(0, 9))),
     st.integers(1, 9),
 )
-def test_there_are_no_false_negatives(writes: list[tuple[list[str], int, int]], capacity: int) -> None:
+def test_the_filter_has_no_false_negatives(writes: list[tuple[list[str], int, int]], capacity: int) -> None:
     """Writes, each with its newest origin, and what is collected after it; origins come in any order."""
     seen = SeenFilter(capacity, 0.01)
     added: list[tuple[str, int]] = []
@@ -42,7 +42,7 @@ def test_there_are_no_false_negatives(writes: list[tuple[list[str], int, int]], 
 
 
 @pytest.mark.parametrize("count", [4_000, 4_096, 4_160, 12_000, 30_000])
-def test_false_positives_are_at_most_about_as_many_as_was_asked_for_however_many_ids_there_are(
+def test_false_positives_stay_near_the_requested_rate_for_any_number_of_ids(
     count: int,
 ) -> None:
     seen = SeenFilter(4_096, 0.01)
@@ -106,7 +106,7 @@ def test_ids_behind_the_horizon_are_forgotten_with_their_generation_and_not_befo
     assert len(seen) == 0
 
 
-def test_it_takes_as_much_as_what_is_alive_and_not_as_all_that_there_ever_was() -> None:
+def test_its_size_depends_on_the_live_ids_and_not_on_all_past_ones() -> None:
     """A hundred thousand ids, of which a thousand are alive at any time."""
     seen = SeenFilter(16, 0.01)
     most, largest = 0, 0
@@ -119,7 +119,7 @@ def test_it_takes_as_much_as_what_is_alive_and_not_as_all_that_there_ever_was() 
     assert len(seen._generations) < 100
 
 
-def test_a_filter_that_keeps_what_is_collected_or_is_too_large_is_found() -> None:
+def test_a_filter_that_keeps_collected_ids_or_is_too_large_is_detected() -> None:
     seen = SeenFilter(4, 0.01)
     add(seen, ["a", "b"], 10)
     seen.check_invariants(10)
@@ -133,7 +133,7 @@ def test_a_filter_that_keeps_what_is_collected_or_is_too_large_is_found() -> Non
         seen.check_invariants(10)
 
 
-def test_a_filter_of_forgotten_keys_that_is_too_large_is_found() -> None:
+def test_an_oversized_filter_of_forgotten_keys_is_detected() -> None:
     forgotten = ForgottenKeys(4, 0.01)
     forgotten.add_all([1, 2])
     forgotten.check_invariants()

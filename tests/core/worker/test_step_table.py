@@ -25,7 +25,7 @@ def step_in(state: StepState) -> Step:
 @pytest.mark.parametrize(
     ("state", "input_"), list(product(StepState, StepInput)), ids=lambda value: value.name
 )
-def test_each_pair_is_declared_or_is_our_bug(state: StepState, input_: StepInput) -> None:
+def test_each_pair_is_declared_or_raises(state: StepState, input_: StepInput) -> None:
     step = step_in(state)
     if (state, input_) in STEP:
         step.advance(input_)
@@ -39,7 +39,7 @@ def test_each_pair_is_declared_or_is_our_bug(state: StepState, input_: StepInput
 @pytest.mark.parametrize(
     "path", [STRONG, WEAK, WEAK_STRAGGLER, STATELESS], ids=["strong", "weak", "straggler", "stateless"]
 )
-def test_each_kind_of_step_comes_to_its_end(path: tuple[StepInput, ...]) -> None:
+def test_each_kind_of_step_reaches_its_end(path: tuple[StepInput, ...]) -> None:
     step = Step(RUN.slot, RUN.version, RUN)
     for input_ in path:
         assert step.state is not StepState.DONE

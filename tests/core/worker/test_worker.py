@@ -58,7 +58,7 @@ def test_a_record_is_run_and_written_and_nothing_is_acked_or_sent_before_the_wri
     )
 
 
-def test_the_history_tells_the_steps_of_a_delivery_in_their_order() -> None:
+def test_the_history_records_the_steps_of_a_delivery_in_order() -> None:
     rig = Rig(counter())
     rig.settle(click("r1"))
     order = [type(event) for event in rig.shop.history]
@@ -138,7 +138,7 @@ def test_keys_that_have_waited_share_a_write() -> None:
     ]
 
 
-def test_acks_are_gathered_by_sender() -> None:
+def test_acks_are_batched_by_sender() -> None:
     rig = Rig(counter(), options=replace(QUIET, commit_batch=8, commits_in_flight=1))
     for number, sender in enumerate(["feed/0", "feed/0", "feed/1", "feed/0"]):
         rig.feed(click(f"r{number}", f"key {number}", sender=sender))
@@ -147,7 +147,7 @@ def test_acks_are_gathered_by_sender() -> None:
     assert effects[:2] == [ack("r1", "r3"), ack("r2", to="feed/1")]
 
 
-def test_only_so_many_writes_are_under_way_at_once() -> None:
+def test_the_number_of_writes_in_flight_is_limited() -> None:
     rig = Rig(counter(), options=replace(QUIET, commits_in_flight=2))
     for number, key in enumerate("abc"):
         rig.feed(click(f"r{number}", key))
@@ -210,7 +210,7 @@ def test_productions_are_sent_again_with_growing_pauses_until_they_are_acked() -
     assert [rig.wake(at) for at in (2_300, 9_000)] == [[], []]
 
 
-def test_an_acked_production_is_deleted_with_the_next_write_of_its_row() -> None:
+def test_an_acked_production_is_deleted_with_the_next_write_of_its_own_row() -> None:
     rig = Rig(counter(), options=replace(QUIET, delete_delay_us=10**9))
     rig.settle(click("r1"))
     assert rig.settle(outside_acks(FIRST)) == []
@@ -227,7 +227,7 @@ def test_an_acked_production_is_deleted_with_the_next_write_of_another_row() -> 
     ]
 
 
-def test_an_acked_production_gets_a_write_of_its_own_when_none_has_come_along() -> None:
+def test_an_acked_production_gets_its_own_write_if_no_other_is_due() -> None:
     rig = Rig(counter(), options=replace(QUIET, delete_delay_us=100, sweep_period_us=50))
     rig.settle(click("r1"))
     rig.settle(outside_acks(FIRST))
@@ -310,7 +310,7 @@ def test_a_forgotten_key_still_knows_a_duplicate() -> None:
 
 
 @pytest.mark.parametrize("capacity", [1, 8])
-def test_no_forgotten_key_is_taken_for_a_new_one_however_often_the_filter_errs(capacity: int) -> None:
+def test_no_forgotten_key_is_mistaken_for_a_new_one_however_often_the_filter_errs(capacity: int) -> None:
     """A key that the filter takes for a known one by error is new all the same, and the next filter must know it."""
     crowded = replace(
         NO_CACHE, collect_period_us=100, sweep_period_us=50, bloom_capacity=capacity, bloom_error=0.5
@@ -351,7 +351,7 @@ def test_a_key_that_waits_for_something_is_not_forgotten(keep: Callable[[Context
     assert [*rig.interval.soft.slots] == ["dog"]
 
 
-def test_a_timer_that_was_moved_by_a_key_since_forgotten_is_nobodys() -> None:
+def test_a_timer_moved_by_a_key_since_forgotten_belongs_to_no_one() -> None:
     """A timer is set and cancelled, the key is forgotten, and then the watermark passes where it was."""
 
     def toggle(context: Context, record: Record) -> None:
@@ -426,7 +426,7 @@ def test_the_worker_charges_each_run_of_user_code() -> None:
     assert rig.worker.user_code_runs == 2
 
 
-def test_it_says_how_much_it_is_in_the_middle_of() -> None:
+def test_it_reports_its_amount_of_unfinished_work() -> None:
     """A record, its write, its production, its checkpoint's deletion: when all that is done, it only waits."""
     rig = Rig(counter(), options=replace(QUIET, sweep_period_us=50))
     assert rig.worker.unfinished == 0

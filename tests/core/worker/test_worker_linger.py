@@ -12,7 +12,7 @@ LINGER = replace(QUIET, commit_batch=3, commit_linger_us=1_000, sweep_period_us=
 FIRST = "counter@1.1#0"
 
 
-def test_the_first_write_after_a_quiet_while_goes_at_once() -> None:
+def test_the_first_write_after_a_quiet_period_goes_at_once() -> None:
     rig = Rig(counter(), options=LINGER)
     for at in (0, 1_000, 5_000):
         rig.feed(click(f"r{at}", key=str(at)), at)
@@ -46,7 +46,7 @@ def test_records_of_one_key_share_a_step() -> None:
     assert rig.feed(Wake(), at=1_000) == [wrote(rig, counted(2, 3, "r2", "r3"))]
 
 
-def test_enough_for_a_write_waits_no_longer() -> None:
+def test_a_full_write_waits_no_longer() -> None:
     rig = Rig(counter(), options=LINGER)
     rig.settle(click("r1"))
     for number, key in enumerate(["ant", "bee", "cow"], 2):
@@ -65,7 +65,7 @@ def test_an_answer_that_comes_after_the_time_lets_the_next_one_go() -> None:
     ]
 
 
-def test_a_clock_that_is_put_back_makes_nobody_wait_for_longer() -> None:
+def test_a_clock_that_is_put_back_lengthens_no_wait() -> None:
     rig = Rig(counter(), options=LINGER)
     rig.settle(click("r1"), at=10**6)
     rig.feed(click("r2", "cat"), at=10**6)

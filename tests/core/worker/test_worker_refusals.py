@@ -46,7 +46,7 @@ def test_an_unanswered_write_is_sent_again_as_the_same_request() -> None:
     assert rig.answer() == [ack("r1"), sent(result(FIRST, 1))]
 
 
-def test_a_write_that_was_taken_but_not_answered_counts_once() -> None:
+def test_a_write_that_was_applied_but_not_answered_counts_once() -> None:
     rig = Rig(counter())
     rig.feed(click("r1"))
     (request,) = rig.asked()
@@ -57,7 +57,7 @@ def test_a_write_that_was_taken_but_not_answered_counts_once() -> None:
     assert len(rig.shop.of(Applied)) == 1
 
 
-def test_an_answer_to_a_former_life_of_the_process_is_not_taken_for_one_to_this() -> None:
+def test_an_answer_to_a_former_incarnation_of_the_process_is_ignored() -> None:
     """A worker writes and crashes before it is answered; it restarts, gets its interval back and writes again.
     The old answer comes late: it must not make the new write count as durable."""
     shop = Shop(counter())
@@ -73,7 +73,7 @@ def test_an_answer_to_a_former_life_of_the_process_is_not_taken_for_one_to_this(
     assert rig.feed(stray) == []
 
 
-def test_a_worker_whose_clock_is_put_back_goes_on_sending_again() -> None:
+def test_a_worker_whose_clock_is_put_back_keeps_resending() -> None:
     rig = Rig(Shop(counter(), options=replace(QUIET, retry_us=100)))
     rig.now = 10**9
     rig.feed(Wake())
@@ -84,7 +84,7 @@ def test_a_worker_whose_clock_is_put_back_goes_on_sending_again() -> None:
     assert rig.wake(5 + QUIET.sweep_period_us) == [sent(result(FIRST, 1))]
 
 
-def test_a_worker_whose_clock_is_put_back_goes_on_deleting() -> None:
+def test_a_worker_whose_clock_is_put_back_keeps_deleting() -> None:
     rig = Rig(Shop(counter(), options=replace(QUIET, delete_delay_us=100, sweep_period_us=50)))
     rig.now = 10**9
     rig.feed(Wake())
@@ -145,7 +145,7 @@ def test_of_two_writes_under_way_the_refused_one_ends_the_interval(refused_first
     assert rig.worker.unacked == 0
 
 
-def test_what_a_dropped_interval_had_sent_is_not_sent_again_by_it() -> None:
+def test_a_dropped_interval_does_not_resend() -> None:
     rig = Rig(counter(), options=replace(QUIET, retry_us=100))
     rig.settle(click("r1"))
     assert rig.worker.unacked == 1

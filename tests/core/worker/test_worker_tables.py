@@ -74,7 +74,7 @@ def test_older_tables_and_the_same_one_again_are_ignored() -> None:
     assert rig.worker.intervals == ()
 
 
-def test_what_a_table_says_of_another_incarnation_is_not_mine() -> None:
+def test_assignments_of_another_incarnation_are_not_mine() -> None:
     shop = Shop(counter())
     shop.assign_all(incarnation=1)
     rig = Rig(shop, incarnation=2)
@@ -82,7 +82,7 @@ def test_what_a_table_says_of_another_incarnation_is_not_mine() -> None:
     assert rig.worker.intervals == ()
 
 
-def test_a_table_ends_what_is_not_mine_any_more_and_begins_what_is_newly_mine() -> None:
+def test_a_table_ends_lost_assignments_and_begins_new_ones() -> None:
     """An interval is split; the worker keeps the lower part under a new sequencer.
     The write that was under way does not count any more, whatever its answer."""
     rig = Rig(counter())
@@ -110,7 +110,7 @@ def test_an_interval_that_stays_mine_is_not_scanned_again() -> None:
     ]
 
 
-def test_heartbeats_tell_the_table_that_is_acted_upon_and_each_intervals_load() -> None:
+def test_heartbeats_name_the_table_in_use_and_each_intervals_load() -> None:
     rig = Rig(
         counter(), options=replace(QUIET, heartbeat_period_us=100, sweep_period_us=50, delete_delay_us=10**9)
     )
@@ -137,7 +137,7 @@ def test_a_loaded_interval_names_a_key_that_would_halve_it() -> None:
     assert rig.worker.intervals[0].take_load().records == 0
 
 
-def test_a_host_says_what_cpu_time_user_code_took_and_each_interval_gets_its_part() -> None:
+def test_the_hosts_cpu_time_of_user_code_is_divided_among_intervals() -> None:
     """Each interval runs once and is charged for it at once; then three runs, two of them the second one's, share a charge."""
     rig = Rig(counter(split_at=["m"]))
     left, right = rig.worker.intervals
@@ -160,7 +160,7 @@ def test_an_interval_that_takes_much_cpu_time_names_a_key_that_would_halve_it() 
         assert rig.worker.intervals[0].take_load().split_key == split_key
 
 
-def test_runs_are_not_kept_for_a_host_that_charges_nothing() -> None:
+def test_runs_are_not_recorded_for_a_host_that_charges_nothing() -> None:
     rig = Rig(counter(), options=replace(QUIET, heartbeat_period_us=100, sweep_period_us=50))
     rig.settle(click("r1"))
     assert len(rig.worker.uncharged_runs) == 1
@@ -247,7 +247,7 @@ def test_a_senders_leaving_advances_the_input_watermark_of_those_it_fed() -> Non
     assert rig.interval.soft.timer_watermark == MAX_TIME
 
 
-def test_what_a_retiring_computation_is_still_owed_is_told_to_the_masters_wherever_it_is() -> None:
+def test_debts_to_a_retiring_computation_are_reported_to_the_masters_wherever_they_are() -> None:
     """One production was sent, one is in a write that is under way, and one waits for the next write."""
     first = counter()
     first.add(Scripted(), name="sink", inputs=["counts"])
@@ -277,7 +277,7 @@ def test_what_a_retiring_computation_is_still_owed_is_told_to_the_masters_wherev
     assert owing(300) == ()
 
 
-def test_a_worker_that_hears_of_no_table_owns_nothing() -> None:
+def test_a_worker_without_a_table_owns_nothing() -> None:
     rig = Rig(Shop(counter()))
     assert rig.feed(Table()) == []
     assert rig.feed(click("r1")) == []

@@ -161,14 +161,14 @@ def test_nothing_overtakes_a_timer_that_a_record_sets_and_that_is_due_already() 
     assert order == ["r0", "r1", "t", "r2"]
 
 
-def test_before_anything_is_known_of_the_watermark_no_timer_fires() -> None:
+def test_no_timer_fires_while_the_watermark_is_unknown() -> None:
     alarms = Alarms()
     alarms.set(("t", MIN_TIME + 1))
     assert alarms.fired == []
     assert alarms.advance(MIN_TIME + 1) == [("t", MIN_TIME + 1)]
 
 
-def test_a_timer_at_the_last_time_of_all_fires_when_the_source_has_ended() -> None:
+def test_a_timer_at_the_latest_time_fires_when_the_source_has_ended() -> None:
     alarms = Alarms()
     alarms.set(("t", MAX_TIME - 1))
     assert [alarms.advance(low) for low in (MAX_TIME - 2, MAX_TIME)] == [[], [("t", MAX_TIME - 1)]]
@@ -302,7 +302,7 @@ def test_timers_of_different_keys_are_different_timers() -> None:
     assert [alarms.advance(low) for low in (55, 65)] == [[("t", 50)], [("t", 60)]]
 
 
-def test_a_timer_fires_once_however_often_the_watermark_is_told_and_the_write_repeated() -> None:
+def test_a_timer_fires_once_however_often_the_watermark_and_the_write_are_repeated() -> None:
     alarms = Alarms()
     alarms.set(("t", 50))
     alarms.rig.feed(watermark(60, horizon=0))
@@ -343,7 +343,7 @@ def test_a_wall_timer_asks_to_be_woken_and_fires_when_the_clock_has_reached_it()
     assert rig.feed(Wake(), at=71) == []
 
 
-def test_a_wall_timer_does_not_care_for_the_watermark() -> None:
+def test_a_wall_timer_ignores_the_watermark() -> None:
     rig = wall(70)
     rig.settle(click("r1"))
     assert rig.settle(watermark(MAX_TIME, horizon=0)) == []
@@ -490,7 +490,7 @@ def test_a_consumer_of_a_percentile_has_its_timers_and_lateness_by_it() -> None:
     assert (executed.late, executed.input_watermark) == (True, 60)
 
 
-def test_a_percentile_that_is_not_told_or_lags_is_not_below_the_low_watermark() -> None:
+def test_an_unknown_or_lagging_percentile_is_not_below_the_low_watermark() -> None:
     alarms = Alarms(watermark_percentile=90.0)
     alarms.set(("t", 50))
     alarms.rig.settle(watermark(49, 0))

@@ -130,7 +130,7 @@ def test_a_key_is_locked_until_its_step_is_durable() -> None:
     assert rig.answer() == [ack("r1"), sent(result("r2>counter#0", 2))]
 
 
-def test_waiting_keys_hold_nobody_up() -> None:
+def test_waiting_keys_delay_no_others() -> None:
     rig = Rig(weak(), options=replace(OPTIONS, commits_in_flight=1))
     for number in range(5):
         assert rig.feed(click(f"r{number}", f"key {number}")) == [

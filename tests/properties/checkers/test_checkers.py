@@ -56,7 +56,7 @@ def test_every_checker_is_unknown_for_an_empty_history() -> None:
     assert {name: type(verdict) for name, verdict in verdicts.items()} == dict.fromkeys(verdicts, Unknown)
 
 
-def test_checkers_say_what_they_check() -> None:
+def test_checkers_describe_what_they_check() -> None:
     checkers = all_checkers([counting(productions=Productions.WEAK)])
     names = [checker.name for checker in checkers]
     assert names == sorted(set(names), key=names.index)
@@ -92,7 +92,7 @@ def test_checkers_say_what_they_check() -> None:
     assert [checker.name for checker in checkers if checker.finding] == ["S5-weak"]
 
 
-def test_the_pipeline_without_weak_productions_is_not_asked_about_them() -> None:
+def test_a_pipeline_without_weak_productions_is_not_checked_for_them() -> None:
     assert "S5-weak" not in judge([], [counting()])
 
 
@@ -331,5 +331,5 @@ HISTORIES: Table = {
 
 
 @pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
-def test_checkers_say_of_a_history_what_they_should(row: Row) -> None:
+def test_checkers_give_the_expected_verdicts(row: Row) -> None:
     check(row)

@@ -39,7 +39,7 @@ from tests.properties.checkers.steps import (
 from tests.properties.stories import Story, begin, healthy, timer
 
 
-def test_every_case_is_counted_even_if_it_never_came_up() -> None:
+def test_every_case_is_counted_even_if_never_reached() -> None:
     assert reached([]) == dict.fromkeys(CASES, 0)
 
 
@@ -128,5 +128,5 @@ HISTORIES: Table = {
 
 
 @pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
-def test_checkers_say_of_a_history_what_they_should(row: Row) -> None:
+def test_checkers_give_the_expected_verdicts(row: Row) -> None:
     check(row)

@@ -128,7 +128,7 @@ def test_engines_that_keep_to_a_version_are_caught(workload: str, protocol: str)
     assert isinstance(verdict, Violated)
 
 
-def test_one_who_restarts_learns_of_the_version_again() -> None:
+def test_a_restarted_process_learns_the_version_again() -> None:
     """The injector's process dies when it knows of the change, and must feed the added consumer when it is back."""
     crash = f.Crash(at_us=SECOND, process="letters/0", restart_after_us=SECOND // 5)
     events = changed("gaining", faults=FaultSchedule((*CHANGE.faults, crash), 5 * SECOND))
@@ -232,5 +232,5 @@ HISTORIES: Table = {
 
 
 @pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
-def test_checkers_say_of_a_history_what_they_should(row: Row) -> None:
+def test_checkers_give_the_expected_verdicts(row: Row) -> None:
     check(row)

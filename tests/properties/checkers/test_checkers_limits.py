@@ -136,11 +136,11 @@ HISTORIES: dict[str, Row] = {
 
 
 @pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
-def test_checkers_say_of_a_history_what_they_should(row: Row) -> None:
+def test_checkers_give_the_expected_verdicts(row: Row) -> None:
     check(row)
 
 
-def test_they_are_judged_where_there_is_something_to_judge() -> None:
+def test_they_are_judged_only_where_they_apply() -> None:
     assert not {"S18", "S19"} & judge([], [counting()]).keys()
     assert {"S18"} == {"S18", "S19"} & judge([], limited().pipelines).keys()
     assert {"S19"} == {"S18", "S19"} & judge([], outliers().pipelines).keys()

@@ -188,11 +188,11 @@ HISTORIES: dict[str, Row] = {
 
 
 @pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
-def test_checkers_say_of_a_history_what_they_should(row: Row) -> None:
+def test_checkers_give_the_expected_verdicts(row: Row) -> None:
     check(row)
 
 
-def test_what_an_output_is_counts_for_nothing_here() -> None:
+def test_outputs_do_not_count_as_source_records() -> None:
     check((begin, held(0), inject(0, 100), take("counter", 1, QUERY, COUNT), output(COUNT), holds("S5")))
 
 
@@ -204,7 +204,7 @@ def feed() -> Feed:
 
 
 @pytest.mark.parametrize("restart_after_us", [700_000, None])
-def test_the_host_tells_what_a_source_holds_once_even_if_its_reader_is_down(
+def test_the_host_records_a_sources_contents_once_even_if_its_reader_is_down(
     restart_after_us: int | None,
 ) -> None:
     crash = f.Crash(at_us=600_000, process="queries/0", restart_after_us=restart_after_us)

@@ -112,7 +112,7 @@ def histories() -> list[History]:
     return [case_of(number).history() for number in range(3 * len(WORKLOADS))]
 
 
-def test_whatever_led_to_an_event_happened_before_it(histories: list[History]) -> None:
+def test_every_cause_of_an_event_happened_before_it(histories: list[History]) -> None:
     for history in histories:
         causes = Causes(history)
         assert all(causes.happens_before(link.cause, link.effect) for link in links_of(history))

@@ -64,7 +64,7 @@ def test_the_story_ends_with_the_rule_and_the_papers_section() -> None:
     assert narrative.rule.endswith("(MillWheel 6.2).")
 
 
-def test_an_owner_that_was_told_believes_nothing_any_more() -> None:
+def test_an_owner_that_was_told_no_longer_believes_it_is_the_owner() -> None:
     """As above, but worker-0 hears of it before its write lands."""
     story = zombie()
     at = next(n for n, event in enumerate(story.events) if type(event).__name__ == "Applied")
@@ -76,7 +76,7 @@ def test_an_owner_that_was_told_believes_nothing_any_more() -> None:
     assert "still believes that it owns ['', end)" not in text
 
 
-def test_what_had_no_part_is_left_out_and_counted() -> None:
+def test_unrelated_events_are_left_out_and_counted() -> None:
     story = zombie()
     quiet = told(story)
     for _ in range(50):
@@ -242,7 +242,7 @@ def test_an_event_is_found_by_number_by_kind_and_by_the_violation() -> None:
     ("wanted", "says"),
     [("999", "its events are 0 to"), ("Nothing", "give a number"), ("violation", "nothing is")],
 )
-def test_an_event_that_there_is_not_is_refused_with_what_there_is(wanted: str, says: str) -> None:
+def test_a_missing_event_is_refused_and_the_existing_ones_listed(wanted: str, says: str) -> None:
     with pytest.raises(UnknownEventError, match=says):
         find_event(healthy().events, wanted, healthy().verdicts())
 

@@ -6,7 +6,7 @@ from headrace_properties.reference import run_reference
 from tests.sim.rig import letters, mail, run
 
 
-def test_what_a_simulated_run_came_to_is_counted() -> None:
+def test_the_result_of_a_simulated_run_is_counted() -> None:
     pipeline = mail()
     feed = letters(pipeline)
     done = run(pipeline, feed)

@@ -225,14 +225,14 @@ CASES: dict[str, tuple[Callable[[], Story], Awaited, str, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_had_to_come_next(name: str) -> None:
+def test_the_next_expected_step_is_named(name: str) -> None:
     tell, awaited, words, rule = CASES[name]
     waiting = waiting_for(tell().events, awaited)
     assert words in waiting.next
     assert f"It is rule {rule} (core/headrace/rules.py, line " in waiting.next
 
 
-def test_of_what_happens_again_and_again_the_first_and_the_last_are_told() -> None:
+def test_of_repeated_events_the_first_and_the_last_are_described() -> None:
     story = injected()
     for _ in range(5):
         add(story, lambda at: Resent(at, "queries/0", "queries/0:0", "counter"))
@@ -242,7 +242,7 @@ def test_of_what_happens_again_and_again_the_first_and_the_last_are_told() -> No
     assert waiting.times == {len(story.events) - 1: 5}
 
 
-def test_what_touches_another_key_is_not_told() -> None:
+def test_events_of_another_key_are_not_described() -> None:
     story = with_timer()
     story.write("counter", 9, key="dogs", set_timers=(timer("w", 200, 9),))
     last = story.events[-1]
@@ -280,7 +280,7 @@ def test_a_write_says_what_it_does_to_the_hold_of_a_state(hold: int, says: str) 
     assert says in changes(applied)
 
 
-def test_a_record_that_nobody_took_is_told_with_its_sender() -> None:
+def test_an_undelivered_record_is_described_with_its_sender() -> None:
     story = injected()
     add(story, lambda at: Resent(at, "queries/0", "queries/0:0", "counter"))
     add(story, lambda at: FaultStruck(at, "queries/0", "pause", ""))
@@ -293,7 +293,7 @@ def test_a_record_that_nobody_took_is_told_with_its_sender() -> None:
     assert "queries/0 is paused" in text
 
 
-def test_of_several_violations_of_liveness_the_missing_owner_is_told() -> None:
+def test_of_several_liveness_violations_the_missing_owner_is_explained() -> None:
     story = lost(injected())
     story.report(300)
     story.tick(20_000)

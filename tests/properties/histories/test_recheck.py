@@ -73,7 +73,7 @@ def rechecked(path: Path, pipeline: Pipeline, plans: int = 3) -> Recheck:
     return recheck(read_recording(path, pipeline), pipeline, plans=plans)
 
 
-def test_the_same_code_comes_to_the_same_in_every_step_and_under_faults(tmp_path: Path) -> None:
+def test_the_same_code_has_the_same_outcome_in_every_step_and_under_faults(tmp_path: Path) -> None:
     found = rechecked(recorded(tmp_path, clicks(Count())), clicks(Count()))
     assert found == Recheck(inputs=8, steps=found.steps, runs=4)
     assert found.steps
@@ -100,7 +100,7 @@ def test_other_code_is_shown_at_the_first_step_that_differs_and_at_the_output_of
     assert run.found_in == "the run without faults"
 
 
-def test_an_outcome_that_depends_on_the_order_of_arrival_is_told_from_a_change_of_code(
+def test_dependence_on_the_order_of_arrival_is_distinguished_from_changed_code(
     tmp_path: Path,
 ) -> None:
     """Eleven runs under faults bring records of a key in another order."""
@@ -179,7 +179,7 @@ def test_a_sample_is_unknown_as_a_whole_and_compared_step_by_step(tmp_path: Path
     assert (same.runs, len(same.differences), len(changed.differences)) == (0, 0, 1)
 
 
-def test_a_run_that_did_not_end_may_have_had_more_to_come(tmp_path: Path) -> None:
+def test_an_unfinished_run_may_have_had_more_output(tmp_path: Path) -> None:
     def cut(events: list[Event]) -> list[Event]:
         return events[: next(number for number, event in enumerate(events) if isinstance(event, Output))]
 
@@ -192,7 +192,7 @@ def test_a_run_that_did_not_end_may_have_had_more_to_come(tmp_path: Path) -> Non
     assert rechecked(path, clicks(Count(from_us=0))).differences
 
 
-def test_what_a_late_record_led_to_is_unknown(tmp_path: Path) -> None:
+def test_the_consequences_of_a_late_record_are_unknown(tmp_path: Path) -> None:
     pipeline = clicks(Told())
     path = recorded(tmp_path, pipeline, late=True)
 
@@ -264,7 +264,7 @@ class PassSome(Computation):
             context.produce("counts", record.value)
 
 
-def test_a_history_of_records_can_be_rechecked_if_it_tells_the_values(tmp_path: Path) -> None:
+def test_a_history_of_records_can_be_rechecked_if_it_has_the_values(tmp_path: Path) -> None:
     path = lines_of(tmp_path, value={"page": 1})
     same, changed = rechecked(path, clicks(Pass())), rechecked(path, clicks(PassSome()))
     assert (same.inputs, same.steps, same.runs, same.differences, same.unknown) == (6, 0, 4, [], [])

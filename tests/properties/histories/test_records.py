@@ -74,7 +74,7 @@ SPARK = Path(__file__).with_name("spark.jsonl")
 """What the query in docs/how-to/histories.md told of itself on Spark 4.3."""
 
 
-def test_what_structured_streaming_tells_of_a_query_holds() -> None:
+def test_a_structured_streaming_querys_history_holds() -> None:
     verdicts = judged_file(SPARK)
     held = {name for name, verdict in verdicts.items() if isinstance(verdict, Holds)}
     assert held == {"S1", "S2", "S5", "S11", "H1", "H2", "H3", "H4", "H6"}
@@ -216,7 +216,7 @@ def test_a_broken_query_is_accused(by: set[str], edit: Callable[[Lines], None], 
     ],
     ids=["end", "owners", "watermarks", "source's watermark", "states", "what was sent", "outputs"],
 )
-def test_a_file_that_tells_less_is_accused_of_nothing_and_says_what_is_unknown(
+def test_a_file_with_less_information_is_accused_of_nothing_and_lists_unknowns(
     drop: Callable[[dict[str, Any]], bool], unknown: set[str], tmp_path: Path
 ) -> None:
     lines = golden()

@@ -44,7 +44,7 @@ def test_always_is_broken_by_the_first_change_that_breaks_it() -> None:
     assert verdict.message.endswith("-1 >= 0")  # as pytest rewrites it
 
 
-def test_an_assertion_without_a_message_tells_its_line_and_its_values() -> None:
+def test_an_assertion_without_a_message_shows_its_line_and_values() -> None:
     told = Told()
     told.apply("ann", {"balance": 97})
     verdict = told.end().verdict(at_end(plain_assertion))
@@ -82,7 +82,7 @@ def test_a_record_on_its_way_has_not_left() -> None:
     assert isinstance(told.verdict(always(nothing_told)), Violated)
 
 
-def test_a_process_that_starts_again_changes_nothing_durable() -> None:
+def test_a_restarted_process_changes_nothing_durable() -> None:
     told = Told()
     told.apply("ann", {"balance": 10})
     told.add(ProcessStarted(told.at_us, "store", 2))
@@ -104,7 +104,7 @@ def nothing_told(moment: Moment) -> bool:
     return not moment.outputs()
 
 
-def test_always_of_what_never_changed_is_unknown() -> None:
+def test_always_without_any_change_is_unknown() -> None:
     told = Told()
     told.apply("ann", {"balance": -1}, computation="received")
     assert told.end().verdict(no_overdraft) == Unknown("nothing changed that it is about: 'accounts'")
@@ -182,7 +182,7 @@ def test_eventually_counts_from_the_last_input() -> None:
     assert told.end().verdict(in_time) == Holds(1)
 
 
-def test_a_record_that_is_read_again_begins_no_new_time() -> None:
+def test_a_reread_record_does_not_restart_the_clock() -> None:
     told = Told()
     told.heal()
     told.inject("deposits", "ann", {"amount": 9}, name="a")
@@ -204,7 +204,7 @@ def test_eventually_is_unknown_while_faults_last_and_when_the_run_is_cut_before_
     assert isinstance(told.end("limit").verdict(in_time), Violated)
 
 
-def test_a_fault_that_lasts_beyond_healing_is_part_of_what_must_be_borne() -> None:
+def test_a_fault_that_outlasts_healing_must_be_tolerated() -> None:
     told = Told()
     told.heal()
     told.fault()
@@ -242,7 +242,7 @@ def test_the_world_is_decoded_and_each_record_counts_once() -> None:
     ]
 
 
-def test_a_change_tells_what_was_before_what_it_consumed_and_what_it_produced() -> None:
+def test_a_change_has_its_earlier_state_and_what_it_consumed_and_produced() -> None:
     shown: list[Any] = []
 
     @always
@@ -276,7 +276,7 @@ def test_a_change_tells_what_was_before_what_it_consumed_and_what_it_produced() 
     ]
 
 
-def test_what_the_promise_blames_is_the_witness() -> None:
+def test_the_witness_is_what_the_promise_blames() -> None:
     @always(stream="told")
     def once(moment: Moment) -> None:
         first = moment.memory.setdefault(moment.changed.value["id"], moment.changed)
@@ -291,7 +291,7 @@ def test_what_the_promise_blames_is_the_witness() -> None:
     assert other not in verdict.witness
 
 
-def test_a_promise_whose_case_did_not_come_up_is_unknown() -> None:
+def test_an_unexercised_promise_is_unknown() -> None:
     @at_end
     def about_transfers(moment: Moment) -> bool:
         if not moment.inputs("transfers"):
@@ -301,7 +301,7 @@ def test_a_promise_whose_case_did_not_come_up_is_unknown() -> None:
     assert Told().end().verdict(about_transfers) == Unknown("no transfer")
 
 
-def test_a_moment_that_does_not_tell_leaves_the_others_to_tell() -> None:
+def test_an_inconclusive_moment_leaves_the_verdict_to_the_others() -> None:
     @always(of="accounts")
     def about_ann(moment: Moment) -> bool:
         if moment.changed.key != "ann":
@@ -331,7 +331,7 @@ def test_eventually_is_unknown_where_the_promise_cannot_tell() -> None:
     assert told.end().verdict(about_ann) == Unknown("no input")
 
 
-def test_a_sample_of_the_keys_says_something_of_rows_and_nothing_of_all() -> None:
+def test_a_sample_of_the_keys_decides_about_rows_but_not_about_totals() -> None:
     told = Told()
     told.sampled(0.1)
     told.apply("ann", {"balance": -1})

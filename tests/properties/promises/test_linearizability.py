@@ -58,7 +58,7 @@ def test_the_search_agrees_with_trying_all_orders() -> None:
     assert outcomes == {True, False}
 
 
-def test_a_search_that_is_too_large_is_given_up() -> None:
+def test_an_oversized_search_is_abandoned() -> None:
     at_once = [Operation(number + 1, 0, 99, 10) for number in range(12)]
     with pytest.raises(TooLargeError):
         is_linearizable([*at_once, Operation(0, 0, 98, 10)], lambda s, r: ((*s, r), 99), (), most_steps=50)
@@ -86,7 +86,7 @@ def answer(told: Told, number: int, total: int) -> None:
     told.output("ann", {"id": number, "sum": total})
 
 
-def test_requests_at_once_may_be_answered_in_either_order() -> None:
+def test_concurrent_requests_may_be_answered_in_either_order() -> None:
     told = Told()
     ask(told, 1)
     ask(told, 2)
@@ -125,7 +125,7 @@ def test_a_request_without_an_answer_may_have_taken_effect_or_not() -> None:
         assert told.end().verdict(counter) == Holds(1)
 
 
-def test_without_any_answer_nothing_is_said() -> None:
+def test_without_any_answer_the_verdict_is_unknown() -> None:
     told = Told()
     ask(told, 1)
     assert isinstance(told.end().verdict(counter), Unknown)

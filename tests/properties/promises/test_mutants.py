@@ -263,7 +263,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "rows are forgotten at a restart": (
         hearing(ProcessStarted, forget_rows),
-        kinds.test_a_process_that_starts_again_changes_nothing_durable,
+        kinds.test_a_restarted_process_changes_nothing_durable,
     ),
     "asked after healing only": (after_healing_only, kinds.test_always_is_asked_while_faults_strike),
     "asked at the end only": (asked_at_the_end_only, kinds.test_always_sees_a_dip_that_is_over_at_the_end),
@@ -294,7 +294,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "what was consumed is lost": (
         handler("_on_applied", nothing_consumed),
-        kinds.test_a_change_tells_what_was_before_what_it_consumed_and_what_it_produced,
+        kinds.test_a_change_has_its_earlier_state_and_what_it_consumed_and_produced,
     ),
     "the last violation counts": (
         last_violation_counts,
@@ -318,7 +318,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "what is read again begins the bound anew": (
         each_reading_begins_anew,
-        kinds.test_a_record_that_is_read_again_begins_no_new_time,
+        kinds.test_a_reread_record_does_not_restart_the_clock,
     ),
     "a run that was cut has ended": (
         replaced(_Rest, "quiescent", property(lambda _self: True)),
@@ -334,15 +334,15 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "always holds without being asked": (
         replaced(_Throughout, "verdict", lambda _self: Holds(1)),
-        kinds.test_always_of_what_never_changed_is_unknown,
+        kinds.test_always_without_any_change_is_unknown,
     ),
     "what was not exercised holds": (
         unexercised_holds,
-        kinds.test_a_promise_whose_case_did_not_come_up_is_unknown,
+        kinds.test_an_unexercised_promise_is_unknown,
     ),
     "a sample passes for the whole": (
         handler("_on_sampled", lambda self, _event: setattr(self, "fraction", 1.0)),
-        kinds.test_a_sample_of_the_keys_says_something_of_rows_and_nothing_of_all,
+        kinds.test_a_sample_of_the_keys_decides_about_rows_but_not_about_totals,
     ),
     "what switches permit is hidden": (
         replaced(Asker, "_note", lambda _self: ""),
@@ -353,14 +353,14 @@ MUTANTS: dict[str, Mutant] = {
     "changes by a promise go unnoticed": (
         replaced(Moment, "changed_value", lambda _self: ""),
         partial(
-            wrong.test_a_promise_that_changes_what_it_is_given_is_found_out,
+            wrong.test_a_promise_that_changes_its_arguments_is_detected,
             at_end(wrong.spoil_output),
             "a record of stream 'told'",
         ),
     ),
     "a forgotten return is an answer": (
         replaced(asking, "_MAY_BE_SILENT", tuple(Kind)),
-        partial(wrong.test_a_forgotten_return_is_no_answer, sometimes),
+        partial(wrong.test_a_forgotten_return_is_refused, sometimes),
     ),
     "real time is ignored": (ignores_real_time, lin.test_a_request_that_began_after_an_answer_comes_after_it),
     "what was not answered had no effect": (
@@ -381,5 +381,5 @@ def test_each_mutant_is_killed_by_the_test_that_it_names(
         killer()
 
 
-def test_there_are_twenty_mutants_at_least() -> None:
+def test_at_least_twenty_mutants_exist() -> None:
     assert len(MUTANTS) >= 20

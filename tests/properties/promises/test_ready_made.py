@@ -150,7 +150,7 @@ def test_ready_made_promises(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", [name for name, row in CASES.items() if row[2] is Holds])
-def test_what_holds_at_rest_is_unknown_of_a_run_that_was_cut(case: str) -> None:
+def test_promises_at_rest_are_unknown_for_a_truncated_run(case: str) -> None:
     promise, story, _ = CASES[case]
     told = Told()
     story(told)

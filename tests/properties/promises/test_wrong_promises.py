@@ -61,7 +61,7 @@ def spoil_change(moment: Moment) -> bool:
         (always(of="accounts")(spoil_change), "the state of key 'ann' of 'accounts'"),
     ],
 )
-def test_a_promise_that_changes_what_it_is_given_is_found_out(promise: Any, what: str) -> None:
+def test_a_promise_that_changes_its_arguments_is_detected(promise: Any, what: str) -> None:
     with pytest.raises(PromiseError) as error:
         told().judge(promise)
     assert error.value.kind == "changes"
@@ -96,7 +96,7 @@ def recurses(moment: Moment) -> bool:
 @pytest.mark.parametrize(
     ("check", "error"), [(divides, "ZeroDivisionError"), (leaves, "SystemExit"), (recurses, "RecursionError")]
 )
-def test_a_promise_that_raises_says_what_and_where(check: Any, error: str) -> None:
+def test_a_raising_promise_is_reported_with_error_and_place(check: Any, error: str) -> None:
     with pytest.raises(PromiseError, match=error) as raised:
         told().judge(at_end(check))
     assert raised.value.kind == "raises"
@@ -120,7 +120,7 @@ def test_a_promise_that_never_returns_is_stopped_and_the_timer_of_others_is_kept
 
 
 @pytest.mark.parametrize("decorate", [never, sometimes, eventually(within_us=1)])
-def test_a_forgotten_return_is_no_answer(decorate: Any) -> None:
+def test_a_forgotten_return_is_refused(decorate: Any) -> None:
     def forgets(moment: Moment) -> None:
         assert moment.state("accounts", "ann") is not None
 
@@ -129,7 +129,7 @@ def test_a_forgotten_return_is_no_answer(decorate: Any) -> None:
     assert error.value.kind == "returns"
 
 
-def test_an_answer_that_is_no_bool_is_refused() -> None:
+def test_an_answer_that_is_not_a_bool_is_refused() -> None:
     @at_end
     def counts(moment: Moment) -> Any:
         return len(moment.outputs())
@@ -155,12 +155,12 @@ def test_a_promise_that_does_not_fit_the_pipeline_is_refused_before_any_run(
     assert error.value.kind == "declaration"
 
 
-def test_two_promises_of_one_name_are_refused() -> None:
+def test_two_promises_with_the_same_name_are_refused() -> None:
     with pytest.raises(PromiseError, match="name of another promise"):
         check_promises([always(divides), at_end(divides)], [bank()])
 
 
-def test_a_name_that_the_pipeline_does_not_have_is_told_with_those_it_has() -> None:
+def test_an_unknown_name_is_reported_with_the_pipelines_names() -> None:
     @at_end
     def asks(moment: Moment) -> bool:
         return not moment.states("acounts")
@@ -171,7 +171,7 @@ def test_a_name_that_the_pipeline_does_not_have_is_told_with_those_it_has() -> N
         told().judge(asks)
 
 
-def test_what_is_no_plain_function_is_no_promise() -> None:
+def test_only_plain_functions_can_be_promises() -> None:
     async def waits(_moment: Moment) -> bool:
         return True
 
@@ -183,7 +183,7 @@ def test_what_is_no_plain_function_is_no_promise() -> None:
         eventually(within_us=1.5)(divides)  # type: ignore[arg-type]
 
 
-def test_an_error_survives_the_way_to_another_process() -> None:
+def test_an_error_survives_pickling_to_another_process() -> None:
     error = PromiseError("no_overdraft", "hangs", "bank.py, line 3", "did not return")
     assert str(type(error)(*error.args)) == str(error)
     assert "no_overdraft" in str(error)

@@ -39,7 +39,7 @@ def test_a_message_that_is_lost_is_counted_as_its_step() -> None:
     assert spots(drop) == {Spot("master", "sends Table", "drop"): 2}
 
 
-def test_a_step_that_came_to_nothing_is_not_counted() -> None:
+def test_a_step_without_effect_is_not_counted() -> None:
     """The worker is not there any more when the step's other fault comes."""
     down = f.Crash(at_us=0, process="worker-2")
     both = spots(StepFault(MINT, down), StepFault(MINT, down, Moment.AFTER))

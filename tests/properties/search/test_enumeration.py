@@ -31,7 +31,7 @@ def test_the_steps_are_the_first_of_each_kind_and_the_last() -> None:
     assert len(set(steps)) == len(steps)
 
 
-def test_a_message_is_struck_once_on_its_way() -> None:
+def test_a_message_is_struck_once_in_flight() -> None:
     """Where it is sent; a reply of the store, which is no process, where it is received; never what is no message."""
     ground = ground_of(TALLIES.pipeline, FEED, OPTIONS)
     struck = {
@@ -68,7 +68,7 @@ def test_it_finds_a_store_without_sequencers() -> None:
     assert found.ok is False
 
 
-def test_what_is_found_does_not_depend_on_how_many_share_the_work() -> None:
+def test_the_findings_do_not_depend_on_the_number_of_processes() -> None:
     def search(jobs: int) -> Verification:
         broken = MUTANTS["without sequencers"]
         return enumerate_faults(TALLIES.application, protocol=broken, first=1, pairs=60, seed=1, jobs=jobs)
@@ -86,7 +86,7 @@ def test_pairs_are_all_or_drawn_without_repetition() -> None:
     assert drawn == pairs_of(SINGLES, 500, seed=3) != pairs_of(SINGLES, 500, seed=4)
 
 
-def test_progress_is_told_after_each_run() -> None:
+def test_progress_is_reported_after_each_run() -> None:
     seen: list[int] = []
     found = enumerate_faults(
         TALLIES.application, pairs=5, on_run=lambda now: seen.append(now.runs + now.idle)

@@ -82,16 +82,16 @@ def every_order() -> set[Outcome]:
     return outcomes(plain(ORDERS))
 
 
-def test_orders_that_are_left_out_come_to_nothing_new(every_order: set[Outcome]) -> None:
+def test_omitted_orders_have_no_new_outcomes(every_order: set[Outcome]) -> None:
     assert outcomes(ORDERS) == every_order
 
 
-def test_orders_that_are_left_out_come_to_nothing_new_on_a_broken_protocol() -> None:
+def test_omitted_orders_have_no_new_outcomes_on_a_broken_protocol() -> None:
     protocol = MUTANTS["keys are not serial"]
     assert outcomes(ORDERS, protocol, "echoes") == outcomes(plain(ORDERS), protocol, "echoes")
 
 
-def test_writes_of_different_rows_are_put_in_both_orders_if_an_invariant_can_tell() -> None:
+def test_writes_of_different_rows_run_in_both_orders_if_an_invariant_can_tell() -> None:
     """S3 asks whether the consumer of a weak production had written before the row that forgets its cause was."""
     protocol, scope = MUTANTS["weak upstream ACKed too early"], Scope(records=1, faults=0, delays=1)
     reduced = outcomes(scope, protocol, "weak windows")
@@ -102,7 +102,7 @@ def test_writes_of_different_rows_are_put_in_both_orders_if_an_invariant_can_tel
 @pytest.mark.nightly
 @pytest.mark.parametrize(("faults", "delays"), [(0, 1), (1, 0)])
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_what_is_left_out_comes_to_nothing_new_on_any_broken_protocol(
+def test_omitted_schedules_have_no_new_outcomes_on_any_broken_protocol(
     name: str, faults: int, delays: int
 ) -> None:
     """Of faults, only crashes and what an operator does are left out."""
@@ -168,7 +168,7 @@ def reassigned() -> set[Outcome]:
     return outcomes(SEQUENCERS, MUTANTS["without sequencers"])
 
 
-def test_faults_that_are_left_out_come_to_nothing_new(reassigned: set[Outcome]) -> None:
+def test_omitted_faults_have_no_new_outcomes(reassigned: set[Outcome]) -> None:
     assert outcomes(plain(SEQUENCERS), MUTANTS["without sequencers"]) == reassigned
 
 
@@ -185,14 +185,14 @@ BROKEN_REDUCTIONS: dict[str, Callable[[arrivals.Arrival, arrivals.Arrival], bool
 
 
 @pytest.mark.parametrize("broken", BROKEN_REDUCTIONS)
-def test_a_reduction_that_takes_too_much_for_equivalent_loses_outcomes(
+def test_a_reduction_that_equates_too_much_loses_outcomes(
     broken: str, monkeypatch: pytest.MonkeyPatch, every_order: set[Outcome]
 ) -> None:
     monkeypatch.setattr(arrivals, "may_swap", ignoring(BROKEN_REDUCTIONS[broken]))
     assert outcomes(ORDERS) < every_order
 
 
-def test_a_reduction_that_takes_writes_for_routine_loses_outcomes(
+def test_a_reduction_that_treats_writes_as_routine_loses_outcomes(
     monkeypatch: pytest.MonkeyPatch, reassigned: set[Outcome]
 ) -> None:
     monkeypatch.setattr(arrivals, "_ROUTINE", (m.Write, m.Written))
@@ -231,7 +231,7 @@ def test_a_search_that_was_cut_short_has_not_exhausted_its_scope() -> None:
     assert exploration.rounds == 1  # only the run without departures is known
 
 
-def test_the_result_does_not_depend_on_how_many_processes_share_the_runs() -> None:
+def test_the_result_does_not_depend_on_the_number_of_processes() -> None:
     scope = Scope(records=1, faults=0, delays=1)
     alone, shared = explore(TALLIES, scope), explore(TALLIES, scope, jobs=2)
     assert alone.exploration == shared.exploration
@@ -257,7 +257,7 @@ def test_the_first_counterexample_has_the_fewest_departures_and_runs_again_from_
     assert again.broken.keys() == failure.violations.keys()
 
 
-def test_a_scope_that_is_none_is_refused() -> None:
+def test_an_invalid_scope_is_refused() -> None:
     with pytest.raises(OptionsError, match="kinds='flood'"):
         Scope(kinds=("flood",))
     with pytest.raises(OptionsError, match="delays"):

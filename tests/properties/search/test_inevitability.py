@@ -71,7 +71,7 @@ def test_the_result_does_not_depend_on_the_number_of_processes(history: History)
     assert rates(history, jobs=2) == rates(history)
 
 
-def test_a_continuation_is_the_same_run_up_to_its_moment_and_another_one_after_it(history: History) -> None:
+def test_a_continuation_equals_the_run_up_to_its_moment_and_differs_afterwards(history: History) -> None:
     at_us = 2_200_000
     tails = set()
     for seed in (1, 2):
@@ -87,7 +87,7 @@ def test_a_continuation_is_the_same_run_up_to_its_moment_and_another_one_after_i
     assert len(tails) == 2
 
 
-def test_faults_at_steps_do_not_begin_any_more(history: History) -> None:
+def test_faults_at_steps_no_longer_begin(history: History) -> None:
     """Without the redraw, the same schedule crashes a worker later."""
     step = f.StepFault(
         Step("worker-0", Does.SENDS, "Report", 3),
@@ -101,7 +101,7 @@ def test_faults_at_steps_do_not_begin_any_more(history: History) -> None:
     assert struck == [True, False]
 
 
-def test_a_run_without_faults_has_nothing_that_decides(history: History) -> None:
+def test_a_run_without_faults_has_no_decisive_event(history: History) -> None:
     plan = msgspec.structs.replace(FAILING.plan, faults=FaultSchedule())
     assert rates(history, Trial(plan)) == FailureRates((), None)
 

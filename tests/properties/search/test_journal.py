@@ -23,7 +23,7 @@ def result(found: Verification) -> tuple[object, ...]:
     return found.exploration, found.verdicts, found.reached, found.covered, found.struck, found.events
 
 
-def test_a_search_that_goes_on_comes_to_what_one_without_a_stop_does(tmp_path: Path) -> None:
+def test_a_resumed_search_has_the_result_of_an_uninterrupted_one(tmp_path: Path) -> None:
     path = tmp_path / "search"
     stopped = explore(TALLIES, SCOPE, examples=10, resume=path)
     assert stopped.exploration is not None
@@ -36,7 +36,7 @@ def test_a_search_that_goes_on_comes_to_what_one_without_a_stop_does(tmp_path: P
     assert len(path.read_bytes().splitlines()) == 1 + whole.exploration.total
 
 
-def test_what_the_file_has_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_in_the_file_are_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, made = tmp_path / "search", list[int]()
     whole = explore(TALLIES, SCOPE, resume=path)
 
@@ -49,7 +49,7 @@ def test_what_the_file_has_is_not_run_again(tmp_path: Path, monkeypatch: pytest.
     assert len(made) == 1  # the first, to compare
 
 
-def test_a_search_by_lineage_goes_on_too(tmp_path: Path) -> None:
+def test_a_search_by_lineage_also_resumes(tmp_path: Path) -> None:
     path, scope = tmp_path / "search", Scope(1, 1, 0, ("drop",))
     break_lineage(TALLIES, scope, examples=7, resume=path)
     assert result(break_lineage(TALLIES, scope, resume=path)) == result(break_lineage(TALLIES, scope))

@@ -48,7 +48,7 @@ class _Endless(Computation):
         context.set_wall_timer("again", at=0)
 
 
-def test_a_timer_that_sets_itself_again_for_ever_uses_up_the_events_of_a_run() -> None:
+def test_a_timer_that_resets_itself_forever_exhausts_a_runs_events() -> None:
     pipeline = Pipeline("endless")
     pipeline.injector("letters")
     pipeline.add(_Endless(), name="endless", inputs=["letters"])

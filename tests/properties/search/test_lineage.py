@@ -79,7 +79,7 @@ def test_a_fault_that_cuts_nothing_off_is_refused() -> None:
         break_lineage(TALLIES, Scope(1, 1, 0, ("pause",)))
 
 
-def test_how_many_processes_share_the_runs_makes_no_difference() -> None:
+def test_the_number_of_processes_makes_no_difference() -> None:
     scope = Scope(1, 1, 0, ("drop",))
     alone, shared = break_lineage(TALLIES, scope), break_lineage(TALLIES, scope, jobs=2)
     assert alone.exploration == shared.exploration

@@ -37,7 +37,7 @@ def test_the_estimate_is_near_the_share_of_later_runs_that_show_something_new(ru
     assert sum(estimates) / len(estimates) == pytest.approx(sum(news) / len(news), abs=0.12)
 
 
-def test_a_few_runs_never_look_quiet_and_many_alike_do() -> None:
+def test_a_few_runs_never_look_quiet_and_many_similar_ones_do() -> None:
     novelty = Novelty()
     assert novelty.chance == 1
     novelty.take(["a"])

@@ -87,7 +87,7 @@ def test_the_bound_is_one_in_chains_times_messages_for_each_further_order() -> N
     assert Ordering(1, messages=100, chains=4).chance == 1 / 4
 
 
-def test_a_failure_is_found_shrunk_and_had_again() -> None:
+def test_a_failure_is_found_shrunk_and_reproduced() -> None:
     mutant = CATALOGUE["ack on receipt"]
     workload = WORKLOADS[mutant.workload]
     application = Application.with_input(workload.deployed, workload.feed(0))
@@ -109,14 +109,14 @@ def test_the_sound_engine_holds_in_orders_by_priorities() -> None:
     assert found.ordering.chains > ordering_of(TALLIES, WORKLOAD.options, 0, 3).chains  # retries
 
 
-def test_each_run_has_an_order_of_its_own() -> None:
+def test_each_run_has_its_own_order() -> None:
     plans = [Plan(NO_FAULTS, WORKLOAD.options, 0, priorities=Priorities(seed, 2, 100)) for seed in range(8)]
     digests = [try_plan(TALLIES, Trial(plan)).digest for plan in plans]
     assert len(set(digests)) == 8
     assert digests == [try_plan(TALLIES, Trial(plan)).digest for plan in plans]
 
 
-def test_what_has_no_bound_is_refused() -> None:
+def test_an_ordering_without_a_bound_is_refused() -> None:
     with pytest.raises(OptionsError, match="depth"):
         verify(TALLIES, depth=0)
     with pytest.raises(OptionsError, match="link"):

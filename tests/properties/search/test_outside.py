@@ -95,7 +95,7 @@ def test_an_old_row_that_only_user_code_reads_is_beyond_the_invariants() -> None
     assert any(struck and came != right for _, struck, came in others)
 
 
-def test_no_search_tries_them_unless_it_is_asked_to() -> None:
+def test_no_search_tries_them_unless_requested() -> None:
     found = explore(WINDOWS, Scope(1, 1, 0, ("reassign",)))
     assert not {breach.value for breach in Breach} & found.struck.keys()
     found = verify(WINDOWS, examples=20)
@@ -103,7 +103,7 @@ def test_no_search_tries_them_unless_it_is_asked_to() -> None:
     assert found.failure is None
 
 
-def test_what_is_no_such_fault_is_refused() -> None:
+def test_an_unknown_fault_is_refused() -> None:
     with pytest.raises(OptionsError, match="lost_write, torn_row"):
         breaches_named(["bit_rot"])
 

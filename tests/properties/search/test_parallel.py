@@ -42,7 +42,7 @@ def _deadly() -> Pipeline:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_each_thing_is_done_once(jobs: int) -> None:
+def test_each_item_is_processed_once(jobs: int) -> None:
     assert sorted(spread(_square_unless_seven, range(5), jobs)) == [0, 1, 4, 9, 16]
 
 

@@ -118,7 +118,7 @@ def _added(slot: Slot) -> f.StallSource:
     return f.StallSource(at_us=slot.at_us, process=slot.ground.injectors[0], for_us=12_345)
 
 
-def test_adding_a_kind_leaves_what_plans_and_seeds_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adding_a_kind_keeps_the_meaning_of_plans_and_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a plan that names the new table has faults of the new kind."""
     two = msgspec.structs.replace(GROUND, versions=2)
     before = [_meaning(ground) for ground in (GROUND, two)]
@@ -182,7 +182,7 @@ def test_faults_can_be_correlated_in_time_or_in_place() -> None:
         assert len({fault.process for fault in faults if isinstance(fault, f.Crash)}) <= 1
 
 
-def test_a_plan_may_leave_a_minority_for_good() -> None:
+def test_a_plan_may_leave_a_minority_broken_permanently() -> None:
     """The first process that is stopped, unless nobody can take its place."""
     crash = slot(3, where=4)
     lasting = crash[:2] + b"\x10" + crash[3:]
@@ -195,7 +195,7 @@ def test_a_plan_may_leave_a_minority_for_good() -> None:
 @pytest.mark.parametrize(
     ("how", "lasts"), [(0, True), (1, False), (2, False)], ids=["all", "one way", "masters"]
 )
-def test_whoever_is_cut_off_for_good_is_cut_off_from_everybody(how: int, lasts: bool) -> None:  # noqa: FBT001  a parameter of the test
+def test_a_process_cut_off_permanently_is_cut_off_from_all_others(how: int, lasts: bool) -> None:  # noqa: FBT001  a parameter of the test
     cut = slot(4, where=1, how=how)
     found = decode(cut[:2] + b"\x10" + cut[3:]).faults
     assert isinstance(found.faults[0], f.Partition)
@@ -308,7 +308,7 @@ def test_the_clusters_knobs_are_turned() -> None:
     assert decode(with_bytes(b6=1, b7=1)).seed == 257
 
 
-def test_the_ground_is_what_there_is() -> None:
+def test_the_ground_lists_the_processes_and_keys() -> None:
     assert GROUND.workers == ("worker-0", "worker-1", "worker-2")
     assert GROUND.leaders == ("master-0", "master-1", "authority-0.0", "authority-0.1")
     assert GROUND.injectors == ("searches/0", "searches/1")
@@ -322,7 +322,7 @@ def _second(ground: Ground) -> list[f.FaultSchedule]:
     return [decode_plan(draw.randbytes(PLAN_BYTES) + b"\x02", ground, BASE).faults for _ in range(300)]
 
 
-def test_the_second_table_has_what_the_first_has_no_form_for() -> None:
+def test_the_second_table_has_faults_that_the_first_cannot_express() -> None:
     """Noise on the store's traffic, a new owner that hears no broadcasts, and whoever recovers is struck in the middle of it."""
     schedules = _second(GROUND)
     noises = [fault for each in schedules for fault in each.faults if isinstance(fault, f.Noise)]

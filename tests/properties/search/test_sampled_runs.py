@@ -68,7 +68,7 @@ def test_the_sound_protocol_holds_and_runs_the_same_again(begin: int) -> None:
 
 
 @pytest.mark.parametrize("regression", REGRESSIONS.values(), ids=REGRESSIONS)
-def test_what_once_broke_holds(regression: Regression) -> None:
+def test_former_failures_hold(regression: Regression) -> None:
     assert regression.story
     workload = WORKLOADS[regression.workload]
     feed = workload.feed(regression.feed_seed)
@@ -84,7 +84,7 @@ def test_a_run_is_a_function_of_its_number_and_the_seed() -> None:
     assert case_of(25).digest() == case_of(25).judged().digest
 
 
-def test_an_oracle_that_fires_and_a_run_that_goes_otherwise_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_firing_oracle_and_a_differing_rerun_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The judged runs are those of a broken protocol, and those that are only compared are sound."""
     protocol = MUTANTS["ack before commit"]
     monkeypatch.setattr(

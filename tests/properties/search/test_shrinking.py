@@ -47,7 +47,7 @@ def smallest(fails: Callable[[Plan, Feed], bool], plan: Plan = BIG) -> Failure:
     return shrink(Failure(plan, 0, BROKEN, "d"), APPLICATION, BASE, verdict_by(fails, BROKEN))
 
 
-def test_what_always_fails_shrinks_to_nothing() -> None:
+def test_a_permanent_failure_shrinks_to_nothing() -> None:
     found = smallest(lambda *_: True)
     assert (found.plan.faults.count, found.kept, found.plan.options, found.plan.seed) == (0, (), BASE, 0)
 
@@ -104,14 +104,14 @@ def test_times_are_rounded_and_steps_come_earlier() -> None:
     ]
 
 
-def test_it_does_not_slip_to_another_bug() -> None:
+def test_shrinking_does_not_slip_to_another_bug() -> None:
     other = {"S2": Violated("twice", ())}
     found = shrink(Failure(BIG, 0, BROKEN, "d"), APPLICATION, BASE, verdict_by(lambda *_: True, other))
     assert found.plan == BIG
 
 
 @pytest.mark.parametrize("budget", [Budget(1_000, cpu_s=0.0), Budget(0), Budget(7), BUDGET], ids=str)
-def test_it_ends_in_time(budget: Budget) -> None:
+def test_shrinking_ends_in_time(budget: Budget) -> None:
     runs = 0
 
     def fails(*_: object) -> bool:

@@ -75,7 +75,7 @@ def test_every_place_is_tried_before_one_is_tried_again() -> None:
     assert tried == Counter(places)
 
 
-def test_adding_a_kind_leaves_what_a_seed_is_aimed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adding_a_kind_keeps_the_targets_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a search that names the new table has faults of the new kind."""
     newest = max(STEP_TABLES)
     before, singles = (
@@ -122,7 +122,7 @@ def test_the_first_table_means_what_it_has_always_meant() -> None:
     assert digests == ["4797abb9922b218e", "1b9e08e99aa33d85"]
 
 
-def test_where_faults_have_struck_is_not_tried_before_the_rest() -> None:
+def test_places_already_struck_are_not_tried_before_the_rest() -> None:
     places = {spot_of(fault) for fault in single_faults(TALLIES.pipeline, FEED, OPTIONS)}
     struck = Counter({place: 5 for place in places if place.role != "injector"})
     own, aimed = plans(steering(aimed=0)), plans(steering(), struck)

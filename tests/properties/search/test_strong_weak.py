@@ -48,7 +48,7 @@ def test_a_strong_production_waits_for_a_commit_that_a_weak_one_does_not() -> No
     assert weak.applied_bytes < strong.applied_bytes
 
 
-def test_what_is_run_again_and_what_is_retained_is_told() -> None:
+def test_reruns_and_retained_bytes_are_reported() -> None:
     for account in wall_clocks().values():
         storm = account.stormy
         assert storm.crashes > 0
@@ -62,9 +62,7 @@ def test_stragglers_are_checkpointed_only_where_that_is_wanted() -> None:
     assert checkpointed["weak, no straggler checkpoints"] == checkpointed["strong"] == 0
 
 
-def test_code_that_does_not_depend_on_time_or_order_comes_out_the_same_every_way_that_is_exactly_once() -> (
-    None
-):
+def test_code_independent_of_time_and_order_has_the_same_result_in_every_exactly_once_way() -> None:
     workload = tallies()
     accounts = compare(workload.pipeline, workload.feed(1), runs=5, faults=0)
     assert [(account.lost, account.repeated, account.changed) for account in accounts] == [(0, 0, 0)] * len(
@@ -72,7 +70,7 @@ def test_code_that_does_not_depend_on_time_or_order_comes_out_the_same_every_way
     )
 
 
-def test_runs_without_faults_cost_nothing_in_vain() -> None:
+def test_runs_without_faults_waste_nothing() -> None:
     for account in wall_clocks().values():
         calm = account.calm
         assert (calm.again, calm.redone, calm.counted_twice, calm.diverged, calm.checkpointed) == (0,) * 5
@@ -81,7 +79,7 @@ def test_runs_without_faults_cost_nothing_in_vain() -> None:
         assert len(calm.latencies_us) == wall_clock.VISITS
 
 
-def test_a_record_that_comes_twice_is_repeated_and_one_with_another_value_is_changed() -> None:
+def test_a_duplicated_record_counts_as_repeated_and_one_with_another_value_as_changed() -> None:
     one, other, late = (
         Emitted("counts", key, value, 5) for key, value in [("a", b"1"), ("a", b"2"), ("b", b"1")]
     )

@@ -152,7 +152,7 @@ def test_the_first_plan_is_the_one_without_faults() -> None:
     assert verify(Application(mail(), small_feed), examples=1).idle == 1
 
 
-def test_an_invariant_whose_case_never_came_up_leaves_the_result_open() -> None:
+def test_an_unexercised_invariant_leaves_the_result_open() -> None:
     """Nobody sets a timer: nothing is said of timers, and nothing is green."""
     pipeline = Pipeline("post")
     pipeline.injector("mail")
@@ -188,7 +188,7 @@ def test_a_run_that_was_cut_short_leaves_the_result_open_whatever_the_others_say
     assert found.verdicts == {"L2": violated}
 
 
-def test_nothing_run_is_nothing_known() -> None:
+def test_without_runs_nothing_is_known() -> None:
     assert Verification().ok is None
 
 
@@ -209,7 +209,7 @@ def broken() -> Verification:
     )
 
 
-def test_a_store_without_sequencers_is_found_out_within_a_hundred_schedules(broken: Verification) -> None:
+def test_a_store_without_sequencers_is_detected_within_a_hundred_schedules(broken: Verification) -> None:
     assert broken.ok is False
     assert broken.failure is not None
     assert broken.runs <= 100
@@ -219,7 +219,7 @@ def test_a_store_without_sequencers_is_found_out_within_a_hundred_schedules(brok
     } >= broken.failure.violations.keys()
 
 
-def test_what_was_found_is_shrunk_to_three_faults_at_most(broken: Verification) -> None:
+def test_a_failure_is_shrunk_to_at_most_three_faults(broken: Verification) -> None:
     assert broken.failure is not None
     plan = broken.failure.plan
     assert 1 <= plan.faults.count <= 3
@@ -227,7 +227,7 @@ def test_what_was_found_is_shrunk_to_three_faults_at_most(broken: Verification) 
 
 
 @pytest.mark.parametrize("seed", [1, 7])
-def test_it_is_found_out_on_a_small_pipeline_by_any_seed(seed: int) -> None:
+def test_it_is_detected_on_a_small_pipeline_by_any_seed(seed: int) -> None:
     found = verify(Application(mail(), small_feed), examples=100, seed=seed, protocol=BROKEN)
     assert found.failure is not None
     assert found.failure.plan.faults.count <= 3
@@ -321,7 +321,7 @@ def touchy() -> Pipeline:
 
 
 @pytest.mark.parametrize(("name", "finding"), [("S5-weak", True), ("S5", False), ("S1", False)])
-def test_what_is_said_of_weak_user_code_is_a_finding_and_no_violation(name: str, finding: bool) -> None:  # noqa: FBT001  a parameter of the test
+def test_problems_of_weak_user_code_are_findings_and_not_violations(name: str, finding: bool) -> None:  # noqa: FBT001  a parameter of the test
     assert is_finding(name) is finding
     verdicts: dict[str, Verdict] = {name: Violated("two values for one id", ()), "S2": Holds(1)}
     assert violations(verdicts).keys() == (set() if finding else {name})

@@ -49,7 +49,7 @@ def test_a_source_that_is_hours_ahead_waits_for_the_other() -> None:
     assert min(ahead) > end_us
 
 
-def test_what_leaves_drains_to_both_of_its_consumers() -> None:
+def test_a_leaving_computation_drains_to_both_of_its_consumers() -> None:
     history = run("draining", FaultSchedule((Operate(at_us=SECOND, verb=ChangeTopology(1)),), 2 * SECOND))
     (removed,) = [event for event in history if isinstance(event, ComputationRemoved)]
     assert removed.computation == "auditor"

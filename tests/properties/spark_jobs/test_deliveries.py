@@ -66,7 +66,7 @@ def _causes(report: JobReport) -> list[Cause]:
     return [finding.cause for finding in report.findings]
 
 
-def test_row_that_comes_later_breaks_only_what_goes_by_arrival() -> None:
+def test_delayed_row_breaks_only_jobs_that_depend_on_arrival() -> None:
     finding = check_job(job(FirstToArrive()), ONE_BY_ONE, schedules=60, allow=ALLOW).findings[0]
     assert finding.cause is Cause.ORDER
     assert finding.schedule is not None
@@ -74,11 +74,11 @@ def test_row_that_comes_later_breaks_only_what_goes_by_arrival() -> None:
     assert "comes two batches later" in finding.told
 
 
-def test_clock_of_batches_that_jumps_breaks_only_what_goes_by_it() -> None:
+def test_jumping_batch_clock_breaks_only_jobs_that_use_it() -> None:
     assert _causes(check_job(job(ClockOfBatch()), ONE_BY_ONE, schedules=20)) == [Cause.CHANCE]
 
 
-def test_row_that_comes_twice_counts_once_where_ids_are_kept() -> None:
+def test_duplicated_row_counts_once_where_ids_are_kept() -> None:
     assert _causes(check_job(MENDED, FEED, schedules=40, duplicates=True)) == [Cause.DUPLICATES]
     once = check_job(job(SumOfIds()), FEED, schedules=60, allow=ALLOW, duplicates=True)
     assert _causes(once) == []

@@ -31,14 +31,14 @@ def test_mistake_is_found_with_its_cause(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted_mistake_is_found_and_explained_and_its_mended_twin_holds(name: str) -> None:
+def test_planted_mistake_is_found_and_explained_and_its_fixed_twin_holds(name: str) -> None:
     trial = found(name, schedules=20)
     assert trial.is_right, trial.said
     trial = held(name, schedules=20)
     assert trial.is_right, trial.said
 
 
-def test_mended_job_holds_in_every_schedule() -> None:
+def test_fixed_job_holds_in_every_schedule() -> None:
     report = check_job(MENDED, FEED, schedules=100)
     assert (report.findings, report.unknown, report.schedules) == ((), (), 100)
 
@@ -55,7 +55,7 @@ def test_state_that_the_processor_cleared_has_not_expired() -> None:
     assert check_job(by_clock(ClearsItself()), FEED, schedules=10).findings == ()
 
 
-def test_expiry_that_is_meant_can_be_allowed() -> None:
+def test_intended_expiry_can_be_allowed() -> None:
     assert check_job(by_clock(ShortTtl()), FEED, schedules=10, allow={Cause.TTL}).findings == ()
 
 
@@ -82,7 +82,7 @@ def test_late_rows_of_the_feed_itself_are_counted_and_no_finding() -> None:
     assert (report.findings, report.late) == ((), 1)
 
 
-def test_what_is_meant_can_be_allowed() -> None:
+def test_intended_differences_can_be_allowed() -> None:
     assert check_job(job(SumOfCall()), FEED, schedules=40, allow={Cause.BATCHING}).findings == ()
 
 
@@ -98,11 +98,11 @@ def test_report_is_the_same_each_time() -> None:
     assert one.findings == two.findings
 
 
-def test_job_that_gives_nothing_is_unknown() -> None:
+def test_job_without_output_is_unknown() -> None:
     assert check_job(MENDED, [[("a", at(1), 1)]], schedules=5).unknown == ("the job gave no output",)
 
 
-def test_job_that_fails_without_faults_is_told_with_its_line() -> None:
+def test_job_that_fails_without_faults_is_reported_with_its_line() -> None:
     class Fails(SumByMinute):
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
             yield 1 / 0

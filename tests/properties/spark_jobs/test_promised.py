@@ -53,7 +53,7 @@ def test_promises_that_are_kept_hold() -> None:
     assert _report([sum_of_each_minute, anything_is_late, state_is_read]).findings == ()
 
 
-def test_job_that_gives_something_else_than_expected_is_told_with_the_smallest_feed() -> None:
+def test_job_with_unexpected_output_is_reported_with_the_smallest_feed() -> None:
     finding = _report([sum_of_each_minute], job(SumOfCall())).findings[0]
     assert (finding.name, len(finding.kept)) == ("the promise sum_of_each_minute", 1)
     assert "at the end: not expected: ('a', 1); with 1 row in batches of 1, undisturbed" in finding.told
@@ -70,7 +70,7 @@ def test_promise_is_asked_after_each_batch() -> None:
     assert again.told == finding.told
 
 
-def test_what_never_came_true_is_unknown() -> None:
+def test_sometimes_that_never_came_true_is_unknown() -> None:
     assert _report([state_is_empty]).unknown == ("the promise state_is_empty never came true",)
 
 
@@ -110,6 +110,6 @@ def test_promise_that_cannot_be_asked_is_refused(promise: Any, told: str) -> Non
         check_promises_of_job([promise])
 
 
-def test_promise_that_fails_is_no_finding() -> None:
+def test_promise_that_raises_is_not_a_finding() -> None:
     with pytest.raises(JobPromiseError, match="'raises' raises AttributeError"):
         _report([raises])

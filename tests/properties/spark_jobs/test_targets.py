@@ -54,7 +54,7 @@ def test_recorded_job_and_its_function_are_the_same_target() -> None:
     assert (one.feed, one.job.output, one.job.sink) == (other.feed, other.job.output, other.job.sink)
 
 
-def test_sink_is_tried_with_what_the_stateful_job_gives_it() -> None:
+def test_sink_is_tried_on_the_stateful_jobs_output() -> None:
     target = spark_target("words", words, schemas=WORDS)
     report = target.verify(schedules=5, allow=causes_named(["growth"]))
     assert report.job is not None
@@ -77,7 +77,7 @@ def test_fixture_fails_on_an_effect_that_is_not_idempotent(tmp_path: Path) -> No
     assert "violated again" in str(noted["headrace kept failure"])
 
 
-def test_fixture_keeps_nothing_that_cannot_be_found_again(tmp_path: Path) -> None:
+def test_fixture_keeps_only_reproducible_findings(tmp_path: Path) -> None:
     with pytest.raises(InvariantViolatedError, match="no replay file"):
         _verifier(tmp_path)(append, [[("ann", 1)]], schema=SCHEMA)
     assert not list(tmp_path.iterdir())

@@ -277,7 +277,7 @@ def test_nothing_is_found_in_sound_code() -> None:
     assert examine(zeitgeist.pipeline, zeitgeist.feed(1)) == []
 
 
-def test_what_logging_writes_to_a_file_is_no_effect(tmp_path: Path) -> None:
+def test_logging_to_a_file_is_not_an_effect(tmp_path: Path) -> None:
     handler, logger = logging.FileHandler(tmp_path / "log", delay=True), logging.getLogger(__name__)
     logger.addHandler(handler)
     try:
@@ -311,7 +311,7 @@ def constant_in_environment(context: Context, record: Record) -> None:
 VARIABLE = "A_TEST_OF_HEADRACE"
 
 
-def test_state_in_the_environment_is_one_finding_and_goes_with_the_rest() -> None:
+def test_state_in_the_environment_is_a_single_finding_and_is_restored() -> None:
     finding = found(Sum(count_in_environment))
     assert finding.habit is Habit.SHARES_STATE
     assert finding.detail == "in os.environ"
@@ -328,7 +328,7 @@ def test_state_in_the_environment_is_one_finding_and_goes_with_the_rest() -> Non
     ],
     ids=["an attribute", "a default", "in a helper"],
 )
-def test_state_that_is_kept_is_told_with_the_line_that_changes_it(planted: Computation, line: str) -> None:
+def test_kept_state_is_reported_with_the_line_that_changes_it(planted: Computation, line: str) -> None:
     place = found(planted).place
     assert place is not None
     assert linecache.getline(place.file, place.line).strip() == line
@@ -404,7 +404,7 @@ def test_what_the_garbage_collector_calls_is_not_blamed() -> None:
     assert "perf_counter" not in story
 
 
-def test_a_generator_of_ones_own_is_not_taken_for_the_clock() -> None:
+def test_a_private_generator_is_not_mistaken_for_the_clock() -> None:
     """It goes on from call to call, and so decides otherwise on another day, too."""
     found = {finding.habit for finding in examine(*numbers(Sum(produce(lambda: LOTS.random() < 0.5))))}
     assert Habit.USES_CHANCE in found
@@ -423,7 +423,7 @@ def test_a_timer_that_may_fire_before_or_after_a_record_is_a_finding() -> None:
     assert finding.feed.records == 2
 
 
-def test_what_becomes_of_late_records_is_for_the_low_watermark_to_decide() -> None:
+def test_the_treatment_of_late_records_may_depend_on_the_low_watermark() -> None:
     pipeline, _ = numbers(LateAside())
     builder = FeedBuilder(pipeline)
     for number in range(20):
@@ -446,13 +446,13 @@ def test_a_finding_names_the_line_and_the_record() -> None:
     assert "record 13 of key 'b'" in finding.cause
 
 
-def test_a_finding_tells_both_outcomes() -> None:
+def test_a_finding_shows_both_outcomes() -> None:
     (_, first), (_, second) = found(OnClass()).outcomes
     assert first == "2 on 'out'"
     assert second == "1 on 'out'"
 
 
-def test_what_is_declared_is_no_finding() -> None:
+def test_declared_behaviour_is_not_a_finding() -> None:
     assert examine(*numbers(Newest(), ordered=True)) == []
     assert examine(*numbers(Lag(), ordered=True)) == []
     reason = "samples one record in ten"
@@ -460,7 +460,7 @@ def test_what_is_declared_is_no_finding() -> None:
         assert examine(*numbers(Sum(note), nondeterministic=reason)) == []
 
 
-def test_what_is_declared_does_not_excuse_code_that_stops_the_run() -> None:
+def test_a_declaration_does_not_excuse_code_that_stops_the_run() -> None:
     (finding,) = examine(*numbers(Sum(fail), ordered=True, nondeterministic="by chance"))
     assert finding.habit is Habit.RAISES
 
@@ -469,7 +469,7 @@ def stamp(context: Context, record: Record) -> None:
     context.produce("out", context.wall_time)
 
 
-def test_going_by_the_wall_time_is_a_finding_and_a_worse_one_where_productions_are_weak() -> None:
+def test_dependence_on_wall_time_is_a_finding_and_worse_with_weak_productions() -> None:
     (finding,) = examine(*numbers(Sum(stamp)))
     assert finding.habit is Habit.DEPENDS_ON_SCHEDULE
     assert "it goes by context.wall_time" in finding.story()[0]
@@ -487,7 +487,7 @@ def test_going_by_the_wall_time_is_a_finding_and_a_worse_one_where_productions_a
     ],
     ids=["in turn", "by chance", "by the clock"],
 )
-def test_a_key_that_does_not_go_by_the_record_alone_is_a_finding(key: KeyExtractor) -> None:
+def test_a_key_that_depends_on_more_than_the_record_is_a_finding(key: KeyExtractor) -> None:
     pipeline, feed = numbers(Sum())
     (finding,) = examine(pipeline.with_computation("planted", inputs={"in": key}), feed)
     assert finding.habit is Habit.NOT_DETERMINISTIC
@@ -498,7 +498,7 @@ def test_a_failure_that_becomes_a_dead_letter_is_no_finding() -> None:
     assert examine(*numbers(Sum(fail), on_failure=DeadLetter("dead"))) == []
 
 
-def test_a_record_that_never_ends_is_told_with_its_line() -> None:
+def test_a_never_ending_call_is_reported_with_its_line() -> None:
     def wait(context: Context, record: Record) -> None:
         while record.value == 13:
             pass

@@ -57,9 +57,7 @@ def kept(folder: Path, seed: int) -> KeptFailure:
 
 
 @pytest.mark.parametrize("seed", [6, 7, 8])
-def test_what_one_seed_finds_its_file_shows_again(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_findings_file_reproduces_it(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The order that is tried is that of the search."""
     monkeypatch.setattr(look, "PERMUTATIONS", 1)
     file: ReplayFile = kept(tmp_path, seed).file
@@ -69,7 +67,7 @@ def test_what_one_seed_finds_its_file_shows_again(
     ]
 
 
-def test_one_that_todays_inputs_do_not_show_is_found_again(tmp_path: Path) -> None:
+def test_a_finding_that_current_inputs_do_not_show_is_found_again(tmp_path: Path) -> None:
     one = kept(tmp_path, 0)
     found, (retried,) = retry_findings(of(Newest()), [one], CodeReview(()))
     assert [finding.habit for finding in found.findings] == [Habit.DEPENDS_ON_ORDER]
@@ -77,20 +75,20 @@ def test_one_that_todays_inputs_do_not_show_is_found_again(tmp_path: Path) -> No
     assert "violated again: code:depends-on-order" in str(retried)
 
 
-def test_one_that_does_not_show_any_more_has_passed(tmp_path: Path) -> None:
+def test_a_finding_that_no_longer_shows_has_passed(tmp_path: Path) -> None:
     found, (retried,) = retry_findings(of(Newest(mended=True)), [kept(tmp_path, 0)], CodeReview(()))
     assert found.findings == ()
     assert (retried.failed, retried.passed) == (False, True)
     assert isinstance(retried.judged and retried.judged.verdicts["code:depends-on-order"], Holds)
 
 
-def test_one_that_shows_as_something_else_is_still_a_violation(tmp_path: Path) -> None:
+def test_a_finding_that_shows_differently_is_still_a_violation(tmp_path: Path) -> None:
     found, (retried,) = retry_findings(of(Failing()), [kept(tmp_path, 0)], CodeReview(()))
     assert [finding.habit for finding in found.findings] == [Habit.RAISES]
     assert (retried.failed, retried.passed) == (True, False)
 
 
-def test_nothing_is_run_that_has_been_found_today_or_would_do_harm(tmp_path: Path) -> None:
+def test_nothing_already_found_or_harmful_is_run(tmp_path: Path) -> None:
     application = of(Failing())
     today = review(application.versions, {4: application.feed(4)}, limits=CodeLimits())
     found, (retried,) = retry_findings(application, [kept(tmp_path, 0)], today)

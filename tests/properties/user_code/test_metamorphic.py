@@ -135,7 +135,7 @@ def test_an_identity_changes_nothing_that_user_code_sees() -> None:
     assert isinstance(found["depth"], Holds), found
 
 
-def test_another_error_in_a_dead_letter_is_told() -> None:
+def test_a_different_error_in_a_dead_letter_is_reported() -> None:
     workload = late_refusal()
     letter = Emitted("unread", "ab", b'{"cause":"x@1.1#0","stream":"identity of sent","error":"no"}', 0)
     outcomes = [
@@ -149,7 +149,7 @@ def test_another_error_in_a_dead_letter_is_told() -> None:
     assert outcomes[0] == outcomes[1] != outcomes[2]
 
 
-def test_what_differs_through_a_late_record_is_nobodys_fault() -> None:
+def test_differences_due_to_a_late_record_accuse_nothing() -> None:
     feed = zeitgeist.feed(2)
     found = check_relations(zeitgeist.pipeline, feed)
     assert has_late_records(feed)
@@ -163,7 +163,7 @@ def test_without_records_nothing_is_known() -> None:
     assert set(kinds(check_relations(mail(), feed)).values()) == {Unknown}
 
 
-def test_duplicated_input_says_nothing_without_exactly_once() -> None:
+def test_duplicated_input_proves_nothing_without_exactly_once() -> None:
     pipeline = mail(exactly_once=False)
     assert kinds(check_relations(pipeline, letters(pipeline, 10)))["duplicates"] is Unknown
 
@@ -228,7 +228,7 @@ def race() -> tuple[Pipeline, Feed]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_excuses_other_relations_is_what_the_one_of_arrival_says(seed: int) -> None:
+def test_only_the_arrival_relation_excuses_others(seed: int) -> None:
     found = check_relations(*race(), seed=seed)
     excused = [
         verdict
@@ -239,7 +239,7 @@ def test_what_excuses_other_relations_is_what_the_one_of_arrival_says(seed: int)
     assert broken(found) == {ARRIVAL}
 
 
-def test_an_order_that_is_known_to_matter_is_told_by_the_relation_of_arrival() -> None:
+def test_a_known_dependence_on_order_is_reported_by_the_arrival_relation() -> None:
     pipeline, feed = planted(Adder())
     assert broken(check_relations(pipeline, feed, order_matters="seen elsewhere")) == {ARRIVAL}
 
@@ -276,7 +276,7 @@ def test_state_that_is_kept_outside_the_row_breaks_the_replay() -> None:
     assert REPLAY in broken(found)
 
 
-def test_code_that_looks_at_the_wall_clock_cannot_be_replayed() -> None:
+def test_code_that_reads_the_wall_clock_cannot_be_replayed() -> None:
     class Watcher(Computation):
         def process_record(self, context: Context, record: Record) -> None:
             context.state = context.wall_time

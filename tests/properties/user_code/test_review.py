@@ -75,7 +75,7 @@ def test_a_cache_whose_contents_do_not_show_is_no_finding() -> None:
     assert review(*of(Memo())).findings == ()
 
 
-def test_memory_of_its_own_is_a_finding_and_a_violated_verdict() -> None:
+def test_state_outside_the_row_is_a_finding_and_a_violated_verdict() -> None:
     found = review(*of(Remembering()))
     (finding,) = found.findings
     assert finding.habit in (Habit.SHARES_STATE, Habit.KEEPS_STATE)
@@ -83,13 +83,13 @@ def test_memory_of_its_own_is_a_finding_and_a_violated_verdict() -> None:
     assert found.verdicts == {finding.habit.verdict_name: finding.verdict}
 
 
-def test_of_a_long_input_only_the_beginning_is_looked_at() -> None:
+def test_only_the_beginning_of_a_long_input_is_examined() -> None:
     pipeline, feed = of(Remembering(), records=RECORDS + 1)
     assert feed.records > RECORDS
     assert review(pipeline, feed).findings
 
 
-def test_nothing_is_known_of_runs_that_stop() -> None:
+def test_nothing_is_known_about_stopped_runs() -> None:
     relations = review(*of(Failing())).relations
     assert {type(relation) for relation in relations.values()} == {Unknown}
 
@@ -116,7 +116,7 @@ class SecondOfThree(Computation):
             context.produce("out", record.value)
 
 
-def test_no_relation_is_known_of_code_that_draws_lots() -> None:
+def test_no_relation_is_known_for_code_that_uses_randomness() -> None:
     found = review(*of(Lots()))
     assert [finding.habit for finding in found.findings] == [Habit.USES_CHANCE]
     assert {type(relation) for relation in found.relations.values()} == {Unknown}
@@ -128,7 +128,7 @@ def test_no_relation_holds_for_code_whose_memory_a_crash_would_wipe_out() -> Non
     assert not any(isinstance(relation, Holds) for relation in found.relations.values())
 
 
-def test_a_finding_about_order_is_what_the_relation_of_arrival_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_about_order_agrees_with_the_arrival_relation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the orders that the cluster tries do not show it."""
     monkeypatch.setattr(metamorphic, "_SEEDS", ())
     found = review(*of(SecondOfThree()))
@@ -238,7 +238,7 @@ def test_code_that_takes_long_in_many_calls_is_not_ended(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("module", [hash_buckets, set_order])
-def test_what_another_process_would_hash_otherwise_is_a_finding(module: ModuleType) -> None:
+def test_dependence_on_hash_values_is_a_finding(module: ModuleType) -> None:
     feeds = {seed: module.feed(seed) for seed in range(2)}
     (finding,) = review(module.pipeline, feeds).findings
     assert finding.habit is Habit.USES_HASHES
@@ -246,12 +246,12 @@ def test_what_another_process_would_hash_otherwise_is_a_finding(module: ModuleTy
     assert review(module.mended, feeds).findings == ()
 
 
-def test_a_pipeline_that_no_module_has_says_what_was_not_asked() -> None:
+def test_a_pipeline_outside_any_module_lists_skipped_checks() -> None:
     (why,) = review(*of(Memo())).not_asked
     assert "no importable module defines the pipeline" in why
 
 
-def test_what_is_declared_and_what_switches_permit_is_told() -> None:
+def test_declarations_and_permitted_effects_are_listed() -> None:
     pipeline, feed = of(Remembering())
     declared = pipeline.with_computation(
         "code", nondeterministic="numbers records", ordered=True, exactly_once=False

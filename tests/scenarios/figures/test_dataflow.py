@@ -24,7 +24,7 @@ by_figure = pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: f"figu
 
 
 @by_figure
-def test_the_model_tells_the_figure(figure: DataflowFigure) -> None:
+def test_the_model_emits_the_figure(figure: DataflowFigure) -> None:
     assert differences(figure, run_model(figure.query, steps()).panes) == []
 
 
@@ -45,7 +45,7 @@ def test_the_points_are_those_of_figure_5() -> None:
     assert sum(point.value for point in points()) == 51
 
 
-def test_the_9_is_late_and_nothing_else_is() -> None:
+def test_only_the_9_is_late() -> None:
     """It is the single datum that appears behind the watermark (2.4)."""
     late = []
     for point in points():
@@ -54,7 +54,7 @@ def test_the_9_is_late_and_nothing_else_is() -> None:
     assert late == [9]
 
 
-def test_a_pane_that_is_not_the_figures_is_told() -> None:
+def test_a_wrong_pane_is_reported() -> None:
     figure = figures()[12]
     panes = list(run_model(figure.query, steps()).panes)
     assert differences(figure, panes[1:])[-1] == "5 panes are drawn, and 4 came"

@@ -64,7 +64,7 @@ def test_b_recovers_the_production_from_its_checkpoint(outcome: ScenarioRun) -> 
     assert len([e for e in outcome.history if isinstance(e, h.Executed) and e.computation == "B"]) == 1
 
 
-def test_the_record_comes_out_exactly_once(outcome: ScenarioRun) -> None:
+def test_the_record_is_output_exactly_once(outcome: ScenarioRun) -> None:
     outputs = [event.production for event in outcome.history if isinstance(event, h.Output)]
     assert [(output.stream, output.value) for output in outputs] == [("c", b'"cat videos"')]
     assert outcome.conclusion[-1] == "After B's crash the record came out 1 time(s)."
@@ -79,5 +79,5 @@ def test_the_conclusion_gives_the_times(outcome: ScenarioRun) -> None:
     )
 
 
-def test_there_is_no_zombie_in_this_story_so_that_sequencers_do_not_matter(outcome: ScenarioRun) -> None:
+def test_without_a_zombie_sequencers_do_not_matter(outcome: ScenarioRun) -> None:
     assert STRAGGLER.run("sequencers").history.digest() == outcome.history.digest()

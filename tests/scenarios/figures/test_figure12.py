@@ -83,7 +83,7 @@ def test_without_them_the_lost_timer_breaks_exactly_these(told: Told) -> None:
     assert outcome.violations.keys() == {"S6", "S7", "S10"}
 
 
-def test_without_them_the_eluding_production_breaks_exactly_these(told: Told) -> None:
+def test_without_them_the_missed_production_breaks_exactly_these(told: Told) -> None:
     """The watermark and the horizon run ahead of it, so that in the end C refuses it as a remnant, and it is lost."""
     outcome = told["production", "sequencers"]
     assert outcome.violations.keys() == {"S1", "S3", "S6", "S7", "S10", "S10-horizon", "S13", "L2"}

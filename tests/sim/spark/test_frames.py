@@ -28,7 +28,7 @@ def df() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_frame_gives_what_spark_gave(name: str, df: Any) -> None:
+def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
     assert outcome(df, PROGRAMS[name]) == RECORDED[name]
 
 
@@ -84,7 +84,7 @@ def test_pandas_frame_has_sparks_types(df: Any) -> None:
     }
 
 
-def test_each_partition_is_given_to_a_copy_of_the_function(df: Any) -> None:
+def test_each_partition_gets_its_own_copy_of_the_function(df: Any) -> None:
     seen: list[int] = []
     df.repartition(2).foreachPartition(lambda rows: seen.extend(row.i for row in rows))
     assert seen == []  # as in Spark, where the function travels to other processes
@@ -117,7 +117,7 @@ def test_types_are_read_from_text() -> None:
         ("a DECIMAL(x)", "'x' is not a number"),
     ],
 )
-def test_text_that_names_no_schema_is_refused_at_its_place(text: str, problem: str) -> None:
+def test_invalid_schema_text_is_refused_at_its_position(text: str, problem: str) -> None:
     with pytest.raises(SchemaTextError) as caught:
         parse_schema(text)
     assert problem in str(caught.value)

@@ -26,7 +26,7 @@ def _job(name: str) -> SparkJob:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_function_comes_to_what_it_came_to_on_spark(name: str) -> None:
+def test_function_has_the_outcome_recorded_on_spark(name: str) -> None:
     outcome, recorded = run_job(_job(name), FEED), RECORDED[name]
     outputs = {str(batch): sorted(map(list, rows)) for batch, rows in outcome.outputs.items()}
     timeouts = dict(outcome.timers[1])
@@ -68,7 +68,7 @@ def _texts(key: Any, frames: Any, state: Any) -> Iterator[str]:
         (_texts, "iterator of pandas.DataFrame"),
     ],
 )
-def test_what_the_worker_refuses_ends_the_query(function: Any, told: str) -> None:
+def test_an_error_of_the_worker_ends_the_query(function: Any, told: str) -> None:
     def build(events: Any) -> Any:
         groups = events.groupBy("k")
         made = groups.applyInPandasWithState(function, OUTPUT, STATE, "append", "NoTimeout")

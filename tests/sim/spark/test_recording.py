@@ -159,7 +159,7 @@ def test_function_that_does_not_start_one_query_is_refused(build: Callable[..., 
         record(build, WORDS)
 
 
-def test_session_is_the_recording_one_wherever_it_is_asked_for() -> None:
+def test_session_is_the_recording_one_wherever_requested() -> None:
     def build(df: Any) -> Any:
         assert SparkSession.builder.appName("x").getOrCreate() is df.sparkSession
         return df

@@ -83,7 +83,7 @@ def test_dead_process_runs_no_cleanup() -> None:
     assert finding.fault.kind is FaultKind.KILL
 
 
-def test_what_differs_from_run_to_run_by_itself_is_no_finding() -> None:
+def test_natural_variation_between_runs_is_not_a_finding() -> None:
     def stamp(df: Any, batch_id: int) -> None:
         with sqlite3.connect("out.db") as db:
             db.execute(
@@ -169,7 +169,7 @@ def test_answer_of_the_server_is_what_was_put_there() -> None:
         (lambda: subprocess.run([sys.executable, "-V"], check=True), "starts "),
     ],
 )
-def test_nothing_outside_the_trial_is_reached(reach: Callable[[], Any], told: str) -> None:
+def test_nothing_outside_the_trial_is_accessed(reach: Callable[[], Any], told: str) -> None:
     def sink(df: Any, batch_id: int) -> None:
         with contextlib.suppress(Exception):  # a sink that catches everything must not hide it
             reach()
@@ -186,7 +186,7 @@ def test_call_that_is_not_simulated_ends_the_check() -> None:
         _check(lambda df, batch_id: df.sparkSession.sql("MERGE INTO t"))
 
 
-def test_sink_that_fails_undisturbed_is_told_with_its_line() -> None:
+def test_sink_that_fails_undisturbed_is_reported_with_its_line() -> None:
     with pytest.raises(
         SinkFailsError, match=r"test_sinks.py:\d+: the sink fails on batch 0, undisturbed: ZeroDivisionError"
     ):
@@ -200,7 +200,7 @@ def test_row_that_does_not_fit_the_schema_is_refused() -> None:
         check_sink(lambda df, batch_id: None, [[("x",)]], "n INT")
 
 
-def test_report_is_the_same_each_time_and_progress_is_told() -> None:
+def test_report_is_the_same_each_time_and_progress_is_reported() -> None:
     function = next(iter(WRONG))
     told: list[tuple[int, int]] = []
     reports = [
@@ -222,7 +222,7 @@ def test_this_process_is_left_as_it_was() -> None:
     assert (open, os.rename, sqlite3.connect, Path.cwd(), time.sleep) == before
 
 
-def test_connection_is_not_taken_for_one_that_can_be_used_again() -> None:
+def test_connection_is_not_mistaken_for_a_reusable_one() -> None:
     """As urllib3 does, which asks the socket of a kept connection whether it is still there."""
 
     def post_twice(df: Any, batch_id: int) -> None:

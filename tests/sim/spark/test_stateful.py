@@ -14,22 +14,22 @@ RECORDED_FAILURES = json.loads(FAILED.read_text())
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_processor_comes_to_what_it_came_to_on_spark(name: str) -> None:
+def test_processor_has_the_outcome_recorded_on_spark(name: str) -> None:
     assert json.loads(json.dumps(simulated(CASES[name]))) == RECORDED[name]
 
 
 @pytest.mark.parametrize("name", CLOCKED)
-def test_ttl_and_timers_by_the_clock_come_to_what_they_came_to_at_the_same_times(name: str) -> None:
+def test_ttl_and_clock_timers_have_the_outcomes_recorded_at_the_same_times(name: str) -> None:
     clock = RECORDED_BY_CLOCK[name]["clock"]
     assert json.loads(json.dumps(simulated(CLOCKED[name], clock))) == RECORDED_BY_CLOCK[name]
 
 
-def test_drawn_programs_come_to_what_they_came_to_on_spark() -> None:
+def test_drawn_programs_have_the_outcomes_recorded_on_spark() -> None:
     programs, outcome = recorded()
     assert len(programs) > 100
     assert json.loads(json.dumps(simulated(case_of(programs)))) == outcome
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_failure_ends_with_what_it_ended_with_on_spark(name: str) -> None:
+def test_failure_is_the_one_recorded_on_spark(name: str) -> None:
     assert json.loads(json.dumps(simulated_failure(FAILURES[name]))) == RECORDED_FAILURES[name]

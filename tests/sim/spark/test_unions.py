@@ -21,7 +21,7 @@ from tests.sim.spark.unions import (
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_streams_come_to_what_they_came_to_on_spark(name: str) -> None:
+def test_streams_have_the_outcome_recorded_on_spark(name: str) -> None:
     assert json.loads(json.dumps(CASES[name].simulated())) == json.loads(UNITED.read_text())[name]
 
 
@@ -31,7 +31,7 @@ def test_input_of_a_job_has_a_column_for_each_stream() -> None:
     assert of_session.input.names == ["stream1", "stream2"]
 
 
-def test_policy_is_what_the_session_says() -> None:
+def test_policy_follows_the_sessions_setting() -> None:
     def build(spark: SparkSession, left: Any, right: Any) -> Any:
         spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", policy)
         return both_timed(left, right)
