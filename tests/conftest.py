@@ -8,15 +8,15 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
-"""Its ``java-opts`` keep Java's optimizing compiler away, which takes two fifths of the CPU time of such short runs; its
-``spark-defaults.conf`` spares processes that look after files. Benchmarks do not read this file, and run as users do."""
+"""Its ``java-opts`` disable Java's optimizing compiler, which takes two fifths of the CPU time of such short runs; its
+``spark-defaults.conf`` avoids processes that manage files. Benchmarks do not read this file, and run as users do."""
 
 # A shell that starts a job in the background lets it ignore Ctrl-C, and so do the processes of its tests.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No deadlines: a loaded machine is not a bug. `ci` draws the same examples each time, so that a change is judged and
-# not its luck; `nightly` is the one that searches.
+# No deadlines: a loaded machine is not a bug. `ci` draws the same examples each time, so that results reflect the change,
+# not luck; `nightly` is the one that searches.
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
 settings.register_profile("nightly", deadline=None, max_examples=5_000, print_blob=True)
@@ -25,7 +25,7 @@ settings.load_profile(PROFILE)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave deep searches to the night."""
+    """Skip deep searches, which run at night."""
     if PROFILE == "nightly":
         return
     for item in items:

@@ -1,4 +1,4 @@
-"""Commands in a process of their own, without starting Python: forked off a process that has imported them already."""
+"""Commands in separate processes, without starting Python: forked from a process that has already imported them."""
 
 import multiprocessing
 import os
@@ -19,7 +19,7 @@ _SERVER.set_forkserver_preload(
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What has become of it.
+    """The result of a command.
 
     Attributes:
         returncode: its exit code; below 0: the signal that killed it.

@@ -1,4 +1,4 @@
-"""What `.ci/run` runs, it runs as on a machine without Java."""
+"""`.ci/run` runs everything as on a machine without Java."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a user of the package, and whoever builds it, relies on."""
+"""What users and builders of the package rely on."""
 
 import ast
 import re

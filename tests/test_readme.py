@@ -1,4 +1,4 @@
-"""The README and the pages of docs are true: commands run, code works, and what is said to be printed or drawn is."""
+"""The README and the pages of docs are true: commands run, code works, and the documented output and pictures are real."""
 
 import re
 import subprocess

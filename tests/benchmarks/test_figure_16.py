@@ -25,7 +25,7 @@ def test_without_a_cache_each_session_is_read_once_to_end_and_once_for_each_reco
 
 
 def test_by_boundary_what_is_kept_is_what_is_found() -> None:
-    """Half of the working set is kept; what the watermark lags makes what waits somewhat more."""
+    """Half of the working set fits; the watermark's lag makes the waiting set somewhat larger."""
     assert 0.5 < reads(0.5) / reads(0.0) < 0.7
     assert reads(1.5) == 0
 

@@ -1,4 +1,4 @@
-"""The wall-clock kernels: that each measures what it says, and not how fast."""
+"""The wall-clock kernels: each measures what it claims, however fast."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -78,7 +78,7 @@ def test_a_run_without_a_history_does_the_same_work() -> None:
 def test_the_quick_benchmark_measures_one_kernel_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those that are not measured by themselves above."""
+    """The kernels not tested separately above."""
     monkeypatch.setattr("headrace_benchmarks.kernels.QUICK", TINY)
     monkeypatch.setattr("headrace_benchmarks.kernels.KERNELS", {name: KERNELS[name] for name in SLOW})
     figures = list(measure(BenchOptions(quick=True), lambda *_: None))

@@ -1,4 +1,4 @@
-"""The rich lean model is an anchor only if it really does what a delivery owes: these tests hold it to that."""
+"""The rich lean model is an anchor only if it does everything that a delivery requires: these tests check that."""
 
 import os
 import subprocess
@@ -142,13 +142,13 @@ class _GivesUp(RichModel):
     """A sender that drops a record which is not ACKed in time."""
 
     def _retry(self, record: Record) -> None:
-        record.acked = True  # so that an ACK that comes after all counts for nothing
+        record.acked = True  # so that a late ACK does not count
         del record.sender.pending[record.id]
         self._open -= 1
 
 
 class _IgnoresPending(RichModel):
-    """An injector that reports the present as its watermark, whatever it still owes."""
+    """An injector that reports the present as its watermark, whatever is still pending."""
 
     def _on_report_due(self, process: Process) -> None:
         owed = process.pending

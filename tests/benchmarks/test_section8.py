@@ -261,7 +261,7 @@ CLOSED = "5 stages", "closed form, %"
 
 
 def made_up(name: str, values: dict[tuple[str, str], float]) -> Report:
-    """A report that nobody has run anything for; two seeds, which agree."""
+    """A report without actual runs; two seeds, which agree."""
     samples = tuple(
         Sample("somewhere", seed, tuple((*place, value) for place, value in values.items()))
         for seed in range(2)

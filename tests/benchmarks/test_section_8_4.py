@@ -1,4 +1,4 @@
-"""What MillWheel is not good at, in small: a hot key, and hours of skew (8.4)."""
+"""MillWheel's weak spots, in small: a hot key, and hours of skew (8.4)."""
 
 import pytest
 

@@ -15,7 +15,7 @@ FILTER, SUM, WALL_TIME = CODES
 
 @cache
 def found(code: str) -> dict[str, dict[str, float]]:
-    """Way to its figures, summed up over seeds."""
+    """Return the figures of each way, summed over seeds."""
     ways: dict[str, dict[str, float]] = {way.name: {} for way in WAYS}
     for seed in range(2):
         for point, figure, value in sample(code, seed).values:

@@ -1,4 +1,4 @@
-"""A folder of one's own with pipelines in it, and the command in this process."""
+"""A private folder with pipelines, and the command in this process."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from tests.cli.rig import COLOUR_SWITCHES, Run, write_modules
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A current directory with the modules above; what is imported from it is forgotten again."""
+    """A current directory with the modules above; modules imported from it are forgotten afterwards."""
     write_modules(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 class _NoOtherHashes(OtherHashes):
-    """A process that cannot be asked: starting it takes longer than all else that a short search does."""
+    """Replace the process with another hash seed by none: starting it takes longer than a whole short search."""
 
     def __init__(self, name: tuple[str, str]) -> None:
         del name
@@ -42,7 +42,7 @@ class _NoOtherHashes(OtherHashes):
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command, in this process. What another hash seed changes is not looked for; `run_process` does, too."""
+    """The command, in this process, without the check under another hash seed, which `run_process` makes."""
     monkeypatch.setattr("headrace_properties.user_code.review.OtherHashes", _NoOtherHashes)
 
     def invoke(*arguments: str) -> Result:

@@ -1,4 +1,4 @@
-"""What the tests of the command share: pipelines to verify, a failure to replay, and the command in its own process."""
+"""Shared by the command's tests: pipelines to verify, a failure to replay, and the command in a separate process."""
 
 import os
 import re
@@ -120,7 +120,7 @@ MODULES = {"views": VIEWS, "stateless": STATELESS, "failing": FAILING, "grown": 
 
 
 def write_modules(folder: Path) -> None:
-    """Put the pipelines there."""
+    """Write the pipelines there."""
     for name, source in MODULES.items():
         (folder / f"{name}.py").write_text(source)
 
@@ -136,7 +136,7 @@ ZOMBIE = Plan(
 
 
 def save_zombie(folder: Path, feed_name: str = "feed") -> Path:
-    """Save the failure that `ZOMBIE` is, as ``headrace verify`` would."""
+    """Save `ZOMBIE` as a failure, as ``headrace verify`` would."""
     target = load_target("views:pipeline", feed_name)
     protocol = MUTANTS["without sequencers"]
     history, verdicts, _ = run_plan(target.application, Trial(ZOMBIE), protocol)
@@ -150,21 +150,21 @@ def save_zombie(folder: Path, feed_name: str = "feed") -> Path:
 
 
 def run_process(*arguments: str, cwd: Path) -> forked.Ended:
-    """The command, in a process of its own."""
+    """The command, in a separate process."""
     return forked.headrace(arguments, cwd=cwd, env=environment())
 
 
 COLOUR_SWITCHES = ("FORCE_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS")
-"""What in the environment makes rich forget that it does not write to a terminal, or how wide that is."""
+"""Environment variables that make rich assume a terminal, or its width."""
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with its search path made absolute, and without a say on colours."""
+    """This process's environment, with an absolute search path, and without colour settings."""
     path = os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path if folder)
     kept = {name: value for name, value in os.environ.items() if name not in COLOUR_SWITCHES}
     return {**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def plain(text: str) -> str:
-    """Undo what colours and a narrow window do to a text."""
+    """Remove colours and line breaks from a text."""
     return re.sub(r"\s+", " ", re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text))

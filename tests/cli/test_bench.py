@@ -76,7 +76,7 @@ def test_an_unknown_benchmark_lists_the_valid_names(run: Run) -> None:
 
 @pytest.mark.slow
 def test_the_harness_measures_every_figure_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But no single faults: `test_enumeration` tries them all."""
+    """Leave out single faults, all of which `test_enumeration` tries."""
     monkeypatch.setattr(harness, "QUICK", dataclasses.replace(harness.QUICK, enumerated=()))
     result = run("bench", "harness", "--quick", "--json", "--jobs", "1")
     document = json.loads(result.stdout)

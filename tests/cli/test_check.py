@@ -119,7 +119,7 @@ def test_a_malformed_line_is_exit_2_with_its_number(folder: Path, run: Run) -> N
 
 
 def follow(path: Path) -> subprocess.Popen[str]:
-    """Follow a file; returns once the command does."""
+    """Follow a file; return once the command does."""
     command = [sys.executable, "-m", "headrace_cli", "check", str(path), "--follow", "--json"]
     checking = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert checking.stderr is not None
@@ -128,7 +128,7 @@ def follow(path: Path) -> subprocess.Popen[str]:
 
 
 def test_a_growing_file_is_judged_when_its_run_ends(folder: Path) -> None:
-    """When the command comes, the last line there is cut in the middle."""
+    """When the command starts, the last line is cut in the middle."""
     write_story(folder / "all.jsonl")
     data, path = (folder / "all.jsonl").read_bytes(), folder / "growing.jsonl"
     path.write_bytes(data[:2_000])
@@ -141,7 +141,7 @@ def test_a_growing_file_is_judged_when_its_run_ends(folder: Path) -> None:
 
 
 def test_following_ends_at_the_first_violation(folder: Path) -> None:
-    """The run goes on, but what was found is said at once."""
+    """The run continues, but a violation is reported at once."""
     write_story(folder / "wrong.jsonl", Bug.ZOMBIE)
     path = folder / "growing.jsonl"
     path.write_bytes((folder / "wrong.jsonl").read_bytes().rpartition(b'{"type": "end"')[0])

@@ -1,4 +1,4 @@
-"""Files that commands write: none is replaced unasked, none is half there, and none hides a verdict."""
+"""Files that commands write: none is replaced unasked, none is left incomplete, and none hides a verdict."""
 
 import errno
 import json

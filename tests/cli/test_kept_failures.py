@@ -28,7 +28,7 @@ pipeline = views.build(Cursed(), "cursed")
 def feed(seed):
     return views.feed(seed)
 """
-"""Fails when a record is late, which none is without a fault."""
+"""Fails on late records, which only occur with faults."""
 
 
 def no_search(*_: object, **__: object) -> None:
@@ -71,7 +71,7 @@ def test_a_passing_failure_is_retired_by_name(folder: Path) -> None:
 
 
 def test_an_undecided_failure_stays(folder: Path, run: Run) -> None:
-    """The promise that it broke is not asked for this time."""
+    """The promise that it broke is not checked this time."""
     path = save_zombie(folder)
     content = json.loads(path.read_text()) | {"protocol": "sound", "violations": {"no such promise": "x"}}
     kept = folder / KEPT / "views.pipeline" / "headrace-failure-0.json"
@@ -149,7 +149,7 @@ def test_an_unwritable_directory_is_reported_and_hides_no_verdict(folder: Path, 
 
 
 def test_a_replay_whose_code_or_input_has_changed_says_so_and_exits_3(folder: Path) -> None:
-    """The helper is in another module than the pipeline."""
+    """The helper and the pipeline are in different modules."""
     (folder / "cursed.py").write_text(CURSED)
     run_process("verify", "cursed:pipeline", "--examples", "60", "--save", "a.json", cwd=folder)
     views = (folder / "views.py").read_text()

@@ -1,4 +1,4 @@
-"""The command as a whole: what a user meets first."""
+"""The command as a whole: what a user sees first."""
 
 import re
 import subprocess

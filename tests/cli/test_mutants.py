@@ -1,4 +1,4 @@
-"""`headrace mutants` prints the matrix, in words and as JSON, and its exit code tells whether one survived."""
+"""`headrace mutants` prints the matrix, in words and as JSON, and its exit code shows whether one survived."""
 
 import json
 

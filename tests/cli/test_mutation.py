@@ -46,7 +46,7 @@ def few_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_mutations_of_a_pipeline_that_nothing_notices_survive_until_they_are_noted(
     run: Run, folder: Path
 ) -> None:
-    """Of a count without a promise, nobody notices that it is wrong; noted, the mutations count no more."""
+    """Without a promise, a wrong count goes unnoticed; mutations that are noted no longer count."""
     result = run(*PIPELINE, "--json")
     document = json.loads(result.stdout)
     survivors = [mutant for mutant in document["mutants"] if not mutant["killed"]]

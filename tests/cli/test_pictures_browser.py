@@ -1,7 +1,7 @@
 """The space-time diagram in a real browser: what a reader sees, steps to, and saves.
 
-The page is driven by its address (``#event=12``) and by a script at its end, and looked at as the document that the browser has
-made of it: nothing but the browser itself is needed.
+The page is driven by its address (``#event=12``) and by a script at its end, and examined as the browser's resulting
+document: only the browser is needed.
 """
 
 import dataclasses

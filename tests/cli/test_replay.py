@@ -1,4 +1,4 @@
-"""``headrace replay``: the same failure, byte for byte, or the news that something has changed."""
+"""``headrace replay``: the same failure, byte for byte, or a report that something has changed."""
 
 import json
 import re

@@ -77,7 +77,7 @@ def prices(folder: Path, run: Run) -> Path:
 
 
 def _kept(folder: Path) -> dict[str, Path]:
-    """The kept files, by the word for what was found."""
+    """The kept files, by the name of the finding."""
     found = {}
     for path in (folder / KEPT).glob("*.json"):
         name = next(iter(json.loads(path.read_bytes())["violations"]))
@@ -86,7 +86,7 @@ def _kept(folder: Path) -> dict[str, Path]:
 
 
 def _edit(folder: Path, old: str, new: str) -> None:
-    """Change the module as an editor would, and import it anew."""
+    """Change the module as an editor would, and reimport it."""
     text = (folder / "prices.py").read_text()
     assert old in text
     (folder / "prices.py").write_text(text.replace(old, new))

@@ -1,4 +1,4 @@
-"""``headrace report``: what it writes, and what it says of a report that somebody has changed."""
+"""``headrace report``: what it writes, and how it reports tampering."""
 
 import dataclasses
 import json
@@ -46,7 +46,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def report(written: Path, tmp_path: Path) -> Path:
-    """A copy to spoil."""
+    """A copy to tamper with."""
     shutil.copytree(written.parent, tmp_path / "copy")
     return tmp_path / "copy" / "REPORT.md"
 

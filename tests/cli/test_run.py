@@ -1,4 +1,4 @@
-"""``headrace run``: hosts, inputs from files, outputs to files, comparison, and what it says when something is wrong."""
+"""``headrace run``: hosts, inputs from files, outputs to files, comparison, and its error messages."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""``headrace serve``: restarts, endpoints, and how it ends. The job is a stand-in that fails when it is told to."""
+"""``headrace serve``: restarts, endpoints, and how it ends. The job is a stand-in that fails on demand."""
 
 import configparser
 import os
@@ -32,7 +32,7 @@ Ending = Exception | Literal["stopped"] | None
 
 
 class Job:
-    """Ends as it is told: with an error, or stopped by somebody else; ``None``: it runs on."""
+    """Ends as told: with an error, or stopped from outside; ``None``: it keeps running."""
 
     def __init__(self, ending: Ending) -> None:
         self.ending, self.stops = ending, 0
@@ -50,7 +50,7 @@ class Job:
 
 
 class Story:
-    """A supervisor whose job ends in one way after the other; once all are told it is to stop."""
+    """A supervisor whose job ends in each of these ways in turn, and is then told to stop."""
 
     def __init__(self, *endings: Ending, policy: RestartPolicy = QUICK) -> None:
         self.jobs: list[Job] = []
@@ -83,7 +83,7 @@ def test_it_gives_up_after_too_many_failures_in_a_row() -> None:
     story = Story(*[FAILED] * 9)
     ended = story.supervisor.run()
     assert (ended.phase, ended.restarts, ended.error) == (Phase.FAILED, 3, FAILED)
-    well = RestartPolicy(most=3, first_delay_us=0, well_after_us=0)  # whoever has run at all was well
+    well = RestartPolicy(most=3, first_delay_us=0, well_after_us=0)  # a job that has run at all was healthy
     assert Story(*[FAILED] * 9, policy=well).supervisor.run().restarts == 9
 
 
@@ -207,7 +207,7 @@ def test_sigterm_stops_the_job_and_exits_with_0(run: Run, served: Callable[[str]
 
 
 class Terminated(Job):
-    """Once it runs, somebody stops the process."""
+    """Once it runs, stop the process."""
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""``headrace skip``: what it refuses. What it does is tested with the jobs on Spark."""
+"""``headrace skip``: what it refuses. Its effect is tested with the jobs on Spark."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""``headrace verify``: a verdict for a pipeline, and a clear word for everything that is no pipeline."""
+"""``headrace verify``: a verdict for a pipeline, and a clear message for anything else."""
 
 import io
 import json
@@ -408,7 +408,7 @@ def test_an_unwritable_file_is_reported_before_the_search(
 
 
 def interrupted_when(condition: Callable[[Verification, int], bool]) -> Callable[..., Verification]:
-    """A search during which somebody presses Ctrl-C once the condition holds for what was found, and the count of runs."""
+    """A search interrupted by Ctrl-C once the condition holds for the result so far and the count of runs."""
     real = verification.verify
 
     def search(*arguments: Any, on_run: Callable[[Verification], None], **options: Any) -> Verification:

@@ -1,4 +1,4 @@
-"""A worker and its store, joined by hand: feed an event, look at all that comes out, answer the store's part when told to."""
+"""A worker and its store, joined by hand: feed an event, inspect all effects, and answer for the store on demand."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ QUIET = EngineOptions(
     delete_delay_us=0,
     id_slack_us=0,
 )
-"""Nothing is said of its own accord, single commits: each effect has its cause in the test."""
+"""No periodic messages, single commits: each effect has its cause in the test."""
 
 _REQUESTS = (m.Read, m.Scan, m.Write, m.CollectIds)
 _JSON = JsonCodec()
@@ -60,7 +60,7 @@ class Scripted(Computation):
 
 
 def count(context: Context, record: Record) -> None:
-    """Count the records of a key, and tell each time."""
+    """Count the records of a key, and emit each count."""
     context.state["n"] = context.state.get("n", 0) + 1
     context.produce("counts", context.state["n"])
 
@@ -133,7 +133,7 @@ def ack(*record_ids: str, to: str = FEED, consumer: str = "counter") -> Send:
 
 
 def outside_acks(*record_ids: str) -> m.Ack:
-    """What the outside world says when it has taken these."""
+    """The outside world's ACK of these."""
     return m.Ack("", record_ids)
 
 
@@ -146,7 +146,7 @@ def watermark(
 
 
 class Shop:
-    """A store with a master's hand on it, and the history of all that happens.
+    """A store controlled like a master would, and the history of all events.
 
     Args:
         pipelines: the deployed pipeline versions; the first is in force.
@@ -204,7 +204,7 @@ class Shop:
         assert reply == m.Journaled(0)
 
     def row(self, key: str, computation: str = "counter") -> RowImage | None:
-        """The row as it rests in the store."""
+        """The row in the store."""
         sequencer = self.mediator.live_sequencer(computation, key)
         reply = self.store(m.Read(0, computation, sequencer, key))
         assert isinstance(reply, m.RowRead)
@@ -320,12 +320,12 @@ def counted(number: int, total: int, *record_ids: str, key: str = "dog") -> RowD
 
 
 def wrote(rig: Rig, *deltas: RowDelta, delivered: tuple[tuple[str, str, str], ...] = ()) -> Send:
-    """The one open request as it was sent: a write of these, by the counter's first owner."""
+    """Return the expected open request: a write of these, by the counter's first owner."""
     return Send(STORE, m.Write(rig.write().request, "counter", 1, deltas, delivered))
 
 
 def printed_elsewhere(program: str) -> set[str]:
-    """What a program prints in processes of its own with different hash seeds; one string, if it is the same everywhere."""
+    """Return a program's output in processes with different hash seeds; a single string, if it is always the same."""
     root = str(Path(__file__).parents[2])
     return {
         subprocess.run(

@@ -1,4 +1,4 @@
-"""One example of each input that there is, for walking tables of (state x input)."""
+"""One example of each input, for walking tables of (state x input)."""
 
 from types import UnionType
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""Rules are tested as tables: what a rule is asked, and its answer."""
+"""Rules are tested as tables of arguments and answers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Histories as files: what was written comes back, and what was truncated or changed is refused, with its line."""
+"""Histories as files: they survive the round trip, and truncated or changed files are refused, with the line."""
 
 from collections.abc import Callable
 from io import BytesIO

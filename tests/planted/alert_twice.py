@@ -1,4 +1,4 @@
-"""An alert is told at the third error of a service in a second, and again at each further one."""
+"""An alert is emitted at the third error of a service in a second, and again at each further one."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Planted bugs and their mended twins, verified as a user would: each by a command of its own."""
+"""Planted bugs and their fixed twins, verified as a user would: each by a separate command."""
 
 import importlib
 import os
@@ -20,13 +20,13 @@ sentences of the explanation must have.
 """
 
 HANGS_S = 300
-"""No command may take so long, whatever user code does, if it makes as many runs as by default."""
+"""Time limit of a command with the default number of runs, whatever user code does."""
 
 HANGS_RUN_S = 1
-"""So much longer may it take for each run that is asked for."""
+"""Additional time allowed for each requested run."""
 
 SENTENCES = 3
-"""The cause has to be named in so many."""
+"""The number of sentences that must name the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Trial:
 
     @property
     def explanation(self) -> str:
-        """The one that names the cause; if there is none, all of them."""
+        """The explanation that names the cause; if none does, all of them."""
         texts = [" ".join(sentences) for sentences in self.explanations]
         return next((text for text in texts if self._is_cause(text)), " | ".join(texts))
 

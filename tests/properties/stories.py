@@ -211,7 +211,7 @@ class Story:
         return judge(self.events, self.pipelines)
 
     def violated(self, name: str) -> str:
-        """The message of a violation that must be there."""
+        """Return the message of a required violation."""
         verdict = self.verdicts()[name]
         assert isinstance(verdict, Violated), f"{name} is {verdict}"
         assert verdict.witness
@@ -219,7 +219,7 @@ class Story:
         return verdict.message
 
     def broken(self) -> set[str]:
-        """The names of all that is violated."""
+        """Return the names of all violated invariants."""
         return {name for name, verdict in self.verdicts().items() if isinstance(verdict, Violated)}
 
 

@@ -1,4 +1,4 @@
-"""The pytest plugin, as a stranger's project meets it: a pytest of its own in a directory of its own."""
+"""The pytest plugin in a user's project: a separate pytest in a separate directory."""
 
 import re
 import subprocess
@@ -404,7 +404,7 @@ def test_cores_share_the_runs_unless_xdist_does_and_find_the_same(project: Path)
 
 
 def test_last_failed_selects_a_pipeline_with_a_kept_failure(project: Path) -> None:
-    """The kept failure fails again, and once it is mended, it is retired."""
+    """The kept failure fails again, and once fixed, it is retired."""
     (project / "promising.py").write_text(PROMISES + "promises = [counts_are_numbers, small_counts]\n")
     (project / "pytest.ini").write_text(
         "[pytest]\npythonpath = .\nheadrace_pipelines = views:pipeline promising:pipeline\n"

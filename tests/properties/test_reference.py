@@ -29,7 +29,7 @@ Hook = Callable[[Context, Record], None]
 
 
 class Scripted(Computation):
-    """Does what a test says; timers produce their tag."""
+    """Does what a test tells it to; timers produce their tag."""
 
     def __init__(self, on_record: Hook) -> None:
         self._on_record = on_record

@@ -1,4 +1,4 @@
-"""Small pipelines, and what every test asks of a run in the simulated cluster."""
+"""Small pipelines, and common assertions on runs in the simulated cluster."""
 
 import dataclasses
 from collections import Counter as Bag
@@ -165,14 +165,14 @@ def run(
 
 
 def finished(cluster: Cluster, pipeline: Pipeline | Sequence[Pipeline], feed: Feed) -> Run:
-    """What has come of a cluster that was worked by hand."""
+    """Return the result of a cluster that was operated by hand."""
     pipelines = (pipeline,) if isinstance(pipeline, Pipeline) else tuple(pipeline)
     outputs = Bag((e.production.stream, e.production.value) for e in cluster.history if isinstance(e, Output))
     return Run(cluster, pipelines, feed, outputs)
 
 
 def assert_sound(done: Run) -> None:
-    """No invariant is broken, and everything was done in time."""
+    """Assert that no invariant is broken, and everything was done in time."""
     verdicts = judge(done.history, done.pipelines)
     broken = {name: verdict.message for name, verdict in verdicts.items() if isinstance(verdict, Violated)}
     assert not broken, broken

@@ -105,7 +105,7 @@ def sender(history: History, causes: Causes, event: int) -> int:
 
 
 def by_then(history: History, activation: int) -> list[h.Event]:
-    """What happened at an activation's process, until it ended."""
+    """Return what happened at an activation's process until it ended."""
     firsts = [activation.first_event for activation in history.activations]
     end = firsts[activation + 1] if activation + 1 < len(firsts) else len(history)
     process = history.activations[activation].process

@@ -1,4 +1,4 @@
-"""A machine that others use too: what it has begun waits, and nothing else changes."""
+"""A shared machine: work in progress waits, and nothing else changes."""
 
 import random
 from statistics import fmean

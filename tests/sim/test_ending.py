@@ -1,4 +1,4 @@
-"""How a run ends: at rest, and not before."""
+"""A run ends only once it is at rest."""
 
 import pytest
 

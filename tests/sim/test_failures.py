@@ -1,4 +1,4 @@
-"""User code and input that fail: retried, then told to the user or sent to the dead letters; never dropped in silence."""
+"""User code and input that fail: retried, then reported to the user or sent to the dead letters; never dropped silently."""
 
 from base64 import b64decode
 from collections import Counter as Bag

@@ -1,4 +1,4 @@
-"""Faults that are tied to protocol steps: they begin at that very moment, and leave every other run as it was."""
+"""Faults that are tied to protocol steps: they begin at that very moment, and leave other runs unchanged."""
 
 from typing import Any
 

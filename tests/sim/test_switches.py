@@ -1,4 +1,4 @@
-"""The switches of computations and of the engine: what each buys, and that the others' guarantees stand (6.1, 8.3)."""
+"""The switches of computations and of the engine: what each gains, and that the other guarantees hold (6.1, 8.3)."""
 
 import msgspec
 import pytest

@@ -41,7 +41,7 @@ class Rate:
 
 
 class Message:
-    """As generated for a protocol buffer, as far as the codec looks at it."""
+    """Like generated protocol buffer code, as far as the codec uses it."""
 
     def __init__(self, text: str = "") -> None:
         self.text = text
@@ -129,7 +129,7 @@ def test_a_null_that_is_not_a_float_is_carried(value: object) -> None:
 
 
 def test_nulls_are_not_searched_for_value_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most values that have a None have no float that is none: they must not pay for a walk."""
+    """Most values with a None have no unencodable float, and must not pay for a search."""
     monkeypatch.setattr(_codecs, "_has_no_json", None)
     assert JsonCodec().encode({"city": None, "rates": [0.5, -1e300]}) == b'{"city":null,"rates":[0.5,-1e300]}'
 

@@ -1,4 +1,4 @@
-"""The user's side (MillWheel 5.1): what a hook may do, and what the engine makes of it."""
+"""The user's side (MillWheel 5.1): what a hook may do, and how the engine handles it."""
 
 import base64
 import json
@@ -291,7 +291,7 @@ def test_a_timer_arrives_as_requested(timer: StoredTimer, low: int, produced_at:
 
 
 def test_a_wall_timer_without_a_hold_remembers_the_event_time_of_what_set_it() -> None:
-    """Also of what set the timer that set it: an alarm that winds itself up again never loses its place in event time."""
+    """Also of what set the timer that set it: a timer that keeps resetting itself never loses its place in event time."""
 
     def wind_up(context: Context, _: object) -> None:
         context.set_wall_timer("w", NOW + 9)

@@ -1,4 +1,4 @@
-"""The topology (MillWheel 2, 3, Figure 3): what is read from a graph that fits, and how one is refused that does not."""
+"""The topology (MillWheel 2, 3, Figure 3): what is read from a consistent graph, and how an inconsistent one is refused."""
 
 import pickle
 from collections.abc import Callable

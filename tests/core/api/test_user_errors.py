@@ -88,7 +88,7 @@ EVERY_ERROR: list[HeadraceError] = [
 
 
 def errors_below(kind: type[HeadraceError]) -> list[type[HeadraceError]]:
-    """The engine's own; another package's, and those of the host on Spark, may be loaded in the same process."""
+    """Return the engine's own errors; others, such as the Spark host's, may be loaded in the same process."""
     own = [child for child in kind.__subclasses__() if child.__module__ == "headrace.api.errors"]
     return [kind, *(below for child in own for below in errors_below(child))]
 
@@ -390,7 +390,7 @@ def test_a_timer_that_keeps_failing_stops_the_run_with_its_identity() -> None:
 
 
 def only_halt(hook: Callable[[Context], object], pipeline: Pipeline | None = None) -> Exception:
-    """What the run is stopped with at the first attempt."""
+    """Return the error that stops the run at the first attempt."""
     computation = Scripted(lambda context, _: (hook(context), None)[1])
     rig = Rig(pipeline or counter(computation), options=RETRYING)
     error = halt_of(rig.feed(click("r1", timestamp=10)))

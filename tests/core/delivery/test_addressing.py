@@ -1,4 +1,4 @@
-"""From emissions to productions (MillWheel 4.2, 4.3, 6.1.1): feed emissions, assert all that they become."""
+"""From emissions to productions (MillWheel 4.2, 4.3, 6.1.1): feed emissions, assert all resulting productions."""
 
 from typing import Any
 

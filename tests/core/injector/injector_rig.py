@@ -1,4 +1,4 @@
-"""An injector's process for tests, and what its neighbours say to it."""
+"""An injector's process for tests, and its neighbours' messages."""
 
 import json
 
@@ -88,7 +88,7 @@ class Rig:
         return effects
 
     def sends(self, now: int, event: Event) -> list[Effect]:
-        """What it sends, without when it wants to be woken."""
+        """Its effects, without wake-up requests."""
         return [effect for effect in self.at(now, event) if not isinstance(effect, WakeAt)]
 
     def deliveries(self, now: int, event: Event) -> list[tuple[str, str, str]]:
@@ -101,7 +101,7 @@ class Rig:
         return found
 
     def wakes_until(self, until_us: int) -> list[tuple[int, list[Effect]]]:
-        """Wake it whenever it asks to be, from its next request on; what it sends then."""
+        """Wake it at each time that it requests; return what it sends."""
         found: list[tuple[int, list[Effect]]] = []
         while True:
             due_us = self.injector._wakes[0]

@@ -1,4 +1,4 @@
-"""An injector's process (MillWheel 5.2, 6.1.1, 8.4): feed an event, look at all that it asks for."""
+"""An injector's process (MillWheel 5.2, 6.1.1, 8.4): feed an event, assert all effects."""
 
 import base64
 import json
@@ -252,13 +252,13 @@ def test_a_repeated_or_unknown_ack_changes_nothing() -> None:
 
 
 def beats_of(rig: Rig, now: int) -> list[Effect]:
-    """The heartbeats that it sends when it wakes."""
+    """Return the heartbeats that it sends when it wakes."""
     sends = [effect for effect in rig.sends(now, Wake()) if isinstance(effect, Send)]
     return [effect for effect in sends if isinstance(effect.message, Heartbeat)]
 
 
 def owing_of(rig: Rig, now: int) -> tuple[tuple[str, int], ...]:
-    """What it tells the masters that it owes, in its heartbeat."""
+    """Return the debts that it reports to the masters in its heartbeat."""
     beat, same = beats_of(rig, now)
     assert isinstance(beat, Send)
     assert isinstance(same, Send)
@@ -502,7 +502,7 @@ EXAMPLES: dict[type, Event] = {
     Journaled: Journaled(0),
     Refused: Refused(0, 0),
     Unavailable: Unavailable(0),
-    # What no injector is ever told.
+    # Inputs that no injector ever receives.
     Replay: Replay(0),  # type: ignore[dict-item]
     Heartbeat: Heartbeat(ADDRESS, 1, 1),
 }

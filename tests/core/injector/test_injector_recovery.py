@@ -1,4 +1,4 @@
-"""Injectors that crash, live on as zombies and lose messages, against the real store (MillWheel 5.2, 6.1.1, 6.2).
+"""Injectors that crash, survive as zombies and lose messages, against the real store (MillWheel 5.2, 6.1.1, 6.2).
 
 A receiver deduplicates by id, collects ids behind the published horizon, and refuses what is before it. Whatever the schedule,
 each record must be applied once, and none that was on time when it was injected may find the watermark ahead of it. Sources are

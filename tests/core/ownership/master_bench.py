@@ -1,4 +1,4 @@
-"""A master on a bench: whoever tests it plays the store, the workers and the clock."""
+"""A master on a bench: its tests play the store, the workers and the clock."""
 
 from collections.abc import Sequence
 
@@ -111,7 +111,7 @@ class Bench:
         return effects
 
     def settle(self, *senders: str) -> list[Effect]:
-        """Hear of these, and wait until the master may decide."""
+        """Deliver these, and wait until the master may decide."""
         self.beat(*senders)
         assert self.wake() == []
         return self.wake()

@@ -1,4 +1,4 @@
-"""Balancing (MillWheel 7.1): pure functions, so that each case is a table and the changes that it calls for."""
+"""Balancing (MillWheel 7.1): pure functions, so each case is a table and the changes that it requires."""
 
 from dataclasses import replace
 from typing import TypeAlias
@@ -285,7 +285,7 @@ def test_nothing_is_balanced_without_live_workers() -> None:
 
 
 def burning(now: Cluster, *cpu_us: int) -> Cluster:
-    """The same, and this is the CPU time of each interval's user code."""
+    """The same, with this CPU time for each interval's user code."""
     loads = {
         sequencer: IntervalLoad(old.computation, sequencer, old.records, old.bytes, old.split_key, 0, used)
         for (sequencer, old), used in zip(now.loads.items(), cpu_us, strict=True)

@@ -1,4 +1,4 @@
-"""Retiring computations (MillWheel 3): what has to be known before one may leave."""
+"""Retiring computations (MillWheel 3): what must be known before one may leave."""
 
 import itertools
 from collections.abc import Iterable

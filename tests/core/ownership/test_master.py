@@ -1,4 +1,4 @@
-"""The master (MillWheel 7.1): feed an event, assert all that comes out."""
+"""The master (MillWheel 7.1): feed an event, assert all effects."""
 
 from dataclasses import replace
 
@@ -101,7 +101,7 @@ def test_a_fresh_master_gives_owners_a_whole_timeout_to_be_heard() -> None:
     assert bench.wake(1) == asks(1, change(RIGHT, "w0"))
 
 
-# Who lives
+# Liveness
 
 
 def test_a_worker_that_falls_silent_is_replaced() -> None:

@@ -1,4 +1,4 @@
-"""The master while the topology changes (MillWheel 3, 7.1): computations come at once, and go when they have drained."""
+"""The master while the topology changes (MillWheel 3, 7.1): computations join at once, and leave when they have drained."""
 
 from headrace.wire.effects import Send
 from headrace.wire.keys import ALL_KEYS

@@ -1,4 +1,4 @@
-"""Requests to the store (see docs/protocol.md): numbered, and asked again until they are answered."""
+"""Requests to the store (see docs/protocol.md): numbered, and repeated until answered."""
 
 import pytest
 

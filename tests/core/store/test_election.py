@@ -1,4 +1,4 @@
-"""The election (MillWheel 6.2, 7.1): feed an event, assert all that comes out."""
+"""The election (MillWheel 6.2, 7.1): feed an event, assert all effects."""
 
 import itertools
 from dataclasses import replace
@@ -30,7 +30,7 @@ FIRST = (1 << 32) + 1
 
 
 class Replica:
-    """An election with its store client, and what it has told its owner; each call returns what it sends."""
+    """An election with its store client, and its notifications to its owner; each call returns what it sends."""
 
     def __init__(self, address: str = "master-0", options: EngineOptions = OPTIONS) -> None:
         self.effects: list[Effect] = []

@@ -1,4 +1,4 @@
-"""An authority on a bench: whoever tests it plays the store, the owners and the clock."""
+"""An authority on a bench: its tests play the store, the owners and the clock."""
 
 from collections.abc import Sequence
 
@@ -82,7 +82,7 @@ class Bench:
         return effects[0].message
 
     def accept(self) -> list[Effect]:
-        """Let the store take what it journals."""
+        """Let the store accept its journal entries."""
         return self.handle(Journaled(self.journal().request))
 
 

@@ -1,4 +1,4 @@
-"""The watermark authority (MillWheel 7.2): feed an event, assert all that comes out."""
+"""The watermark authority (MillWheel 7.2): feed an event, assert all effects."""
 
 from dataclasses import replace
 

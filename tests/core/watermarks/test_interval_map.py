@@ -314,7 +314,7 @@ def minted(changes: list[tuple[str, bool]]) -> list[tuple[KeyInterval, int]]:
 def test_the_map_agrees_with_a_table_of_single_keys(
     changes: list[tuple[str, bool]], reports: list[tuple[int, int, str]]
 ) -> None:
-    # Reports of all owners that ever were, in any order, against a model that keeps one value for each key.
+    # Reports of all past owners, in any order, against a model that keeps one value for each key.
     owners = minted(changes)
     known = IntervalMap()
     keys = ["", *KEYS]

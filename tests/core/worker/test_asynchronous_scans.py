@@ -1,4 +1,4 @@
-"""Asynchronous scans (MillWheel 6.2): records are processed while the scan goes on, each key once its row is known."""
+"""Asynchronous scans (MillWheel 6.2): records are processed during the scan, each key once its row is known."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The row cache (MillWheel 8.3): never over its capacity, and each policy evicts whom it should."""
+"""The row cache (MillWheel 8.3): never over its capacity, and each policy evicts what it should."""
 
 import tracemalloc
 
@@ -18,7 +18,7 @@ ROW_BYTES = 164
 
 
 class Owner:
-    """As much of a key as the cache looks at."""
+    """The part of a key that the cache reads."""
 
     def __init__(self, name: str = "", boundary: int = MAX_TIME, size: int = 100, ids: int = 0) -> None:
         self.name = name
@@ -41,7 +41,7 @@ class Owner:
 
 
 def kept(cache: RowCache, *owners: Owner) -> str:
-    """Keep these in turn, and tell by name who is left."""
+    """Keep these in turn, and return the names of those left."""
     for owner in owners:
         cache.keep(owner)
         cache.check_invariants()

@@ -1,4 +1,4 @@
-"""Recovery (MillWheel 6.2, 7.1): a new owner scans, and goes on where the rows say, whatever its predecessor had in mind."""
+"""Recovery (MillWheel 6.2, 7.1): a new owner scans, and continues from the rows, whatever its predecessor had in memory."""
 
 from collections.abc import Callable
 from dataclasses import replace

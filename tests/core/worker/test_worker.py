@@ -1,4 +1,4 @@
-"""The worker with strong productions (MillWheel 6.1.1, 6.1.2, 7.1): feed an event, assert all that comes out."""
+"""The worker with strong productions (MillWheel 6.1.1, 6.1.2, 7.1): feed an event, assert all effects."""
 
 from collections.abc import Callable
 from dataclasses import replace

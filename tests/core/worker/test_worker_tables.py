@@ -1,4 +1,4 @@
-"""What a worker owns (MillWheel 3, 7.1): tables and topologies come, intervals begin and end."""
+"""What a worker owns (MillWheel 3, 7.1): tables and topologies arrive, intervals begin and end."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Histories as data: a row is how a story begins, the steps that write it, and in between what checkers say of it so far.
+"""Histories as data: a row is a story's start, the steps that write it, and the expected verdicts in between.
 
 A row of one step and one verdict::
 
@@ -29,7 +29,7 @@ Table = Mapping[str, Row]
 
 
 def step(method: Callable[Concatenate[Story, P], object]) -> Callable[P, Step]:
-    """Make a step of what a story can do."""
+    """Make a step from a story's method."""
 
     def of(*args: P.args, **kwargs: P.kwargs) -> Step:
         return lambda story: method(story, *args, **kwargs)
@@ -38,7 +38,7 @@ def step(method: Callable[Concatenate[Story, P], object]) -> Callable[P, Step]:
 
 
 def check(row: Row) -> None:
-    """Write a story, step by step; a verdict that is not as it should be raises."""
+    """Write a story, step by step; raise on an unexpected verdict."""
     begin, *steps = row
     story = begin()
     for step in steps:
@@ -71,7 +71,7 @@ def add(kind: Callable[..., Event], *fields: Any) -> Step:
 
 
 def back() -> Step:
-    """Take the last event back."""
+    """Remove the last event."""
     return lambda story: story.events.pop()
 
 
@@ -79,21 +79,21 @@ def back() -> Step:
 
 
 def query(offset: int, timestamp: int, *, value: bytes = b"1", origin: int = 0) -> Production:
-    """What `inject` injects."""
+    """Return the record that `inject` injects."""
     return record(f"queries/0:{offset}", "counter", timestamp, value=value, origin=origin)
 
 
 QUERY = query(0, 100)
 COUNT = record("counter@1.1#0", "detector", 100)
 WEAK_COUNT = record("queries/0:0>counter#0", "detector", 100)
-"""What the counter makes of the query."""
+"""Return the counter's production for the query."""
 
 
-# What is said of it
+# Verdicts
 
 
 def violates(name: str, *texts: str) -> Step:
-    """An invariant is violated, and the message says all of this."""
+    """Expect a violation whose message contains all of this."""
 
     def look(story: Story) -> None:
         message = story.violated(name)
@@ -103,7 +103,7 @@ def violates(name: str, *texts: str) -> Step:
 
 
 def holds(name: str, times: int | None = None) -> Step:
-    """An invariant holds, its case having come up so often."""
+    """Expect an invariant to hold, exercised this many times."""
 
     def look(story: Story) -> None:
         verdict = story.verdicts()[name]
@@ -113,7 +113,7 @@ def holds(name: str, times: int | None = None) -> Step:
 
 
 def unknown(name: str, why: str = "") -> Step:
-    """Nothing is known of an invariant; ``why``: what did not happen."""
+    """Expect an invariant to be unknown; ``why``: what did not happen."""
 
     def look(story: Story) -> None:
         verdict = story.verdicts()[name]
@@ -124,7 +124,7 @@ def unknown(name: str, why: str = "") -> Step:
 
 
 def breaks(*names: str, but: str = "") -> Step:
-    """Just these are violated; ``but``: one that may be."""
+    """Expect only these violations; ``but``: one that is optional."""
 
     def look(story: Story) -> None:
         assert story.broken() - {but} == set(names)
@@ -133,7 +133,7 @@ def breaks(*names: str, but: str = "") -> Step:
 
 
 def spares(name: str) -> Step:
-    """An invariant is not violated."""
+    """Expect no violation of an invariant."""
 
     def look(story: Story) -> None:
         assert name not in story.broken()
@@ -142,7 +142,7 @@ def spares(name: str) -> Step:
 
 
 def reaches(cases: Mapping[str, int]) -> Step:
-    """Just these hard cases have come up, so often."""
+    """Expect only these hard cases, this many times."""
 
     def look(story: Story) -> None:
         assert {case: count for case, count in reached(story.events).items() if count} == cases

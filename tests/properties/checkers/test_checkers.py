@@ -100,7 +100,7 @@ def test_pipelines_that_change_while_running_are_judged_as_one() -> None:
     story = healthy()
     whole = counting()
     verdicts = judge(story.events, [whole, whole.without("detector")])
-    assert isinstance(verdicts.pop("S16"), Unknown)  # who joins a running topology is behind
+    assert isinstance(verdicts.pop("S16"), Unknown)  # a computation that joins a running topology is behind
     assert verdicts == {name: verdict for name, verdict in story.verdicts().items() if name != "S16"}
 
 

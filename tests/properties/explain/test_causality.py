@@ -1,4 +1,4 @@
-"""What led to what: messages between processes, and the causal past of an event."""
+"""Causality: messages between processes, and the causal past of an event."""
 
 import pytest
 

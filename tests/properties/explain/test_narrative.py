@@ -1,4 +1,4 @@
-"""How a rule came to be broken, in sentences: what they claim is so in the History that they tell."""
+"""How a rule was broken, in sentences: their claims are true of the History."""
 
 import re
 from typing import get_args

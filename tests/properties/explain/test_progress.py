@@ -1,4 +1,4 @@
-"""Progress by the History is what the run came to, in the simulated cluster."""
+"""In the simulated cluster, progress computed from the History matches the run's result."""
 
 from headrace import MAX_TIME
 from headrace_properties.explain.progress import ProgressCounter

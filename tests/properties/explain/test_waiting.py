@@ -1,4 +1,4 @@
-"""A violation of liveness: what is awaited, who touched it last, and which rule says what had to come next."""
+"""A violation of liveness: what is awaited, who touched it last, and which rule requires the next step."""
 
 from collections.abc import Callable
 

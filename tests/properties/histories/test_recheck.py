@@ -1,4 +1,4 @@
-"""Today's code on yesterday's input: what differs is found, and what the recording does not tell is unknown."""
+"""Today's code on yesterday's input: differences are found, and what the recording lacks is unknown."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from headrace_sim import Feed, FeedBuilder, simulate
 
 
 class Count(Computation):
-    """Counts clicks, and tells the count at 10 s; ``from_us``: by two from this timestamp on."""
+    """Counts clicks, and emits the count at 10 s; ``from_us``: by two from this timestamp on."""
 
     def __init__(self, from_us: int = 99 * SECOND) -> None:
         self._from_us = from_us
@@ -31,7 +31,7 @@ class Count(Computation):
 
 
 class Running(Computation):
-    """Counts clicks, and tells each count: its outcome depends on the order of arrival."""
+    """Counts clicks, and emits each count: its outcome depends on the order of arrival."""
 
     def process_record(self, context: Context, record: Record) -> None:
         context.state["n"] = context.state.get("n", 0) + 1
@@ -39,7 +39,7 @@ class Running(Computation):
 
 
 class Told(Computation):
-    """Tells each record whether it was late."""
+    """Emits for each record whether it was late."""
 
     def process_record(self, context: Context, record: Record) -> None:
         context.produce("counts", record.late)

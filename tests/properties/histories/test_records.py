@@ -71,7 +71,7 @@ def test_each_bug_of_the_consumer_is_accused_by_the_right_check(
 
 
 SPARK = Path(__file__).with_name("spark.jsonl")
-"""What the query in docs/how-to/histories.md told of itself on Spark 4.3."""
+"""The progress that the query in docs/how-to/histories.md reported on Spark 4.3."""
 
 
 def test_a_structured_streaming_querys_history_holds() -> None:
@@ -200,7 +200,7 @@ def test_a_broken_query_is_accused(by: set[str], edit: Callable[[Lines], None], 
     assert accused(judged(lines, tmp_path)) == by
 
 
-# What is not told is unknown
+# What is not recorded is unknown
 
 
 @pytest.mark.parametrize(

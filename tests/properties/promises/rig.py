@@ -115,7 +115,7 @@ class Told:
         self._number = 0
 
     def wait(self, time_us: int) -> None:
-        """Let time pass."""
+        """Advance time."""
         self.at_us += time_us
 
     def add(self, event: Event) -> Event:
@@ -186,7 +186,7 @@ class Told:
         return self.add(Healed(self.at_us, "", ()))
 
     def sampled(self, fraction: float) -> Event:
-        """Only some keys are told of."""
+        """The History covers only some keys."""
         return self.add(KeysSampled(self.at_us, "", fraction))
 
     def end(self, why: str = "quiescent") -> "Told":
@@ -195,7 +195,7 @@ class Told:
         return self
 
     def judge(self, *promises: Promise, pipeline: Pipeline | None = None) -> dict[str, Verdict]:
-        """Judge what was told so far."""
+        """Judge the events so far."""
         return judge_promises(self.events, promises, [pipeline or bank()])
 
     def verdict(self, promise: Promise, pipeline: Pipeline | None = None) -> Verdict:

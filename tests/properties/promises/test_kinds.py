@@ -1,4 +1,4 @@
-"""When each kind of promise is asked, and what its answers come to."""
+"""When each kind of promise is asked, and how its answers become a verdict."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The search for a sequential order, against one that tries all orders, and the promise that is built on it."""
+"""The search for a sequential order, against a search that tries all orders, and the promise built on it."""
 
 from itertools import permutations
 from random import Random

@@ -1,4 +1,4 @@
-"""The promises that come with the library, on Histories written by hand."""
+"""The library's ready-made promises, on hand-written Histories."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A promise that is wrong in itself is its own error, and never a violation of the pipeline."""
+"""An invalid promise is an error of its own, never a violation of the pipeline."""
 
 import signal
 import sys

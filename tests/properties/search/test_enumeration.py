@@ -1,4 +1,4 @@
-"""Every single fault at every protocol step: the sound protocol holds for all of them, and a broken one for none too long."""
+"""Every single fault at every protocol step: the sound protocol survives all of them, and a broken one fails soon."""
 
 import pytest
 

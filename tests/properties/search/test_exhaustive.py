@@ -1,4 +1,4 @@
-"""Exhaustive search: every schedule of a scope once, and what is left out is the same as something that is run."""
+"""Exhaustive search: every schedule of a scope once, and each omitted one equals one that is run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +46,7 @@ def plans_of(scope: Scope, workload: str = "tallies") -> list[Plan]:
 def outcome_of(
     plan: Plan, protocol: Protocol, workload: str, records: int, *, with_cases: bool = True
 ) -> Outcome:
-    """Everything that a schedule comes to: rows, output, verdicts, and the cases that arose."""
+    """The whole outcome of a schedule: rows, output, verdicts, and the cases that arose."""
     application = WORKLOADS[workload].application
     history, _, _ = run_plan(application, Trial(plan, 0, tuple(range(records))), protocol)
     # Orders that no process can tell apart have one History in the order of time.
@@ -60,7 +60,7 @@ def outcome_of(
 def outcomes(
     scope: Scope, protocol: Protocol = SOUND, workload: str = "tallies", *, with_cases: bool = True
 ) -> set[Outcome]:
-    """Everything that the schedules of a scope come to."""
+    """All outcomes of the schedules of a scope."""
     return {
         (judged.error,)
         if judged.error

@@ -1,4 +1,4 @@
-"""A long search goes on from its file: it comes to the same as one that was never stopped."""
+"""A long search resumes from its file, with the same result as one that was never stopped."""
 
 from pathlib import Path
 

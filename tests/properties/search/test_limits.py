@@ -1,4 +1,4 @@
-"""What never ends is ended, and is a failure of its run."""
+"""Endless code is stopped, and is a failure of its run."""
 
 import re
 from dataclasses import replace

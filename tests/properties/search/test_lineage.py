@@ -1,4 +1,4 @@
-"""Search by lineage: what led to an outcome is known, only faults that hit it are run, and the search ends."""
+"""Search by lineage: the causes of an outcome are known, only faults that hit them are run, and the search ends."""
 
 import pytest
 

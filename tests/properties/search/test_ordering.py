@@ -1,4 +1,4 @@
-"""Orders of arrival by priorities: who waits for whom, the bound, and failures that are found so."""
+"""Orders of arrival by priorities: which messages wait for which, the bound, and failures found this way."""
 
 from collections.abc import Iterator
 from itertools import combinations

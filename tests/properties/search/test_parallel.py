@@ -1,4 +1,4 @@
-"""Work spread over processes: all of it comes back, and a process that is killed is told of and not waited for."""
+"""Work spread over processes: all results come back, and a killed process is reported instead of awaited."""
 
 import os
 import signal

@@ -114,7 +114,7 @@ def _meaning(ground: Ground) -> list[f.FaultSchedule]:
 
 
 def _added(slot: Slot) -> f.StallSource:
-    """A kind of fault that is new, and of which one can tell."""
+    """A new kind of fault that can be recognised."""
     return f.StallSource(at_us=slot.at_us, process=slot.ground.injectors[0], for_us=12_345)
 
 

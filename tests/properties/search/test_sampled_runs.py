@@ -1,4 +1,4 @@
-"""All workloads under random plans: no oracle fires, hard cases come up, each run is the same again.
+"""All workloads under random plans: no oracle fires, hard cases are reached, and each run is reproducible.
 
 A thousand seeds here; the night and ``headrace bench harness`` take more.
 """

@@ -1,4 +1,4 @@
-"""Our own shrinker, on runs that cost nothing: what fails is decided by a predicate."""
+"""Our own shrinker, on runs that cost nothing: a predicate decides which fail."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Workloads for a case of their own: it comes up even without faults, and every oracle holds."""
+"""Workloads for special cases: each is reached even without faults, and every oracle holds."""
 
 from typing import Any
 

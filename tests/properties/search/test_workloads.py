@@ -1,4 +1,4 @@
-"""The small workloads run, come to their end, and hold."""
+"""The small workloads run to their end, and hold."""
 
 from collections import Counter
 

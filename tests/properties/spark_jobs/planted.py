@@ -1,4 +1,4 @@
-"""Mistakes that people make in stateful jobs, each with its mended twin."""
+"""Mistakes that people make in stateful jobs, each with its fixed twin."""
 
 import random
 import sqlite3

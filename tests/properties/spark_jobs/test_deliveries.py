@@ -1,4 +1,4 @@
-"""What the source, the clock and the checkpoint may do to a job; and a simulated Spark that does it wrong is noticed."""
+"""What the source, the clock and the checkpoint may do to a job; and a wrong simulated Spark is noticed."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A job whose outcome depends on what it must not is found, with its cause; a mended one holds in every schedule."""
+"""A job whose outcome depends on what it must not is found, with its cause; a fixed one holds in every schedule."""
 
 from dataclasses import replace
 from typing import Any

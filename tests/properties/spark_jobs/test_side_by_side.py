@@ -1,4 +1,4 @@
-"""Two runs of a Spark job are drawn beside each other."""
+"""Two runs of a Spark job are drawn side by side."""
 
 from headrace_properties.spark_jobs.explaining import Run
 from headrace_scenarios.pictures.side_by_side import side_by_side_html

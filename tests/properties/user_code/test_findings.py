@@ -1,4 +1,4 @@
-"""Planted bugs in user code are found, told apart, and shown by a few records and a line."""
+"""Planted bugs in user code are found, distinguished, and shown with a few records and a line."""
 
 import cProfile
 import functools
@@ -101,7 +101,7 @@ class Newest(Computation):
 
 
 class Lag(Computation):
-    """Tells how far the low watermark is behind."""
+    """Emits how far the low watermark is behind."""
 
     def process_record(self, context: Context, record: Record) -> None:
         lag_us = record.timestamp - context.low_watermark

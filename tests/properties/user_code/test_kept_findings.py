@@ -1,4 +1,4 @@
-"""Findings about user code that were kept are asked for again on their input, and stay until they do not show."""
+"""Kept findings about user code are rechecked on their input, and stay until they no longer show."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs that must come to the same do; what breaks a relation is told; what does not apply is Unknown."""
+"""Runs that must have the same outcome do; broken relations are reported; inapplicable ones are Unknown."""
 
 from collections import Counter
 from dataclasses import replace
@@ -97,7 +97,7 @@ def test_a_dead_letter_may_name_what_failed_by_another_id(workload: Workload, se
 
 
 class Reader(Computation):
-    """Keeps and tells all that a record says of itself."""
+    """Keeps and emits all fields of a record."""
 
     def process_record(self, context: Context, record: Record) -> None:
         if record.value == "refused":

@@ -1,4 +1,4 @@
-"""What every verification says of the user's code: findings, bugs among them, and relations between runs."""
+"""What every verification reports about user code: findings, and relations between runs."""
 
 import contextlib
 import os
@@ -98,7 +98,7 @@ def test_nothing_is_known_about_stopped_runs() -> None:
 
 
 class Lots(Computation):
-    """Draws lots."""
+    """Uses randomness."""
 
     def process_record(self, context: Context, record: Record) -> None:
         context.state = _LOTS.random()
@@ -177,11 +177,11 @@ def test_ids_in_dead_letters_are_no_dependence_on_order() -> None:
     assert isinstance(found.relations[ARRIVAL], Holds)
 
 
-# In a process of its own
+# In a separate process
 
 
 class Vanishing(Computation):
-    """Ends its process without a word."""
+    """Ends its process silently."""
 
     def process_record(self, context: Context, record: Record) -> None:
         if record.value == 2:
@@ -189,7 +189,7 @@ class Vanishing(Computation):
 
 
 class Stubborn(Computation):
-    """Never ends, and does not let itself be interrupted."""
+    """Never ends, and cannot be interrupted."""
 
     def process_record(self, context: Context, record: Record) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Figure 11: a straggler is checkpointed, its sender set free, and the crash that follows loses nothing (MillWheel 6.1.3)."""
+"""Figure 11: a straggler is checkpointed, its sender released, and the following crash loses nothing (MillWheel 6.1.3)."""
 
 from typing import TypeVar
 

@@ -99,7 +99,7 @@ def test_the_witness_is_the_zombies_write(told: Told, form: str, name: str) -> N
     assert "MillWheel 6.2" in outcome.violations[name].message
 
 
-# What happened
+# The events
 
 
 @BOTH_FORMS

@@ -1,4 +1,4 @@
-"""Timelines: what a reader of the paper expects to find, in which lane, in order."""
+"""Timelines: what a reader of the paper expects, in the right lane and order."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Runs for other tools' eyes: what Perfetto's and ShiViz's formats demand holds for scenarios, and for runs under chaos."""
+"""Runs for other tools: scenarios and runs under chaos satisfy Perfetto's and ShiViz's formats."""
 
 import json
 import re

@@ -119,7 +119,7 @@ class Node:
 
 @dataclass
 class Outcome:
-    """What a run left behind: productions by stream, sorted, and the rows that are not empty."""
+    """The results of a run: productions by stream, sorted, and the rows that are not empty."""
 
     streams: dict[str, list[tuple[int, Any]]]
     states: dict[tuple[str, str], bytes]
