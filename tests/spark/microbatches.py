@@ -13,7 +13,7 @@ from headrace.spark.hosting.fused import HEADERS, FusedTask, bundle_rows, decode
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import JobPlan, MicroBatch, computation_of, plan_of
+from headrace.spark.hosting.layout import JobPlan, MicroBatch, computation_of, limits_of, plan_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
 from headrace.spark.hosting.processor import run_bounded
 from headrace.spark.runtime.event_time import END_MS, from_spark
@@ -94,6 +94,7 @@ class Query:
     injected: list[Injected] = field(default_factory=list)
     events: list[bytes] = field(default_factory=list)
     tallies: list[Tally] = field(default_factory=list)
+    slowest: int = MIN_TIME
 
     def batch(self, entries: Iterable[FeedEntry] = (), *, tick: bool = False) -> None:
         """One micro-batch; what its sources say of the watermark counts from the next one on."""
@@ -113,6 +114,7 @@ class Query:
             for name in self.plan.pipeline.computations:
                 for group in self.plan.groups[name]:
                     post.to(group).tick = True
+                    post.to(group).slowest = self.slowest
         self._levels(post)
         self.number += 1
         self.sources = coming
@@ -127,11 +129,16 @@ class Query:
         spec, event = self.plan.pipeline.injectors[injector], entry.event
         assert isinstance(event, SourceRecord)
         productions = productions_of(self.plan.pipeline, entry.address, spec.outputs, event, event.arrived_us)
-        self.injected.append(Injected(self.now_us, entry.address, event.offset, MIN_TIME, productions))
+        limited = injector in self.plan.limits
+        if not limited:
+            self.injected.append(Injected(self.now_us, entry.address, event.offset, MIN_TIME, productions))
         for production in productions:
-            post.to(self.plan.group(production.consumer, production.key)).records.append(
-                _packed(production.stream, production.record_id, production)
-            )
+            parcel = post.to(self.plan.group(production.consumer, production.key))
+            packed = _packed(production.stream, production.record_id, production)
+            if limited:
+                parcel.limited.append((injector, packed))
+            else:
+                parcel.records.append(packed)
 
     def _levels(self, post: Post) -> None:
         low = from_spark(self.watermark_ms)
@@ -191,14 +198,9 @@ def query(
     """A query that has not begun."""
     with_ids = frozenset(pipeline.injectors) if ids else frozenset[str]()
     plan = plan_of(
-        pipeline,
-        intervals=intervals,
-        with_ids=with_ids,
-        clock=clock,
-        history=history,
-        progress=True,
-        fused=fused,
-    )
+        pipeline, intervals=intervals, with_ids=with_ids, clock=clock, history=history, progress=True,
+        limits=limits_of(pipeline), fused=fused,
+    )  # fmt: skip
     return Query(plan)
 
 

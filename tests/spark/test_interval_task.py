@@ -12,7 +12,6 @@ from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting import interval_task as _interval_task
 from headrace.spark.hosting.chunks import ROWS_IN_CHUNK, Chunks
 from headrace.spark.hosting.history_sample import Sample
-from headrace.spark.hosting.layout import plan_of
 from headrace.spark.runtime.event_time import END_MS
 from headrace.store import mediator as _mediator
 from headrace.store.mediator import StoredRow
@@ -256,22 +255,6 @@ def test_a_row_in_its_initial_state_takes_no_room() -> None:
     assert store.chunks
     running.batch([_entry(pipeline, 2)])
     assert not store.chunks
-
-
-def test_a_percentile_watermark_is_refused() -> None:
-    pipeline = Pipeline("percentile")
-    pipeline.injector("mail")
-    pipeline.add(_Count(), name="count", inputs=["mail"], outputs=["counted"], watermark_percentile=90)
-    with pytest.raises(SparkHostError, match=r"'count' follows a percentile watermark \(90 %\)"):
-        plan_of(pipeline, intervals=1, with_ids=frozenset())
-
-
-def test_a_skew_limit_is_refused() -> None:
-    pipeline = Pipeline("skew")
-    pipeline.injector("mail", skew_limit_us=SECOND)
-    pipeline.add(_Count(), name="count", inputs=["mail"], outputs=["counted"])
-    with pytest.raises(SparkHostError, match="'mail' has a skew limit"):
-        plan_of(pipeline, intervals=1, with_ids=frozenset())
 
 
 def test_at_the_sources_end_everything_fires() -> None:

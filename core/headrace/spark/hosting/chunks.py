@@ -7,8 +7,10 @@ Rules of this file:
 * The header of an interval records, for each chunk, how far its rows hold the watermark back and when their next timers are
   due. So chunks with nothing to do are not read at all.
 * Chunks are divided as they grow; a key's chunk follows from its hash and the number of chunks.
+* Where a percentile watermark follows an interval (7.2), the header also counts each chunk's pending timestamps.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 from zlib import crc32
@@ -18,6 +20,7 @@ import msgspec
 from headrace.api.records import Clock
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.store.mediator import StoredRow
+from headrace.watermarks.oldest_work import OldestWork
 from headrace.wire.rows import StoredTimer, Version
 
 ROWS_IN_CHUNK = 64
@@ -25,6 +28,9 @@ ROWS_IN_CHUNK = 64
 
 Dues = tuple[int, int, int]
 """Where it holds the watermark (event time); when its next watermark timer (event time) and wall timer (wall time) are due."""
+
+Buckets = tuple[tuple[int, int], ...]
+"""Pending timestamps: event time, rounded down, and how many."""
 
 NEVER = MAX_TIME + 1
 """Due time for "no timer": later than `MAX_TIME`, at which a timer can be set."""
@@ -64,6 +70,20 @@ class IntervalStore(Protocol):
         ...
 
 
+class Waiting(msgspec.Struct, array_like=True, frozen=True):
+    """Records in one chunk that wait to be injected.
+
+    Attributes:
+        earliest: their earliest timestamp, event time in microseconds.
+        enters_at: the slowest low watermark at which the first of them may enter, event time in microseconds.
+        records: how many they are.
+    """
+
+    earliest: int
+    enters_at: int
+    records: int
+
+
 class Header(msgspec.Struct, array_like=True):
     """What is known of an interval without reading its rows.
 
@@ -90,6 +110,11 @@ class Header(msgspec.Struct, array_like=True):
         hot_records: how many it had.
         latest_records: how many that micro-batch had for this interval.
         dropped: number of elements ever dropped, if its computation counts them.
+        pending: by chunk, its pending timestamps; ``None``: they have not been counted, because nobody wanted to know.
+        upstream: by group that feeds it, that group's pending timestamps; only if it follows a percentile watermark.
+        reached: by sender, the percentile watermark that it has reached, event time in microseconds.
+        slowest: the slowest low watermark as last told, event time in microseconds.
+        waiting: by the number of their chunk, the records that wait for it (8.4).
     """
 
     sequencer: int = 0
@@ -114,6 +139,11 @@ class Header(msgspec.Struct, array_like=True):
     hot_records: int = 0
     latest_records: int = 0
     dropped: int = 0
+    pending: dict[int, Buckets] | None = None
+    upstream: dict[str, Buckets] = {}
+    reached: dict[str, int] = {}
+    slowest: int = MIN_TIME
+    waiting: dict[int, Waiting] = {}
 
 
 class _PackedTimer(msgspec.Struct, array_like=True, gc=False):
@@ -161,11 +191,13 @@ class Chunks:
     Args:
         store: where they are stored.
         divisor: number of intervals of the computation; the rest of the key's hash decides its chunk.
+        bucket_us: width of the buckets in which pending timestamps are counted, microseconds; ``None``: they are not.
     """
 
-    def __init__(self, store: IntervalStore, divisor: int) -> None:
+    def __init__(self, store: IntervalStore, divisor: int, bucket_us: int | None = None) -> None:
         self._store = store
         self._divisor = divisor
+        self._bucket_us = bucket_us
         data = store.header()
         self.header = Header() if data is None else decode_header(data)
         self._loaded: dict[int, dict[str, _Entry]] = {}
@@ -195,6 +227,14 @@ class Chunks:
     def dues(self) -> Dues:
         """Return the earliest dues of the whole interval."""
         return _earliest(self.header.dues.values())
+
+    def pending(self) -> Buckets:
+        """Return the pending timestamps of the whole interval."""
+        if self.header.pending is None:
+            self.header.pending = {}
+            for number in self.header.dues:
+                self._count_pending(number, self._chunk(number))
+        return _merged(self.header.pending.values())
 
     def write(self, rows: dict[str, StoredRow]) -> None:
         """Store these rows, each of them new or read before, and write the chunks that contain them."""
@@ -248,6 +288,10 @@ class Chunks:
             self.header.dues.pop(number, None)
         else:
             self.header.dues[number] = dues
+        if self._bucket_us is None:
+            self.header.pending = None
+        elif self.header.pending is not None:
+            self._count_pending(number, chunk)
         data = _encode(chunk) if chunk else b""
         self.header.state_bytes += len(data) - self._sizes.get(number, 0)
         self._sizes[number] = len(data)
@@ -255,6 +299,29 @@ class Chunks:
             self._store.set_chunk(number, data)
         else:
             self._store.remove_chunk(number)
+
+    def _count_pending(self, number: int, chunk: dict[str, _Entry]) -> None:
+        """Count a chunk's pending timestamps, without late ones, as an interval's accounts do."""
+        assert self._bucket_us is not None, "nobody wants to know"
+        assert self.header.pending is not None, "they were counted before"
+        work = OldestWork()
+        for dues, data in chunk.values():
+            if dues is not None:
+                row = _unpack(data)
+                held = (row.hold, *(timer.held for timer in row.timers.values() if timer.held is not None))
+                for time_us in held:
+                    if self.header.reported <= time_us < MAX_TIME:
+                        work.add(time_us)
+        self.header.pending[number] = work.buckets(self._bucket_us)
+        if not self.header.pending[number]:
+            del self.header.pending[number]
+
+
+def _merged(buckets: Iterable[Buckets]) -> Buckets:
+    counts: Counter[int] = Counter()
+    for times in buckets:
+        counts.update(dict(times))
+    return tuple(sorted(counts.items()))
 
 
 def _earliest(dues: Iterable[Dues]) -> Dues:

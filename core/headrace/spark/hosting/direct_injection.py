@@ -82,10 +82,15 @@ def lane_of(plan: JobPlan, post: Post, injector: str, stream: str, kept_ids_us: 
 
     Returns:
         ``None`` if the stream is not the injector's, or goes to several consumers or outside, or if each record must be recorded
-        in the History or written to a log.
+        in the History, written to a log, or may have to wait.
     """
     pipeline = plan.pipeline
-    if plan.history or plan.staged or stream not in pipeline.injectors[injector].all_outputs:
+    if (
+        plan.history
+        or plan.staged
+        or injector in plan.limits
+        or stream not in pipeline.injectors[injector].all_outputs
+    ):
         return None
     consumer, *others = pipeline.consumers(stream)
     name, _ = consumer

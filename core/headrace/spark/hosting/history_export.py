@@ -70,6 +70,8 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
         held: where the interval holds the low watermark from now on, event time in microseconds.
         events: the events.
         fraction: the sampled fraction of the keys.
+        percentile: percentage that the interval follows; 100: the low watermark.
+        reached: by sender, the percentile watermark that the interval has reached, event time in microseconds.
     """
 
     batch: int
@@ -81,6 +83,8 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
     held: int
     events: list[Event]
     fraction: float = 1.0
+    percentile: float = 100.0
+    reached: dict[str, int] = {}
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -88,7 +92,13 @@ _decode = msgspec.msgpack.Decoder(Entry).decode
 
 
 def exported(
-    plan: JobPlan, group: str, batch: MicroBatch, events: Sequence[Event], under_old_watermark: int, held: int
+    plan: JobPlan,
+    group: str,
+    batch: MicroBatch,
+    events: Sequence[Event],
+    under_old_watermark: int,
+    held: int,
+    reached: dict[str, int],
 ) -> list[bytes]:
     """Encode what an interval's task adds to the History.
 
@@ -99,10 +109,12 @@ def exported(
         events: the events that the engine recorded.
         under_old_watermark: how many of them came before the watermark advanced.
         held: see `Entry`.
+        reached: see `Entry`.
     """
     assert plan.history is not None, "a History was asked for"
     fraction, sampling = plan.history.fraction, SampledEvents(plan.history, events)
     computation = computation_of(group)
+    percent = plan.pipeline.computations[computation].watermark_percentile
     level = next(number for number, names in enumerate(plan.levels) if computation in names)
     parts = (
         (level, False, _without_deletions(events[:under_old_watermark])),
@@ -118,7 +130,7 @@ def exported(
                     for event in part
                     if _is_told(event, computation) and (kept := sampling.part(event)) is not None
                 ],
-                fraction,
+                fraction, percent, reached,
             )
         )
         for at, advanced, part in parts
@@ -203,6 +215,7 @@ def history_of(pipeline: Pipeline, rows: Iterable[bytes]) -> History:
     """
     entries = sorted(map(_decode, rows), key=attrgetter("batch", "level", "advanced", "group"))
     history, held, low = History(), dict[str, int](), MIN_TIME
+    reached: dict[str, dict[float, int]] = {}
     fraction = min([entry.fraction for entry in entries], default=1.0)
     if fraction < 1:
         history.record(KeysSampled(entries[0].at_us, "spark", fraction))
@@ -214,14 +227,20 @@ def history_of(pipeline: Pipeline, rows: Iterable[bytes]) -> History:
         for entry in batch:
             history.events.extend(_with_source_watermark(event, low) for event in entry.events)
         held.update({entry.group: entry.held for entry in batch if entry.level >= 0})
-        _publish(history, pipeline, held, low)
+        for entry in batch:
+            for sender, low_us in entry.reached.items():
+                known = reached.setdefault(sender, {})
+                known[entry.percentile] = max(low_us, known.get(entry.percentile, MIN_TIME))
+        _publish(history, pipeline, held, low, reached)
     history.record(RunEnded(history.at_us, "spark", "quiescent" if low == MAX_TIME else "deadline"))
     return history
 
 
 def _with_source_watermark(event: Event, low: int) -> Event:
     """Add the watermark in force at an injection, which the injecting task does not know; a record behind it was late."""
-    return msgspec.structs.replace(event, source_watermark=low) if isinstance(event, Injected) else event
+    if isinstance(event, Injected) and event.source_watermark == MIN_TIME:
+        return msgspec.structs.replace(event, source_watermark=low)
+    return event
 
 
 def _report_injectors(history: History, pipeline: Pipeline, low: int) -> None:
@@ -232,12 +251,24 @@ def _report_injectors(history: History, pipeline: Pipeline, low: int) -> None:
                 history.record(InjectorReported(history.at_us, address, name, low, MIN_TIME))
 
 
-def _publish(history: History, pipeline: Pipeline, held: dict[str, int], low: int) -> None:
-    """Record the low watermarks at the end of a micro-batch: Spark's, except where intervals hold theirs back."""
+def _publish(
+    history: History, pipeline: Pipeline, held: dict[str, int], low: int, reached: dict[str, dict[float, int]]
+) -> None:
+    """Record the watermarks at the end of a micro-batch: Spark's, except where intervals hold theirs back.
+
+    A percentile is recorded as far as any interval has followed it. One that had nothing to do does not know that the low
+    watermark has passed it.
+    """
     if low == MIN_TIME:
         return
-    values = [(name, Progress(low)) for name in pipeline.injectors]
+    lows = dict.fromkeys(pipeline.injectors, low)
     for name in pipeline.computations:
         holds = [time_us for group, time_us in held.items() if computation_of(group) == name]
-        values.append((name, Progress(min([low, *holds]))))
+        lows[name] = min([low, *holds])
+    values = []
+    for name, low_us in lows.items():
+        percentiles = sorted(reached.get(name, {}).items())
+        values.append(
+            (name, Progress(low_us, percentiles=tuple((p, max(at, low_us)) for p, at in percentiles)))
+        )
     history.record(Published(history.at_us, "spark", tuple(values)))

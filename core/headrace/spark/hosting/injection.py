@@ -19,7 +19,7 @@ from pyspark import TaskContext
 
 from headrace.api.errors import MalformedRecordError
 from headrace.api.specs import OUTSIDE, DeadLetter
-from headrace.api.time import MIN_TIME
+from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.history import Injected
 from headrace.injector.injection import dead_letter, productions_of
 from headrace.spark.hosting.direct_injection import Lane, lane_of
@@ -101,9 +101,15 @@ class Injection:
         self._lanes: dict[tuple[str, str], Lane | None] = {}
         self._outputs = {name: spec.all_outputs for name, spec in self._specs.items()}
         self._intervals = [group for name in plan.pipeline.computations for group in plan.groups[name]]
+        delayed = {
+            consumer for injector in plan.limits for consumer in plan.pipeline.graph.successors(injector)
+        }
         self._keeping_ids = [
-            group for name, spec in plan.pipeline.computations.items() if spec.exactly_once for group in plan.groups[name]
-        ]  # fmt: skip
+            group
+            for name, spec in plan.pipeline.computations.items()
+            if spec.exactly_once or name in delayed
+            for group in plan.groups[name]
+        ]
 
     def inject(self, rows: Iterable[tuple[Any, ...]]) -> Post:
         """Inject rows with the columns of `SOURCE_COLUMNS`."""
@@ -113,7 +119,10 @@ class Injection:
             if stream is None:
                 if injector == CLOCK:
                     for group in self._intervals:
-                        post.to(group).tick = True
+                        parcel = post.to(group)
+                        parcel.tick = True
+                        if timestamp is not None:
+                            parcel.slowest = timestamp
                 else:
                     self._pass_horizon(post, injector, horizon)
                 continue
@@ -187,21 +196,22 @@ class Injection:
                 if plan.staged
                 else (plan.group(production.consumer, production.key), production.key)
             )
-            post.to(group).records.append(
-                (
-                    production.stream,
-                    production.record_id,
-                    key,
-                    production.value,
-                    production.timestamp,
-                    production.origin,
-                )
-            )
-        if plan.history:
+            packed = (
+                production.stream, production.record_id, key, production.value, production.timestamp, production.origin,
+            )  # fmt: skip
+            if injector in plan.limits and production.consumer != OUTSIDE:
+                post.to(group).limited.append((injector, packed))
+            else:
+                post.to(group).records.append(packed)
+        # What may have to wait is recorded when it enters. What goes outside is never slowed down, and holds nothing back.
+        low = MIN_TIME
+        if injector in plan.limits:
+            productions, low = tuple(made for made in productions if made.consumer == OUTSIDE), MAX_TIME
+        if plan.history and productions:
             address = (
                 f"{injector}/{crc32(self._place.encode()) % plan.pipeline.injectors[injector].processes}"
             )
-            self._injected.append(Injected(self._at_us, address, record.offset, MIN_TIME, productions))
+            self._injected.append(Injected(self._at_us, address, record.offset, low, productions))
 
 
 def _refuse_unparsed(injector: str, record: SourceRecord, file: str) -> Never:

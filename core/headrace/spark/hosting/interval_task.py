@@ -17,6 +17,10 @@ Rules of this file:
 * A sender whose rows hold the watermark back (by state with a hold, by wall timers with one, or through its own senders) tells
   all intervals of its consumers how far, in the batch in which that changes. Apart from that, Spark's watermark is exact: all
   work up to it has been done by the time the next operator runs.
+* A computation that follows a percentile watermark (7.2) derives it itself, as the authority would for each of its senders. What
+  feeds it, directly or not, tells it of its pending timestamps in the batch in which they change. The frontier of the sources is
+  Spark's watermark.
+* Records of an injector with a skew limit (8.4) may wait first: see `headrace.spark.hosting.waiting`.
 * The staged layout does not use Spark's watermark: each sender's log has the sender's low watermark, which is passed to all
   intervals, and each interval reports its own to its log.
 * Rows that this batch does not need stay packed, as if their keys belonged to another interval.
@@ -34,15 +38,17 @@ from headrace.api.progress import CountsDropped
 from headrace.api.specs import OUTSIDE
 from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
 from headrace.delivery.routing import OUTSIDE_ADDRESS
-from headrace.history import History, Output
+from headrace.history import History, Injected, Output
 from headrace.rules import RULES
 from headrace.spark.errors import SparkHostError
-from headrace.spark.hosting.chunks import NEVER, Chunks, IntervalStore
-from headrace.spark.hosting.history_export import exported
+from headrace.spark.hosting.chunks import NEVER, Buckets, Chunks, IntervalStore
+from headrace.spark.hosting.history_export import exported, exported_injections
 from headrace.spark.hosting.layout import JobPlan, MicroBatch, batch_of, computation_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
+from headrace.spark.hosting.waiting import WaitingRoom
 from headrace.spark.runtime.event_time import END_MS
 from headrace.store.mediator import MASTER_ROLE, Mediator, StoredRow
+from headrace.watermarks.percentile import percentile_watermark
 from headrace.wire import messages as m
 from headrace.wire.effects import Deliveries, Effect, Event, Halt, Send, Start, Wake
 from headrace.wire.keys import ALL_KEYS
@@ -92,13 +98,19 @@ class _IntervalTask:
         self._store = store
         self._computation = computation_of(group)
         self._spec = plan.pipeline.computations[self._computation]
-        self._chunks = Chunks(store, plan.intervals)
+        self._followers = plan.followers.get(self._computation, ())
+        bucket_us = OPTIONS.percentile_bucket_us if self._followers else None
+        self._chunks = Chunks(store, plan.intervals, bucket_us)
         self._history = History() if plan.history else History.discarding()
         self._history.at_us = batch.now_us
         self._under_old_watermark = 0
         self._post = Post()
         self._check_state()
+        self._room = WaitingRoom(self._chunks.header, store, plan.limits)
         self._before = copy(self._chunks.header)
+        known = self._chunks.header.pending is not None
+        self._pending_before = self._pending() if self._followers and known else ()
+        self._entered: list[Injected] = []
 
     def run(self, parcels: Sequence[Parcel]) -> Post:
         """See `run_interval`."""
@@ -106,23 +118,47 @@ class _IntervalTask:
         for parcel in parcels:
             header.holds.update(parcel.holds)
             header.horizons.update(parcel.horizons)
+            header.upstream.update(parcel.pending)
+            header.slowest = RULES.advanced(header.slowest, parcel.slowest or MIN_TIME)
+        entering = self._entering(parcels)
         self._learn_watermark()
         low, horizon = self._input_watermark(), self._input_horizon()
-        deliveries = self._deliveries(parcels)
+        reached = self._percentiles()
+        deliveries = self._deliveries([*parcels, Parcel(entering)] if entering else parcels)
         keys = Counter([record[2] for record in deliveries])
         self._count(deliveries, keys)
-        rows = self._rows(keys, low)
+        rows = self._rows(keys, self._timer_watermark(low, reached))
         if rows or deliveries:
             states = {key: row.state for key, row in rows.items()}
-            self._count_dropped(states, self._work(rows, deliveries, low, horizon))
-        header.low, header.horizon = low, horizon
+            after = self._work(rows, deliveries, self._progress(low, horizon, reached))
+            self._count_dropped(states, after)
+        header.low, header.horizon, header.reached = low, horizon, reached
         self._tell_holds()
+        self._tell_pending()
         self._set_timer()
         if self._plan.progress:
             self._post_tally()
         self._chunks.write_header()
         self._post_history()
         return self._post
+
+    def _entering(self, parcels: Sequence[Parcel]) -> list[Packed]:
+        """Return the records of injectors with a skew limit that need not wait, or no longer (8.4)."""
+        header, low = self._chunks.header, self._batch.low_watermark
+        limited = [(injector, low, record) for parcel in parcels for injector, record in parcel.limited]
+        if not limited and not header.waiting:
+            return []
+        entering = self._room.admit(limited)
+        if self._plan.history:
+            for number, entered in enumerate(entering, header.records + 1):
+                self._entered.append(self._injected(number, *entered))
+        # Its origin may be behind the horizon by now, but a record that waited is no remnant.
+        return [(*record[:5], max(record[5], header.horizon)) for _, _, record in entering]
+
+    def _injected(self, number: int, injector: str, low: int, record: Packed) -> Injected:
+        stream, record_id, key, value, timestamp, origin = record
+        production = Production(record_id, stream, self._computation, key, value, timestamp, origin)
+        return Injected(self._batch.now_us, f"{injector}/0", number, max(low, 0), (production,))
 
     def _learn_watermark(self) -> None:
         """Staged: set the batch's watermark to the minimum over all senders. Pipelined: keep Spark's, and forget lifted holds."""
@@ -155,8 +191,33 @@ class _IntervalTask:
         header = self._chunks.header
         if self._plan.staged:
             return self._batch.low_watermark
-        told = RULES.input_watermark([self._batch.low_watermark, *header.holds.values()])
+        told = RULES.input_watermark([self._batch.low_watermark, *header.holds.values(), self._room.earliest])
         return RULES.advanced(header.low, told)
+
+    def _percentiles(self) -> dict[str, int]:
+        """Return by sender how far its percentile watermark has come; nothing, if the low watermark is followed (7.2)."""
+        header, pipeline, percent = self._chunks.header, self._plan.pipeline, self._spec.watermark_percentile
+        if percent >= 100:
+            return {}
+        found, frontier = {}, self._batch.low_watermark
+        for sender in pipeline.senders(self._computation):
+            feeders = {sender, *pipeline.upstream(sender)}
+            told = [*header.holds.items(), *[(f"{name}/", self._room.earliest) for name in self._plan.limits]]
+            held = [low for group, low in told if computation_of(group) == sender]
+            pending = [
+                bucket
+                for group, buckets in header.upstream.items()
+                if computation_of(group) in feeders
+                for bucket in buckets
+            ]
+            pending += self._room.pending()
+            low, before = RULES.input_watermark([frontier, *held]), header.reached.get(sender, MIN_TIME)
+            found[sender] = percentile_watermark(percent, before, low, frontier, pending)
+        return found
+
+    def _timer_watermark(self, low: int, reached: dict[str, int]) -> int:
+        """Return what timers and lateness follow: the low watermark, or a percentile."""
+        return max(low, RULES.input_watermark([*reached.values()])) if reached else low
 
     def _input_horizon(self) -> int:
         """Return the origin up to which ids can be forgotten: how far the sources were read, by their stamps or by event time."""
@@ -186,12 +247,12 @@ class _IntervalTask:
     # The worker and the machines around it
 
     def _work(
-        self, rows: dict[str, StoredRow], deliveries: Iterable[Packed], low: int, horizon: int
+        self, rows: dict[str, StoredRow], deliveries: Iterable[Packed], progress: dict[str, m.Progress]
     ) -> dict[str, StoredRow]:
         """Let a worker process all of it; return the rows as they are then."""
         header, plan, now = self._chunks.header, self._plan, self._batch.now_us
         header.sequencer = plan.sequencer(self._group, self._batch.number)
-        before = self._progress(header.low, header.horizon)
+        before = self._progress(header.low, header.horizon, header.reached)
         before[self._computation] = m.Progress(header.reported, header.horizon)
         mediator = Mediator.over(self._history, {self._computation: rows}, before, header.sequencer)
         machines = _Machines(self._group, plan.pipeline, mediator, self._history, now)
@@ -205,7 +266,7 @@ class _IntervalTask:
             machines.tell(Deliveries(productions, _ELSEWHERE))
         machines.settle()
         self._under_old_watermark = len(self._history)
-        machines.tell(m.Watermarks(0, tuple(self._progress(low, horizon).items())))
+        machines.tell(m.Watermarks(0, tuple(progress.items())))
         machines.settle()
         machines.finish()
         self._send(machines.sent)
@@ -221,13 +282,17 @@ class _IntervalTask:
             if production.timestamp > reached:
                 reached = production.timestamp
                 machines.settle()
-                machines.tell(m.Watermarks(0, tuple(self._progress(reached, header.horizon).items())))
+                machines.tell(m.Watermarks(0, tuple(self._progress(reached, header.horizon, {}).items())))
                 machines.settle()
             machines.tell(m.Deliver(production, _ELSEWHERE))
 
-    def _progress(self, low: int, horizon: int) -> dict[str, m.Progress]:
-        progress = m.Progress(low, horizon)
-        return dict.fromkeys(self._plan.pipeline.senders(self._computation), progress)
+    def _progress(self, low: int, horizon: int, reached: dict[str, int]) -> dict[str, m.Progress]:
+        """Return what the worker is told of each sender."""
+        percent, progress = self._spec.watermark_percentile, m.Progress(low, horizon)
+        return {
+            sender: m.Progress(low, horizon, ((percent, reached[sender]),)) if sender in reached else progress
+            for sender in self._plan.pipeline.senders(self._computation)
+        }
 
     def _productions(self, deliveries: Iterable[Packed]) -> Iterable[Production]:
         name, earliest = self._computation, self._chunks.header.horizon
@@ -254,7 +319,8 @@ class _IntervalTask:
     def _tell_holds(self) -> None:
         """Tell the consumers where this interval holds the low watermark back, if that has changed."""
         header, before = self._chunks.header, self._chunks.header.reported
-        held = min([self._chunks.dues()[0], *(() if self._plan.staged else header.holds.values())])
+        told = () if self._plan.staged else (*header.holds.values(), self._room.earliest)
+        held = min([self._chunks.dues()[0], *told])
         header.reported = RULES.low_watermark(header.reported, held, header.low)
         if self._plan.staged:
             header.held = held
@@ -270,6 +336,19 @@ class _IntervalTask:
             for group in self._plan.groups[consumer]:
                 self._post.to(group).holds.append((self._group, held))
 
+    def _tell_pending(self) -> None:
+        """Tell those who follow a percentile watermark of this interval's pending timestamps, if they have changed (7.2)."""
+        if not self._followers:
+            return
+        pending = self._pending()
+        if pending != self._pending_before:
+            for follower in self._followers:
+                for group in self._plan.groups[follower]:
+                    self._post.to(group).pending.append((self._group, pending))
+
+    def _pending(self) -> Buckets:
+        return tuple(sorted((*self._chunks.pending(), *self._room.pending())))
+
     def _set_timer(self) -> None:
         """Set Spark's timer for the next timer that may be due."""
         header = self._chunks.header
@@ -281,6 +360,8 @@ class _IntervalTask:
             )
         if self._plan.staged:
             return  # all intervals are called whenever the watermark moves
+        # When Spark's watermark has come so far, a record that waits may enter unless somebody else is slower.
+        due = min(due, NEVER if self._room.enters_at is None else max(self._room.enters_at, 1))
         soonest_ms = self._batch.low_watermark // MILLISECOND + 1
         at_ms = None if due == NEVER else max(min(-(-due // MILLISECOND), END_MS), soonest_ms)
         if at_ms != header.timer_ms:
@@ -298,8 +379,9 @@ class _IntervalTask:
         if keys:
             header.hot_key = max(keys, key=keys.__getitem__)  # of several, the first that came
             header.hot_records, header.latest_records = keys[header.hot_key], len(deliveries)
-        if not self._batch.in_order and min(timestamps, default=MAX_TIME) < header.low:
-            header.late_records += len([1 for timestamp in timestamps if timestamp < header.low])
+        low = self._timer_watermark(header.low, header.reached)
+        if not self._batch.in_order and min(timestamps, default=MAX_TIME) < low:
+            header.late_records += len([1 for timestamp in timestamps if timestamp < low])
 
     def _count_dropped(self, before: Mapping[str, bytes], after: Mapping[str, StoredRow]) -> None:
         """Count what the rows say was dropped: once, also if user code ran several times."""
@@ -344,14 +426,21 @@ class _IntervalTask:
             latest_records=header.latest_records,
             dropped=header.dropped,
             new_dropped=header.dropped - before.dropped,
+            enters_at=self._room.enters_at,
         )
         self._post.tallies.append((self._plan.group(OUTSIDE, self._group), tally))
 
     def _post_history(self) -> None:
         if self._plan.history:
             parcel = self._post.to(self._plan.group(OUTSIDE, self._group))
+            if self._entered:
+                batch = self._batch
+                parcel.events.append(
+                    exported_injections(self._plan, self._group, batch.number, batch.now_us, self._entered)
+                )
             parcel.events += exported(
-                self._plan, self._group, self._batch, self._history.events, self._under_old_watermark, self._chunks.header.held
+                self._plan, self._group, self._batch, self._history.events, self._under_old_watermark,
+                self._chunks.header.held, self._chunks.header.reached,
             )  # fmt: skip
 
 

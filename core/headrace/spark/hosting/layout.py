@@ -12,7 +12,7 @@ Rules of this file:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from zlib import crc32
 
 import networkx as nx
@@ -48,6 +48,8 @@ class JobPlan:
         progress: each interval emits a `Tally` for each micro-batch that processes it.
         rows: Spark passes rows to stateful operators, not pandas frames (see `headrace.spark.hosting.processor`).
         fused: one operator hosts all levels (see `headrace.spark.hosting.fused`).
+        limits: skew limits of the injectors that have one, microseconds; none, if the input is bounded and so read in order.
+        followers: by computation, those downstream of it that follow a percentile watermark, and so its pending work (7.2).
     """
 
     pipeline: Pipeline
@@ -62,6 +64,8 @@ class JobPlan:
     progress: bool = False
     rows: bool = False
     fused: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict)
+    followers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def group(self, consumer: str, key: str) -> str:
         """Return the group for a record with this consumer and key."""
@@ -114,6 +118,15 @@ def number_of(group: str) -> int:
     return int(group.rpartition("/")[2].partition(".")[0])
 
 
+def limits_of(pipeline: Pipeline) -> dict[str, int]:
+    """Return the skew limits of the injectors that have one, microseconds (8.4)."""
+    return {
+        name: spec.skew_limit_us
+        for name, spec in pipeline.injectors.items()
+        if spec.skew_limit_us is not None
+    }
+
+
 def plan_of(
     pipeline: Pipeline,
     *,
@@ -126,6 +139,7 @@ def plan_of(
     progress: bool = False,
     partitions: int = 0,
     fused: bool = False,
+    limits: Mapping[str, int] | None = None,
 ) -> JobPlan:
     """Lay out a pipeline.
 
@@ -140,22 +154,22 @@ def plan_of(
         progress: see `JobPlan`.
         partitions: see `placed_groups`; above 0 only in jobs of this version or a later one.
         fused: see `JobPlan`; only with one partition.
+        limits: see `JobPlan`.
 
     Raises:
         SparkHostError: the pipeline uses a feature that Spark does not support.
     """
+    followers: dict[str, tuple[str, ...]] = {}
     for name, spec in pipeline.computations.items():
         if spec.watermark_percentile < 100:
-            raise SparkHostError(
-                f"computation {name!r} follows a percentile watermark ({spec.watermark_percentile:g} %)",
-                "Spark supports only the low watermark: set watermark_percentile=100",
-            )
-    for name, injector in pipeline.injectors.items():
-        if injector.skew_limit_us is not None:
-            raise SparkHostError(
-                f"injector {name!r} has a skew limit",
-                "Spark's sources cannot read the low watermark: limit each micro-batch instead (max_records)",
-            )
+            if staged:
+                raise SparkHostError(
+                    f"computation {name!r} follows a percentile watermark ({spec.watermark_percentile:g} %), which needs the "
+                    "pending work of all that feeds it, and in the staged layout that is in other queries",
+                    "Deploy with Layout.PIPELINED, or set watermark_percentile=100",
+                )
+            for feeder in pipeline.upstream(name):
+                followers[feeder] = (*followers.get(feeder, ()), name)
     wanted = history if isinstance(history, Sample) else FULL if history else None
     graph, as_run = pipeline.graph, pipeline
     for name, spec in pipeline.computations.items():
@@ -181,4 +195,6 @@ def plan_of(
         progress=progress,
         rows=partitions > 0,
         fused=fused,
+        limits=limits or {},
+        followers=followers,
     )

@@ -31,6 +31,9 @@ class Parcel(msgspec.Struct, array_like=True, gc=False):
         tick: wall time has passed, so wall timers may be due.
         events: History events, encoded.
         taken: (sender, number of the last entry of its log that this micro-batch has read); staged layout only.
+        pending: (group that feeds this one, its pending timestamps), for a percentile watermark.
+        limited: (injector with a skew limit, its record): it may have to wait.
+        slowest: the slowest low watermark, event time in microseconds, as the driver knows it; ``None``: it did not say.
     """
 
     records: list[Packed] = []
@@ -39,6 +42,9 @@ class Parcel(msgspec.Struct, array_like=True, gc=False):
     tick: bool = False
     events: list[bytes] = []
     taken: list[tuple[str, int]] = []
+    pending: list[tuple[str, tuple[tuple[int, int], ...]]] = []
+    limited: list[tuple[str, Packed]] = []
+    slowest: int | None = None
 
 
 encode_parcel = msgspec.msgpack.Encoder().encode
@@ -76,6 +82,8 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
         latest_records: how many that micro-batch had for the interval.
         dropped: number of elements ever dropped, if its computation counts them.
         new_dropped: number of elements dropped in this micro-batch.
+        enters_at: the slowest low watermark at which the next record that waits for it may enter, event time in microseconds;
+            ``None``: none waits.
     """
 
     group: str
@@ -104,6 +112,7 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     latest_records: int = 0
     dropped: int = 0
     new_dropped: int = 0
+    enters_at: int | None = None
 
 
 TALLY_BEGINS = b"{"
@@ -136,7 +145,7 @@ class Post:
         """Return the parcel for a group."""
         parcel = self.parcels.get(group)
         if parcel is None:
-            parcel = self.parcels[group] = Parcel([], [], [], False, [], [])  # noqa: FBT003  ``tick``
+            parcel = self.parcels[group] = Parcel([], [], [], False, [], [], [], [])  # noqa: FBT003  ``tick``
         return parcel
 
     def add(self, other: "Post") -> None:
@@ -151,6 +160,8 @@ class Post:
         mine.records.extend(parcel.records)
         mine.holds.extend(parcel.holds)
         mine.events.extend(parcel.events)
+        mine.pending.extend(parcel.pending)
+        mine.limited.extend(parcel.limited)
 
     def encoded(self) -> tuple[list[str], list[bytes]]:
         """Return groups and encoded parcels, as two columns."""

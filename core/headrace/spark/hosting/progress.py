@@ -57,6 +57,19 @@ class Board:
                 [tally.wall_due for tally in self._told.values() if tally.wall_due is not None], default=None
             )
 
+    def enters_at(self) -> int | None:
+        """Return the slowest low watermark at which the next record that waits may enter (8.4); ``None``: none waits."""
+        with self._lock:
+            return min(
+                [tally.enters_at for tally in self._told.values() if tally.enters_at is not None],
+                default=None,
+            )
+
+    def slowest(self, pipeline: Pipeline) -> int:
+        """Return the smallest low watermark of all computations, event time in microseconds (8.4)."""
+        lows = [computation.low_watermark for computation in self.progress(pipeline, MIN_TIME)]
+        return min(lows, default=MAX_TIME)
+
     def progress(
         self, pipeline: Pipeline, low_watermark: int | None = None
     ) -> tuple[ComputationProgress, ...]:

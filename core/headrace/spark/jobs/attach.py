@@ -20,11 +20,12 @@ from headrace.api.time import HOUR
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.injection import CLOCK, SOURCE_COLUMNS, UNPARSED, injecting
-from headrace.spark.hosting.layout import JobPlan, plan_of
+from headrace.spark.hosting.layout import JobPlan, limits_of, plan_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import Outputs, unpacked
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
 from headrace.spark.hosting.processor import LevelProcessor, PipelineProcessor, bounded
+from headrace.spark.jobs.idle import IdleInputs
 from headrace.spark.sources.schema import WATERMARK_COLUMN
 from headrace.spark.sources.wall_clock import Clock, read_clock
 
@@ -87,9 +88,26 @@ def attach(
     Raises:
         SparkHostError: inputs and injectors do not match, or the pipeline uses a feature that Spark does not support.
     """
+    if is_streaming(inputs):
+        check_limits(pipeline, "your own query on the outputs of attach")
     clock = None if clock_us is None else Clock(clock_us)
     parcels = attached(pipeline, inputs, intervals=intervals, clock=clock, history=history)
     return unpacked(parcels, pipeline, tallies=tallies)
+
+
+def check_limits(pipeline: Pipeline, where: str) -> None:
+    """Refuse skew limits where nobody tells the intervals which computation is the slowest (8.4).
+
+    Args:
+        pipeline: the pipeline.
+        where: what nobody does it in, for the error message.
+
+    Raises:
+        SparkHostError: an injector has a skew limit.
+    """
+    for name in limits_of(pipeline):
+        problem = f"injector {name!r} has a skew limit, but in {where} nobody knows how far the slowest computation is"
+        raise SparkHostError(problem, "Use deploy with Layout.PIPELINED, or set skew_limit_us=None")
 
 
 def attached(
@@ -101,8 +119,13 @@ def attached(
     history: bool | Sample,
     partitions: int = 0,
     fused: bool = False,
+    wall_timers: bool = True,
+    idle: IdleInputs | None = None,
 ) -> DataFrame:
-    """Do what `attach` does, up to the last operator's rows, for a query with this many partitions (see `plan_of`)."""
+    """Do what `attach` does, up to the last operator's rows, for a query with this many partitions (see `plan_of`).
+
+    Without ``wall_timers`` a clock only tells the slowest low watermark. ``idle`` lifts the watermarks of idle inputs.
+    """
     pipeline.validate()
     check_inputs(pipeline, inputs)
     streaming = is_streaming(inputs)
@@ -114,13 +137,16 @@ def attached(
         intervals=intervals,
         with_ids=sources.with_ids,
         timed_by_source=sources.timed,
-        clock=clock is not None or not streaming,
+        clock=(clock is not None and wall_timers) or not streaming,
         history=history,
         progress=streaming,
         partitions=partitions,
         fused=fused,
+        limits=limits_of(pipeline) if streaming else {},
     )
     if streaming:
+        if idle is not None:
+            prepared = {name: idle.with_heartbeats(name, frame) for name, frame in prepared.items()}
         prepared = {
             name: frame.withWatermark(WATERMARK_COLUMN, _delay(inputs[name]))
             for name, frame in prepared.items()
@@ -234,9 +260,8 @@ def _united(prepared: Iterable[DataFrame]) -> DataFrame:
 def _ticks(like: DataFrame, clock: Clock) -> DataFrame:
     """Return rows that tell that wall time has passed. They have no watermark, so they hold nothing back."""
     schema = {field.name: field.dataType for field in like.schema}
-    columns = [
-        F.lit(CLOCK if name == "injector" else None).cast(schema[name]).alias(name) for name in _PREPARED
-    ]
+    told = {"injector": F.lit(CLOCK), "timestamp": F.col("slowest")}
+    columns = [told.get(name, F.lit(None)).cast(schema[name]).alias(name) for name in _PREPARED]
     return read_clock(like.sparkSession, clock).select(*columns)
 
 

@@ -259,6 +259,7 @@ def deploy(
     max_records: int = 1_000_000,
     retention_us: int | None = 24 * HOUR,
     available_now: bool = False,
+    idle_us: Mapping[str, int] | None = None,
 ) -> Deployment:
     """Start a pipeline as a job on Spark, or resume it where it stopped.
 
@@ -285,6 +286,9 @@ def deploy(
         available_now: process what the inputs have now, in as many micro-batches as they ask for, and end:
             `Deployment.await_termination` waits for that. The next `deploy` in the directory resumes there. Pipelined only, and
             without a clock or a trigger.
+        idle_us: by injector, the time after which its input no longer holds the low watermark if it brings nothing, wall time in
+            microseconds; see docs/spark.md for what happens when it comes back. Pipelined only. The injectors with one cannot
+            change later.
 
     Raises:
         SparkHostError: inputs and injectors do not match, the directory belongs to another job, or the pipeline uses a feature
@@ -306,6 +310,7 @@ def deploy(
     if available_now:
         _check_available_now(layout, clock_us, trigger_us)
     pipeline.validate()
+    _check_idle(idle_us or {}, pipeline, layout)
     check_inputs(pipeline, inputs)
     check_streaming(inputs)
     spark = frame_of(next(iter(inputs.values()))).sparkSession
@@ -324,6 +329,7 @@ def deploy(
         retention_us=retention_us,
         sample=sample,
         available_now=available_now,
+        idle_us=dict(idle_us or {}),
     )
     host = PipelinedHost if layout is Layout.PIPELINED else StagedHost
     return Deployment(layout, host(settings, pipeline, inputs))
@@ -339,6 +345,18 @@ def _checked_directory(directory: str | Path, spark: SparkSession, layout: Layou
             "Deploy with Layout.PIPELINED, or give a directory on a file system that all machines mount",
         )
     return place
+
+
+def _check_idle(idle_us: Mapping[str, int], pipeline: Pipeline, layout: Layout) -> None:
+    for name, timeout_us in idle_us.items():
+        if name not in pipeline.injectors:
+            known = ", ".join(map(repr, pipeline.injectors))
+            raise OptionsError("idle_us", name, f"an injector of pipeline {pipeline.name!r}: {known}")
+        if timeout_us < 1:
+            raise OptionsError(f"idle_us[{name!r}]", timeout_us, "at least 1")
+    if idle_us and layout is Layout.STAGED:
+        problem = "in the staged layout an injector's query knows nothing of the other inputs, so idle_us does not work"
+        raise SparkHostError(problem, "Deploy with Layout.PIPELINED, or let the input send heartbeats")
 
 
 def _check_available_now(layout: Layout, clock_us: int | None, trigger_us: int | None) -> None:

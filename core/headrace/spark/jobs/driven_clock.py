@@ -1,4 +1,8 @@
-"""The driver's side of a job's clock, which knows when wall timers are due (see `headrace.spark.sources.wall_clock`)."""
+"""The driver's side of a job's clock (`headrace.spark.sources.wall_clock`): when wall timers are due, and how far the slowest is.
+
+Rules of this file: all intervals are told of the slowest low watermark (MillWheel 8.4) when a record that waits may enter, and
+when it has advanced by half of the skew limit. So in the long run a record within half of the limit never waits.
+"""
 
 from collections.abc import Iterable
 from threading import Lock
@@ -7,6 +11,8 @@ from uuid import uuid4
 
 import msgspec
 
+from headrace.api.pipeline import Pipeline
+from headrace.spark.hosting.layout import limits_of
 from headrace.spark.hosting.parcels import Tally
 from headrace.spark.hosting.progress import Board
 from headrace.spark.runtime.files import replace_file, scratch
@@ -18,9 +24,17 @@ class DrivenClock:
 
     Args:
         every_us: how often the clock checks for due wall timers, microseconds.
+        pipeline: the pipeline, if any of its injectors has a skew limit.
+
+    Attributes:
+        clock: for the source.
+        is_releasing: the latest tallies have let records enter that waited; a micro-batch with them will follow.
     """
 
-    def __init__(self, every_us: int) -> None:
+    def __init__(self, every_us: int, pipeline: Pipeline | None = None) -> None:
+        self._pipeline = pipeline
+        self._limit_us = min(limits_of(pipeline).values()) if pipeline is not None else 0
+        self.is_releasing = False
         self._board = Board()  # for this start only: tallies of an earlier one may be of another state
         self._path = scratch() / f"clock-{uuid4().hex}.json"
         self._lock = Lock()
@@ -28,9 +42,18 @@ class DrivenClock:
         self.clock = Clock(every_us, str(self._path))
 
     def take(self, tallies: Iterable[Tally]) -> None:
-        """Learn from a micro-batch's tallies when the next wall timer is due."""
+        """Learn from a micro-batch's tallies when the next wall timer is due, and how far the slowest computation is."""
         self._board.take(tallies)
         self._write(due_us=self._board.wall_due())
+        if self._pipeline is not None:
+            slowest, enters_at, told = (
+                self._board.slowest(self._pipeline),
+                self._board.enters_at(),
+                self._told.slowest,
+            )
+            self.is_releasing = enters_at is not None and told < enters_at <= slowest
+            if self.is_releasing or slowest - told >= max(1, self._limit_us // 2):
+                self._write(slowest=slowest)
 
     def ask(self) -> str:
         """Request a tick; return the value of `ASKED` in the offsets of its micro-batch and of those that follow."""

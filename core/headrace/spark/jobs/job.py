@@ -4,8 +4,8 @@ Rules of this file: Spark's checkpoints store state by key interval, so the numb
 pipeline that does not fit its directory is refused before any query starts.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -36,6 +36,7 @@ class Shape(msgspec.Struct, frozen=True):
         levels: levels of all computations ever deployed there; pipelined only.
         partitions: number of Spark's partitions, which the names of the groups depend on; 0: they are plain.
         fused: whether one operator hosts all levels; pipelined only.
+        own_sources: sources of its query beside the inputs; ``None``: they are not known. Pipelined only.
     """
 
     layout: str
@@ -48,6 +49,7 @@ class Shape(msgspec.Struct, frozen=True):
     levels: dict[str, int] = {}
     partitions: int = 0
     fused: bool = False
+    own_sources: list[str] | None = None
 
     def known_levels(self) -> dict[str, int]:
         """Return the levels of all computations whose state is stored: also of removed ones, if the layout is pipelined."""
@@ -68,6 +70,7 @@ class Settings:
     retention_us: int | None
     sample: Sample = FULL
     available_now: bool = False
+    idle_us: Mapping[str, int] = field(default_factory=dict)
     partitions: int = 0
     """Partitions of each query; 0: those of the session, because the directory is of an earlier version."""
     fused: bool = False

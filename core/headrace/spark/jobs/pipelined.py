@@ -14,15 +14,17 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
+from headrace.api.time import SECOND
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.job_descriptions import describe
-from headrace.spark.hosting.layout import OUTSIDE_GROUPS, plan_of
+from headrace.spark.hosting.layout import OUTSIDE_GROUPS, limits_of, plan_of
 from headrace.spark.hosting.metrics import is_tally_column
 from headrace.spark.hosting.outputs import Outputs, outputs_here, unpacked
 from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import Input, attached, check_streaming
 from headrace.spark.jobs.driven_clock import DrivenClock
+from headrace.spark.jobs.idle import IdleInputs
 from headrace.spark.jobs.job import Settings, Shape, check_shape, check_switches, read_shape, write_shape
 from headrace.spark.jobs.running import Progress, Running, start
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
@@ -66,7 +68,7 @@ class PipelinedHost:
         settings = settings.placed(before)
         settings.sinks.check(pipeline, pipeline.output_streams)
         as_run = with_skips(settings.directory, pipeline)
-        driven = None if settings.clock_us is None else DrivenClock(settings.clock_us)
+        driven, idle = _clock(settings, pipeline), _idle_inputs(settings, pipeline, inputs)
         parcels = attached(
             as_run,
             inputs,
@@ -75,6 +77,8 @@ class PipelinedHost:
             history=settings.history,
             partitions=settings.partitions,
             fused=settings.fused,
+            wall_timers=settings.clock_us is not None,
+            idle=idle,
         )
         layout = _layout(pipeline, settings)
         check_shape(settings.directory, before, layout)
@@ -89,7 +93,8 @@ class PipelinedHost:
         def begin() -> Running:
             write_shape(settings.directory, _with_removed(before, layout), pipeline)
             self._clock = driven
-            return start(name, parcels, writer, settings.checkpoint(_QUERY), settings)
+            began = None if idle is None else idle.follow
+            return start(name, parcels, writer, settings.checkpoint(_QUERY), settings, began)
 
         return begin
 
@@ -112,7 +117,7 @@ class PipelinedHost:
             return
         # The micro-batch of the first tick may have been planned in part before the call.
         self._running.await_progress(_asked(self._clock.ask()))
-        while _has_news(self._running.await_progress(_asked(self._clock.ask()))):
+        while _has_news(self._running.await_progress(_asked(self._clock.ask()))) or self._clock.is_releasing:
             pass
 
     def prepare(
@@ -150,6 +155,26 @@ class PipelinedHost:
         return change
 
 
+def _clock(settings: Settings, pipeline: Pipeline) -> DrivenClock | None:
+    if not _needs_clock(settings, pipeline):
+        return None
+    return DrivenClock(settings.clock_us or SECOND, pipeline if limits_of(pipeline) else None)
+
+
+def _idle_inputs(
+    settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
+) -> IdleInputs | None:
+    if not settings.idle_us:
+        return None
+    delays = {name: given.delay_us for name, given in inputs.items() if isinstance(given, Input)}
+    return IdleInputs({name: settings.idle_us.get(name) for name in pipeline.injectors}, delays)
+
+
+def _needs_clock(settings: Settings, pipeline: Pipeline) -> bool:
+    """Tell whether a job needs a clock: for wall timers, or to tell the slowest low watermark."""
+    return settings.clock_us is not None or bool(limits_of(pipeline))
+
+
 def _asked(tick: str) -> Callable[[Progress], bool]:
     return lambda progress: any(tick in str(source["endOffset"]) for source in progress["sources"])
 
@@ -173,22 +198,32 @@ def _layout(pipeline: Pipeline, settings: Settings) -> Shape:
         [list(level) for level in levels],
         partitions=settings.partitions,
         fused=settings.fused,
+        own_sources=[
+            *(["clock"] if _needs_clock(settings, pipeline) else []),
+            *[f"heartbeats of {name!r}" for name in pipeline.injectors if name in settings.idle_us],
+        ],
     )
 
 
 def _check_levels(before: Shape | None, now: Shape) -> None:
     if before is None:
         return
-    if before.fused and before.injectors == now.injectors:
-        return  # an operator for all levels stores state by computation
     shapes = [(shape.injectors, len(shape.stages)) for shape in (before, now)]
-    if shapes[0] != shapes[1]:
-        (old_injectors, old_levels), (injectors, levels) = shapes
+    (old_injectors, old_levels), (injectors, levels) = shapes
+    if old_injectors != injectors or (old_levels != levels and not before.fused):
         raise SparkHostError(
             f"the pipeline {now.pipeline!r} had the injectors {old_injectors} and {old_levels} levels, and now has "
             f"{injectors} and {levels}: a query of Spark cannot change these and keep its state",
             "Deploy with Layout.STAGED, which allows it, or start in an empty directory",
         )
+    if before.own_sources not in (None, now.own_sources):
+        raise SparkHostError(
+            f"beside its inputs the job had the sources {before.own_sources}, and would now have {now.own_sources}: the sources "
+            "of a query of Spark cannot change",
+            "Keep clock_us, idle_us and skew limits where they were, or start in an empty directory",
+        )
+    if before.fused:
+        return  # an operator for all levels stores state by computation
     known = before.known_levels()
     for name, level in now.known_levels().items():
         if known.get(name, level) != level:

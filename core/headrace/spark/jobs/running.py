@@ -173,7 +173,14 @@ class Running:
         return -1 if progress is None else int(progress["batchId"])
 
 
-def start(name: str, frame: DataFrame, writer: BatchWriter, checkpoint: Place, settings: Settings) -> Running:
+def start(
+    name: str,
+    frame: DataFrame,
+    writer: BatchWriter,
+    checkpoint: Place,
+    settings: Settings,
+    began: Callable[[StreamingQuery], None] | None = None,
+) -> Running:
     """Start a query, and wait until it has begun.
 
     Args:
@@ -182,6 +189,7 @@ def start(name: str, frame: DataFrame, writer: BatchWriter, checkpoint: Place, s
         writer: writes its micro-batches.
         checkpoint: directory of its checkpoint.
         settings: settings of the deployment.
+        began: called with Spark's query whenever it was started.
 
     Raises:
         HeadraceError: it could not start.
@@ -196,7 +204,10 @@ def start(name: str, frame: DataFrame, writer: BatchWriter, checkpoint: Place, s
 
     def begin() -> StreamingQuery:
         with partitions_set(settings.spark, settings.partitions), files_managed(settings.spark, checkpoint):
-            return stream.start()
+            query = stream.start()
+        if began is not None:
+            began(query)
+        return query
 
     running = Running(name, begin, writer, checkpoint)
     while running.is_active and str(running.query.status["message"]).startswith("Initializing"):

@@ -29,6 +29,7 @@ from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import (
     Input,
     check_inputs,
+    check_limits,
     check_streaming,
     level_operator,
     prepared_input,
@@ -175,7 +176,8 @@ class StagedHost:
         check_inputs(pipeline, inputs)
         check_streaming(inputs)
         check_switches(self._settings.directory, pipeline)
-        plan_of(pipeline, intervals=self._settings.intervals, with_ids=frozenset())
+        check_limits(pipeline, "the staged layout")
+        plan_of(pipeline, intervals=self._settings.intervals, with_ids=frozenset(), staged=True)
         sinks.check(pipeline, pipeline.streams)
 
     def _layout(self) -> Shape:

@@ -244,7 +244,10 @@ class _Stored:
         wanted = None
         if group is not None:
             wanted = (F.col(by_group) == group) & (F.col("user_map_key.number") == number)
-        for own, data in self._read(variable, by_group, _DATA, wanted=wanted):
+        few = wanted is not None
+        if wanted is None:
+            wanted = F.col("user_map_key.number") >= 0  # the others have records that wait
+        for own, data in self._read(variable, by_group, _DATA, wanted=wanted, few=few):
             if self._is_own(own):
                 yield own, data
 
@@ -252,7 +255,7 @@ class _Stored:
         return computation_of(group) == self._computation
 
     def _read(
-        self, variable: str, *columns: str, wanted: Column | None = None
+        self, variable: str, *columns: str, wanted: Column | None = None, few: bool = True
     ) -> Iterator[tuple[str, bytes]]:
         if self.batch < 0:
             return
@@ -263,7 +266,7 @@ class _Stored:
             frame = self._spark.read.format("statestore").options(**options).load()
             if wanted is not None:
                 frame = frame.filter(wanted)
-            few, frame = variable == "header" or wanted is not None, frame.select(*columns)
+            frame = frame.select(*columns)
             for group, data in frame.collect() if few else frame.toLocalIterator():
                 yield str(group), bytes(data)
         except (PySparkException, Py4JJavaError) as error:

@@ -1,5 +1,7 @@
 """The clock of a job, for wall timers: a streaming source of rows that tell that wall time has passed (MillWheel 4.1).
 
+With a skew limit (8.4) its rows also tell the slowest low watermark, which only the driver knows.
+
 Rules of this file:
 
 * The clock checks at the interval that the user chose, and ticks only if a wall timer is due: a tick is a micro-batch that wakes
@@ -23,6 +25,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from headrace.api.errors import OptionsError
+from headrace.api.time import MIN_TIME
 
 FORMAT = "headrace_clock"
 ASKED = "asked_tick"
@@ -53,10 +56,12 @@ class Told(msgspec.Struct, frozen=True):
     Attributes:
         due_us: when the next wall timer is due, wall time in microseconds; ``None``: none is pending.
         asked: the last tick that the driver requested.
+        slowest: the slowest low watermark of all computations, event time in microseconds; when it advances, the clock ticks.
     """
 
     due_us: int | None = 0
     asked: str = ""
+    slowest: int = MIN_TIME
 
 
 _ALWAYS = Told()
@@ -75,11 +80,8 @@ class Looks:
         self._clock = clock
         self._looked_us: int | None = None
 
-    def asked(self) -> str:
-        """Return the last tick that the driver requested; empty: none."""
-        return self._told().asked
-
-    def _told(self) -> Told:
+    def told(self) -> Told:
+        """Return what the driver has written."""
         if not self._clock.path:
             return _ALWAYS
         try:
@@ -96,7 +98,7 @@ class Looks:
         if now_us - self._looked_us < self._clock.every_us:
             return False
         self._looked_us = now_us
-        due_us = self._told().due_us
+        due_us = self.told().due_us
         return due_us is not None and due_us <= time.time_ns() // 1_000
 
 
@@ -115,8 +117,8 @@ class ClockDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """Return the schema: the number of the tick."""
-        return "tick long"
+        """Return the schema: the number of the tick, and the slowest low watermark; null: not known."""
+        return "tick long, slowest long"
 
     def streamReader(self, schema: object) -> "ClockReader":  # noqa: ARG002, N802  Spark's names
         """Return a reader."""
@@ -124,7 +126,7 @@ class ClockDataSource(DataSource):
 
 
 class ClockReader(DataSourceStreamReader):
-    """Ticks. An offset has the number of ticks and the last requested one.
+    """Ticks. An offset has the number of ticks, the last requested one, and the slowest low watermark as told by then.
 
     Args:
         clock: the clock.
@@ -139,15 +141,21 @@ class ClockReader(DataSourceStreamReader):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802  Spark's names
         """Return the next tick's offset if it is time to tick, else ``start``."""
-        asked = self._looks.asked() or start[ASKED]
-        if self._looks.tick() or asked != start[ASKED]:
-            return {"tick": start["tick"] + 1, ASKED: asked}
+        told = self._looks.told()
+        asked = told.asked or start[ASKED]
+        before = start.get("slowest", MIN_TIME)
+        slowest = max(told.slowest, before)
+        if self._looks.tick() or asked != start[ASKED] or slowest > before:
+            return {"tick": start["tick"] + 1, ASKED: asked, "slowest": slowest}
         return start
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return one partition for a tick."""
-        return [] if start == end else [InputPartition(end["tick"])]
+        return [] if start == end else [InputPartition((end["tick"], end.get("slowest", MIN_TIME)))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the row of the tick."""
-        yield pa.RecordBatch.from_arrays([pa.array([partition.value], pa.int64())], names=["tick"])
+        tick, slowest = partition.value
+        columns = ([tick], [slowest if slowest > MIN_TIME else None])
+        arrays = [pa.array(column, pa.int64()) for column in columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=["tick", "slowest"])

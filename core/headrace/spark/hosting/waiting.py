@@ -1,0 +1,117 @@
+"""Records that wait because they are too far ahead of the slowest computation (MillWheel 8.4: the skew limit of an injector).
+
+Rules of this file:
+
+* Choice: records wait in the intervals of their consumers. Spark's sources cannot know the low watermark, and a source that stops
+  at the first record beyond the limit would keep back the later ones, too, for one of which the slowest may be waiting.
+* An interval knows the slowest low watermark as the driver last told it, so it never knows a later one than was reached.
+* What waits holds its consumer's input watermark, and enters in order of timestamps. Late records never wait.
+* Records that wait are kept in chunks beside those of the rows, with negative numbers. A chunk is read only if one of its records
+  may enter.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+
+import msgspec
+
+from headrace.api.time import MAX_TIME
+from headrace.rules import RULES
+from headrace.spark.hosting.chunks import Buckets, Header, IntervalStore, Waiting
+from headrace.spark.hosting.parcels import Packed
+
+RECORDS_IN_CHUNK = 1_000
+"""Number of records at which a chunk takes no more."""
+
+Limited = tuple[str, int, Packed]
+"""A record, with its injector and the watermark of the sources when it arrived, event time in microseconds."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Limited]).decode
+_of_record = itemgetter(4)
+
+
+def _timestamp(limited: Limited) -> int:
+    timestamp: int = _of_record(limited[2])
+    return timestamp
+
+
+class WaitingRoom:
+    """The records that wait in one interval.
+
+    Args:
+        header: of the interval.
+        store: where they are stored.
+        limits: the skew limit of each injector that has one, microseconds.
+    """
+
+    def __init__(self, header: Header, store: IntervalStore, limits: Mapping[str, int]) -> None:
+        self._header = header
+        self._store = store
+        self._limits = limits
+
+    @property
+    def earliest(self) -> int:
+        """The earliest timestamp that waits, event time in microseconds; `MAX_TIME`: none."""
+        return min([waiting.earliest for waiting in self._header.waiting.values()], default=MAX_TIME)
+
+    @property
+    def enters_at(self) -> int | None:
+        """The slowest low watermark at which the next record may enter, event time in microseconds; ``None``: none waits."""
+        return min([waiting.enters_at for waiting in self._header.waiting.values()], default=None)
+
+    def pending(self) -> Buckets:
+        """Return pending timestamps for percentile watermarks (7.2). Choice: those of a chunk all count as its earliest."""
+        return tuple(sorted((waiting.earliest, waiting.records) for waiting in self._header.waiting.values()))
+
+    def admit(self, arrived: Iterable[Limited]) -> list[Limited]:
+        """Return the records that may enter now, of those that waited and those that have arrived. The others wait.
+
+        Args:
+            arrived: in order.
+        """
+        arrived, soonest = list(arrived), self.enters_at
+        if not arrived and (soonest is None or soonest > self._header.slowest):
+            return []
+        entering: list[Limited] = []
+        staying: list[Limited] = []
+        for record in self._woken():
+            (entering if self._may_enter(record) else staying).append(record)
+        entering.sort(key=_timestamp)
+        for record in arrived:
+            is_late = RULES.is_late(_timestamp(record), record[1])
+            (entering if is_late or self._may_enter(record) else staying).append(record)
+        self._keep(staying)
+        return entering
+
+    def _may_enter(self, limited: Limited) -> bool:
+        limit_us = self._limits.get(limited[0])  # a later version of the pipeline may have none
+        return limit_us is None or RULES.may_inject(_timestamp(limited), self._header.slowest, limit_us)
+
+    def _woken(self) -> Iterator[Limited]:
+        """Take out the chunks in which a record may enter, or into which there is room."""
+        header = self._header
+        last = min(header.waiting, default=0)  # numbers count down
+        for number, waiting in list(header.waiting.items()):
+            has_room = number == last and waiting.records < RECORDS_IN_CHUNK
+            if has_room or waiting.enters_at <= header.slowest:
+                yield from self._take(number)
+
+    def _take(self, number: int) -> list[Limited]:
+        data = self._store.chunk(number)
+        assert data is not None, "the header knows of it"
+        self._store.remove_chunk(number)
+        del self._header.waiting[number]
+        return _decode(data)
+
+    def _keep(self, staying: list[Limited]) -> None:
+        number = min(self._header.waiting, default=0)
+        for at in range(0, len(staying), RECORDS_IN_CHUNK):
+            part = staying[at : at + RECORDS_IN_CHUNK]
+            number -= 1
+            self._store.set_chunk(number, _encode(part))
+            self._header.waiting[number] = Waiting(
+                min(map(_timestamp, part)),
+                min(_timestamp(record) - self._limits[record[0]] for record in part),
+                len(part),
+            )

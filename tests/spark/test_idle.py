@@ -1,0 +1,160 @@
+"""Inputs that bring nothing for a while (MillWheel 4.5): whose watermark follows the others', and what is late afterwards."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from headrace import SECOND, Computation, Context, OptionsError, Pipeline, Record, Timer
+from headrace.spark import Input, Layout, SparkHostError, deploy
+from headrace.spark.jobs.deploy import _check_idle
+from headrace.spark.jobs.idle import IdleInputs, metric_of
+from headrace.spark.runtime.event_time import END_MS
+from headrace.spark.sources.idle_inputs import IdleReader
+
+
+class Inputs:
+    """Three inputs, of which only the first two may be idle, and the driver that looks at them."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        timeouts = {"a": 10, "b": 10, "c": None}
+        self.idle = IdleInputs(timeouts, {}, lambda: self.now_us)
+        self.readers = {name: IdleReader(name, self.idle._path) for name in timeouts}
+        self.offsets = {name: reader.initialOffset() for name, reader in self.readers.items()}
+        self.batch = 0
+
+    def look(self, at_us: int, **brought: int | None) -> dict[str, int]:
+        """A micro-batch, with the watermarks that inputs have brought, and ``None`` for records alone; returns the heartbeats."""
+        self.now_us = at_us
+        metrics: dict[str, Any] = {
+            metric_of(name): {"records": int(name in brought), "low": brought.get(name)}
+            for name in self.readers
+        }
+        self.idle.look({"batchId": self.batch, "observedMetrics": metrics} if brought else None)
+        self.batch += bool(brought)
+        found = {}
+        for name, reader in self.readers.items():
+            start = self.offsets[name]
+            self.offsets[name] = end = reader.latestOffset(start, ReadAllAvailable())
+            for part in reader.partitions(start, end):
+                (rows,) = reader.read(part)
+                found[name] = rows.column("low").to_pylist()[0]
+        return found
+
+
+def test_an_idle_input_follows_those_that_are_not() -> None:
+    inputs = Inputs()
+    assert inputs.look(1, a=100, b=90, c=200) == {}
+    assert inputs.look(9, a=110, c=210) == {}
+    assert inputs.look(11, a=120, c=220) == {"b": 120}
+    assert inputs.look(12, c=230) == {}  # `a` is the slowest, and not idle yet
+    assert inputs.look(13, a=125, c=240) == {"b": 125}
+
+
+def test_an_input_is_idle_also_if_there_are_no_more_micro_batches() -> None:
+    inputs = Inputs()
+    inputs.look(5, c=200)
+    assert inputs.look(9) == {}
+    assert inputs.look(11) == {"a": 200, "b": 200}
+
+
+def test_a_report_that_is_seen_again_brings_nothing() -> None:
+    inputs = Inputs()
+    inputs.look(1, a=100, c=100)
+    report = {"batchId": 0, "observedMetrics": {metric_of("a"): {"records": 5, "low": 100}}}
+    inputs.now_us = 10
+    inputs.idle.look(report)
+    assert inputs.look(11) == {"a": 100, "b": 100}
+
+
+def test_an_input_that_comes_back_is_followed_and_holds_again() -> None:
+    inputs = Inputs()
+    inputs.look(1, a=100, b=100, c=100)
+    assert inputs.look(12, c=200) == {"a": 200, "b": 200}
+    assert inputs.look(13, a=None) == {}  # a record behind all that was told
+    assert (
+        inputs.look(14, a=150, c=300) == {}
+    )  # now `b` follows `a`, which is the slowest, and has been told more already
+    assert inputs.look(15, a=400, c=500) == {"b": 400}
+
+
+def test_nobody_tells_if_all_are_idle_or_ended() -> None:
+    inputs = Inputs()
+    inputs.look(1, a=100, b=110, c=END_MS * 1_000)
+    assert inputs.look(20) == {}
+
+
+def test_what_an_idle_timeout_can_be_given_for() -> None:
+    pipeline = Pipeline("sums")
+    pipeline.injector("orders")
+    with pytest.raises(
+        OptionsError, match="idle_us='nobody': expected an injector of pipeline 'sums': 'orders'"
+    ):
+        _check_idle({"nobody": SECOND}, pipeline, Layout.PIPELINED)
+    with pytest.raises(OptionsError, match=r"idle_us\['orders'\]=0: expected at least 1"):
+        _check_idle({"orders": 0}, pipeline, Layout.PIPELINED)
+    with pytest.raises(SparkHostError, match=r"in the staged layout.*PIPELINED"):
+        _check_idle({"orders": 1}, pipeline, Layout.STAGED)
+
+
+class Sums(Computation):
+    """Tells at 2 s how many came before, and what is late."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.late:
+            context.produce("sums", "late")
+            return
+        context.state["count"] = context.state.get("count", 0) + 1
+        context.set_timer("end", 2 * SECOND)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("sums", context.state["count"])
+
+
+@pytest.mark.spark
+def test_a_job_goes_on_without_an_input_that_brings_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Until 2 s have passed on ``mail`` alone. Then ``post`` brings a letter from before."""
+    pipeline, seen = Pipeline("letters"), list[object]()
+    inputs = {}
+    for name, delay_us in (("mail", 0), ("post", SECOND)):
+        pipeline.injector(name)
+        (tmp_path / name).mkdir()
+        stream = spark.readStream.schema("key string, ts long").json(str(tmp_path / name))
+        inputs[name] = Input(stream, key="key", timestamp="ts", delay_us=delay_us)
+    pipeline.add(Sums(), name="sums", inputs=["mail", "post"], outputs=["sums"])
+
+    def put(name: str, *timestamps: int) -> None:
+        lines = [json.dumps({"key": "anna", "ts": timestamp}) for timestamp in timestamps]
+        draft = tmp_path / f"{name}.json"
+        draft.write_text("\n".join(lines) + "\n")
+        draft.rename(tmp_path / name / f"{timestamps[0]}.json")
+
+    def take(frame: DataFrame, _batch: int) -> None:
+        seen.extend(json.loads(row["value"]) for row in frame.select("value").collect())
+
+    sinks = {"sums": take}
+    with deploy(
+        pipeline, inputs, directory=tmp_path / "job", sinks=sinks, intervals=1, idle_us={"post": SECOND}
+    ) as job:
+        put("mail", SECOND, 3 * SECOND)
+        job.await_idle()
+        _await(lambda: bool(seen))
+        assert seen == [2]
+        put("post", SECOND + 1)
+        job.await_idle()
+        assert seen == [2, "late"]
+    with pytest.raises(SparkHostError, match=r"\[\"heartbeats of 'post'\"\], and would now have \[\]"):
+        deploy(pipeline, inputs, directory=tmp_path / "job", sinks=sinks, intervals=1)
+
+
+def _await(is_there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not is_there():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
