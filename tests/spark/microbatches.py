@@ -1,21 +1,23 @@
 """Micro-batches as Spark makes them, without Spark: the key intervals' tasks, level by level, in this process."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headrace import MAX_TIME, MILLISECOND, MIN_TIME, Pipeline
 from headrace.api.specs import OUTSIDE
 from headrace.history import Injected
 from headrace.injector.injection import productions_of
-from headrace.spark.hosting.chunks import NEVER, Chunks, decode_header
+from headrace.spark.hosting.chunks import NEVER, decode_header
 from headrace.spark.hosting.fused import HEADERS, FusedTask, bundle_rows, decode_headers, unbundled
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import JobPlan, MicroBatch, computation_of, limits_of, plan_of
+from headrace.spark.hosting.layout import JobPlan, MicroBatch, Reshard, computation_of, limits_of, plan_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
 from headrace.spark.hosting.processor import run_bounded
+from headrace.spark.hosting.resharding import images_of, retire, to_wake, write_images
 from headrace.spark.runtime.event_time import END_MS, from_spark
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_properties.reference import Emitted
@@ -40,6 +42,9 @@ class Store:
 
     def set_header(self, data: bytes) -> None:
         self.head = data
+
+    def remove_header(self) -> None:
+        self.head = None
 
     def chunk(self, number: int) -> bytes | None:
         self.reads += 1
@@ -96,7 +101,7 @@ class Query:
     tallies: list[Tally] = field(default_factory=list)
     slowest: int = MIN_TIME
 
-    def batch(self, entries: Iterable[FeedEntry] = (), *, tick: bool = False) -> None:
+    def batch(self, entries: Sequence[FeedEntry] = (), *, tick: bool = False) -> None:
         """One micro-batch; what its sources say of the watermark counts from the next one on."""
         post, coming = Post(), dict(self.sources)
         for entry in entries:
@@ -115,6 +120,12 @@ class Query:
                 for group in self.plan.groups[name]:
                     post.to(group).tick = True
                     post.to(group).slowest = self.slowest
+        for group in to_wake(self.plan, self.number) if entries or tick else ():
+            post.to(group)
+            if not self.plan.fused and group in self.plan.retired.get(computation_of(group), ()):
+                assert self.plan.reshard is not None
+                retire(self.plan.reshard, group, self.stores[group])
+                post.parcels.pop(group)
         self._levels(post)
         self.number += 1
         self.sources = coming
@@ -124,6 +135,39 @@ class Query:
         low = min(coming.get(address, MIN_TIME) for address in addresses)
         if low > 0:
             self.watermark_ms = max(self.watermark_ms, END_MS if low == MAX_TIME else low // MILLISECOND)
+
+    def reshard(self, intervals: int, place: Path) -> None:
+        """Begin anew with another number of intervals."""
+        before = {group: (header, self._chunks(group)) for group, header in self.headers().items()}
+        number = 1 if self.plan.reshard is None else self.plan.reshard.number + 1
+        images = images_of(self.laid_out(intervals), before, self.plan.intervals, number)
+        path = place / str(number)
+        write_images(path, images)
+        reshard = Reshard(number, self.number - 1, self.plan.intervals, str(path), tuple(images))
+        self.plan = self.laid_out(intervals, reshard)
+        for name in self.plan.pipeline.computations:  # Spark knows of a timer by the name of its interval
+            for group in self.plan.groups[name]:
+                self.stores.setdefault(group, Store())
+
+    def headers(self) -> dict[str, bytes]:
+        """The headers that are stored, by group."""
+        if self.plan.fused:
+            data = self.fused.value(HEADERS, 0)
+            return {} if data is None else decode_headers(data).by_group
+        return {group: store.head for group, store in self.stores.items() if store.head is not None}
+
+    def _chunks(self, group: str) -> dict[int, bytes]:
+        if self.plan.fused:
+            return {number: data for (own, number), data in self.fused.values.items() if own == group}
+        return self.stores[group].chunks
+
+    def laid_out(self, intervals: int, reshard: Reshard | None = None) -> JobPlan:
+        """The same pipeline with other intervals."""
+        plan = self.plan
+        return plan_of(
+            plan.pipeline, intervals=intervals, with_ids=plan.with_ids, clock=plan.clock, history=False, progress=True,
+            limits=plan.limits, reshard=reshard, fused=plan.fused,
+        )  # fmt: skip
 
     def _inject(self, post: Post, injector: str, entry: FeedEntry) -> None:
         spec, event = self.plan.pipeline.injectors[injector], entry.event
@@ -229,11 +273,7 @@ def run_in_batches(
 
 
 def _wall_due(running: Query) -> bool:
-    data = running.fused.value(HEADERS, 0)
-    headers = (
-        [] if data is None else [decode_header(header) for header in decode_headers(data).by_group.values()]
-    )
-    headers += [Chunks(store, running.plan.intervals).header for store in running.stores.values()]
+    headers = map(decode_header, running.headers().values())
     return min((due[2] for header in headers for due in header.dues.values()), default=NEVER) < NEVER
 
 

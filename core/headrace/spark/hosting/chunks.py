@@ -65,6 +65,10 @@ class IntervalStore(Protocol):
         """Remove a chunk."""
         ...
 
+    def remove_header(self) -> None:
+        """Remove the header."""
+        ...
+
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
         """Ask Spark to call the interval when its watermark reaches ``at_ms``, and no longer at ``before_ms``."""
         ...
@@ -115,6 +119,7 @@ class Header(msgspec.Struct, array_like=True):
         reached: by sender, the percentile watermark that it has reached, event time in microseconds.
         slowest: the slowest low watermark as last told, event time in microseconds.
         waiting: by the number of their chunk, the records that wait for it (8.4).
+        generation: how often the job's keys had been divided anew into intervals when this one took its rows.
     """
 
     sequencer: int = 0
@@ -144,6 +149,7 @@ class Header(msgspec.Struct, array_like=True):
     reached: dict[str, int] = {}
     slowest: int = MIN_TIME
     waiting: dict[int, Waiting] = {}
+    generation: int = 0
 
 
 class _PackedTimer(msgspec.Struct, array_like=True, gc=False):
@@ -192,14 +198,17 @@ class Chunks:
         store: where they are stored.
         divisor: number of intervals of the computation; the rest of the key's hash decides its chunk.
         bucket_us: width of the buckets in which pending timestamps are counted, microseconds; ``None``: they are not.
+        header: its header, if it is not the stored one.
     """
 
-    def __init__(self, store: IntervalStore, divisor: int, bucket_us: int | None = None) -> None:
+    def __init__(
+        self, store: IntervalStore, divisor: int, bucket_us: int | None = None, header: Header | None = None
+    ) -> None:
         self._store = store
         self._divisor = divisor
         self._bucket_us = bucket_us
-        data = store.header()
-        self.header = Header() if data is None else decode_header(data)
+        data = store.header() if header is None else None
+        self.header = header or (Header() if data is None else decode_header(data))
         self._loaded: dict[int, dict[str, _Entry]] = {}
         self._sizes: dict[int, int] = {}
         self._timers: dict[str, int] = {}
@@ -253,6 +262,25 @@ class Chunks:
         if self.header.rows > self.header.chunks * ROWS_IN_CHUNK:
             touched = self._divide()
         for number, chunk in touched.items():
+            self._write_chunk(number, chunk)
+
+    def entries(self) -> Iterator[tuple[str, _Entry]]:
+        """Iterate over all rows, packed, by key."""
+        for number in range(self.header.chunks):
+            yield from self._chunk(number).items()
+
+    def adopt(self, rows: dict[str, _Entry]) -> None:
+        """Store packed rows of other intervals in this one, which has none."""
+        header = self.header
+        header.rows = len(rows)
+        while header.rows > header.chunks * ROWS_IN_CHUNK:
+            header.chunks *= 2
+        chunks: dict[int, dict[str, _Entry]] = {}
+        for key, entry in rows.items():
+            chunks.setdefault(self._number(key), {})[key] = entry
+            if entry[0] is not None:
+                header.timers += len(_unpack(entry[1]).timers)
+        for number, chunk in chunks.items():
             self._write_chunk(number, chunk)
 
     def write_header(self) -> None:
@@ -315,6 +343,55 @@ class Chunks:
         self.header.pending[number] = work.buckets(self._bucket_us)
         if not self.header.pending[number]:
             del self.header.pending[number]
+
+
+class MemoryStore:
+    """Keeps an interval in memory.
+
+    Args:
+        header: of the interval.
+        chunks: of the interval.
+    """
+
+    def __init__(self, header: bytes | None = None, chunks: dict[int, bytes] | None = None) -> None:
+        self._header = header
+        self._chunks = dict(chunks or {})
+
+    def image(self) -> tuple[bytes, dict[int, bytes]]:
+        """Return header and chunks."""
+        assert self._header is not None, "it was written"
+        return self._header, self._chunks
+
+    def is_begun(self) -> bool:
+        """See `IntervalStore`. No other task writes here."""
+        return True
+
+    def header(self) -> bytes | None:
+        """See `IntervalStore`."""
+        return self._header
+
+    def set_header(self, data: bytes) -> None:
+        """See `IntervalStore`."""
+        self._header = data
+
+    def remove_header(self) -> None:
+        """See `IntervalStore`."""
+        self._header = None
+
+    def chunk(self, number: int) -> bytes | None:
+        """See `IntervalStore`."""
+        return self._chunks.get(number)
+
+    def set_chunk(self, number: int, data: bytes) -> None:
+        """See `IntervalStore`."""
+        self._chunks[number] = data
+
+    def remove_chunk(self, number: int) -> None:
+        """See `IntervalStore`."""
+        self._chunks.pop(number, None)
+
+    def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
+        """See `IntervalStore`. Nobody calls it later."""
 
 
 def _merged(buckets: Iterable[Buckets]) -> Buckets:

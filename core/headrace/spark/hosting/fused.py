@@ -19,6 +19,7 @@ from headrace.api.time import MILLISECOND
 from headrace.spark.hosting.interval_task import run_interval
 from headrace.spark.hosting.layout import JobPlan, MicroBatch
 from headrace.spark.hosting.parcels import Parcel, Post, record_batch
+from headrace.spark.hosting.resharding import retire
 
 HEADERS = ""
 """In place of a group: the value of the state that holds all headers."""
@@ -91,6 +92,7 @@ class FusedTask:
     def __init__(self, plan: JobPlan, state: FusedState) -> None:
         self._plan, self._state = plan, state
         self._groups = [group for level in plan.levels for name in level for group in plan.groups[name]]
+        self._retired = {group for groups in plan.retired.values() for group in groups}
         data = state.value(HEADERS, 0)
         self._headers = Headers() if data is None else decode_headers(data)
         self._begun: set[str] = set()
@@ -111,12 +113,15 @@ class FusedTask:
         """
         plan, waiting, outside = self._plan, dict(parcels), Post()
         changed = _is_past(self._headers.timer_ms, batch)
+        for group in self._retired & waiting.keys():
+            assert plan.reshard is not None, "only a resharded job has old intervals"
+            del waiting[group]  # its parcels only wake it
+            retire(plan.reshard, group, self._interval(group))
+            changed = True
         for group in self._groups:
             found = waiting.pop(group, [])
             if found or _is_past(self._headers.timers_ms.get(group), batch):
-                post = run_interval(
-                    plan, group, batch, found, _Interval(self._state, self._headers, self._begun, group)
-                )
+                post = run_interval(plan, group, batch, found, self._interval(group))
                 changed = True
                 outside.tallies += post.tallies
                 for to, parcel in post.parcels.items():
@@ -127,6 +132,9 @@ class FusedTask:
         if changed:
             self._write_headers()
         return outside
+
+    def _interval(self, group: str) -> "_Interval":
+        return _Interval(self._state, self._headers, self._begun, group)
 
     def _write_headers(self) -> None:
         headers = self._headers
@@ -161,6 +169,11 @@ class _Interval:
     def set_header(self, data: bytes) -> None:
         """See `IntervalStore`."""
         self._headers.by_group[self._group] = data
+        self._begun.add(self._group)
+
+    def remove_header(self) -> None:
+        """See `IntervalStore`."""
+        self._headers.by_group.pop(self._group, None)
         self._begun.add(self._group)
 
     def chunk(self, number: int) -> bytes | None:

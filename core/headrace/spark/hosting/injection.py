@@ -27,6 +27,7 @@ from headrace.spark.hosting.fused import bundle_rows
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import Batches, Post, parcel_rows
+from headrace.spark.hosting.resharding import to_wake
 from headrace.spark.runtime.failures import noted
 from headrace.spark.runtime.garbage_collection import collector_paused
 from headrace.spark.sources.files import open_uri
@@ -61,11 +62,20 @@ def _inject(plan: JobPlan, kept_ids_us: dict[str, int], batches: Batches) -> Bat
     task = TaskContext.get()
     number = int(task.getLocalProperty("streaming.sql.batchId") or 0)
     mapping = Injection(plan, kept_ids_us, number, task.partitionId())
+    if task.partitionId() == 0 and (woken := to_wake(plan, number)):
+        post = Post()
+        for group in woken:
+            post.to(group)
+        yield _rows(plan, post)
     for batch in batches:
         with noted(), collector_paused():
             post = mapping.inject(zip(*[_values(batch.column(name)) for name in SOURCE_COLUMNS], strict=True))
         if post.parcels:
-            yield bundle_rows(post) if plan.fused else parcel_rows(post)
+            yield _rows(plan, post)
+
+
+def _rows(plan: JobPlan, post: Post) -> pa.RecordBatch:
+    return bundle_rows(post) if plan.fused else parcel_rows(post)
 
 
 def _values(column: pa.Array) -> Iterable[Any]:

@@ -45,6 +45,7 @@ from headrace.spark.hosting.chunks import NEVER, Buckets, Chunks, IntervalStore
 from headrace.spark.hosting.history_export import exported, exported_injections
 from headrace.spark.hosting.layout import JobPlan, MicroBatch, batch_of, computation_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
+from headrace.spark.hosting.resharding import installed
 from headrace.spark.hosting.waiting import WaitingRoom
 from headrace.spark.runtime.event_time import END_MS
 from headrace.store.mediator import MASTER_ROLE, Mediator, StoredRow
@@ -100,7 +101,8 @@ class _IntervalTask:
         self._spec = plan.pipeline.computations[self._computation]
         self._followers = plan.followers.get(self._computation, ())
         bucket_us = OPTIONS.percentile_bucket_us if self._followers else None
-        self._chunks = Chunks(store, plan.intervals, bucket_us)
+        header = None if plan.reshard is None else installed(plan.reshard, group, store)
+        self._chunks = Chunks(store, plan.intervals, bucket_us, header)
         self._history = History() if plan.history else History.discarding()
         self._history.at_us = batch.now_us
         self._under_old_watermark = 0

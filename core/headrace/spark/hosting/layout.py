@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from zlib import crc32
 
+import msgspec
 import networkx as nx
 
 from headrace.api.pipeline import Pipeline
@@ -27,6 +28,24 @@ OUTSIDE_GROUPS = 8
 """Number of groups for outputs if the number of partitions is unknown: enough to keep a machine's cores busy."""
 
 _MOST_GROUPS = 1 << 24
+
+
+class Reshard(msgspec.Struct, frozen=True):
+    """The keys of a job were divided anew into intervals (see `headrace.spark.hosting.resharding`).
+
+    Attributes:
+        number: counts these changes of a job, from 1.
+        batch: number of the last micro-batch of the old intervals.
+        before: number of the old intervals.
+        path: directory with the images of the new intervals.
+        images: the groups that have one.
+    """
+
+    number: int
+    batch: int
+    before: int
+    path: str
+    images: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +69,8 @@ class JobPlan:
         fused: one operator hosts all levels (see `headrace.spark.hosting.fused`).
         limits: skew limits of the injectors that have one, microseconds; none, if the input is bounded and so read in order.
         followers: by computation, those downstream of it that follow a percentile watermark, and so its pending work (7.2).
+        reshard: how the intervals came about, if not all of them are known to have their rows.
+        retired: by computation, the old intervals that are none any more.
     """
 
     pipeline: Pipeline
@@ -66,6 +87,8 @@ class JobPlan:
     fused: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
     followers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    reshard: Reshard | None = None
+    retired: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def group(self, consumer: str, key: str) -> str:
         """Return the group for a record with this consumer and key."""
@@ -140,6 +163,7 @@ def plan_of(
     partitions: int = 0,
     fused: bool = False,
     limits: Mapping[str, int] | None = None,
+    reshard: Reshard | None = None,
 ) -> JobPlan:
     """Lay out a pipeline.
 
@@ -155,6 +179,7 @@ def plan_of(
         partitions: see `placed_groups`; above 0 only in jobs of this version or a later one.
         fused: see `JobPlan`; only with one partition.
         limits: see `JobPlan`.
+        reshard: see `JobPlan`.
 
     Raises:
         SparkHostError: the pipeline uses a feature that Spark does not support.
@@ -179,13 +204,19 @@ def plan_of(
         )
     generations = [sorted(names) for names in nx.topological_generations(graph)]
     levels = [tuple(name for name in names if name in pipeline.computations) for names in generations]
+    groups = {name: placed_groups(name, intervals, partitions) for name in pipeline.computations}
+    retired: dict[str, tuple[str, ...]] = {}
+    if reshard is not None:
+        for name, present in groups.items():
+            old = placed_groups(name, reshard.before, partitions)
+            retired[name] = tuple(group for group in old if group not in present)
     return JobPlan(
         pipeline=as_run,
         intervals=intervals,
         levels=tuple(level for level in levels if level),
         groups={
             OUTSIDE: placed_groups(OUTSIDE, 1 if staged else partitions or OUTSIDE_GROUPS, partitions),
-            **{name: placed_groups(name, intervals, partitions) for name in pipeline.computations},
+            **groups,
         },
         timed_by_source=timed_by_source,
         clock=clock,
@@ -197,4 +228,6 @@ def plan_of(
         fused=fused,
         limits=limits or {},
         followers=followers,
+        reshard=reshard,
+        retired=retired,
     )

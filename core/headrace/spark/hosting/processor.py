@@ -21,11 +21,12 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from headrace.api.time import MAX_TIME, MILLISECOND
-from headrace.spark.hosting.chunks import NEVER, Chunks
+from headrace.spark.hosting.chunks import NEVER, Chunks, MemoryStore
 from headrace.spark.hosting.fused import FusedTask, unbundled
 from headrace.spark.hosting.interval_task import run_interval
 from headrace.spark.hosting.layout import JobPlan, MicroBatch, computation_of
 from headrace.spark.hosting.parcels import Parcel, Post, decode_parcel, parcel_rows
+from headrace.spark.hosting.resharding import retire
 from headrace.spark.runtime.event_time import from_spark
 from headrace.spark.runtime.failures import noted
 from headrace.spark.runtime.garbage_collection import collector_paused
@@ -42,6 +43,9 @@ class LevelProcessor(StatefulProcessor):
     def __init__(self, plan: JobPlan, level: int) -> None:
         self._plan = plan
         self._groups = frozenset(group for name in plan.levels[level] for group in plan.groups[name])
+        self._retired = frozenset(
+            group for name in plan.levels[level] for group in plan.retired.get(name, ())
+        )
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state: the header and the chunks of each interval."""
@@ -55,6 +59,8 @@ class LevelProcessor(StatefulProcessor):
     ) -> Iterator[Any]:
         """Process the parcels for an interval, or pass them on."""
         group = str(key[0])
+        if group in self._retired:
+            return self._retire(group, rows, timerValues)
         if group not in self._groups:
             return rows
         return self._run(group, rows, timerValues)
@@ -65,12 +71,21 @@ class LevelProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803  Spark's name
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803  Spark's names
     ) -> Iterator[Any]:
-        """Process an interval whose next timer Spark's watermark has reached, unless its computation was removed."""
+        """Process an interval whose next timer Spark's watermark has reached, unless its computation or itself was removed."""
         group = str(key[0])
         return self._run(group, (), timerValues) if group in self._groups else iter(())
 
     def close(self) -> None:
         """Close nothing: there is nothing open."""
+
+    def _retire(self, group: str, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
+        assert self._plan.reshard is not None, "only a resharded job has old intervals"
+        for _ in rows:  # they only wake it
+            pass
+        self._store.group, self._store.watermark_ms = group, times.getCurrentWatermarkInMs()
+        with noted():
+            retire(self._plan.reshard, group, self._store)
+        return iter(())
 
     def _run(self, group: str, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
         self._store.group, self._store.watermark_ms = group, times.getCurrentWatermarkInMs()
@@ -216,6 +231,11 @@ class _SparkStore:
         self._header.update((data,))
         self._begun.add(self.group)
 
+    def remove_header(self) -> None:
+        """See `IntervalStore`."""
+        self._header.clear()
+        self._begun.add(self.group)
+
     def chunk(self, number: int) -> bytes | None:
         """See `IntervalStore`."""
         found = self._chunks.getValue((number,))
@@ -283,43 +303,8 @@ def run_bounded(plan: JobPlan, level: int, group: str, parcels: Iterable[Parcel]
             post.to(group).records.extend(parcel.records)
             post.to(group).events.extend(parcel.events)
         return post
-    store = _MemoryStore()
+    store = MemoryStore()
     post = run_interval(plan, group, MicroBatch(0, now_us, MAX_TIME, in_order=True), list(parcels), store)
     while (wall_due := Chunks(store, plan.intervals).dues()[2]) != NEVER:
         post.add(run_interval(plan, group, MicroBatch(0, wall_due, MAX_TIME), [], store))
     return post
-
-
-class _MemoryStore:
-    """Keeps an interval's rows in memory while it is processed."""
-
-    def __init__(self) -> None:
-        self._header: bytes | None = None
-        self._chunks: dict[int, bytes] = {}
-
-    def is_begun(self) -> bool:
-        """See `IntervalStore`. No other task writes here."""
-        return True
-
-    def header(self) -> bytes | None:
-        """See `IntervalStore`."""
-        return self._header
-
-    def set_header(self, data: bytes) -> None:
-        """See `IntervalStore`."""
-        self._header = data
-
-    def chunk(self, number: int) -> bytes | None:
-        """See `IntervalStore`."""
-        return self._chunks.get(number)
-
-    def set_chunk(self, number: int, data: bytes) -> None:
-        """See `IntervalStore`."""
-        self._chunks[number] = data
-
-    def remove_chunk(self, number: int) -> None:
-        """See `IntervalStore`."""
-        self._chunks.pop(number, None)
-
-    def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
-        """See `IntervalStore`. Bounded input has no later call."""

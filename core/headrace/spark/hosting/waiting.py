@@ -81,7 +81,7 @@ class WaitingRoom:
         for record in arrived:
             is_late = RULES.is_late(_timestamp(record), record[1])
             (entering if is_late or self._may_enter(record) else staying).append(record)
-        self._keep(staying)
+        self.keep(staying)
         return entering
 
     def _may_enter(self, limited: Limited) -> bool:
@@ -104,7 +104,13 @@ class WaitingRoom:
         del self._header.waiting[number]
         return _decode(data)
 
-    def _keep(self, staying: list[Limited]) -> None:
+    def all(self) -> Iterator[Limited]:
+        """Take all records out, in the order in which they have come."""
+        for number in sorted(self._header.waiting, reverse=True):
+            yield from self._take(number)
+
+    def keep(self, staying: list[Limited]) -> None:
+        """Let records wait."""
         number = min(self._header.waiting, default=0)
         for at in range(0, len(staying), RECORDS_IN_CHUNK):
             part = staying[at : at + RECORDS_IN_CHUNK]
@@ -112,6 +118,6 @@ class WaitingRoom:
             self._store.set_chunk(number, _encode(part))
             self._header.waiting[number] = Waiting(
                 min(map(_timestamp, part)),
-                min(_timestamp(record) - self._limits[record[0]] for record in part),
+                min(_timestamp(record) - self._limits.get(record[0], 0) for record in part),
                 len(part),
             )

@@ -20,12 +20,12 @@ from headrace.api.time import HOUR
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.injection import CLOCK, SOURCE_COLUMNS, UNPARSED, injecting
-from headrace.spark.hosting.layout import JobPlan, limits_of, plan_of
+from headrace.spark.hosting.layout import JobPlan, Reshard, limits_of, plan_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import Outputs, unpacked
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
 from headrace.spark.hosting.processor import LevelProcessor, PipelineProcessor, bounded
-from headrace.spark.jobs.idle import IdleInputs
+from headrace.spark.jobs.heartbeats import PROCESS_COLUMN, Heartbeats
 from headrace.spark.sources.schema import WATERMARK_COLUMN
 from headrace.spark.sources.wall_clock import Clock, read_clock
 
@@ -47,6 +47,9 @@ class Input:
         delay_us: how far the low watermark is behind the latest timestamp, microseconds, as with Spark's ``withWatermark``.
         watermark: column with the injector's own low watermark, instead of a delay: a timestamp on heartbeat rows, null on
             records.
+        process: column with the number of the injector's process that a record comes from, from 0, such as a partition of it.
+            The low watermark is then the minimum over all processes of the injector (``processes=`` in the pipeline), each with
+            that of its own records, less ``delay_us``. Pipelined jobs of `deploy`, and bounded input.
         corrupt: column, if the DataFrame has it, in which Spark's JSON and CSV readers put text that they cannot parse
             (``_corrupt_record string`` in the schema): the row is malformed, and its error and its dead letter have the text.
     """
@@ -61,6 +64,7 @@ class Input:
     delay_us: int = 0
     watermark: str | None = None
     corrupt: str = "_corrupt_record"
+    process: str | None = None
 
 
 def attach(
@@ -90,9 +94,26 @@ def attach(
     """
     if is_streaming(inputs):
         check_limits(pipeline, "your own query on the outputs of attach")
+        check_processes(inputs, "your own query on the outputs of attach")
     clock = None if clock_us is None else Clock(clock_us)
     parcels = attached(pipeline, inputs, intervals=intervals, clock=clock, history=history)
     return unpacked(parcels, pipeline, tallies=tallies)
+
+
+def check_processes(inputs: Mapping[str, Input | DataFrame], where: str) -> None:
+    """Refuse inputs of several processes where nobody follows each of them.
+
+    Args:
+        inputs: the inputs.
+        where: what nobody does it in, for the error message.
+
+    Raises:
+        SparkHostError: there is such an input.
+    """
+    for name, given in inputs.items():
+        if isinstance(given, Input) and given.process is not None:
+            problem = f"the input of injector {name!r} names the column of its process, but in {where} nobody follows each"
+            raise SparkHostError(problem, "Use deploy with Layout.PIPELINED, or leave out process=")
 
 
 def check_limits(pipeline: Pipeline, where: str) -> None:
@@ -120,11 +141,13 @@ def attached(
     partitions: int = 0,
     fused: bool = False,
     wall_timers: bool = True,
-    idle: IdleInputs | None = None,
+    heartbeats: Heartbeats | None = None,
+    reshard: Reshard | None = None,
 ) -> DataFrame:
     """Do what `attach` does, up to the last operator's rows, for a query with this many partitions (see `plan_of`).
 
-    Without ``wall_timers`` a clock only tells the slowest low watermark. ``idle`` lifts the watermarks of idle inputs.
+    Without ``wall_timers`` a clock only tells the slowest low watermark. ``heartbeats`` tell low watermarks of inputs.
+    ``reshard`` says how the intervals came about.
     """
     pipeline.validate()
     check_inputs(pipeline, inputs)
@@ -143,10 +166,11 @@ def attached(
         partitions=partitions,
         fused=fused,
         limits=limits_of(pipeline) if streaming else {},
+        reshard=reshard,
     )
     if streaming:
-        if idle is not None:
-            prepared = {name: idle.with_heartbeats(name, frame) for name, frame in prepared.items()}
+        if heartbeats is not None:
+            prepared = {name: heartbeats.with_heartbeats(name, frame) for name, frame in prepared.items()}
         prepared = {
             name: frame.withWatermark(WATERMARK_COLUMN, _delay(inputs[name]))
             for name, frame in prepared.items()
@@ -154,7 +178,7 @@ def attached(
         if clock is not None:
             prepared[CLOCK] = _ticks(next(iter(prepared.values())), clock)
     # Spark has read its watermark by now; only these columns go to Python.
-    rows = _united(prepared.values()).select(*SOURCE_COLUMNS)
+    rows = _united(frame.drop(PROCESS_COLUMN) for frame in prepared.values()).select(*SOURCE_COLUMNS)
     parcels = rows.mapInArrow(injecting(plan, sources.kept_ids_us), PARCEL_SCHEMA)
     for level in range(1 if fused else len(plan.levels)):
         parcels = level_operator(parcels, plan, level, streaming=streaming)
@@ -287,7 +311,7 @@ def _check_columns(name: str, given: Input) -> None:
         given.key,
         given.timestamp,
         *values,
-        *[column for column in (given.record_id, given.watermark) if column is not None],
+        *[column for column in (given.record_id, given.watermark, given.process) if column is not None],
     ]
     missing = [column for column in wanted if column not in given.frame.columns]
     if missing:
@@ -326,16 +350,27 @@ def _mapped(pipeline: Pipeline, name: str, spec: InjectorSpec, given: Input) -> 
         value = F.when(text.isNotNull(), F.encode(text, "utf-8")).otherwise(value)
         # The parsed fields of a corrupt row are unreliable.
         mark = F.when(text.isNull(), mark.cast("timestamp"))
+    key, processes = F.col(given.key).cast("string"), []
+    if given.process is not None:
+        number = F.col(given.process)
+        mark = F.lit(None)
+        processes = [number.cast("int").alias(PROCESS_COLUMN)]
+        problem = F.concat(
+            F.lit(f"injector {name!r}: a record comes from process "), number.cast("string"),
+            F.lit(f", but the pipeline gives it {spec.processes}, from 0: deploy it with more processes"),
+        )  # fmt: skip
+        key = F.when((number < 0) | (number >= spec.processes), F.raise_error(problem)).otherwise(key)
     return frame.select(
         F.lit(name).alias("injector"),
         to.alias("stream"),
-        F.col(given.key).cast("string").alias("key"),
+        key.alias("key"),
         value.alias("value"),
         timestamp.alias("timestamp"),
         record_id.alias("record_id"),
         F.lit(None).cast("long").alias("arrived"),
         F.lit(None).cast("long").alias("horizon"),
         mark.cast("timestamp").alias(WATERMARK_COLUMN),
+        *processes,
     )
 
 

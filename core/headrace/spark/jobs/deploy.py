@@ -274,7 +274,8 @@ def deploy(
             values. ``None`` discards the stream. So does leaving it out, but with a warning. In the staged layout any stream can
             have a sink, even one with consumers.
         layout: the layout. It cannot change later.
-        intervals: key intervals of each computation, which bound its parallelism. Their number cannot change later.
+        intervals: key intervals of each computation, which bound its parallelism. With another number than before, a pipelined
+            job first finishes what its inputs have, and then divides its keys anew; see docs/spark.md. Staged, it cannot change.
         clock_us: how often to check for due wall timers, microseconds; ``None``: there are no wall timers. A check costs nothing
             unless a timer is due.
         history: sink for the History events; ``None``: no History.

@@ -1,7 +1,8 @@
 """Settings of a deployment, and the properties that its directory fixes for good.
 
-Rules of this file: Spark's checkpoints store state by key interval, so the number of intervals and the layout cannot change. A
-pipeline that does not fit its directory is refused before any query starts.
+Rules of this file: Spark's checkpoints store state by key interval, so the layout cannot change, and the number of intervals only
+at a start of a pipelined job (`headrace.spark.jobs.resharding`). A pipeline that does not fit its directory is refused before any
+query starts.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,6 +16,7 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.versions import check_version, switches_of
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
+from headrace.spark.hosting.layout import Reshard
 from headrace.spark.hosting.placement import partitions_for
 from headrace.spark.io_errors import CheckpointDamagedError
 from headrace.spark.runtime.hadoop import Place, files_in, write
@@ -36,6 +38,8 @@ class Shape(msgspec.Struct, frozen=True):
         levels: levels of all computations ever deployed there; pipelined only.
         partitions: number of Spark's partitions, which the names of the groups depend on; 0: they are plain.
         fused: whether one operator hosts all levels; pipelined only.
+        reshards: how often its keys were divided anew into intervals.
+        reshard: the last time, until all intervals are known to have their rows.
         own_sources: sources of its query beside the inputs; ``None``: they are not known. Pipelined only.
     """
 
@@ -50,6 +54,20 @@ class Shape(msgspec.Struct, frozen=True):
     partitions: int = 0
     fused: bool = False
     own_sources: list[str] | None = None
+    reshards: int = 0
+    reshard: Reshard | None = None
+
+    def intervals_at(self, batch: int) -> int:
+        """Return the number of intervals that have the state which a micro-batch has committed, if it is the last one."""
+        return (
+            self.reshard.before
+            if self.reshard is not None and batch <= self.reshard.batch
+            else self.intervals
+        )
+
+    def operator_of(self, computation: str) -> int:
+        """Return the number of the operator with a computation's state. Spark numbers them from the last one to the first."""
+        return 0 if self.fused else len(self.stages) - 1 - self.known_levels()[computation]
 
     def known_levels(self) -> dict[str, int]:
         """Return the levels of all computations whose state is stored: also of removed ones, if the layout is pipelined."""
@@ -197,5 +215,5 @@ def check_shape(directory: Place, before: Shape | None, now: Shape) -> None:
     if before.intervals != now.intervals:
         problem = f"{where} a deployment with {before.intervals} key intervals, not {now.intervals}"
         raise SparkHostError(
-            problem, "State is stored by interval: keep their number, or start in an empty directory"
+            problem, "In the staged layout keep their number, or start in an empty directory"
         )

@@ -7,6 +7,7 @@ If one operator hosts all levels (`headrace.spark.hosting.fused`), only its inje
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -17,15 +18,17 @@ from headrace.api.progress import ComputationProgress
 from headrace.api.time import SECOND
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.job_descriptions import describe
-from headrace.spark.hosting.layout import OUTSIDE_GROUPS, limits_of, plan_of
+from headrace.spark.hosting.layout import OUTSIDE_GROUPS, JobPlan, Reshard, limits_of, plan_of
 from headrace.spark.hosting.metrics import is_tally_column
 from headrace.spark.hosting.outputs import Outputs, outputs_here, unpacked
 from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
 from headrace.spark.hosting.progress import Board
+from headrace.spark.hosting.resharding import Watch
 from headrace.spark.jobs.attach import Input, attached, check_streaming
 from headrace.spark.jobs.driven_clock import DrivenClock
-from headrace.spark.jobs.idle import IdleInputs
+from headrace.spark.jobs.heartbeats import Heartbeats, Told
 from headrace.spark.jobs.job import Settings, Shape, check_shape, check_switches, read_shape, write_shape
+from headrace.spark.jobs.resharding import carried, check_reshardable, forget, is_at_rest, reshard
 from headrace.spark.jobs.running import Progress, Running, start
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
 from headrace.spark.runtime.event_time import low_watermark_of
@@ -53,11 +56,41 @@ class PipelinedHost:
     ) -> None:
         self._settings = settings
         self._inputs = dict(inputs)
-        self._board = Board(settings.directory / "progress.json")
         self.pipeline = pipeline
+        self._reshard_if_asked()
+        self._board = Board(settings.directory / "progress.json")
         begin = self._checked(settings, pipeline, self._inputs)
         settings.sinks.warn_of_missing(pipeline)
         self._running = begin()
+
+    def _reshard_if_asked(self) -> None:
+        """Divide the keys anew if the directory has another number of intervals: first let the old ones come to rest."""
+        settings, pipeline, before = self._settings, self.pipeline, read_shape(self._settings.directory)
+        if before is None or before.layout != "pipelined" or before.intervals == settings.intervals:
+            return
+        directory, checkpoint = settings.directory, settings.checkpoint(_QUERY)
+        self._board = Board()
+        begin = self._checked(
+            replace(settings, intervals=before.intervals, available_now=True, trigger_us=None),
+            pipeline,
+            self._inputs,
+        )
+        check_reshardable(directory, before, pipeline, history=settings.sinks.history is not None)
+        assert isinstance(directory, Path), "any other was refused"
+        assert isinstance(checkpoint, Path), "it is in the directory"
+        if not is_at_rest(checkpoint):
+            begin().await_end()
+            assert is_at_rest(checkpoint), "a query ends when it has nothing left to do"
+        settings = settings.placed(before)
+        plan = _plan(pipeline, settings)
+        reshard(
+            settings.spark,
+            directory,
+            checkpoint,
+            plan,
+            _with_removed(before, _layout(pipeline, settings, self._inputs)),
+            pipeline,
+        )
 
     def _checked(
         self, settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
@@ -68,7 +101,8 @@ class PipelinedHost:
         settings = settings.placed(before)
         settings.sinks.check(pipeline, pipeline.output_streams)
         as_run = with_skips(settings.directory, pipeline)
-        driven, idle = _clock(settings, pipeline), _idle_inputs(settings, pipeline, inputs)
+        change = None if before is None else carried(before, before).reshard
+        driven, heartbeats = _clock(settings, pipeline), _heartbeats(settings, pipeline, inputs)
         parcels = attached(
             as_run,
             inputs,
@@ -78,22 +112,25 @@ class PipelinedHost:
             partitions=settings.partitions,
             fused=settings.fused,
             wall_timers=settings.clock_us is not None,
-            idle=idle,
+            heartbeats=heartbeats,
+            reshard=change,
         )
-        layout = _layout(pipeline, settings)
+        layout = _layout(pipeline, settings, inputs)
         check_shape(settings.directory, before, layout)
         _check_levels(before, layout)
         check_switches(settings.directory, pipeline)
         sinks = with_dead_letters(settings.directory, settings.sinks)
         senders = 1 if settings.fused else len(pipeline.computations) * settings.intervals
         rows = senders * (settings.partitions or OUTSIDE_GROUPS)
-        writer = OutputWriter(as_run, sinks, self._board, driven, HERE_BYTES // rows)
+        watch = Watch(_plan(pipeline, settings, change))
+        writer = OutputWriter(as_run, sinks, self._board, driven, watch, HERE_BYTES // rows)
         name = f"{settings.directory}: {_QUERY}"
 
         def begin() -> Running:
-            write_shape(settings.directory, _with_removed(before, layout), pipeline)
+            write_shape(settings.directory, carried(before, _with_removed(before, layout)), pipeline)
+            forget(before)
             self._clock = driven
-            began = None if idle is None else idle.follow
+            began = None if heartbeats is None else heartbeats.follow
             return start(name, parcels, writer, settings.checkpoint(_QUERY), settings, began)
 
         return begin
@@ -140,7 +177,10 @@ class PipelinedHost:
                 "Leave out from_now, or deploy with Layout.STAGED",
             )
         pipeline.validate()
-        _check_levels(read_shape(self._settings.directory), _layout(pipeline, self._settings))
+        _check_levels(
+            read_shape(self._settings.directory),
+            _layout(pipeline, self._settings, {**self._inputs, **inputs}),
+        )
         check_switches(self._settings.directory, pipeline)
         given = {**self._inputs, **inputs}
         settings = replace(self._settings, sinks=self._settings.sinks.changed(pipeline, sinks))
@@ -161,13 +201,22 @@ def _clock(settings: Settings, pipeline: Pipeline) -> DrivenClock | None:
     return DrivenClock(settings.clock_us or SECOND, pipeline if limits_of(pipeline) else None)
 
 
-def _idle_inputs(
+def _heartbeats(
     settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
-) -> IdleInputs | None:
-    if not settings.idle_us:
-        return None
-    delays = {name: given.delay_us for name, given in inputs.items() if isinstance(given, Input)}
-    return IdleInputs({name: settings.idle_us.get(name) for name in pipeline.injectors}, delays)
+) -> Heartbeats | None:
+    told = _told(settings, pipeline, inputs)
+    is_needed = any(one.is_told for one in told.values())
+    return Heartbeats(told, settings.directory / "inputs.json") if is_needed else None
+
+
+def _told(settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> dict[str, Told]:
+    found = {}
+    for name, spec in pipeline.injectors.items():
+        given = inputs.get(name)
+        delay_us = given.delay_us if isinstance(given, Input) else 0
+        has_processes = isinstance(given, Input) and given.process is not None
+        found[name] = Told(delay_us, settings.idle_us.get(name), spec.processes if has_processes else 0)
+    return found
 
 
 def _needs_clock(settings: Settings, pipeline: Pipeline) -> bool:
@@ -188,8 +237,15 @@ def _has_news(progress: Progress) -> bool:
     )
 
 
-def _layout(pipeline: Pipeline, settings: Settings) -> Shape:
-    levels = plan_of(pipeline, intervals=settings.intervals, with_ids=frozenset()).levels
+def _plan(pipeline: Pipeline, settings: Settings, change: Reshard | None = None) -> JobPlan:
+    return plan_of(
+        pipeline, intervals=settings.intervals, with_ids=frozenset(), partitions=settings.partitions, limits=limits_of(pipeline),
+        reshard=change,
+    )  # fmt: skip
+
+
+def _layout(pipeline: Pipeline, settings: Settings, inputs: Mapping[str, Input | DataFrame]) -> Shape:
+    levels = _plan(pipeline, settings).levels
     return Shape(
         "pipelined",
         pipeline.name,
@@ -200,7 +256,11 @@ def _layout(pipeline: Pipeline, settings: Settings) -> Shape:
         fused=settings.fused,
         own_sources=[
             *(["clock"] if _needs_clock(settings, pipeline) else []),
-            *[f"heartbeats of {name!r}" for name in pipeline.injectors if name in settings.idle_us],
+            *[
+                f"heartbeats of {name!r}"
+                for name, told in _told(settings, pipeline, inputs).items()
+                if told.is_told
+            ],
         ],
     )
 
@@ -249,12 +309,20 @@ class OutputWriter:
         sinks: sinks for its outputs.
         board: takes the tallies.
         clock: takes the tallies too, for the wall timers; ``None``: there is no clock.
+        watch: takes the intervals' names, too.
         here_bytes: size up to which a parcel passes through this process.
     """
 
     def __init__(
-        self, pipeline: Pipeline, sinks: Sinks, board: Board, clock: DrivenClock | None, here_bytes: int
+        self,
+        pipeline: Pipeline,
+        sinks: Sinks,
+        board: Board,
+        clock: DrivenClock | None,
+        watch: Watch,
+        here_bytes: int,
     ) -> None:
+        self._watch = watch
         self._pipeline, self._sinks, self._board, self._clock = pipeline, sinks, board, clock
         self._here_bytes = here_bytes
         self.failure: Exception | None = None
@@ -282,6 +350,7 @@ class OutputWriter:
                 parcels = [decode_parcel(data) for data in found if not is_tally(data)]
                 self._pass_on(outputs_here(spark, self._pipeline, parcels), number)
             self._board.take(tallies)
+            self._watch.take([tally.group for tally in tallies], number)
             if self._clock is not None:
                 self._clock.take(tallies)
         finally:

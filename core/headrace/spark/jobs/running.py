@@ -157,6 +157,17 @@ class Running:
             self.check_active()
             time.sleep(_LOOK_EVERY_S)
 
+    def await_end(self) -> None:
+        """Wait until it has ended by itself.
+
+        Raises:
+            HeadraceError: see `check`.
+        """
+        while self.is_active:
+            time.sleep(_LOOK_EVERY_S)
+            self.check()
+        self.check()
+
     def stop(self) -> None:
         """Let the current micro-batch finish, then stop."""
         deadline, before = time.monotonic() + _MICRO_BATCH_S, self._finished()

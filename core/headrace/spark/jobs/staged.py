@@ -30,6 +30,7 @@ from headrace.spark.jobs.attach import (
     Input,
     check_inputs,
     check_limits,
+    check_processes,
     check_streaming,
     level_operator,
     prepared_input,
@@ -177,6 +178,7 @@ class StagedHost:
         check_streaming(inputs)
         check_switches(self._settings.directory, pipeline)
         check_limits(pipeline, "the staged layout")
+        check_processes(inputs, "the staged layout")
         plan_of(pipeline, intervals=self._settings.intervals, with_ids=frozenset(), staged=True)
         sinks.check(pipeline, pipeline.streams)
 

@@ -173,7 +173,8 @@ class JobState:
         Raises:
             The errors of `computation`.
         """
-        stored, intervals = self._stored(name), self._shape.intervals
+        stored = self._stored(name)
+        intervals = self._shape.intervals_at(stored.batch)
         place = interval_of(key, intervals)
         for group, header in stored.headers().items():
             if number_of(group) == place:
@@ -189,15 +190,13 @@ class JobState:
     def _known(self) -> list[str]:
         return list(dict.fromkeys([*self._present(), *sorted(self._shape.levels)]))
 
-    def _stored(self, name: str) -> "_Stored":
+    def _stored(self, name: str) -> "StoredState":
         check_computation(self._directory, name, self._known())
         checkpoints = self._directory / "checkpoints"
         if self.layout == "staged":
-            return _Stored(self._spark, checkpoints / file_name(name), 0, name)
-        # Spark numbers the operators of a query from the last one to the first.
-        shape = self._shape
-        operator = 0 if shape.fused else len(shape.stages) - 1 - shape.known_levels()[name]
-        return _Stored(self._spark, checkpoints / "pipeline", operator, name, fused=shape.fused)
+            return StoredState(self._spark, checkpoints / file_name(name), 0, name)
+        shape, checkpoint = self._shape, checkpoints / "pipeline"
+        return StoredState(self._spark, checkpoint, shape.operator_of(name), name, fused=shape.fused)
 
     def _waiting(self, name: str) -> dict[str, int]:
         if self.layout != "staged":
@@ -214,7 +213,7 @@ class JobState:
         return found
 
 
-class _Stored:
+class StoredState:
     """The state of one computation in a query's checkpoint, as of the last micro-batch committed when this was created."""
 
     def __init__(
@@ -224,9 +223,13 @@ class _Stored:
         self._spark, self._checkpoint, self._operator = spark, checkpoint, operator
         self._computation = computation
         self._fused = fused
+        self._chunks_at = ("values", _GROUP) if fused else ("chunks", "key.group")
 
     def headers(self) -> dict[str, Header]:
         """Read the header of each interval, by group."""
+        return {group: decode_header(data) for group, data in self._headers().items()}
+
+    def _headers(self) -> dict[str, bytes]:
         if self._fused:
             is_headers = F.col(_GROUP) == HEADERS
             found = [
@@ -236,11 +239,24 @@ class _Stored:
             ]
         else:
             found = list(self._read("header", "key.group", "value.data"))
-        return {group: decode_header(data) for group, data in found if self._is_own(group)}
+        return {group: data for group, data in found if self._is_own(group)}
+
+    def images(self) -> dict[str, tuple[bytes, dict[int, bytes]]]:
+        """Read everything: header and chunks of each interval, by group."""
+        found: dict[str, tuple[bytes, dict[int, bytes]]] = {
+            group: (header, {}) for group, header in self._headers().items()
+        }
+        variable, by_group = self._chunks_at
+        place = F.concat_ws(" ", "user_map_key.number", by_group)
+        for text, data in self._read(variable, place, _DATA, few=False):
+            number, _, group = text.partition(" ")
+            if group in found:
+                found[group][1][int(number)] = data
+        return found
 
     def chunks(self, group: str | None = None, number: int | None = None) -> Iterator[tuple[str, bytes]]:
         """Read chunks, each with its group: all of them, or one."""
-        variable, by_group = ("values", _GROUP) if self._fused else ("chunks", "key.group")
+        variable, by_group = self._chunks_at
         wanted = None
         if group is not None:
             wanted = (F.col(by_group) == group) & (F.col("user_map_key.number") == number)
@@ -255,7 +271,7 @@ class _Stored:
         return computation_of(group) == self._computation
 
     def _read(
-        self, variable: str, *columns: str, wanted: Column | None = None, few: bool = True
+        self, variable: str, *columns: str | Column, wanted: Column | None = None, few: bool = True
     ) -> Iterator[tuple[str, bytes]]:
         if self.batch < 0:
             return

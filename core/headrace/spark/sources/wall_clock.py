@@ -22,7 +22,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from headrace.api.errors import OptionsError
 from headrace.api.time import MIN_TIME
@@ -125,7 +125,7 @@ class ClockDataSource(DataSource):
         return ClockReader(msgspec.json.decode(self.options["clock"], type=Clock))
 
 
-class ClockReader(DataSourceStreamReader):
+class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Ticks. An offset has the number of ticks, the last requested one, and the slowest low watermark as told by then.
 
     Args:
@@ -134,6 +134,11 @@ class ClockReader(DataSourceStreamReader):
 
     def __init__(self, clock: Clock) -> None:
         self._looks = Looks(clock)
+        self._is_stopped = False
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
+        """Tick no more: the query is to end."""
+        self._is_stopped = True
 
     def initialOffset(self) -> Offset:  # noqa: N802  Spark's name
         """Return the offset at which a new query begins."""
@@ -141,6 +146,8 @@ class ClockReader(DataSourceStreamReader):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802  Spark's names
         """Return the next tick's offset if it is time to tick, else ``start``."""
+        if self._is_stopped:
+            return start
         told = self._looks.told()
         asked = told.asked or start[ASKED]
         before = start.get("slowest", MIN_TIME)

@@ -1,8 +1,8 @@
-"""The low watermark of an idle input: a streaming source of a heartbeat whenever the driver tells of it (MillWheel 4.5).
+"""Low watermarks of an input that the driver tells: a streaming source of a heartbeat for each (MillWheel 4.5).
 
-Rules of this file: Spark's watermark is the minimum over a job's inputs, and an input that brings nothing keeps its own. So the
-input of a job that may be idle is united with this source, before Spark reads its watermark. What was told is in the offset: a
-micro-batch that is run again has the same heartbeat.
+Rules of this file: Spark's watermark is the minimum over a job's inputs. So an input whose low watermark Spark cannot derive is
+united with this source, before Spark reads its watermark. What was told is in the offset: a micro-batch that is run again has the
+same heartbeat.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,30 +13,30 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from headrace.api.time import MIN_TIME
 
-FORMAT = "headrace_idle"
+FORMAT = "headrace_heartbeats"
 
 Offset = dict[str, Any]
 
 _decode = msgspec.json.Decoder(dict[str, int]).decode
 
 
-def read_idle(spark: SparkSession, injector: str, path: Path) -> DataFrame:
-    """Return a streaming DataFrame with a row for each advance of an idle input's low watermark, event time in microseconds.
+def read_heartbeats(spark: SparkSession, injector: str, path: Path) -> DataFrame:
+    """Return a streaming DataFrame with a row for each advance of an input's low watermark, event time in microseconds.
 
     Args:
         spark: the session.
         injector: name of the input.
-        path: the file that the driver writes: by input, its low watermark while it is idle.
+        path: the file that the driver writes: by input, its low watermark.
     """
-    spark.dataSource.register(IdleDataSource)
+    spark.dataSource.register(HeartbeatDataSource)
     return spark.readStream.format(FORMAT).options(injector=injector, path=str(path)).load()
 
 
-class IdleDataSource(DataSource):
+class HeartbeatDataSource(DataSource):
     """The source as Spark creates it."""
 
     @classmethod
@@ -48,12 +48,12 @@ class IdleDataSource(DataSource):
         """Return the schema: the low watermark."""
         return "low long"
 
-    def streamReader(self, schema: object) -> "IdleReader":  # noqa: ARG002, N802  Spark's names
+    def streamReader(self, schema: object) -> "HeartbeatReader":  # noqa: ARG002, N802  Spark's names
         """Return a reader."""
-        return IdleReader(self.options["injector"], Path(self.options["path"]))
+        return HeartbeatReader(self.options["injector"], Path(self.options["path"]))
 
 
-class IdleReader(DataSourceStreamReader):
+class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what the driver tells. An offset has the low watermark as last told.
 
     Args:
@@ -64,6 +64,11 @@ class IdleReader(DataSourceStreamReader):
     def __init__(self, injector: str, path: Path) -> None:
         self._injector = injector
         self._path = path
+        self._is_stopped = False
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
+        """Tell no more: the query is to end."""
+        self._is_stopped = True
 
     def initialOffset(self) -> Offset:  # noqa: N802  Spark's name
         """Return the offset at which a new query begins."""
@@ -71,9 +76,11 @@ class IdleReader(DataSourceStreamReader):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802  Spark's names
         """Return the latest low watermark that was told."""
+        if self._is_stopped:
+            return start
         try:
             told = _decode(self._path.read_bytes()).get(self._injector, MIN_TIME)
-        except FileNotFoundError:  # nothing has been idle yet
+        except FileNotFoundError:  # nothing has been told yet
             return start
         return {"low": max(told, start["low"])}
 

@@ -1,0 +1,237 @@
+"""Another number of key intervals for a job at rest (MillWheel 7.1: intervals are split and merged).
+
+Rules of this file:
+
+* The driver reads the state that the old intervals' last micro-batch has committed, and writes an **image** of each new interval.
+  Until the job's shape names the images, they do not count; from then on the old intervals process nothing.
+* A new interval takes its image in the first micro-batch that touches it, and commits it with its own changes. So an image counts
+  once, however often that micro-batch is run. The first micro-batch with any input wakes all intervals, old and new; the old ones
+  clear their state.
+* Rows move packed, and their pending work with them. What an interval knew of its input is the same for all intervals of a
+  computation, except for those that had nothing to do: the new ones know what the best of the old ones knew.
+* State that an old interval wrote after the images were made is refused (6.2): another driver has gone on with the old intervals.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+
+from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.spark.errors import SparkHostError
+from headrace.spark.hosting.chunks import Chunks, Header, IntervalStore, MemoryStore, decode_header
+from headrace.spark.hosting.layout import JobPlan, Reshard, batch_of, computation_of, interval_of
+from headrace.spark.hosting.waiting import Limited, WaitingRoom
+from headrace.spark.io_errors import CheckpointDamagedError
+from headrace.spark.runtime.files import write_file
+
+Image = tuple[bytes, dict[int, bytes]]
+"""An interval's header and chunks."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Image).decode
+_DONE = "done"
+
+
+def images_of(plan: JobPlan, before: Mapping[str, Image], intervals: int, number: int) -> dict[str, Image]:
+    """Return the images of all new intervals.
+
+    Args:
+        plan: the layout with the new intervals.
+        before: the old intervals' headers and chunks, by group.
+        intervals: number of the old intervals.
+        number: see `Reshard`.
+    """
+    images: dict[str, Image] = {}
+    held: dict[str, int] = {}
+    for name in [name for level in plan.levels for name in level]:
+        old = [
+            _Interval(*image, intervals) for group, image in before.items() if computation_of(group) == name
+        ]
+        if not old:
+            continue
+        holds = {
+            group: held[group] for sender in plan.pipeline.senders(name) for group in plan.groups.get(sender, ())
+            if group in held and held[group] < MAX_TIME
+        }  # fmt: skip
+        for place, group in enumerate(plan.groups[name]):
+            store = MemoryStore()
+            chunks = Chunks(store, plan.intervals)
+            header = chunks.header
+            _take_over(header, old, place, plan.intervals)
+            header.generation, header.holds = number, holds
+            moved = {
+                key: entry
+                for one in old
+                for key, entry in one.entries.items()
+                if interval_of(key, plan.intervals) == place
+            }
+            from_here = [one.header.reported for one in old if not moved.keys().isdisjoint(one.entries)]
+            header.reported = min(from_here, default=max(one.header.reported for one in old))
+            chunks.adopt(moved)
+            room = WaitingRoom(header, store, plan.limits)
+            room.keep([
+                limited for one in old for limited in one.waiting if interval_of(limited[2][2], plan.intervals) == place
+            ])  # fmt: skip
+            header.held = held[group] = min([chunks.dues()[0], *holds.values(), room.earliest])
+            chunks.write_header()
+            images[group] = store.image()
+    return images
+
+
+class _Interval:
+    """An old interval: its header, its packed rows and the records that wait in it."""
+
+    def __init__(self, header: bytes, chunks: dict[int, bytes], intervals: int) -> None:
+        store = MemoryStore(header, chunks)
+        read = Chunks(store, intervals)
+        self.header = read.header
+        self.entries = dict(read.entries())
+        self.waiting: list[Limited] = list(WaitingRoom(read.header, store, {}).all())
+
+
+def _take_over(header: Header, old: list[_Interval], place: int, intervals: int) -> None:
+    """Set what a new interval knows of its input, and its part of the counts."""
+    known = [one.header for one in old]
+    header.low = max(one.low for one in known)
+    header.horizon = max(one.horizon for one in known)
+    header.slowest = max(one.slowest for one in known)
+    header.newest = max(one.newest for one in known)
+    header.turns = max(one.turns for one in known)
+    for one in known:
+        header.horizons |= {
+            name: max(at, header.horizons.get(name, MIN_TIME)) for name, at in one.horizons.items()
+        }
+        header.reached |= {
+            name: max(at, header.reached.get(name, MIN_TIME)) for name, at in one.reached.items()
+        }
+    for one in known[place::intervals]:  # so that each old interval's counts go to one new interval
+        header.records += one.records
+        header.late_records += one.late_records
+        header.outputs += one.outputs
+        header.dropped += one.dropped
+
+
+def write_images(path: Path, images: Mapping[str, Image]) -> None:
+    """Write images to an empty directory."""
+    path.mkdir(parents=True)
+    for group, image in images.items():
+        data = _encode(image)
+        write_file(path / _file(group), crc32(data).to_bytes(4, "big") + data)
+
+
+def installed(reshard: Reshard, group: str, store: IntervalStore) -> Header | None:
+    """Give an interval its image, unless it has it; return its header, or ``None`` if the stored one counts.
+
+    Raises:
+        SparkHostError: the interval has processed a micro-batch since the images were made.
+        CheckpointDamagedError: the image is damaged or missing.
+    """
+    old = _stored(store)
+    if old.generation >= reshard.number:
+        return None
+    _clear(reshard, group, old, store)
+    if group in reshard.images:
+        data, chunks = _read(reshard, group)
+        header = decode_header(data)
+        for number, chunk in chunks.items():
+            store.set_chunk(number, chunk)
+    else:
+        header = Header(generation=reshard.number)  # of a new computation
+    header.timer_ms = old.timer_ms
+    return header
+
+
+def retire(reshard: Reshard, group: str, store: IntervalStore) -> None:
+    """Clear the state of an old interval.
+
+    Raises:
+        SparkHostError: see `installed`.
+    """
+    old = _stored(store)
+    _clear(reshard, group, old, store)
+    store.set_timer(old.timer_ms, None)
+    store.remove_header()
+
+
+def _stored(store: IntervalStore) -> Header:
+    data = store.header()
+    return Header() if data is None else decode_header(data)
+
+
+def _clear(reshard: Reshard, group: str, old: Header, store: IntervalStore) -> None:
+    if old.sequencer and batch_of(old.sequencer) > reshard.batch:
+        problem = (
+            f"key interval {group!r} has state of micro-batch {batch_of(old.sequencer)}, but the keys were divided anew after "
+            f"micro-batch {reshard.batch}: another driver has gone on with {reshard.before} of them"
+        )
+        raise SparkHostError(problem, "Stop that driver, and restore the directory from before both")
+    for number in (*range(old.chunks), *old.waiting):
+        store.remove_chunk(number)
+
+
+def _read(reshard: Reshard, group: str) -> Image:
+    path = Path(reshard.path) / _file(group)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise CheckpointDamagedError(str(path), "it is missing", _RESTORE) from None
+    if int.from_bytes(data[:4], "big") != crc32(data[4:]):
+        raise CheckpointDamagedError(str(path), "its content does not match its checksum", _RESTORE)
+    found: Image = _decode(data[4:])
+    return found
+
+
+_RESTORE = "Restore it, or the whole directory of the job from one backup, and deploy again"
+
+
+def _file(group: str) -> str:
+    return group.encode().hex()
+
+
+# Waking all intervals
+
+
+def to_wake(plan: JobPlan, batch: int) -> Iterable[str]:
+    """Return the groups that must be called in a micro-batch: all, until one is known to be committed that has called them."""
+    reshard = plan.reshard
+    if reshard is None or (batch > reshard.batch + 1 and is_done(reshard)):
+        return ()
+    return _all(plan)
+
+
+def _all(plan: JobPlan) -> Iterator[str]:
+    for name in plan.pipeline.computations:
+        yield from plan.groups[name]
+        yield from plan.retired.get(name, ())
+
+
+def is_done(reshard: Reshard) -> bool:
+    """Tell whether all intervals have committed their images."""
+    return (Path(reshard.path) / _DONE).exists()
+
+
+class Watch:
+    """The driver's side: notes when all intervals have committed their images.
+
+    Args:
+        plan: the layout with the new intervals.
+    """
+
+    def __init__(self, plan: JobPlan) -> None:
+        self._reshard = plan.reshard
+        self._missing = {group for name in plan.pipeline.computations for group in plan.groups[name]}
+        self._last = -1
+
+    def take(self, groups: Iterable[str], batch: int) -> None:
+        """Take the groups that a micro-batch has called. Those that earlier ones have called are committed by now."""
+        if self._reshard is None:
+            return
+        if not self._missing and batch > self._last:
+            (Path(self._reshard.path) / _DONE).touch()
+            self._reshard = None
+        called = self._missing & set(groups)
+        if called:
+            self._missing -= called
+            self._last = batch

@@ -1,0 +1,439 @@
+"""Another number of key intervals for a job at rest: nothing is lost or doubled, whenever it dies."""
+
+import json
+import os
+from collections import Counter as Bag
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace.api.progress import ComputationProgress
+from headrace.spark import CheckpointDamagedError, Input, JobState, SparkHostError, deploy
+from headrace.spark.hosting.chunks import Chunks
+from headrace.spark.hosting.fused import HEADERS, decode_headers
+from headrace.spark.hosting.layout import computation_of
+from headrace.spark.hosting.resharding import Image, Watch, is_done, retire, to_wake
+from headrace.spark.jobs import resharding as _resharding
+from headrace.spark.jobs.job import Shape, read_shape, write_shape
+from headrace.spark.jobs.resharding import carried, check_reshardable, forget, is_at_rest, reshard
+from headrace_properties.reference import run_reference
+from headrace_scenarios import zeitgeist
+from headrace_sim import Feed
+from tests.sim.rig import letters, mail
+from tests.spark.microbatches import Query, Store, query
+from tests.spark.test_interval_task import _counting, _entry, held_pipeline
+
+
+def _half(running: Query, feed: Feed, size: int = 10) -> list[object]:
+    """Feed the first half, to rest; return the second one."""
+    entries = list(feed.entries)
+    middle = len(entries) // 2
+    for at in range(0, middle, size):
+        running.batch(entries[at : min(at + size, middle)])
+    running.batch()
+    return entries[middle:]  # type: ignore[return-value]
+
+
+def _rest(running: Query, entries: list[object], size: int = 10) -> None:
+    for at in range(0, len(entries), size):
+        running.batch(entries[at : at + size])  # type: ignore[arg-type]
+    running.batch()
+
+
+@settings(max_examples=25)
+@given(before=st.integers(1, 5), after=st.integers(1, 5), again=st.integers(1, 5), fused=st.booleans())
+def test_the_outputs_are_the_references_whatever_the_intervals(
+    tmp_path_factory: pytest.TempPathFactory, *, before: int, after: int, again: int, fused: bool
+) -> None:
+    """Half of the input with one number of intervals, a quarter with another one, and the rest with a third."""
+    pipeline = mail(processes=2)
+    feed, place = letters(pipeline), tmp_path_factory.mktemp("images")
+    running = query(pipeline, intervals=before, fused=fused)
+    left = _half(running, feed)
+    running.reshard(after, place)
+    _rest(running, left[: len(left) // 2])
+    running.reshard(again, place)
+    _rest(running, left[len(left) // 2 :])
+    assert running.outputs == run_reference(pipeline, feed).outputs
+    assert running.headers().keys() == {
+        group for name in pipeline.computations for group in running.plan.groups[name]
+    }
+
+
+def test_windows_anomalies_and_ids_survive(tmp_path: Path) -> None:
+    pipeline, feed = zeitgeist.pipeline, zeitgeist.feed(7, replace(zeitgeist.EVENING, late_share=0.0))
+    running = query(pipeline, intervals=2)
+    left = _half(running, feed, 50)
+    running.reshard(5, tmp_path)
+    _rest(running, left, 50)
+    assert running.outputs == run_reference(pipeline, feed).outputs
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_is_held_back_is_still_held(tmp_path: Path, *, fused: bool) -> None:
+    """Letters wait for two seconds of wall time in one computation, and must not be late in the next."""
+    pipeline = held_pipeline()
+    feed = letters(pipeline)
+    running, entries = query(pipeline, intervals=2, fused=fused), list(feed.entries)
+    for number, at in enumerate(range(0, len(entries), 4)):
+        if number == 5:
+            running.batch()
+            running.reshard(3, tmp_path)
+        running.batch(entries[at : at + 4], tick=True)
+    for _ in range(10):
+        running.now_us += SECOND
+        running.batch(tick=True)
+    running.batch()
+    assert running.outputs == run_reference(pipeline, feed).outputs
+
+
+def _counted(tmp_path: Path, keys: int = 300) -> Query:
+    pipeline = _counting()
+    pipeline.computations["count"].computation.count_dropped = lambda state: state  # type: ignore[attr-defined]
+    running = query(pipeline, intervals=2)
+    running.batch([_entry(running.plan.pipeline, number, key=f"key {number}") for number in range(1, keys)])
+    running.batch()
+    running.reshard(4, tmp_path)
+    return running
+
+
+def test_rows_sizes_and_counts_are_divided(tmp_path: Path) -> None:
+    running = _counted(tmp_path)
+    running.batch([_entry(running.plan.pipeline, 1_000, key="key 1")])
+    headers = [Chunks(store, 4).header for store in running.stores.values() if store.head]
+    names = ("rows", "records", "outputs", "dropped")
+    assert [sum(getattr(header, name) for header in headers) for name in names] == [299, 300, 300, 300]
+    assert min(header.rows for header in headers) > 50
+    sizes = [
+        sum(len(chunk) for chunk in store.chunks.values()) for store in running.stores.values() if store.head
+    ]
+    assert [header.state_bytes for header in headers] == sizes
+
+
+def test_a_record_that_came_before_is_recognized(tmp_path: Path) -> None:
+    running = _counted(tmp_path)
+    before = running.outputs.total()
+    running.batch([_entry(running.plan.pipeline, 7, key="key 7")])
+    assert running.outputs.total() == before
+
+
+def test_a_micro_batch_that_is_run_again_installs_the_same(tmp_path: Path) -> None:
+    """The first micro-batch after the change is lost with its driver. It is run again on the state before it."""
+    running = _counted(tmp_path)
+    stores = {
+        group: (store.head, dict(store.chunks), store.timer_ms) for group, store in running.stores.items()
+    }
+    outputs, number, entry = (
+        running.outputs.copy(),
+        running.number,
+        _entry(running.plan.pipeline, 1_000, key="key 1"),
+    )
+    running.batch([entry])
+    once = running.outputs.copy()
+    for group, store in running.stores.items():
+        store.head, store.chunks, store.timer_ms = stores[group]
+    running.outputs, running.number = outputs, number
+    running.batch([entry])
+    assert running.outputs == once
+
+
+def test_all_intervals_are_woken_until_all_have_committed(tmp_path: Path) -> None:
+    running = _counted(tmp_path)
+    plan, first = running.plan, running.number
+    assert plan.reshard is not None
+    groups = plan.groups["count"]
+    assert set(to_wake(plan, first)) == {*groups, *plan.retired["count"]}
+    watch = Watch(plan)
+    watch.take(groups[:2], first)
+    watch.take(groups[2:], first + 1)
+    assert not is_done(plan.reshard)
+    assert to_wake(plan, first + 2)
+    watch.take([], first + 2)
+    assert is_done(plan.reshard)
+    assert to_wake(plan, first + 2) == ()
+
+
+def test_old_intervals_of_another_driver_are_refused(tmp_path: Path) -> None:
+    """A driver that was presumed dead has gone on with the old intervals."""
+    running = query(_counting(), intervals=2)
+    running.batch([_entry(running.plan.pipeline, 1)])
+    running.batch()
+    zombie, number = running.plan, running.number
+    running.reshard(1, tmp_path)
+    running.plan, resharded = zombie, running.plan
+    running.batch([_entry(running.plan.pipeline, 2)])
+    assert running.number > number
+    running.plan = resharded
+    with pytest.raises(
+        SparkHostError, match=r"has state of micro-batch 2, .* divided anew after micro-batch 1: another"
+    ):
+        running.batch([_entry(running.plan.pipeline, 3)])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        (lambda path: path.unlink(), "it is missing"),
+        (lambda path: os.truncate(path, path.stat().st_size - 1), "does not match its checksum"),
+    ],
+    ids=["missing", "truncated"],
+)
+def test_a_damaged_image_is_an_error(tmp_path: Path, spoil: Callable[[Path], None], problem: str) -> None:
+    running = _counted(tmp_path)
+    spoil(next((tmp_path / "1").iterdir()))
+    with pytest.raises(CheckpointDamagedError, match=problem):
+        running.batch([_entry(running.plan.pipeline, 1_000, key="key 1")])
+
+
+def test_timers_of_spark_follow(tmp_path: Path) -> None:
+    """An old interval's timer in Spark is deleted with it, and each new interval sets its own."""
+    pipeline = mail()
+    running = query(pipeline, intervals=3)
+    left = _half(running, letters(pipeline))
+    running.reshard(1, tmp_path)
+    running.batch(left[:1])  # type: ignore[arg-type]
+    timers = {
+        group: store.timer_ms for group, store in running.stores.items() if computation_of(group) == "counter"
+    }
+    assert timers["counter/0"] is not None
+    assert (timers["counter/1"], timers["counter/2"]) == (None, None)
+    assert running.plan.reshard is not None
+    retire(running.plan.reshard, "counter/1", running.stores["counter/1"])  # Spark may call it again
+    assert running.stores["counter/1"].head is None
+
+
+def test_one_operator_for_all_levels_keeps_only_the_new_intervals(tmp_path: Path) -> None:
+    pipeline = mail()
+    running = query(pipeline, intervals=3, fused=True)
+    left = _half(running, letters(pipeline))
+    running.reshard(1, tmp_path)
+    running.batch(left[:1])  # type: ignore[arg-type]
+    groups = {"sorter/0", "counter/0"}
+    headers = decode_headers(running.fused.values[HEADERS, 0])
+    assert headers.by_group.keys() == groups
+    assert headers.timers_ms.keys() == {"counter/0"}
+    assert {group for group, _ in running.fused.values} == {*groups, HEADERS}
+    assert running.fused.timer_ms == headers.timers_ms["counter/0"]
+
+
+# Dying in the middle
+
+
+class Killed(BaseException):
+    """The driver has died."""
+
+
+class Machine:
+    """A job at rest with its directory; its checkpoint is in memory."""
+
+    def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pipeline = mail()
+        feed = letters(self.pipeline)
+        self.expected = run_reference(self.pipeline, feed).outputs
+        self.running = query(self.pipeline, intervals=2)
+        self.left = _half(self.running, feed)
+        self.directory, self._patch = place / "job", monkeypatch
+        (self.directory / "checkpoints/pipeline/commits").mkdir(parents=True)
+        (self.directory / f"checkpoints/pipeline/commits/{self.running.number - 1}").touch()
+        write_shape(self.directory, self._shape(2), self.pipeline)
+        monkeypatch.setattr(_resharding, "StoredState", self._stored)
+
+    def _shape(self, intervals: int) -> Shape:
+        return Shape("pipelined", "mail", intervals, ["mail"], [["sorter"], ["counter"]])
+
+    def _stored(
+        self, _spark: object, _checkpoint: object, _operator: int, name: str, **_options: bool
+    ) -> "Machine":
+        return replace_computation(self, name)
+
+    def images(self) -> dict[str, Image]:
+        return {
+            group: (store.head, dict(store.chunks))
+            for group, store in self.running.stores.items()
+            if store.head is not None and computation_of(group) == self.computation
+        }
+
+    computation = ""
+
+    def deploy(self, intervals: int) -> None:
+        """Start it with this number of intervals; it may die before it runs."""
+        before = read_shape(self.directory)
+        assert before is not None
+        if before.intervals != intervals:
+            reshard(
+                None,
+                self.directory, self.directory / "checkpoints/pipeline", self.running.laid_out(intervals),
+                self._shape(intervals), self.pipeline,
+            )  # fmt: skip
+        shape = read_shape(self.directory)
+        assert shape is not None
+        write_shape(self.directory, carried(shape, self._shape(intervals)), self.pipeline)
+        forget(shape)
+        self.running.plan = self.running.laid_out(intervals, shape.reshard)
+
+    def run(self) -> None:
+        """Process what is left."""
+        for store in (
+            group for name in self.pipeline.computations for group in self.running.plan.groups[name]
+        ):
+            self.running.stores.setdefault(store, Store())
+        _rest(self.running, self.left)
+        assert self.running.outputs == self.expected
+
+
+def replace_computation(machine: Machine, name: str) -> Machine:
+    machine.computation = name
+    return machine
+
+
+def _dying(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Let the driver die at this write to a file, halfway through it."""
+    count = 0
+
+    def write(path: Path, data: bytes) -> None:
+        nonlocal count
+        count += 1
+        path.write_bytes(data[: len(data) // 2] if count == at else data)
+        if count == at:
+            raise Killed
+
+    monkeypatch.setattr("headrace.spark.hosting.resharding.write_file", write)
+    monkeypatch.setattr("headrace.spark.runtime.files.write_file", write)
+
+
+WRITES = 2 * 3 + 1
+"""An image of each interval, and the shape with them. The start of the query writes the shape once more."""
+
+
+@pytest.mark.parametrize("then", [2, 3, 1], ids=["the old number", "the new number", "another number"])
+@pytest.mark.parametrize("at", range(1, WRITES + 2))
+def test_a_driver_that_dies_leaves_the_old_intervals_or_the_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, then: int
+) -> None:
+    """It dies at each of its writes. The next one is given the old number, the new one, or another."""
+    machine = Machine(tmp_path, monkeypatch)
+    with monkeypatch.context() as patched:
+        _dying(patched, at)
+        with pytest.raises(Killed):
+            machine.deploy(3)
+    shape = read_shape(machine.directory)
+    assert shape is not None
+    assert (shape.intervals, shape.reshards) == ((2, 0) if at <= WRITES else (3, 1))
+    machine.deploy(then)
+    machine.run()
+
+
+def test_another_change_waits_until_all_intervals_have_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path, monkeypatch)
+    machine.deploy(3)
+    (machine.directory / f"checkpoints/pipeline/commits/{machine.running.number}").touch()
+    with pytest.raises(SparkHostError, match="6 of its key intervals have not taken their rows yet"):
+        machine.deploy(1)
+
+
+def test_a_change_is_forgotten_once_all_have_committed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path, monkeypatch)
+    machine.deploy(3)
+    change = machine.running.plan.reshard
+    assert change is not None
+    Path(change.path, "done").touch()
+    machine.deploy(3)
+    machine.deploy(3)
+    assert not Path(change.path).exists()
+    assert machine.running.plan.reshard is None
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "expected"),
+    [
+        ({}, {}, True),
+        ({3: 5_000}, {3: 5_000}, True),
+        ({3: 5_000}, {3: 6_000}, False),  # a micro-batch without data will follow
+        ({3: 5_000, 4: 6_000}, {3: 6_000}, False),  # one will be run again
+        ({3: 5_000, 4: 6_000}, {3: 6_000, 4: 6_000}, True),
+    ],
+)
+def test_when_a_job_is_at_rest(
+    tmp_path: Path, offsets: dict[int, int], commits: dict[int, int], expected: bool  # noqa: FBT001  a parameter of the test
+) -> None:  # fmt: skip
+    for folder, field, entries in (
+        ("offsets", "batchWatermarkMs", offsets),
+        ("commits", "nextBatchWatermarkMs", commits),
+    ):
+        (tmp_path / folder).mkdir()
+        for number, low in entries.items():
+            (tmp_path / folder / str(number)).write_text(f'v1\n{{"{field}": {low}}}\n')
+    assert is_at_rest(tmp_path) == expected
+
+
+def test_what_keeps_the_number_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path, monkeypatch)
+    shape = read_shape(machine.directory)
+    assert shape is not None
+    with pytest.raises(
+        SparkHostError, match=r"2 key intervals, which the names in its History contain.*intervals=2"
+    ):
+        check_reshardable(machine.directory, shape, machine.pipeline, history=True)
+    with pytest.raises(
+        SparkHostError, match=r"keeps the state of \['counter'\].*with a pipeline that has them"
+    ):
+        check_reshardable(machine.directory, shape, machine.pipeline.without("counter"), history=False)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "numbers", [(2, 3, 1), (1, 3, 2)], ids=["an operator for each level", "one operator"]
+)
+def test_a_job_on_spark_goes_on_with_more_intervals_and_with_fewer(
+    spark: SparkSession, tmp_path: Path, numbers: tuple[int, ...]
+) -> None:
+    """Counts, ids and timers go on, and so does the progress."""
+    pipeline, seen = Pipeline("letters"), Bag[tuple[str, object]]()
+    progress: tuple[ComputationProgress, ...] = ()
+    pipeline.injector("mail")
+    pipeline.add(Tolling(), name="tolling", inputs=["mail"], outputs=["tolls"])
+    (tmp_path / "mail").mkdir()
+
+    def take(frame: DataFrame, _batch: int) -> None:
+        seen.update((row["key"], json.loads(row["value"])) for row in frame.select("key", "value").collect())
+
+    for second, intervals in zip((1, 2, 13), numbers, strict=True):
+        lines = [json.dumps({"key": f"k{number}", "ts": second * SECOND}) for number in range(9)]
+        (tmp_path / "mail" / f"{second}.json").write_text("\n".join(lines) + "\n")
+        stream = spark.readStream.schema("key string, ts long").json(str(tmp_path / "mail"))
+        inputs = {"mail": Input(stream, key="key", timestamp="ts")}
+        with deploy(
+            pipeline, inputs, directory=tmp_path / "job", sinks={"tolls": take}, intervals=intervals
+        ) as job:
+            job.await_idle()
+            progress = job.progress()
+    state = JobState(spark, tmp_path / "job").computation("tolling")
+    assert [interval.number for interval in state.intervals] == list(range(numbers[-1]))
+    assert [(one.records, one.keys) for one in progress] == [(27, 9)]
+    assert seen == {(f"k{number}", value): 1 for number in range(9) for value in (1, 2, 3, "ten")}
+
+
+class Tolling(Computation):
+    """Counts letters, and tolls at 10 s."""
+
+    def initial_state(self) -> int:
+        return 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state = context.state + 1
+        context.produce("tolls", context.state)
+        if context.state == 1:
+            context.set_timer("ten", 10 * SECOND)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("tolls", timer.tag)
