@@ -302,3 +302,20 @@ def test_bounded_input_comes_to_the_same(name: str) -> None:
         letters(pipeline) if name == "mail" else zeitgeist.feed(7, replace(zeitgeist.EVENING, late_share=0.0))
     )
     assert bounded_outputs(pipeline, feed) == run_reference(pipeline, feed).outputs
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_consumer_that_is_added_learns_what_is_held_back(*, fused: bool) -> None:
+    """Letters wait in the batcher when the counter is added. None of them may be late there."""
+    pipeline = held_pipeline()
+    entries = list(letters(pipeline).entries)
+    running = query(pipeline.without("counter"), fused=fused)
+    running.batch(entries[:20], tick=True)
+    running.batch()
+    running.plan = replace(query(pipeline, fused=fused).plan, wake_until=running.number)
+    for at in range(20, len(entries), 4):
+        running.batch(entries[at : at + 4], tick=at > 20)
+    for _ in range(10):
+        running.now_us += SECOND
+        running.batch(tick=True)
+    assert [output for output in running.outputs if output.stream == "late"] == []

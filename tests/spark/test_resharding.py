@@ -15,19 +15,23 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
 from headrace.api.progress import ComputationProgress
 from headrace.spark import CheckpointDamagedError, Input, JobState, SparkHostError, deploy
-from headrace.spark.hosting.chunks import Chunks
+from headrace.spark.hosting.chunks import Chunks, decode_header
 from headrace.spark.hosting.fused import HEADERS, decode_headers
 from headrace.spark.hosting.layout import computation_of
 from headrace.spark.hosting.resharding import Image, Watch, is_done, retire, to_wake
 from headrace.spark.jobs import resharding as _resharding
+from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.job import Shape, read_shape, write_shape
 from headrace.spark.jobs.resharding import carried, check_reshardable, forget, is_at_rest, reshard
+from headrace.spark.sources.wall_clock import Looks
 from headrace_properties.reference import run_reference
 from headrace_scenarios import zeitgeist
 from headrace_sim import Feed
 from tests.sim.rig import letters, mail
+from tests.spark import test_percentiles as outliers
 from tests.spark.microbatches import Query, Store, query
 from tests.spark.test_interval_task import _counting, _entry, held_pipeline
+from tests.spark.test_skew import ahead
 
 
 def _half(running: Query, feed: Feed, size: int = 10) -> list[object]:
@@ -91,6 +95,42 @@ def test_what_is_held_back_is_still_held(tmp_path: Path, *, fused: bool) -> None
         running.batch(tick=True)
     running.batch()
     assert running.outputs == run_reference(pipeline, feed).outputs
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_records_that_wait_for_the_slowest_move_with_their_keys(tmp_path: Path, *, fused: bool) -> None:
+    pipeline, feed = ahead()
+    running, clock = query(pipeline, intervals=2, fused=fused), DrivenClock(SECOND, pipeline)
+    looks, entries, quiet = Looks(clock.clock), list(feed.entries), 0
+    waiting = list[int]()
+    while quiet < 2:
+        if len(entries) == len(feed.entries) - 40:
+            running.batch()
+            running.reshard(3, tmp_path)
+        slowest, before = looks.told().slowest, len(running.tallies)
+        is_told = slowest > running.slowest
+        quiet = 0 if entries or is_told else quiet + 1
+        running.slowest = max(slowest, running.slowest)
+        running.batch(entries[:10], tick=is_told)
+        entries = entries[10:]
+        clock.take(running.tallies[before:])
+        headers = [decode_header(data) for data in running.headers().values()]
+        waiting.append(sum(one.records for header in headers for one in header.waiting.values()))
+    assert waiting[3] > 0
+    assert running.outputs == run_reference(pipeline, feed).outputs
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_percentile_is_followed_on(tmp_path: Path, *, fused: bool) -> None:
+    of = outliers.pipeline(60)
+    running, entries = query(of, intervals=3, fused=fused), list(outliers.feed(of).entries)
+    running.batch([entry for entry in entries if entry.at_us < 2 * SECOND])
+    running.batch()
+    running.reshard(2, tmp_path)
+    for second in (3, 5, 8):
+        running.batch([entry for entry in entries if entry.at_us // SECOND == second])
+        running.batch()
+    assert running.outputs == outliers.EAGER
 
 
 def _counted(tmp_path: Path, keys: int = 300) -> Query:

@@ -119,6 +119,7 @@ class Header(msgspec.Struct, array_like=True):
         reached: by sender, the percentile watermark that it has reached, event time in microseconds.
         slowest: the slowest low watermark as last told, event time in microseconds.
         waiting: by the number of their chunk, the records that wait for it (8.4).
+        told_to: the computations that know of ``held``.
         generation: how often the job's keys had been divided anew into intervals when this one took its rows.
     """
 
@@ -150,6 +151,7 @@ class Header(msgspec.Struct, array_like=True):
     slowest: int = MIN_TIME
     waiting: dict[int, Waiting] = {}
     generation: int = 0
+    told_to: tuple[str, ...] = ()
 
 
 class _PackedTimer(msgspec.Struct, array_like=True, gc=False):

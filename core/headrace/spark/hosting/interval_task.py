@@ -319,7 +319,7 @@ class _IntervalTask:
     # Watermarks (7.2)
 
     def _tell_holds(self) -> None:
-        """Tell the consumers where this interval holds the low watermark back, if that has changed."""
+        """Tell the consumers where this interval holds the low watermark back, if that has changed or they are new."""
         header, before = self._chunks.header, self._chunks.header.reported
         told = () if self._plan.staged else (*header.holds.values(), self._room.earliest)
         held = min([self._chunks.dues()[0], *told])
@@ -331,10 +331,15 @@ class _IntervalTask:
                     (self._group, header.reported)
                 )
             return
-        if held == header.held:
+        consumers = self._plan.consumers(self._computation)
+        unaware = (
+            consumers if held != header.held else [name for name in consumers if name not in header.told_to]
+        )
+        header.told_to = consumers
+        if held == header.held == MAX_TIME:
             return
         header.held = held
-        for consumer in self._plan.consumers(self._computation):
+        for consumer in unaware:
             for group in self._plan.groups[consumer]:
                 self._post.to(group).holds.append((self._group, held))
 

@@ -71,6 +71,7 @@ class JobPlan:
         followers: by computation, those downstream of it that follow a percentile watermark, and so its pending work (7.2).
         reshard: how the intervals came about, if not all of them are known to have their rows.
         retired: by computation, the old intervals that are none any more.
+        wake_until: number of the last micro-batch in which all intervals are called.
     """
 
     pipeline: Pipeline
@@ -89,6 +90,7 @@ class JobPlan:
     followers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reshard: Reshard | None = None
     retired: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    wake_until: int = -1
 
     def group(self, consumer: str, key: str) -> str:
         """Return the group for a record with this consumer and key."""
@@ -164,6 +166,7 @@ def plan_of(
     fused: bool = False,
     limits: Mapping[str, int] | None = None,
     reshard: Reshard | None = None,
+    wake_until: int = -1,
 ) -> JobPlan:
     """Lay out a pipeline.
 
@@ -180,6 +183,7 @@ def plan_of(
         fused: see `JobPlan`; only with one partition.
         limits: see `JobPlan`.
         reshard: see `JobPlan`.
+        wake_until: see `JobPlan`.
 
     Raises:
         SparkHostError: the pipeline uses a feature that Spark does not support.
@@ -230,4 +234,5 @@ def plan_of(
         followers=followers,
         reshard=reshard,
         retired=retired,
+        wake_until=wake_until,
     )

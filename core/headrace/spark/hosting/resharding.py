@@ -60,7 +60,7 @@ def images_of(plan: JobPlan, before: Mapping[str, Image], intervals: int, number
             chunks = Chunks(store, plan.intervals)
             header = chunks.header
             _take_over(header, old, place, plan.intervals)
-            header.generation, header.holds = number, holds
+            header.generation, header.holds, header.told_to = number, holds, plan.consumers(name)
             moved = {
                 key: entry
                 for one in old
@@ -194,8 +194,14 @@ def _file(group: str) -> str:
 
 
 def to_wake(plan: JobPlan, batch: int) -> Iterable[str]:
-    """Return the groups that must be called in a micro-batch: all, until one is known to be committed that has called them."""
+    """Return the groups that must be called in a micro-batch.
+
+    All are called after a change of the intervals, until a micro-batch that has called them is known to be committed; and in the
+    first ones after a change of who consumes what, since new consumers do not know yet what holds the watermark back.
+    """
     reshard = plan.reshard
+    if batch <= plan.wake_until:
+        return _all(plan)
     if reshard is None or (batch > reshard.batch + 1 and is_done(reshard)):
         return ()
     return _all(plan)

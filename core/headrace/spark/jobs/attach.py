@@ -143,11 +143,12 @@ def attached(
     wall_timers: bool = True,
     heartbeats: Heartbeats | None = None,
     reshard: Reshard | None = None,
+    wake_until: int = -1,
 ) -> DataFrame:
     """Do what `attach` does, up to the last operator's rows, for a query with this many partitions (see `plan_of`).
 
     Without ``wall_timers`` a clock only tells the slowest low watermark. ``heartbeats`` tell low watermarks of inputs.
-    ``reshard`` says how the intervals came about.
+    ``reshard`` and ``wake_until``: see `JobPlan`.
     """
     pipeline.validate()
     check_inputs(pipeline, inputs)
@@ -167,6 +168,7 @@ def attached(
         fused=fused,
         limits=limits_of(pipeline) if streaming else {},
         reshard=reshard,
+        wake_until=wake_until,
     )
     if streaming:
         if heartbeats is not None:

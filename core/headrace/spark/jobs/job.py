@@ -40,6 +40,8 @@ class Shape(msgspec.Struct, frozen=True):
         fused: whether one operator hosts all levels; pipelined only.
         reshards: how often its keys were divided anew into intervals.
         reshard: the last time, until all intervals are known to have their rows.
+        consumers: by computation, who consumes its outputs; ``None``: it is not known. Pipelined only.
+        wake_until: number of the last micro-batch in which all intervals are called, because ``consumers`` changed.
         own_sources: sources of its query beside the inputs; ``None``: they are not known. Pipelined only.
     """
 
@@ -54,6 +56,8 @@ class Shape(msgspec.Struct, frozen=True):
     partitions: int = 0
     fused: bool = False
     own_sources: list[str] | None = None
+    consumers: dict[str, list[str]] | None = None
+    wake_until: int = -1
     reshards: int = 0
     reshard: Reshard | None = None
 

@@ -27,11 +27,20 @@ from headrace.spark.hosting.resharding import Watch
 from headrace.spark.jobs.attach import Input, attached, check_streaming
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.heartbeats import Heartbeats, Told
-from headrace.spark.jobs.job import Settings, Shape, check_shape, check_switches, read_shape, write_shape
+from headrace.spark.jobs.job import (
+    Settings,
+    Shape,
+    check_shape,
+    check_switches,
+    last_committed,
+    read_shape,
+    write_shape,
+)
 from headrace.spark.jobs.resharding import carried, check_reshardable, forget, is_at_rest, reshard
 from headrace.spark.jobs.running import Progress, Running, start
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
 from headrace.spark.runtime.event_time import low_watermark_of
+from headrace.spark.runtime.hadoop import Place
 from headrace.spark.sinks.job_sinks import Sink, Sinks, TypedSink
 from headrace.spark.sources.wall_clock import ASKED
 
@@ -102,6 +111,7 @@ class PipelinedHost:
         settings.sinks.check(pipeline, pipeline.output_streams)
         as_run = with_skips(settings.directory, pipeline)
         change = None if before is None else carried(before, before).reshard
+        layout = _with_wake_up(_layout(pipeline, settings, inputs), before, settings.checkpoint(_QUERY))
         driven, heartbeats = _clock(settings, pipeline), _heartbeats(settings, pipeline, inputs)
         parcels = attached(
             as_run,
@@ -114,8 +124,8 @@ class PipelinedHost:
             wall_timers=settings.clock_us is not None,
             heartbeats=heartbeats,
             reshard=change,
+            wake_until=layout.wake_until,
         )
-        layout = _layout(pipeline, settings, inputs)
         check_shape(settings.directory, before, layout)
         _check_levels(before, layout)
         check_switches(settings.directory, pipeline)
@@ -219,6 +229,16 @@ def _told(settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | D
     return found
 
 
+def _with_wake_up(now: Shape, before: Shape | None, checkpoint: Place) -> Shape:
+    """Return a shape that has all intervals called in the next micro-batches, unless the same computations consume as before."""
+    if before is None:
+        return now
+    if before.consumers == now.consumers:
+        return msgspec.structs.replace(now, wake_until=before.wake_until)
+    # The query before may still commit some, and one without input calls nobody.
+    return msgspec.structs.replace(now, wake_until=last_committed(checkpoint) + 10)
+
+
 def _needs_clock(settings: Settings, pipeline: Pipeline) -> bool:
     """Tell whether a job needs a clock: for wall timers, or to tell the slowest low watermark."""
     return settings.clock_us is not None or bool(limits_of(pipeline))
@@ -254,6 +274,7 @@ def _layout(pipeline: Pipeline, settings: Settings, inputs: Mapping[str, Input |
         [list(level) for level in levels],
         partitions=settings.partitions,
         fused=settings.fused,
+        consumers={name: list(pipeline.graph.successors(name)) for name in pipeline.computations},
         own_sources=[
             *(["clock"] if _needs_clock(settings, pipeline) else []),
             *[
