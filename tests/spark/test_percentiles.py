@@ -5,22 +5,25 @@ of the three, and one that follows the low watermark waits for all.
 """
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from unittest.mock import patch
+from unittest.mock import MagicMock, patch
 
 import pytest
 from pyspark.sql import SparkSession
 
 from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
 from headrace.spark.errors import SparkHostError
-from headrace.spark.hosting.chunks import Chunks
+from headrace.spark.hosting.chunks import Chunks, decode_header
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.layout import plan_of
+from headrace.spark.jobs.pipelined import _layout
 from headrace_properties.checkers import judge
 from headrace_properties.reference import Emitted
 from headrace_properties.results import outputs_of
 from headrace_properties.verdict import Holds, Violated
 from headrace_sim import Feed, FeedBuilder, simulate
+from headrace_sim.feed import FeedEntry
 from tests.sim.rig import CHECKED
 from tests.spark.microbatches import Query, query
 from tests.spark.rig import run_streaming
@@ -132,6 +135,33 @@ def test_pending_work_is_counted_when_somebody_begins_to_follow_it() -> None:
     running.batch(tick=True)
     (store,) = [store for group, store in running.stores.items() if group.startswith("closing")]
     assert Chunks(store, 1).header.upstream == {"holder/0": ((SECOND, 3), (3 * SECOND, 5))}
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_one_more_that_begins_to_follow_is_told_what_is_pending(*, fused: bool) -> None:
+    running = query(pipeline(60), intervals=1, fused=fused)
+    running.batch([entry for entry in feed(pipeline(60)).entries if entry.at_us < 2 * SECOND])
+    running.batch()
+    wider = pipeline(60)
+    wider.add(Closing(), name="second", inputs=["passed"], outputs=["again"], watermark_percentile=60)
+    running.plan = replace(query(wider, intervals=1, fused=fused).plan, wake_until=running.number)
+    running.batch([_letter(wider)])
+    assert decode_header(running.headers()["second/0"]).upstream == {
+        "holder/0": ((SECOND, 3), (3 * SECOND, 5))
+    }
+
+
+def _letter(of: Pipeline) -> FeedEntry:
+    return next(entry for entry in feed(of).entries if entry.at_us == 5 * SECOND)
+
+
+def test_all_intervals_are_called_when_somebody_begins_to_follow_them() -> None:
+    settings = MagicMock(intervals=1, partitions=1, fused=True, idle_us={})
+    shapes = [_layout(pipeline(percent, relayed=True), settings, {}) for percent in (100, 60)]
+    assert [shape.consumers["holder"] for shape in shapes if shape.consumers] == [
+        ["relay"],
+        ["closing", "relay"],
+    ]
 
 
 def test_the_staged_layout_refuses_a_percentile() -> None:

@@ -120,6 +120,7 @@ class Header(msgspec.Struct, array_like=True):
         slowest: the slowest low watermark as last told, event time in microseconds.
         waiting: by the number of their chunk, the records that wait for it (8.4).
         told_to: the computations that know of ``held``.
+        followers: the computations that know of its pending timestamps.
         generation: how often the job's keys had been divided anew into intervals when this one took its rows.
     """
 
@@ -152,6 +153,7 @@ class Header(msgspec.Struct, array_like=True):
     waiting: dict[int, Waiting] = {}
     generation: int = 0
     told_to: tuple[str, ...] = ()
+    followers: tuple[str, ...] = ()
 
 
 class _PackedTimer(msgspec.Struct, array_like=True, gc=False):

@@ -344,12 +344,14 @@ class _IntervalTask:
                 self._post.to(group).holds.append((self._group, held))
 
     def _tell_pending(self) -> None:
-        """Tell those who follow a percentile watermark of this interval's pending timestamps, if they have changed (7.2)."""
+        """Tell those who follow a percentile of the pending timestamps here, if these have changed or they are new (7.2)."""
+        known, self._chunks.header.followers = self._chunks.header.followers, self._followers
         if not self._followers:
             return
         pending = self._pending()
-        if pending != self._pending_before:
-            for follower in self._followers:
+        has_changed = pending != self._pending_before
+        for follower in self._followers:
+            if has_changed or (pending and follower not in known):
                 for group in self._plan.groups[follower]:
                     self._post.to(group).pending.append((self._group, pending))
 

@@ -40,7 +40,7 @@ class Shape(msgspec.Struct, frozen=True):
         fused: whether one operator hosts all levels; pipelined only.
         reshards: how often its keys were divided anew into intervals.
         reshard: the last time, until all intervals are known to have their rows.
-        consumers: by computation, who consumes its outputs; ``None``: it is not known. Pipelined only.
+        consumers: by computation, who consumes its outputs or follows its pending work; ``None``: not known. Pipelined only.
         wake_until: number of the last micro-batch in which all intervals are called, because ``consumers`` changed.
         own_sources: sources of its query beside the inputs; ``None``: they are not known. Pipelined only.
     """

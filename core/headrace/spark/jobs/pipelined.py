@@ -265,16 +265,19 @@ def _plan(pipeline: Pipeline, settings: Settings, change: Reshard | None = None)
 
 
 def _layout(pipeline: Pipeline, settings: Settings, inputs: Mapping[str, Input | DataFrame]) -> Shape:
-    levels = _plan(pipeline, settings).levels
+    plan = _plan(pipeline, settings)
     return Shape(
         "pipelined",
         pipeline.name,
         settings.intervals,
         list(pipeline.injectors),
-        [list(level) for level in levels],
+        [list(level) for level in plan.levels],
         partitions=settings.partitions,
         fused=settings.fused,
-        consumers={name: list(pipeline.graph.successors(name)) for name in pipeline.computations},
+        consumers={
+            name: sorted({*plan.consumers(name), *plan.followers.get(name, ())})
+            for name in pipeline.computations
+        },
         own_sources=[
             *(["clock"] if _needs_clock(settings, pipeline) else []),
             *[
