@@ -65,6 +65,7 @@ from headrace.spark.runtime.submit import spark_submit
 from headrace.spark.sinks.database_sink import DatabaseSink
 from headrace.spark.sinks.file_sink import FileSink, committed_files
 from headrace.spark.sinks.job_sinks import NoSinkWarning, TypedSink
+from headrace.spark.sinks.table_sink import TableSink
 from headrace.spark.sources.data_source import injected
 from headrace.spark.sources.files import Directory
 from headrace.spark.sources.rows import NewRecord
@@ -113,6 +114,7 @@ __all__ = [
     "SparkHostError",
     "SparkVersionError",
     "StorageError",
+    "TableSink",
     "TimerState",
     "TypedSink",
     "WrongSetting",

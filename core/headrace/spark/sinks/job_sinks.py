@@ -18,6 +18,7 @@ from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.sinks.database_sink import DatabaseSink
 from headrace.spark.sinks.file_sink import FileSink
+from headrace.spark.sinks.table_sink import TableSink
 
 Sink = Callable[[DataFrame, int], object]
 """Takes a micro-batch's rows of one stream, and its number: a function, a `DatabaseSink`, a `FileSink`."""
@@ -121,7 +122,7 @@ class Sinks:
                 continue
             plain = sink.sink if isinstance(sink, TypedSink) else sink
             other = users.setdefault(id(plain), stream)
-            if isinstance(plain, FileSink | DatabaseSink) and other != stream:
+            if isinstance(plain, FileSink | DatabaseSink | TableSink) and other != stream:
                 problem = f"one {type(plain).__name__} is given for both {other!r} and {stream!r}"
                 raise SparkHostError(
                     problem, "Create one for each, with a separate writer= if they share a table or path"
