@@ -17,7 +17,7 @@ def test_the_matrix_shows_which_invariant_killed_each_mutant_in_how_many_runs(ru
     assert result.exit_code == 0
     assert "2 of 2 mutants activated, 2 killed" in result.stdout
     line = next(line for line in result.stdout.splitlines() if line.startswith("ack before commit"))
-    assert line.split() == ["ack", "before", "commit", "S3", "yes", "S3", "1", "0"]
+    assert line.split() == ["ack", "before", "commit", "S3", "yes", "S3,", "calm", "1", "0"]
 
 
 def test_a_single_mutant_is_reported_with_its_smallest_plan(run: Run) -> None:
