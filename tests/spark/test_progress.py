@@ -186,7 +186,7 @@ def test_counting_by_the_history_agrees() -> None:
     counter.take(history_of(pipeline, running.events))
     low = from_spark(running.watermark_ms)
     told = [
-        replace(progress, keys=None, state_bytes=None, hot_key=None, hot_share=0)
+        replace(progress, keys=None, state_bytes=None, hot_key=None, hot_share=0, dropped=None)
         for progress in board.progress(pipeline, low)
     ]
     assert told == list(counter.progress())

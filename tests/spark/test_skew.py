@@ -176,6 +176,7 @@ def test_a_job_does_not_get_a_limit_later() -> None:
         _check_levels(*shapes)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_job_on_spark_lets_in_what_waits(spark: SparkSession, tmp_path: Path) -> None:
     """Two restarts: before anything is let in, and before all is."""
