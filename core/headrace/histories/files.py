@@ -149,7 +149,7 @@ class HistoryReader:
         return True
 
     def lines(self) -> Iterator[tuple[int, Line]]:
-        """Yield each line between header and seal, with its number; of a growing file, those that there are so far.
+        """Yield each line between header and seal, with its number; of a growing file, those written so far.
 
         Raises:
             HistoryFormatError: a line is malformed, the seal does not match, or is missing.
