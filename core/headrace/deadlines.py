@@ -4,6 +4,7 @@ Rule of this file: when its clock is put back, a process waits for nothing longe
 wait until its clock has come round again.
 """
 
+from heapq import heappop, heappush
 from typing import Protocol
 
 from headrace.api.time import MAX_TIME
@@ -55,6 +56,18 @@ class Deadline:
         """Wait from now on."""
         self.due_us = now + self.wait_us
 
+    def begin_on_time(self, now: int) -> None:
+        """Wait until the next of the times that are whole waits after it was due, and that is not yet over.
+
+        >>> report = Deadline(wait_us=100)
+        >>> report.begin(now=0)
+        >>> report.begin_on_time(now=250)
+        >>> report.due_us
+        300
+        """
+        if now >= self.due_us:
+            self.due_us += ((now - self.due_us) // self.wait_us + 1) * self.wait_us
+
     def is_due(self, now: int) -> bool:
         """Tell whether the wait is over."""
         return now >= self.due_us
@@ -62,3 +75,52 @@ class Deadline:
     def set_clock_back(self, now: int) -> None:
         """The clock was put back."""
         self.due_us = brought_forward(self.due_us, now, self.wait_us)
+
+
+class Wakes:
+    """The wakes that a process has asked its host for and that are still to come, by its own clock.
+
+    >>> wakes = Wakes()
+    >>> wakes.asks(500), wakes.asks(900), wakes.asks(200)
+    (True, False, True)
+    >>> wakes.came(now=210)
+    >>> wakes.next_us
+    500
+
+    One that waited in a paused process whose clock was put back meanwhile comes early, and so does not come again:
+
+    >>> wakes.came(now=490)
+    >>> wakes.asks(500)
+    True
+
+    Attributes:
+        next_us: when the next one comes, microseconds; `MAX_TIME`: none was asked for.
+    """
+
+    __slots__ = ("_asked", "_late", "next_us")
+
+    def __init__(self) -> None:
+        self._asked: list[int] = []
+        self._late = 0  # these come, too, and what they were asked for has been done
+        self.next_us = MAX_TIME
+
+    def asks(self, due_us: int) -> bool:
+        """Note when something is due; return whether to ask the host, since no wake comes as early."""
+        if due_us >= self.next_us:
+            return False
+        heappush(self._asked, due_us)
+        self.next_us = due_us
+        return True
+
+    def came(self, now: int) -> None:
+        """Note that the host has woken the process, which does all that is due by now."""
+        asked, before = self._asked, len(self._asked)
+        while asked and asked[0] <= now:
+            heappop(asked)
+        if over := before - len(asked):
+            self._late += over - 1
+        elif self._late:
+            self._late -= 1
+        elif asked:
+            heappop(asked)
+        self.next_us = asked[0] if asked else MAX_TIME

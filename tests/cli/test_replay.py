@@ -197,7 +197,7 @@ def test_until_the_violation_shows_the_events_and_the_state_there(folder: Path, 
     assert "store: Applied computation='counter'" in last
     assert "worker-0 believes that it owns them" in world
     assert "\nWrites in flight\n" in world
-    assert "\nLow watermarks as published\n  views 0.750000s\n  counter 0.750000s\n" in world
+    assert "\nLow watermarks as published\n  views 0.800000s\n  counter 0.600000s\n" in world
 
 
 def test_until_takes_a_number_or_a_kind_and_json_has_all_events_up_to_it(folder: Path, run: Run) -> None:

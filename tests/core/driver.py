@@ -11,12 +11,13 @@ from headrace.api.codecs import JsonCodec
 from headrace.history import History
 from headrace.store.mediator import MASTER_ROLE, Mediator
 from headrace.wire import messages as m
-from headrace.wire.effects import Effect, Event, Halt, Send, Start, Wake, WakeAt
+from headrace.wire.effects import Effect, Event, Halt, Send, Start, Wake
 from headrace.wire.keys import split_all_keys
 from headrace.wire.messages import STORE, MintChange, Progress, Table
 from headrace.wire.rows import Production, RowDelta, RowImage
 from headrace.worker.interval import OwnedInterval
 from headrace.worker.worker import Worker
+from tests.core.wakes import take_wakes
 
 FEED = "feed/0"
 """The injector's process: who sends the clicks."""
@@ -228,6 +229,9 @@ class Rig:
         options: of the engine, for a new shop.
         address: of the worker.
         incarnation: of the worker.
+
+    Attributes:
+        wakes: when it will be woken, earliest first, microseconds on its clock.
     """
 
     def __init__(
@@ -243,6 +247,7 @@ class Rig:
         self.worker = Worker(address, self.shop.pipelines, self.shop.options, self.shop.history)
         self.now = 0
         self.open: list[m.Request] = []
+        self.wakes: list[int] = []
         self.started = self.feed(Start(incarnation))
         if isinstance(shop, Pipeline):
             self.settle(self.shop.assign_all(address, incarnation))
@@ -254,10 +259,10 @@ class Rig:
         return interval
 
     def feed(self, event: Event, at: int | None = None) -> list[Effect]:
-        """Feed an event, and return the whole list of effects. Requests to the store stay `open`."""
+        """Feed an event, and return the whole list of effects but for `wakes`. Requests to the store stay `open`."""
         if at is not None:
             self.now = at
-        effects = list(self.worker.handle(self.now, event))
+        effects = take_wakes(self.wakes, self.now, event, self.worker.handle(self.now, event))
         self.worker.check_invariants()
         self.open.extend(
             effect.message
@@ -278,8 +283,15 @@ class Rig:
         return [effect for effect in effects if not (isinstance(effect, Send) and effect.to == STORE)]
 
     def wake(self, at: int) -> list[Effect]:
-        """Wake it, with the store answering; return all effects on others but the next time to wake it."""
-        return [effect for effect in self.settle(Wake(), at) if not isinstance(effect, WakeAt)]
+        """Wake it, with the store answering; return all effects on others."""
+        return self.settle(Wake(), at)
+
+    def wakes_until(self, until_us: int) -> list[tuple[int, list[Effect]]]:
+        """Wake it at each time that it asked for; return what it does. Requests to the store stay `open`."""
+        found: list[tuple[int, list[Effect]]] = []
+        while (due_us := self.wakes[0]) <= until_us:
+            found.append((due_us, self.feed(Wake(), due_us)))
+        return found
 
     def asked(self) -> list[m.Request]:
         """Take the open requests: they are lost on the wire."""

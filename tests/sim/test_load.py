@@ -141,7 +141,7 @@ def test_nothing_is_lost_while_everything_is_split_and_merged_under_crashes(cras
     feed = letters(pipeline, 600, every_us=4 * MILLISECOND)
     restless = with_engine(
         split_load=20, merge_load=15, overload=1.01, balance_period_us=50 * MILLISECOND, memory_limit_bytes=3_000,
-        heartbeat_period_us=60 * MILLISECOND, scan_page_rows=1,
+        heartbeat_period_us=100 * MILLISECOND, scan_page_rows=1,
     )  # fmt: skip
     done = run(
         pipeline,
@@ -156,5 +156,5 @@ def test_nothing_is_lost_while_everything_is_split_and_merged_under_crashes(cras
     assert_sound(done)
     assert_as_reference(done)
     versions = [event.at_us for event in done.all(h.IntervalMinted) if event.at_us > SECOND]
-    assert len(set(versions)) >= 5
+    assert len(set(versions)) >= 3
     assert all(one <= two for one, two in pairwise(versions))

@@ -34,11 +34,14 @@ class EngineOptions:
             until commit_batch of its keys have something to write; the first write after an idle time goes at once. 0: never
             waits.
         delete_delay_us: longest time that deletions of ACKed checkpoints wait to share a write before they get their own.
-        report_period_us: period of the intervals' progress reports to the authority (7.2).
-        broadcast_period_us: period at which the authority journals and broadcasts.
-        heartbeat_period_us: period of the workers' and injectors' heartbeats to the master.
+        report_period_us: period of progress reports to the authority (7.2). A worker reports at whole periods, and only what has
+            changed; as any report may be lost, everything is reported again with the first heartbeat after eight periods.
+        broadcast_period_us: period at which the authority journals and broadcasts, if reports have brought progress; after eight
+            periods without any it broadcasts everything again.
+        heartbeat_period_us: period of the workers' and injectors' heartbeats to the master; an idle worker wakes only for these.
         heartbeat_timeout_us: time without a heartbeat after which a worker is replaced (7.1).
-        lease_us: time after which a master or authority that has not renewed is replaced; it renews four times per lease.
+        lease_us: time after which a master or authority that has not renewed is replaced; it renews four times per lease, and
+            its standbys look twice.
         balance_period_us: period at which the master checks loads; 0: it never moves anything by load.
         split_load: records per heartbeat above which an interval is split.
         split_cpu_us: CPU time of user code per heartbeat above which an interval is split. Wherever load decides, an interval's
@@ -46,7 +49,8 @@ class EngineOptions:
         merge_load: records per heartbeat below which two neighbors, taken together, are merged; 0: never.
         overload: multiple of the mean load above which a worker gives intervals away.
         memory_limit_bytes: size of soft state above which a worker gives intervals away.
-        collect_period_us: period at which ids behind the horizon are collected (6.1.1).
+        collect_period_us: period at which ids behind the horizon are collected (6.1.1), and idle keys forgotten: with the first
+            heartbeat after it.
         id_slack_us: extra time for which ids are kept, for injectors that deliver late (6.1.1).
         cache_bytes: capacity of a worker's row cache (8.3); 0: no cache.
         eviction: which row a full cache evicts first.
@@ -55,8 +59,9 @@ class EngineOptions:
         user_code_attempts: number of runs of a step before its computation's on_failure policy applies.
         user_code_retry_us: delay between these runs.
         percentile_bucket_us: bucket width of reported pending timestamps, where percentiles are used.
-        injector_journal_us: period at which an injector journals its position and progress.
-        sweep_period_us: period at which workers check retries, timeouts, stragglers and deletions.
+        injector_journal_us: period at which an injector journals its position and progress, if they have changed.
+        sweep_period_us: least time between two of a worker's checks of what is outstanding: retries, timeouts, stragglers,
+            deletions and delayed runs of user code. So each of them may be late by this.
         scan_page_rows: number of rows per page of a recovery scan.
         asynchronous_scans: process input records while a recovery scan of several pages goes on (6.2); a key whose row has not
             come yet is read first. ``False``: records wait for the end of the scan.

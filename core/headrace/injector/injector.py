@@ -5,8 +5,8 @@ Rules of this file:
 * **One at a time.** A process claims its role's fenced journal, and reads the source from the journaled position on. When the
   journal is refused, a successor exists: it never sends anything again.
 * **Same ids.** A record's id is its place in the source, ``INJECTOR/P:OFFSET``: one that is read again is the same record.
-* **Progress** is that of what it has read and not finished (`Intake`). It is journaled when it has changed, and only what is
-  journaled is reported, again and again since a report may be lost.
+* **Progress** is that of what it has read and not finished (`Intake`). It is journaled at whole periods if it may have changed,
+  and only what is journaled is reported, again and again since a report may be lost.
 * **Skew** (8.4): a record more than the limit ahead of the slowest computation waits, in order of timestamps and not of
   arrival, since the next one may be what the slowest waits for. Late ones never wait. Choice: as long as nothing is known of
   a computation it is the slowest one, and all others wait for it: how far the other processes are, no process can know. What
@@ -23,7 +23,7 @@ from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import DeadLetter, InjectorSpec, Subscriber, process_address
 from headrace.api.time import MAX_TIME, MIN_TIME, is_timestamp
-from headrace.deadlines import Deadline
+from headrace.deadlines import Deadline, Wakes
 from headrace.delivery.deployed import deployed
 from headrace.delivery.outbox import Outbox, Pending
 from headrace.delivery.routing import NOWHERE, routing_of
@@ -58,8 +58,8 @@ from headrace.wire.effects import (
 )
 from headrace.wire.rows import Production
 
-_QUIET_PERIODS = 4
-"""What has not changed is reported again after this many periods: a report may have been lost."""
+_QUIET_PERIODS = 8
+"""What has not changed is reported again with the first heartbeat after this many periods: a report may have been lost."""
 
 
 class Phase(enum.Enum):
@@ -110,7 +110,7 @@ class Injector:
         self._options, self._record, self._rules = options, history.of(self.address), rules
         self._stamp = rules.stamp  # asked for with each record
         self._effects: list[Effect] = []
-        self._wakes: list[int] = []
+        self._wakes = Wakes()
         self._now = MIN_TIME
         self._incarnation = 0
         self._store = StoreClient(self._effects, options.store_timeout_us)
@@ -132,6 +132,7 @@ class Injector:
         self._journaled: m.Progress | None = None
         self._reported: m.Progress | None = None
         self._heartbeat_due = Deadline(options.heartbeat_period_us)
+        self._has_news = False  # since it last journaled
         self._journal_due = Deadline(options.injector_journal_us)
         self._report_due = Deadline(options.report_period_us)
 
@@ -156,12 +157,15 @@ class Injector:
             ):
                 waiting.set_clock_back(now)
         self._now = now
+        kind = type(event)
+        if kind in _NEWS and not self._has_news:
+            self._note_news(now)
         transition.handler(self, now, event)
         assert self.phase in transition.leads_to, f"{event} led to {self.phase}"
         if self.phase not in _SILENT:
             # What was sent just now is not due before the first pause is over.
-            in_time = type(event) in _SENDING and self._wakes[0] <= now + self._first_pause_us
-            if was_put_back or not in_time:
+            soon_us = min(now + self._first_pause_us, self._journal_due.due_us)
+            if was_put_back or kind not in _NEWS or soon_us < self._wakes.next_us:
                 self._ask_to_wake()
         effects = self._effects
         if not effects:
@@ -330,6 +334,7 @@ class Injector:
                 self._adopt_topology(table.topology)
         for pending in self._outbox.drop_removed(self._pipeline, table):
             self._delivered(pending.holder)
+            self._note_news(now)
         self._release(now)
         if table.joining is not None:  # the change waits for everybody to know
             self._heartbeat(now)
@@ -352,8 +357,7 @@ class Injector:
     # What it tells: progress (7.2), and that it lives (7.1)
 
     def _on_wake(self, now: int, _event: Wake) -> None:
-        if self._wakes:  # One for each that was asked for, also when a pause or a clock that jumps has made it late or early.
-            heappop(self._wakes)
+        self._wakes.came(now)
         self._tick(now)
 
     def _tick(self, now: int) -> None:
@@ -364,10 +368,10 @@ class Injector:
             self._heartbeat(now)
         for pending in self._outbox.due(now):
             self._send_again(pending)
-        if self._journal_due.is_due(now):
-            self._journal_due.begin(now)
+        if self._has_news and self._journal_due.is_due(now):
             self._journal(now)
-        if now >= self._report_due_us():
+        quiet_us = 0 if self._has_unreported else (_QUIET_PERIODS - 1) * self._report_due.wait_us
+        if self._journaled is not None and self._report_due.is_due(now - quiet_us):
             self._report(now)
 
     def _heartbeat(self, now: int) -> None:
@@ -389,9 +393,18 @@ class Injector:
             owing = {name: owing.get(name, 1) for name in retiring}
         return tuple(owing.items())
 
+    def _note_news(self, now: int) -> None:
+        """Journal at the next whole period: progress may have changed."""
+        self._has_news = True
+        self._journal_due.begin_on_time(now)
+
     def _journal(self, now: int) -> None:
         intake, store = self._intake, self._store
-        if not len(store) and intake.promise():
+        if len(store):  # an entry is under way
+            self._journal_due.begin_on_time(now)
+            return
+        self._has_news = False
+        if intake.promise():
             position, progress = intake.position, intake.promised
             request = m.JournalPosition(store.number(), self.address, self._epoch, position, progress)
             store.ask(now, request, self._on_journaled, self)
@@ -402,15 +415,13 @@ class Injector:
             return
         assert isinstance(reply, m.Journaled)
         self._journaled = self._intake.promised
-        if now >= self._report_due_us():
+        if self._has_unreported and self._report_due.is_due(now):
             self._report(now)
 
-    def _report_due_us(self) -> int:
-        if self._journaled is None:
-            return MAX_TIME
-        due = self._report_due
-        changed = self._journaled != self._reported or self._percentiles_wanted
-        return due.due_us if changed else due.due_us + (_QUIET_PERIODS - 1) * due.wait_us
+    @property
+    def _has_unreported(self) -> bool:
+        journaled = self._journaled
+        return journaled is not None and (self._percentiles_wanted or journaled != self._reported)
 
     def _report(self, now: int) -> None:
         progress = self._journaled
@@ -437,11 +448,13 @@ class Injector:
         needed_us = MAX_TIME if again_us is None else again_us
         if self.phase is Phase.RUNNING:
             retry_us = self._outbox.next_due()
-            heartbeat_us, journal_us = self._heartbeat_due.due_us, self._journal_due.due_us
-            needed_us = min(needed_us, heartbeat_us, journal_us, self._report_due_us())
+            needed_us = min(needed_us, self._heartbeat_due.due_us)
             needed_us = needed_us if retry_us is None else min(needed_us, retry_us)
-        if not self._wakes or needed_us < self._wakes[0]:
-            heappush(self._wakes, needed_us)
+            if self._has_news:
+                needed_us = min(needed_us, self._journal_due.due_us)
+            if self._has_unreported:
+                needed_us = min(needed_us, self._report_due.due_us)
+        if self._wakes.asks(needed_us):
             self._effects.append(WakeAt(needed_us))
 
     @property
@@ -462,7 +475,7 @@ class Injector:
             assert not waiting or not self._may_enter(self._waiting[0][0]), (
                 f"{self.address}: a record waits for nothing"
             )
-            assert self._wakes, f"{self.address} would never wake"
+            assert self._wakes.next_us < MAX_TIME, f"{self.address} would never wake"
         for sent in self._outbox:
             left = sent.holder.left
             assert left == pending[sent.holder.offset], (
@@ -514,8 +527,8 @@ _IGNORED: dict[Phase, tuple[type, ...]] = {
     Phase.HALTED: (Wake, *_TOLD, *_REPLIES),
 }
 _SILENT = (Phase.FENCED, Phase.HALTED)
-_SENDING = (SourceRecord, m.Ack)
-"""What these change is only what is sent, and what is pending."""
+_NEWS = frozenset({SourceRecord, SourceWatermark, m.Ack})
+"""What these change is only what is sent, what is pending, and what there is to journal."""
 
 TRANSITIONS = _transitions()
 """(phase, input): what happens, and where it leads. All that is not here is a bug."""

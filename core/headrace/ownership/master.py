@@ -7,7 +7,7 @@ Rules of this file:
 * A process that has not been heard of for `heartbeat_timeout_us` is dead. A fresh master knows nobody: it counts from its claim,
   and waits for two heartbeat periods before it changes anything. So does one whose own clock has jumped or stood still.
 * In this order: repair what has no live owner; do what the operator says; let the drained leave; follow the load.
-* One `Wake` is outstanding at any time: each asks for the next.
+* Each `Wake` asks for the next one, unless one comes as early.
 
 Choice: verbs go to every master; a standby ignores them, lest it repeat old ones when it takes over.
 """
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME
-from headrace.deadlines import Deadline
+from headrace.deadlines import Deadline, Wakes
 from headrace.delivery.routing import routing_of
 from headrace.dispatch import Transition, ignore, undeclared
 from headrace.history import History, ProcessStarted
@@ -104,6 +104,7 @@ class Master:
         "_topologies",
         "_unlisted",
         "_verbs",
+        "_wakes",
         "address",
         "table",
     )  # fmt: skip
@@ -129,6 +130,7 @@ class Master:
         self._members: dict[str, _Member] = {}
         self._balance_due = Deadline(options.balance_period_us)
         self._ticked_us = 0
+        self._wakes = Wakes()
         self._forget()
 
     def _forget(self) -> None:
@@ -173,8 +175,10 @@ class Master:
 
     def _on_reply(self, now: int, reply: Reply) -> None:
         self._store.reply(now, reply)
+        self._ask_to_wake(now)
 
     def _take_over(self, now: int, claimed: Claimed) -> None:
+        self._ticked_us = now
         self._settle(now)
         self._balance_due.begin(now)
         self._adopt(claimed.table)
@@ -186,6 +190,7 @@ class Master:
             member.heard_us = min(member.heard_us, now)
 
     def _on_wake(self, now: int, _event: Wake) -> None:
+        self._wakes.came(now)
         gap, self._ticked_us = now - self._ticked_us, now
         if gap < 0:
             for waiting in (self._store, self._election, self._balance_due):
@@ -203,7 +208,9 @@ class Master:
         due_us = min(self._election.due_us, MAX_TIME if asked_again_us is None else asked_again_us)
         if self.is_active:
             due_us = min(due_us, now + self._options.heartbeat_period_us)
-        self._effects.append(WakeAt(max(due_us, now + 1)))
+        due_us = max(due_us, now + 1)
+        if self._wakes.asks(due_us):
+            self._effects.append(WakeAt(due_us))
 
     # Who lives
 

@@ -4,8 +4,9 @@ Rules of this file:
 
 * Safety rests on epochs at the store, never on clocks: two may believe that they hold the role, but only the latest is obeyed.
 * A standby that sees the holder's renewals stand still for a lease of its own clock claims the role; nobody has held epoch 0.
-* The holder renews four times in a lease; a journal entry or a mint that the store took counts as a renewal.
-* It asks through its owner's `StoreClient`, and again after a quarter of a lease at the latest.
+* The holder renews four times in a lease; a journal entry or a mint that the store took counts as a renewal. A standby looks
+  twice in a lease.
+* It asks through its owner's `StoreClient`, and again when its next turn comes at the latest.
 """
 
 import enum
@@ -107,8 +108,8 @@ class Election:
     """
 
     __slots__ = (
-        "_address", "_holder", "_lease_us", "_on_claimed", "_on_lost", "_pause_us", "_role", "_rules", "_seen",
-        "_seen_at_us", "_store", "_turn", "epoch", "standing", "state",
+        "_address", "_holder", "_lease_us", "_look_us", "_on_claimed", "_on_lost", "_role", "_rules", "_seen",
+        "_seen_at_us", "_store", "_store_timeout_us", "_turn", "epoch", "standing", "state",
     )  # fmt: skip
 
     def __init__(
@@ -123,7 +124,8 @@ class Election:
         self._address = address
         self._lease_us = options.lease_us
         self._turn = Deadline(max(1, options.lease_us // 4))
-        self._pause_us = min(options.store_timeout_us, self._turn.wait_us)
+        self._look_us = 2 * self._turn.wait_us
+        self._store_timeout_us = options.store_timeout_us
         self._holder = address
         self._seen: tuple[int, int] | None = None
         self._seen_at_us = 0
@@ -195,10 +197,13 @@ class Election:
                 f"{self._address}: {given} cannot happen to {self.state} of role {self._role!r}"
             )
         held, self.state = self.epoch > 0, after
-        self._turn.due_us = max(self._turn.due_us, now + self._turn.wait_us)
+        pause_us = self._look_us if given is Input.ALIVE else self._turn.wait_us
+        self._turn.due_us = max(self._turn.due_us, now + pause_us)
         self._store.forget(self)
         if after not in _WAITING:
-            self._store.ask(now, self._request(), self._answered, self, timeout_us=self._pause_us)
+            again_us = self._look_us if after is State.PEEKING else self._turn.wait_us
+            timeout_us = min(self._store_timeout_us, again_us)
+            self._store.ask(now, self._request(), self._answered, self, timeout_us=timeout_us)
         if given is Input.REFUSED and held:
             self.epoch = 0
             self.standing = Standing.STANDBY

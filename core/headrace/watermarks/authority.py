@@ -9,9 +9,10 @@ Rules of this file:
 * Values only rise, also across restarts: a new holder begins with the journal, and takes it for every interval's last
   known value.
 * Standbys listen to reports as well, to be up to date when they take over; what they have heard must pass the store first.
-* One `Wake` is outstanding at any time: each asks for the next.
+* It looks for progress, and journals it, at whole broadcast periods, and only if a report has brought any since it last looked.
 
-Choice: broadcasts may be lost, so that all values are sent again every fourth period, and to whoever reports for the first time.
+Choice: broadcasts may be lost, so that all values are sent again after eight periods without a change, and to whoever reports
+for the first time.
 Choice: percentiles need the pending work of all that is upstream in one place, and so an authority of one shard.
 """
 
@@ -22,7 +23,7 @@ from headrace.api.errors import OptionsError
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME, MIN_TIME
-from headrace.deadlines import Deadline
+from headrace.deadlines import Deadline, Wakes
 from headrace.dispatch import Transition, undeclared
 from headrace.history import History, ProcessStarted, Published
 from headrace.rules import RULES, Rules
@@ -55,7 +56,7 @@ from headrace.wire.messages import (
     Watermarks,
 )
 
-_AGAIN = 4
+_AGAIN = 8
 """Periods without a change after which everything is broadcast again."""
 
 
@@ -123,8 +124,8 @@ class WatermarkAuthority:
     map_class: ClassVar[type[IntervalMap]] = IntervalMap
 
     __slots__ = (
-        "_effects", "_election", "_journaling", "_known", "_listeners", "_look_due", "_quiet",
-        "_record", "_role", "_rules", "_shard", "_store", "_ticked_us", "address", "injectors",
+        "_again_due", "_effects", "_election", "_has_news", "_journaling", "_known", "_listeners", "_look_due",
+        "_measures_percentiles", "_now", "_record", "_role", "_rules", "_shard", "_store", "_wakes", "address", "injectors",
     )  # fmt: skip
 
     def __init__(
@@ -147,13 +148,16 @@ class WatermarkAuthority:
             self._role, address, options, self._store, self._take_over, self._forget, rules
         )
         self._look_due = Deadline(options.broadcast_period_us)
-        self._ticked_us = 0
+        self._again_due = Deadline(_AGAIN * options.broadcast_period_us)
+        self._wakes = Wakes()
+        self._now = MIN_TIME
         self._known = {
             known.name: known
             for known in _names(topologies, options, self.map_class, rules)
             if options.shard_of(known.name) == shard
         }
         self.injectors = frozenset(known.name for known in self._known.values() if known.processes)
+        self._measures_percentiles = any(known.wanted for known in self._known.values())
         self._listeners = dict.fromkeys(
             address
             for pipeline in topologies
@@ -166,7 +170,7 @@ class WatermarkAuthority:
         """Drop all that only the active replica may know."""
         self._journaling: _Journaling | None = None
         self._store.forget(self)
-        self._quiet = 0
+        self._has_news = False
         for known in self._known.values():
             known.published = Progress()
 
@@ -180,6 +184,11 @@ class WatermarkAuthority:
         transition = TRANSITIONS.get((self._election.standing, type(event)))
         if transition is None:
             raise undeclared(self.address, self._election.standing, event)
+        if now < self._now:
+            for waiting in (self._store, self._election, self._look_due, self._again_due):
+                waiting.set_clock_back(now)
+            self._ask_to_wake(now)
+        self._now = now
         transition.handler(self, now, event)
         assert self._election.standing in transition.leads_to, f"{event} led to {self._election.standing}"
         effects = self._effects
@@ -191,7 +200,7 @@ class WatermarkAuthority:
 
     # Reports
 
-    def _on_report(self, _now: int, report: Report) -> None:
+    def _on_report(self, now: int, report: Report) -> None:
         for interval in report.intervals:
             known = self._known.get(interval.computation)
             if known is not None and not known.processes:
@@ -202,11 +211,12 @@ class WatermarkAuthority:
                     interval.horizon,
                     interval.pending,
                 )
+                self._note_news(now, known)
         if report.sender not in self._listeners:
             self._listeners[report.sender] = None
             self._tell([report.sender])
 
-    def _on_injector_report(self, _now: int, report: InjectorReport) -> None:
+    def _on_injector_report(self, now: int, report: InjectorReport) -> None:
         known = self._known.get(report.injector)
         if known is not None and report.process < known.processes:
             place = interval_of_process(report.process, known.processes)
@@ -215,18 +225,31 @@ class WatermarkAuthority:
             )
             if counts:
                 known.frontiers[report.process] = report.frontier
+            self._note_news(now, known)
+
+    def _note_news(self, now: int, known: _Known) -> None:
+        """Look at the next whole period, if a report may have brought progress."""
+        if self._has_news or not self.is_active:
+            return
+        if self._measures_percentiles or self.progress(known.name) is not known.published:
+            self._look_soon(now)
+            self._ask_to_wake(now)
+
+    def _look_soon(self, now: int) -> None:
+        self._has_news = True
+        self._look_due.begin_on_time(now)
 
     # Being the active one
 
     def _on_start(self, now: int, event: Start) -> None:
         self._record(ProcessStarted, event.incarnation)
-        self._ticked_us = now
         self._store.start(event.incarnation)
         self._election.start(now, event.incarnation)
         self._ask_to_wake(now)
 
     def _on_reply(self, now: int, reply: Reply) -> None:
         self._store.reply(now, reply)
+        self._ask_to_wake(now)
 
     def _take_over(self, now: int, claimed: Claimed) -> None:
         """Say again what the former holder may have had no time to say, and go on from there."""
@@ -237,32 +260,34 @@ class WatermarkAuthority:
         if claimed.contents:
             self._record(Published, claimed.contents)
         self._look_due.begin(now)
+        self._again_due.begin(now)
         self._tell(sorted(self._listeners))
         self._publish(now)
 
     def _on_wake(self, now: int, _event: Wake) -> None:
-        if now < self._ticked_us:
-            for waiting in (self._store, self._election, self._look_due):
-                waiting.set_clock_back(now)
-        self._ticked_us = now
+        self._wakes.came(now)
         self._election.tick(now)
         self._store.sweep(now)
-        if self.is_active and self._journaling is None and self._look_due.is_due(now):
-            self._look_due.begin(now)
-            self._publish(now)
+        if self.is_active:
+            if self._has_news and self._journaling is None and self._look_due.is_due(now):
+                self._publish(now)
+            if self._again_due.is_due(now):
+                self._again_due.begin(now)
+                self._tell(sorted(self._listeners))
         self._ask_to_wake(now)
 
     def _ask_to_wake(self, now: int) -> None:
         asked_again_us = self._store.next_due()
         due_us = min(self._election.due_us, MAX_TIME if asked_again_us is None else asked_again_us)
-        if self.is_active:
-            look_us = self._look_due.due_us
-            # Later, if an entry is still under way then.
-            due_us = min(due_us, look_us if look_us > now else now + self._look_due.wait_us)
-        self._effects.append(WakeAt(max(due_us, now + 1)))
+        if self._has_news and self._journaling is None:
+            due_us = min(due_us, self._look_due.due_us)
+        due_us = max(due_us, now + 1)
+        if self._wakes.asks(due_us):
+            self._effects.append(WakeAt(due_us))
 
     def _publish(self, now: int) -> None:
-        """Journal what has risen. If nothing has for a while, broadcast again what everybody should know."""
+        """Journal what has risen."""
+        self._has_news = False
         reached = [(known, self.progress(known.name)) for known in self._known.values()]
         risen = [
             (known, progress)
@@ -270,13 +295,10 @@ class WatermarkAuthority:
             if progress is not known.published and progress != known.published
         ]
         if not risen:
-            self._quiet += 1
-            if self._quiet % _AGAIN == 0:
-                self._tell(sorted(self._listeners))
             return
         values = tuple((known.name, progress) for known, progress in risen)
         if not self._rules.journals_first():
-            self._broadcast(values)
+            self._broadcast(now, values)
             return
         unconfirmed = [(known, known.map.unconfirmed()) for known, _ in risen]
         request = JournalWatermarks(
@@ -351,10 +373,11 @@ class WatermarkAuthority:
         self._election.renewed(self._store.asked_us)
         if reply.stale:
             self._disown(reply.stale)
-            return
-        for known, unconfirmed in journaling.unconfirmed:
-            known.map.confirm(unconfirmed)
-        self._broadcast(journaling.request.values)
+            self._look_soon(now)
+        else:
+            for known, unconfirmed in journaling.unconfirmed:
+                known.map.confirm(unconfirmed)
+            self._broadcast(now, journaling.request.values)
 
     def _disown(self, stale: Sequence[Reporter]) -> None:
         """Nothing was journaled: these reports came from owners that had been replaced (7.2)."""
@@ -367,11 +390,11 @@ class WatermarkAuthority:
                     place = interval_of_process(reporter.process, known.processes)
                     known.map.disown(reporter.epoch, place)
 
-    def _broadcast(self, risen: tuple[tuple[str, Progress], ...]) -> None:
+    def _broadcast(self, now: int, risen: tuple[tuple[str, Progress], ...]) -> None:
         for name, progress in risen:
             self._known[name].published = progress
         self._record(Published, risen)
-        self._quiet = 0
+        self._again_due.begin(now)
         self._tell(sorted(self._listeners))
 
     def _tell(self, listeners: Sequence[str]) -> None:
@@ -387,6 +410,9 @@ class WatermarkAuthority:
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
         self._election.check_invariants()
+        assert self._wakes.next_us < MAX_TIME or self._election.standing is Standing.NEW, (
+            f"{self.address} would never wake"
+        )
         assert self._journaling is None or self._journaling.request.epoch == self._election.epoch
         for known in self._known.values():
             known.map.check_invariants()

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from headrace.api.time import MIN_TIME
+from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.history import Checkpointed, DuplicateDropped
 from headrace.rules import Act
 from headrace.wire import messages as m
-from headrace.wire.effects import Halt, WakeAt
+from headrace.wire.effects import Halt
 from headrace.wire.rows import Production, RowImage, Version
 from headrace.worker.cache import CachedRow
 from headrace.worker.pace import Pace, PaceInput, moved
@@ -133,7 +133,7 @@ class Commits:
             return False
         if waiting and pace is _LINGERING:
             self.pace = moved(pace, PaceInput.STEPS_CAME)
-            self.shared.effects.append(WakeAt(self._linger_until))
+            self.shared.wake_at(self._linger_until)
         return True
 
     def _turn(self, now: int, slot: KeySlot) -> None:
@@ -154,7 +154,9 @@ class Commits:
         elif not run.failed:
             self.soft.release(slot)
         elif run.error is None:
-            self._resting.append((now + self.shared.options.user_code_retry_us, slot))
+            rested_us = now + self.shared.options.user_code_retry_us
+            self._resting.append((rested_us, slot))
+            self.shared.wake_at(rested_us)
 
     def prepare(self, now: int, slot: KeySlot) -> StepRun:
         """Prepare the next run of a key: all that it is given."""
@@ -251,6 +253,22 @@ class Commits:
         self.pump(now)
         if self._delivered:
             self._delete_delivered(now)
+
+    @property
+    def lingers_until(self) -> int:
+        """When steps that wait for others to share their write wait no longer; `MAX_TIME`: none does."""
+        return self._linger_until if self.pace is _AWAITING_WAKE else MAX_TIME
+
+    def next_due(self) -> int:
+        """Return when `sweep` is next due, microseconds; `MAX_TIME`: nothing waits."""
+        due_us, options = MAX_TIME, self.shared.options
+        if self._stragglers:
+            due_us = self._stragglers[0][0] + options.straggler_delay_us
+        if self._resting:
+            due_us = min(due_us, self._resting[0][0])
+        if self._delivered:
+            due_us = min(due_us, self._delivered_since + options.delete_delay_us)
+        return due_us
 
     def set_clock_back(self, now: int) -> None:
         """The worker's clock was put back: nothing waits for longer than it would from now on."""

@@ -254,6 +254,11 @@ class OwnedInterval:
         self.commits.set_clock_back(now)
         self.soft.set_clock_back(now)
 
+    def next_turn(self, now: int) -> int:
+        """When `pump` can go on by itself, microseconds; `MAX_TIME`: something must come first."""
+        wall = self.soft.timers.next_wall()
+        return min(self.commits.lingers_until, MAX_TIME if wall is None or wall <= now else wall)
+
     def forget_idle(self) -> None:
         """Forget the keys of which all is in the store."""
         if self.state is _OWNED:

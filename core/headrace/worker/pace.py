@@ -52,7 +52,7 @@ PACE: dict[tuple[Pace, PaceInput], Pace] = {
     (Pace.AWAITING_WAKE, PaceInput.WROTE_LAST): Pace.AWAITING_ANSWER,
     (Pace.AWAITING_WAKE, PaceInput.ANSWERED): Pace.AWAITING_WAKE,
     (Pace.AWAITING_WAKE, PaceInput.LINGERED): Pace.OPEN,
-    (Pace.AWAITING_WAKE, PaceInput.CLOCK_SET_BACK): Pace.LINGERING,  # the host is asked again
+    (Pace.AWAITING_WAKE, PaceInput.CLOCK_SET_BACK): Pace.AWAITING_WAKE,  # the host is asked again
     (Pace.AWAITING_ANSWER, PaceInput.ANSWERED): Pace.LINGERING,
     (Pace.AWAITING_ANSWER, PaceInput.CLOCK_SET_BACK): Pace.AWAITING_ANSWER,
 }  # fmt: skip

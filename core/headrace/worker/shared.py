@@ -1,12 +1,13 @@
 """What all intervals of a worker share: its store client, outbox, cache, routing and effects."""
 
 from headrace.api.options import EngineOptions
+from headrace.deadlines import Wakes
 from headrace.delivery.outbox import Outbox
 from headrace.delivery.routing import NOWHERE, Routing
 from headrace.history import History
 from headrace.rules import Rules
 from headrace.store.client import StoreClient
-from headrace.wire.effects import Effect
+from headrace.wire.effects import Effect, WakeAt
 from headrace.worker.cache import RowCache
 from headrace.worker.step import Holder
 
@@ -32,6 +33,7 @@ class Shared:
 
     Attributes:
         effects: what the host is asked to do once the event has been handled.
+        wakes: those that the host was asked for.
         record: records its events.
         runs: how often user code ran.
         uncharged: the intervals it ran for, run by run, since the host last said what CPU time that took.
@@ -39,6 +41,7 @@ class Shared:
 
     __slots__ = (
         "address", "cache", "effects", "history", "options", "outbox", "record", "routing", "rules", "runs", "store", "uncharged",
+        "wakes",
     )  # fmt: skip
 
     def __init__(self, address: str, options: EngineOptions, history: History, rules: Rules) -> None:
@@ -48,9 +51,15 @@ class Shared:
         self.history = history
         self.record = history.of(address)
         self.effects: list[Effect] = []
+        self.wakes = Wakes()
         self.store = StoreClient(self.effects, options.store_timeout_us)
         self.outbox: Outbox[Holder] = Outbox(options.retry_us, options.retry_max_us)
         self.cache = RowCache(options.cache_bytes, options.eviction, rules)
         self.routing: Routing = NOWHERE
         self.runs = 0
         self.uncharged: list[Load] = []
+
+    def wake_at(self, due_us: int) -> None:
+        """Ask the host to wake the worker, unless it does so in time as it is."""
+        if self.wakes.asks(due_us):
+            self.effects.append(WakeAt(due_us))

@@ -13,7 +13,6 @@ from headrace.api.time import MIN_TIME
 from headrace.delivery.deployed import Deployed
 from headrace.history import InputWatermarkAdvanced
 from headrace.wire import messages as m
-from headrace.wire.effects import WakeAt
 from headrace.wire.keys import KeyInterval
 from headrace.wire.rows import RowImage, StoredTimer
 from headrace.worker.accounts import Accounts
@@ -215,7 +214,7 @@ class SoftState:
         """Ask to be woken for the next wall timer."""
         wall = self.timers.next_wall()
         if wall is not None and wall > now:
-            self.shared.effects.append(WakeAt(wall))
+            self.shared.wake_at(wall)
 
     def mark_due(self, now: int) -> None:
         """Let the keys run whose timers have come."""

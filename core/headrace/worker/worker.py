@@ -5,6 +5,8 @@ Rules of this file:
 * What it owns is what the newest table that it has seen says of this very incarnation; a new interval is scanned before it works.
 * A computation's input watermark is the minimum over its senders *as this worker has been told* (7.2); it never goes back.
 * Deliveries for keys that it does not own are ignored: their senders retry, with a newer table.
+* It wakes for what is due: heartbeats; retries and time-outs of what is outstanding; a report, at whole periods and only if
+  something has happened. What waits for nobody goes along with a heartbeat.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,22 +14,22 @@ from typing import Any, ClassVar
 
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
-from headrace.api.time import MIN_TIME
+from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.deadlines import Deadline, Waiting
 from headrace.delivery.deployed import Deployed, deployed
 from headrace.delivery.routing import routing_of
 from headrace.history import Acked, History, ProcessStarted, Reported, Resent, VersionAdopted
 from headrace.rules import RULES, Rules
 from headrace.wire import messages as m
-from headrace.wire.effects import Deliveries, Effect, Event, Send, Start, Wake, WakeAt
+from headrace.wire.effects import Deliveries, Effect, Event, Send, Start, Wake
 from headrace.wire.rows import Production
 from headrace.worker.interval import WORKING, OwnedInterval
 from headrace.worker.interval_state import IntervalInput, IntervalState
 from headrace.worker.shared import Load, Shared
 from headrace.worker.step import Holder
 
-_REPEAT_REPORTS = 4
-"""A report that has not changed is sent only once in this many periods: messages may be lost."""
+_REPEAT_REPORTS = 8
+"""Reports that have not changed are sent again with the first heartbeat after this many periods: messages may be lost."""
 
 
 class Worker:
@@ -67,12 +69,18 @@ class Worker:
         self._progress: dict[str, m.Progress] = {}
         self._inputs: dict[str, tuple[int, int, int]] = {}
         self._senders_of: dict[str, tuple[str, ...]] = {}
-        self._last_reports: dict[int, tuple[int, m.IntervalReport]] = {}
+        self._last_reports: dict[int, m.IntervalReport] = {}
+        self._wakes = self._shared.wakes
         self._sweep_due = Deadline(options.sweep_period_us)
+        self._soonest_us = min(  # what is new is not due before
+            options.retry_us, options.retry_max_us, options.store_timeout_us, options.straggler_delay_us,
+            options.delete_delay_us,
+        )  # fmt: skip
+        self._has_news = False  # since it last reported
         self._report_due = Deadline(options.report_period_us)
+        self._repeat_due = Deadline(_REPEAT_REPORTS * options.report_period_us)
         self._heartbeat_due = Deadline(options.heartbeat_period_us)
         self._collect_due = Deadline(options.collect_period_us)
-        self._report_round = 0
         self._masters = options.master_addresses()
         self._authorities = [options.authority_addresses(shard) for shard in range(options.authority_shards)]
         self._percentiles_wanted = _wants_percentiles(topologies[0])
@@ -143,6 +151,8 @@ class Worker:
         assert handler is not None, f"{self.address} got {event}"
         handler(self, now, event)
         effects = self._effects
+        if self._wakes.next_us > now + self._soonest_us:
+            self._ask_to_wake(now)
         if not effects:
             return _NO_EFFECTS
         taken = effects.copy()
@@ -155,42 +165,73 @@ class Worker:
         self._incarnation = event.incarnation
         self._shared.store.start(event.incarnation)
         self._shared.record(ProcessStarted, event.incarnation)
-        self._sweep_due.due_us = self._heartbeat_due.due_us = now
-        self._report_due.begin(now)
-        self._collect_due.begin(now)
+        self._heartbeat_due.due_us = self._sweep_due.due_us = now
+        for period in (self._report_due, self._repeat_due, self._collect_due):
+            period.begin(now)
         self._on_wake(now, Wake())
 
     def _set_clock_back(self, now: int) -> None:
-        shared, periods = self._shared, (self._report_due, self._heartbeat_due, self._collect_due)
-        waiting: list[Waiting] = [shared.outbox, shared.store, self._sweep_due, *periods]
-        for interval in [*waiting, *self._intervals.values()]:
-            interval.set_clock_back(now)
-        shared.effects.append(WakeAt(self._sweep_due.due_us))
+        shared = self._shared
+        waiting: list[Waiting] = [
+            shared.outbox, shared.store, self._sweep_due, self._report_due, self._repeat_due, self._heartbeat_due,
+            self._collect_due, *self._intervals.values(),
+        ]  # fmt: skip
+        for each in waiting:
+            each.set_clock_back(now)
+        self._ask_to_wake(now)
 
     def _on_wake(self, now: int, _event: Wake) -> None:
+        self._wakes.came(now)
         for interval in self._intervals.values():
             if interval.state in WORKING:
                 if interval.soft.timers.wall:
                     interval.soft.fire_wall_timers(now)
                 interval.pump(now)
-        if now < self._sweep_due.due_us:  # as `is_due` does: an idle worker does little else
-            return
-        self._sweep(now)
-        if now >= self._report_due.due_us:
-            self._report_due.begin(now)
-            self._report()
+        if now >= self._sweep_due.due_us:
+            self._sweep(now)
+        if self._effects:
+            self._note_news(now)
+        if self._has_news and now >= self._report_due.due_us:
+            self._report(again=False)
         if now >= self._heartbeat_due.due_us:
-            self._heartbeat_due.begin(now)
-            self._heartbeat()
-        if now >= self._collect_due.due_us:
+            self._beat(now)
+        self._ask_to_wake(now)
+
+    def _beat(self, now: int) -> None:
+        """Tell that it lives, and do what is seldom due."""
+        self._heartbeat_due.begin(now)
+        self._heartbeat()
+        if self._repeat_due.is_due(now):
+            self._repeat_due.begin(now)
+            self._report(again=True)
+        if self._collect_due.is_due(now):
             self._collect_due.begin(now)
             for interval in self.intervals:
                 interval.collect_ids(now)
                 interval.forget_idle()
-        self._sweep_due.begin(now)
-        self._effects.append(WakeAt(self._sweep_due.due_us))
+
+    def _ask_to_wake(self, now: int) -> None:
+        shared, swept_us, due_us = self._shared, MAX_TIME, self._heartbeat_due.due_us
+        if self._has_news:
+            due_us = min(due_us, self._report_due.due_us)
+        for next_us in (shared.outbox.next_due(), shared.store.next_due()):
+            if next_us is not None:
+                swept_us = min(swept_us, next_us)
+        for interval in self._intervals.values():
+            swept_us = min(swept_us, interval.commits.next_due())
+            due_us = min(due_us, interval.next_turn(now))
+        shared.wake_at(min(due_us, max(swept_us, self._sweep_due.due_us)))
+
+    def _note_news(self, now: int) -> None:
+        """Report at the next whole period: an interval's progress may have changed."""
+        if not self._has_news:
+            self._has_news = True
+            self._report_due.begin_on_time(now)
+            self._shared.wake_at(self._report_due.due_us)
 
     def _sweep(self, now: int) -> None:
+        """Do what is due of all that is outstanding, and not again before a period is over."""
+        self._sweep_due.begin(now)
         shared = self._shared
         shared.store.sweep(now)
         if pendings := shared.outbox.due(now):
@@ -213,6 +254,7 @@ class Worker:
     # Records (6.1.1)
 
     def _on_deliver(self, now: int, message: m.Deliver) -> None:
+        self._note_news(now)
         self._deliver(now, message.production, message.sender)
 
     def _deliver(self, now: int, production: Production, sender: str) -> None:
@@ -225,10 +267,12 @@ class Worker:
                 return
 
     def _on_deliveries(self, now: int, event: Deliveries) -> None:
+        self._note_news(now)
         for production in event.productions:
             self._deliver(now, production, event.sender)
 
     def _on_ack(self, now: int, message: m.Ack) -> None:
+        self._note_news(now)
         outbox = self._shared.outbox
         for consumer in self._rules.settled_by(message.consumer, outbox.consumers):
             self._acked(now, consumer, message.record_ids)
@@ -260,6 +304,7 @@ class Worker:
         interval.acked(now, holder, production)
 
     def _on_reply(self, now: int, reply: m.Reply) -> None:
+        self._note_news(now)
         self._shared.store.reply(now, reply)
 
     def _on_refused(self, now: int, reply: m.Refused) -> None:
@@ -271,6 +316,7 @@ class Worker:
     def _on_table(self, now: int, table: m.Table) -> None:
         if table.version <= self._table.version:
             return
+        self._note_news(now)
         if table.topology != self._table.topology:
             self._shared.record(VersionAdopted, table.topology)
             self._percentiles_wanted = _wants_percentiles(self._topologies[table.topology])
@@ -300,6 +346,7 @@ class Worker:
                 interval.begin(now, names, self._on_recovered)
         if table.joining is not None:  # the change waits for everybody to know
             self._heartbeat()
+        self._ask_to_wake(now)
 
     def _take_up(self, assignments: Iterable[m.Assignment]) -> None:
         """Own what is new, and go by the version of the table in what is owned already."""
@@ -368,6 +415,7 @@ class Worker:
 
     def _on_watermarks(self, now: int, message: m.Watermarks) -> None:
         if self._learn(message.values):
+            self._note_news(now)
             self._advance_all(now)
 
     def _learn(self, values: Any) -> bool:
@@ -414,24 +462,25 @@ class Worker:
         timer = least([dict(progress.percentiles).get(percentile, MIN_TIME) for progress in senders])
         return low, max(low, timer), horizon
 
-    def _report(self) -> None:
-        """Tell the authority of each interval's progress, bucketed by interval (7.2)."""
+    def _report(self, *, again: bool) -> None:
+        """Tell the authority of each interval's progress that has changed, bucketed by interval (7.2).
+
+        Args:
+            again: also of what has not changed; shards that have none of its intervals must know of it, too.
+        """
+        self._has_news = False
         options, shared = self._options, self._shared
-        self._report_round += 1
         by_shard: dict[int, list[m.IntervalReport]] = {}
-        if (
-            self._report_round % _REPEAT_REPORTS == 0
-        ):  # also shards that have none of its intervals must know of it
+        if again:
             by_shard = {shard: [] for shard in range(options.authority_shards)}
         bucket_us = options.percentile_bucket_us if self._percentiles_wanted else None
         for sequencer, interval in self._intervals.items():
             if not self._rules.may_report(interval.state is _OWNED):
                 continue
             report = interval.report(bucket_us)
-            last = self._last_reports.get(sequencer)
-            if last is not None and last[1] == report and self._report_round - last[0] < _REPEAT_REPORTS:
+            if not again and self._last_reports.get(sequencer) == report:
                 continue
-            self._last_reports[sequencer] = (self._report_round, report)
+            self._last_reports[sequencer] = report
             reached = report.low_watermark, report.horizon
             shared.record(Reported, interval.computation, interval.interval, sequencer, *reached)
             by_shard.setdefault(options.shard_of(interval.computation), []).append(report)

@@ -132,13 +132,21 @@ class _Calm:
             for activation in self._history.activations
             if activation.process not in ("", "outside")
         )
+        published = sum(1 for _ in self._of(Published))
+        messages: Counter[str] = Counter()
+        for (process, what), count in asked.items():
+            if what != "Wake":
+                messages[process] += min(count, published) if what == "Watermarks" else count
         in_all: Counter[tuple[str, str]] = Counter()
-        most = self._most()
+        most = self._most(messages)
         for (process, what), count in asked.items():
             role = "store" if process == STORE else role_of(process)
             in_all[role, what] += count
-            if count > most.get((role, what), count):
-                yield f"{process} got {count} {what}, of which {most[role, what]:.1f} are explained"
+            explained = most.get((role, what), count)
+            if what == "Wake":
+                explained = min(explained, self._most_wakes(role, messages[process]))
+            if count > explained:
+                yield f"{process} got {count} {what}, of which {explained:.1f} are explained"
         for (role, what), explained in self._most_in_all().items():
             if in_all[role, what] > explained:
                 yield f"each {role} together got {in_all[role, what]} {what}, of which {explained:.1f} are explained"
@@ -154,10 +162,11 @@ class _Calm:
     def _injecting(self) -> int:
         return sum(spec.processes for spec in self._pipeline.injectors.values())
 
-    def _most(self) -> Mapping[tuple[str, str], float]:
-        """(Role, message) to how many each process of the role may get."""
+    def _most(self, messages: Mapping[str, int]) -> Mapping[tuple[str, str], float]:
+        """(Role, message) to how many each process of the role may get. ``messages``: how many each got that bring news."""
         engine, times = self._engine, self._times
         turns = times(engine.lease_us // 4) + 3
+        peeks = times(engine.lease_us // 2) + 3
         looks = times(engine.broadcast_period_us) + 3
         wall = sum(
             timer.clock is Clock.WALL for event in self._of(Applied) for timer in event.delta.set_timers
@@ -167,26 +176,40 @@ class _Calm:
         changes = held + sum(1 for event in self._of(Acked))
         journaled = min(times(engine.injector_journal_us), changes) + 3
         reports = times(engine.report_period_us) + 3
+        repeats = times(max(8 * engine.report_period_us, engine.heartbeat_period_us)) + 3
+        reported: defaultdict[str, float] = defaultdict(float)
+        for process, count in messages.items():
+            reported[role_of(process)] += min(reports, repeats + count)
         resent = sum(1 for _ in self._of(Resent))
         writes = sum(1 for _ in self._of(Applied))
         lingers = writes if engine.commit_linger_us else 0
-        broadcasts = sum(1 for _ in self._of(Published)) + looks / 4 + 3 * engine.authority_shards
+        broadcasts = sum(1 for _ in self._of(Published)) + looks / 8 + 3 * engine.authority_shards
+        sweeps = times(engine.sweep_period_us) + 3
         return {
             ("master", "Heartbeat"): (self._workers + self._injecting) * (beats + 1),
-            ("master", "Wake"): beats + turns,
-            ("master", "Peeked"): turns, ("master", "Renewed"): turns, ("master", "Minted"): 1,
-            ("authority", "Report"): self._workers * reports,
-            ("authority", "InjectorReport"): self._injecting * reports,
+            ("master", "Peeked"): peeks, ("master", "Renewed"): turns, ("master", "Minted"): 1,
+            ("authority", "Report"): reported["worker"],
+            ("authority", "InjectorReport"): reported["injector"],
             ("authority", "Wake"): looks + turns,
-            ("authority", "Peeked"): turns, ("authority", "Renewed"): turns, ("authority", "Journaled"): looks,
+            ("authority", "Peeked"): peeks, ("authority", "Renewed"): turns, ("authority", "Journaled"): looks,
             ("injector", "Journaled"): journaled,
             ("injector", "Wake"): beats + times(engine.injector_journal_us) + 3 + reports + held + resent,
             ("injector", "Table"): 3,
             ("injector", "Watermarks"): broadcasts,
             ("worker", "Table"): 3,
             ("worker", "Watermarks"): broadcasts,
-            ("worker", "Wake"): times(engine.sweep_period_us) + 3 + 4 * wall + lingers,
+            ("worker", "Wake"): beats + reports + sweeps + 4 * wall + lingers,
         }  # fmt: skip
+
+    def _most_wakes(self, role: str, messages: int) -> float:
+        """How often a process may be woken at most: for its periods, and once for what follows from each message."""
+        beats, turns = (
+            self._times(self._engine.heartbeat_period_us) + 3,
+            self._times(self._engine.lease_us // 4),
+        )
+        if role == "master":
+            return beats + turns
+        return messages + (3 + turns if role == "authority" else beats)
 
     def _most_in_all(self) -> Mapping[tuple[str, str], float]:
         """The same for all processes of a role together."""
@@ -332,7 +355,7 @@ class _Calm:
             older_us = max(
                 reached.at(computation, origin + engine.id_slack_us + 1), held_us, self._scanned_us
             )
-            return older_us + self._way_us(computation) + engine.collect_period_us + engine.sweep_period_us
+            return older_us + self._way_us(computation) + engine.collect_period_us + engine.heartbeat_period_us
 
         kept: defaultdict[str, dict[tuple[str, str], int]] = defaultdict(dict)
         for event in self._history:

@@ -142,7 +142,8 @@ def runner(application: Application, protocol: Protocol, jobs: Jobs) -> Iterator
             try:
                 yield partial(_in_turn, pool, jobs, application, protocol)
             finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+                # Waits for the few runs under way: a process that ends meanwhile, as a child of `multiprocessing` does, may hang.
+                pool.shutdown(cancel_futures=True)
 
 
 def _in_turn(

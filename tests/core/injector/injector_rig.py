@@ -20,7 +20,6 @@ from headrace.wire.effects import (
     SourceRecord,
     Start,
     Wake,
-    WakeAt,
 )
 from headrace.wire.messages import (
     Ack,
@@ -34,12 +33,14 @@ from headrace.wire.messages import (
     Watermarks,
 )
 from headrace.wire.rows import Production
+from tests.core.wakes import take_wakes
 
 ADDRESS = "mail/0"
 FIRST_REQUEST = (1 << 32) + 1
 """Of incarnation 1: the `Peek`. The next are the `Claim` and the journal's."""
 CLAIM, JOURNAL = FIRST_REQUEST + 1, FIRST_REQUEST + 2
 JOURNAL_US = EngineOptions().injector_journal_us
+HEARTBEAT_US = EngineOptions().heartbeat_period_us
 MINUTE_US = 60_000 * MILLISECOND
 
 
@@ -73,23 +74,25 @@ def table_of(
 
 
 class Rig:
-    """A process with its history; its invariants are checked after each event."""
+    """A process with its history; its invariants are checked after each event.
+
+    Attributes:
+        wakes: when it will be woken, earliest first, microseconds on its clock.
+    """
 
     def __init__(self, *topologies: Pipeline, options: EngineOptions | None = None) -> None:
         self.options = options or EngineOptions()
         self.history = History()
+        self.wakes: list[int] = []
         topologies = topologies or (pipeline_of(),)
         spec = topologies[0].injectors["mail"]
         self.injector = Injector(spec, 0, topologies, self.options, self.history)
 
     def at(self, now: int, event: Event) -> list[Effect]:
-        effects = self.injector.handle(now, event)
+        """Its effects but for `wakes`."""
+        effects = take_wakes(self.wakes, now, event, self.injector.handle(now, event))
         self.injector.check_invariants()
         return effects
-
-    def sends(self, now: int, event: Event) -> list[Effect]:
-        """Its effects, without wake-up requests."""
-        return [effect for effect in self.at(now, event) if not isinstance(effect, WakeAt)]
 
     def deliveries(self, now: int, event: Event) -> list[tuple[str, str, str]]:
         """(to, consumer, record id) of the records that it sends."""
@@ -103,11 +106,9 @@ class Rig:
     def wakes_until(self, until_us: int) -> list[tuple[int, list[Effect]]]:
         """Wake it at each time that it requests; return what it sends."""
         found: list[tuple[int, list[Effect]]] = []
-        while True:
-            due_us = self.injector._wakes[0]
-            if due_us > until_us:
-                return found
-            found.append((due_us, self.sends(due_us, Wake())))
+        while (due_us := self.wakes[0]) <= until_us:
+            found.append((due_us, self.at(due_us, Wake())))
+        return found
 
     def of(self, kind: type) -> list[object]:
         """The events of one type in its history."""

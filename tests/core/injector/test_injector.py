@@ -35,7 +35,6 @@ from headrace.wire.effects import (
     SourceWatermark,
     Start,
     Wake,
-    WakeAt,
 )
 from headrace.wire.messages import (
     STORE,
@@ -78,7 +77,8 @@ from tests.core.injector.injector_rig import (
 def test_it_starts_by_peeking_at_its_journal() -> None:
     rig = Rig()
     peek = Send(STORE, Peek(FIRST_REQUEST, ADDRESS))
-    assert rig.at(5, Start(1)) == [peek, WakeAt(5 + rig.options.store_timeout_us)]
+    assert rig.at(5, Start(1)) == [peek]
+    assert rig.wakes == [5 + rig.options.store_timeout_us]
     assert rig.history.events == [ProcessStarted(0, ADDRESS, 1)]
 
 
@@ -97,15 +97,15 @@ def test_a_first_holder_reads_from_the_beginning_and_shows_itself_to_all_masters
         Replay(0),
         Send("master-0", beat),
         Send("master-1", beat),
-        WakeAt(9 + rig.options.injector_journal_us),
     ]
+    assert rig.wakes[0] == 9 + rig.options.heartbeat_period_us
 
 
 def test_a_successor_reads_from_the_journaled_position_and_repeats_the_journaled_progress() -> None:
     rig = Rig()
     rig.at(0, Start(1))
     rig.at(0, Peeked(FIRST_REQUEST, 1, 8))
-    effects = rig.sends(9, Claimed(CLAIM, 2, ((ADDRESS, Progress(60, 500)),), 7, table_of()))
+    effects = rig.at(9, Claimed(CLAIM, 2, ((ADDRESS, Progress(60, 500)),), 7, table_of()))
     beat = Heartbeat(ADDRESS, 1, table_version=1, is_worker=False)
     report = InjectorReport("mail", 0, 2, low_watermark=60, horizon=500, frontier=60)
     assert effects == [
@@ -126,7 +126,9 @@ def test_an_unanswered_peek_is_asked_again_as_the_same_request(answer: Event | N
         assert rig.at(1, answer) == []
     timeout_us = rig.options.store_timeout_us
     again = Send(STORE, Peek(FIRST_REQUEST, ADDRESS))
-    assert rig.at(timeout_us, Wake()) == [again, WakeAt(2 * timeout_us)]
+    assert rig.wakes == [timeout_us]
+    assert rig.at(timeout_us, Wake()) == [again]
+    assert rig.wakes == [2 * timeout_us]
 
 
 def test_an_unanswered_claim_is_asked_again_as_the_same_request() -> None:
@@ -135,31 +137,34 @@ def test_an_unanswered_claim_is_asked_again_as_the_same_request() -> None:
     rig.at(10, Peeked(FIRST_REQUEST, 0, 0))
     rig.at(20, Unavailable(CLAIM))
     timeout_us = rig.options.store_timeout_us
-    assert rig.at(timeout_us, Wake()) == [WakeAt(timeout_us + 10)]
+    assert rig.at(timeout_us, Wake()) == []
+    assert rig.wakes == [timeout_us + 10]
     again = Send(STORE, Claim(CLAIM, ADDRESS, 0, "mail/0#1"))
-    assert rig.at(timeout_us + 10, Wake()) == [again, WakeAt(2 * timeout_us + 10)]
+    assert rig.at(timeout_us + 10, Wake()) == [again]
+    assert rig.wakes == [2 * timeout_us + 10]
 
 
 def test_a_request_does_not_wait_for_a_clock_that_was_put_back() -> None:
     rig = Rig()
     rig.at(MINUTE_US, Start(1))
     timeout_us = rig.options.store_timeout_us
-    assert rig.at(0, Unavailable(FIRST_REQUEST)) == [WakeAt(timeout_us)]
-    assert rig.sends(timeout_us, Wake()) == [Send(STORE, Peek(FIRST_REQUEST, ADDRESS))]
+    assert rig.at(0, Unavailable(FIRST_REQUEST)) == []
+    assert rig.wakes[0] == timeout_us
+    assert rig.at(timeout_us, Wake()) == [Send(STORE, Peek(FIRST_REQUEST, ADDRESS))]
 
 
 def test_a_claim_that_arrives_too_late_peeks_again() -> None:
     rig = Rig()
     rig.at(0, Start(1))
     rig.at(0, Peeked(FIRST_REQUEST, 0, 0))
-    assert rig.sends(5, Refused(CLAIM, 1)) == [Send(STORE, Peek(CLAIM + 1, ADDRESS))]
-    assert rig.sends(6, Peeked(CLAIM + 1, 1, 1)) == [Send(STORE, Claim(CLAIM + 2, ADDRESS, 1, "mail/0#1"))]
+    assert rig.at(5, Refused(CLAIM, 1)) == [Send(STORE, Peek(CLAIM + 1, ADDRESS))]
+    assert rig.at(6, Peeked(CLAIM + 1, 1, 1)) == [Send(STORE, Claim(CLAIM + 2, ADDRESS, 1, "mail/0#1"))]
 
 
 def test_answers_to_a_former_incarnation_are_ignored() -> None:
     """Incarnation 1 has asked and died. Incarnation 2 of the same address gets the answers, and asks for itself."""
     rig = Rig()
-    (peek,) = rig.sends(0, Start(2))
+    (peek,) = rig.at(0, Start(2))
     assert peek == Send(STORE, Peek((2 << 32) + 1, ADDRESS))
     assert rig.at(1, Peeked(FIRST_REQUEST, 5, 0)) == []
     rig.at(1, Peeked((2 << 32) + 1, 5, 0))
@@ -253,7 +258,7 @@ def test_a_repeated_or_unknown_ack_changes_nothing() -> None:
 
 def beats_of(rig: Rig, now: int) -> list[Effect]:
     """Return the heartbeats that it sends when it wakes."""
-    sends = [effect for effect in rig.sends(now, Wake()) if isinstance(effect, Send)]
+    sends = [effect for effect in rig.at(now, Wake()) if isinstance(effect, Send)]
     return [effect for effect in sends if isinstance(effect.message, Heartbeat)]
 
 

@@ -11,7 +11,6 @@ from headrace.wire.effects import (
     SourceRecord,
     SourceWatermark,
     Wake,
-    WakeAt,
 )
 from headrace.wire.messages import (
     STORE,
@@ -27,6 +26,7 @@ from headrace.wire.messages import (
 )
 from tests.core.injector.injector_rig import (
     ADDRESS,
+    HEARTBEAT_US,
     JOURNAL,
     JOURNAL_US,
     MINUTE_US,
@@ -53,9 +53,9 @@ def test_progress_is_reported_to_all_replicas_once_it_is_journaled() -> None:
     rig.at(15, letter(0, timestamp=50, arrived_us=10))
     rig.at(25, SourceWatermark(1, 80, arrived_us=20))
     request = JournalPosition(JOURNAL, ADDRESS, 1, 0, Progress(50, 10))
-    assert rig.sends(JOURNAL_US, Wake()) == [Send(STORE, request)]
+    assert rig.at(JOURNAL_US, Wake()) == [Send(STORE, request)]
     assert rig.of(InjectorReported) == []
-    assert rig.sends(JOURNAL_US + 3, Journaled(JOURNAL)) == reports(1, 50, 10)
+    assert rig.at(JOURNAL_US + 3, Journaled(JOURNAL)) == reports(1, 50, 10)
     assert rig.of(InjectorReported) == [InjectorReported(0, ADDRESS, "mail", 50, 10)]
 
 
@@ -113,39 +113,39 @@ def test_only_journaled_progress_is_reported_even_when_more_is_known() -> None:
     rig.at(0, SourceWatermark(0, 80, arrived_us=20))
     journal_request(rig, JOURNAL_US)
     rig.at(JOURNAL_US, SourceWatermark(1, 90, arrived_us=30))
-    assert rig.sends(JOURNAL_US + 3, Journaled(JOURNAL)) == reports(1, 80, 20)
+    assert rig.at(JOURNAL_US + 3, Journaled(JOURNAL)) == reports(1, 80, 20)
 
 
-def test_unchanged_progress_is_not_journaled_again_and_reported_every_fourth_period() -> None:
+def test_unchanged_progress_is_not_journaled_again_and_reported_with_the_first_heartbeat_after_eight_periods() -> (
+    None
+):
     """One un-ACKed record holds everything: the same report is repeated, since it may have been lost."""
-    rig = running(
-        options=EngineOptions(retry_us=MINUTE_US, retry_max_us=MINUTE_US, heartbeat_period_us=MINUTE_US)
-    )
+    rig = running(options=EngineOptions(retry_us=MINUTE_US, retry_max_us=MINUTE_US))
     rig.at(0, letter(0, timestamp=50))
     journal_request(rig, JOURNAL_US)
-    assert rig.sends(JOURNAL_US, Journaled(JOURNAL)) == reports(1, MIN_TIME, 0)
-    sent = [(at_us, sends) for at_us, sends in rig.wakes_until(9 * JOURNAL_US) if sends]
-    assert sent == [(5 * JOURNAL_US, reports(1, MIN_TIME, 0)), (9 * JOURNAL_US, reports(1, MIN_TIME, 0))]
+    assert rig.at(JOURNAL_US, Journaled(JOURNAL)) == reports(1, MIN_TIME, 0)
+    sent = besides_heartbeats(rig.wakes_until(20 * JOURNAL_US))
+    assert sent == [(10 * JOURNAL_US, reports(1, MIN_TIME, 0)), (20 * JOURNAL_US, reports(1, MIN_TIME, 0))]
 
 
 def test_reports_are_not_more_frequent_than_their_period() -> None:
     options = EngineOptions(injector_journal_us=30 * MILLISECOND, report_period_us=100 * MILLISECOND)
     rig = running(options=options)
     for turn in range(1, 4):
-        rig.at(turn * 30 * MILLISECOND, SourceWatermark(turn - 1, turn, arrived_us=10 * turn))
+        rig.at(turn * 30 * MILLISECOND - 1, SourceWatermark(turn - 1, turn, arrived_us=10 * turn))
         journal_request(rig, turn * 30 * MILLISECOND)
         rig.at(turn * 30 * MILLISECOND, Journaled(JOURNAL + turn - 1))
     assert len(rig.of(InjectorReported)) == 1
-    assert rig.sends(130 * MILLISECOND, Wake())[-2:] == reports(1, 3, 30)
+    assert rig.at(130 * MILLISECOND, Wake())[-2:] == reports(1, 3, 30)
 
 
 def test_reports_come_at_their_own_times_whatever_the_journal_does() -> None:
-    options = EngineOptions(injector_journal_us=MINUTE_US, heartbeat_period_us=MINUTE_US)
+    options = EngineOptions(injector_journal_us=MINUTE_US)
     rig = running(options=options, epoch=2, position=7, journaled=Progress(60, 500))
-    sent = [(at_us, sends) for at_us, sends in rig.wakes_until(8 * options.report_period_us) if sends]
+    sent = besides_heartbeats(rig.wakes_until(20 * options.report_period_us))
     assert sent == [
-        (4 * options.report_period_us, reports(2, 60, 500)),
-        (8 * options.report_period_us, reports(2, 60, 500)),
+        (10 * options.report_period_us, reports(2, 60, 500)),
+        (20 * options.report_period_us, reports(2, 60, 500)),
     ]
 
 
@@ -198,7 +198,7 @@ def test_after_a_crash_records_are_read_again_under_the_same_ids_and_hold_the_jo
     assert isinstance(injected, Injected)
     assert (injected.productions[0].origin, injected.source_watermark) == (500, 60)
     rig.at(10_000, letter(8, timestamp=75, arrived_us=620))
-    assert rig.sends(10_000 + JOURNAL_US, Wake()) == []
+    assert rig.at(10_000 + JOURNAL_US, Wake()) == []
     ack(rig, 10_000 + JOURNAL_US, offset=7)
     request = journal_request(rig, 10_000 + 2 * JOURNAL_US)
     assert (request.position, request.progress) == (8, Progress(60, 620))
@@ -213,8 +213,8 @@ def test_percentiles_make_it_report_what_is_pending_and_how_far_the_source_is() 
     journal_request(rig, JOURNAL_US)
     report = InjectorReport("mail", 0, 1, 41, 10, frontier=80, pending=((40, 2), (50, 1)))
     both = [Send("authority-0.0", report), Send("authority-0.1", report)]
-    assert rig.sends(JOURNAL_US, Journaled(JOURNAL)) == both
-    assert rig.sends(2 * JOURNAL_US, Wake())[-2:] == both
+    assert rig.at(JOURNAL_US, Journaled(JOURNAL)) == both
+    assert rig.at(2 * JOURNAL_US, Wake())[-2:] == both
 
 
 # Skew (8.4)
@@ -279,7 +279,7 @@ def test_before_the_first_broadcast_nothing_enters_but_progress_is_reported() ->
     request = journal_request(rig, JOURNAL_US)
     assert (request.position, request.progress.low_watermark) == (1, 1_000)
     assert InjectorReport("mail", 0, 1, 1_000, 0, frontier=1_000) in [
-        effect.message for effect in rig.sends(JOURNAL_US, Journaled(JOURNAL)) if isinstance(effect, Send)
+        effect.message for effect in rig.at(JOURNAL_US, Journaled(JOURNAL)) if isinstance(effect, Send)
     ]
     assert ids(rig.deliveries(2 * JOURNAL_US, broadcast(1_000))) == ["mail/0:1"]
 
@@ -326,7 +326,7 @@ def test_a_malformed_record_that_has_waited_stops_the_run_and_those_behind_it_st
     rig.at(0, broadcast(1_000))
     rig.at(0, SourceRecord(0, "letters", "p", b"{}", 1_101))
     rig.at(0, letter(1, timestamp=1_102))
-    effects = rig.sends(1, broadcast(1_050))
+    effects = rig.at(1, broadcast(1_050))
     assert [type(effect) for effect in effects] == [Halt]
 
 
@@ -335,26 +335,44 @@ def test_a_malformed_record_that_has_waited_stops_the_run_and_those_behind_it_st
 
 def test_it_requests_each_wake_up_once_and_only_if_earlier_than_the_pending_ones() -> None:
     rig = running(options=EngineOptions(retry_us=30 * MILLISECOND))
-    assert rig.at(0, letter(0, timestamp=5))[-1] == WakeAt(30 * MILLISECOND)
-    assert WakeAt(30 * MILLISECOND) not in rig.at(0, letter(1, timestamp=5))
+    pending = rig.wakes.copy()
+    assert pending[0] == HEARTBEAT_US
+    rig.at(0, letter(0, timestamp=5))
+    assert rig.wakes == [30 * MILLISECOND, *pending]
+    rig.at(0, letter(1, timestamp=5))
     ack(rig, 1, offset=0)
     ack(rig, 1, offset=1)
+    assert rig.wakes == [30 * MILLISECOND, *pending]
     assert rig.at(30 * MILLISECOND, Wake()) == []
-    assert not any(isinstance(effect, WakeAt) for effect in rig.at(40 * MILLISECOND, SourceWatermark(2, 9)))
+    assert rig.wakes == [JOURNAL_US, *pending]
+    rig.at(40 * MILLISECOND, SourceWatermark(2, 9))
+    assert rig.wakes == [JOURNAL_US, *pending]
 
 
 def test_an_early_wake_up_is_requested_again() -> None:
     """It waited in a paused machine, whose clock was put back meanwhile."""
     rig = running()
-    assert rig.at(90 * MILLISECOND, Wake()) == [WakeAt(JOURNAL_US)]
+    rig.wakes.clear()
+    assert rig.at(HEARTBEAT_US - 1, Wake()) == []
+    assert rig.wakes == [HEARTBEAT_US]
+
+
+def test_an_idle_injector_wakes_for_its_heartbeats_only() -> None:
+    rig = running()
+    rig.at(25, SourceWatermark(0, 80, arrived_us=20))
+    journal_request(rig, JOURNAL_US)
+    rig.at(JOURNAL_US, Journaled(JOURNAL))
+    woken = [at_us for at_us, _ in rig.wakes_until(10 * HEARTBEAT_US)]
+    assert woken == [turn * HEARTBEAT_US for turn in range(1, 11)]
 
 
 def test_simultaneous_wake_ups_after_a_pause_are_not_doubled() -> None:
     rig = running(options=EngineOptions(retry_us=30 * MILLISECOND, retry_max_us=MINUTE_US))
-    rig.at(0, letter(0, timestamp=5))  # wants to be woken at 30 ms as well as for the journal
+    rig.at(0, letter(0, timestamp=5))  # wants to be woken at 30 ms as well as for its heartbeat
     ack(rig, 0, offset=0)
-    asked = [effect for _ in range(2) for effect in rig.at(300_000, Wake()) if isinstance(effect, WakeAt)]
-    assert asked == [WakeAt(300_000 + JOURNAL_US)]
+    for _ in range(2):
+        rig.at(600_000, Wake())
+        assert rig.wakes == [600_000 + HEARTBEAT_US]
 
 
 def test_when_its_clock_is_put_back_it_continues_at_its_usual_pace() -> None:
@@ -372,7 +390,7 @@ def test_when_its_clock_is_put_back_it_continues_at_its_usual_pace() -> None:
         Deliver: [200_000, 600_000],
         Heartbeat: [250_000, 500_000, 750_000, 1_000_000],
         JournalPosition: [100_000, 600_000],
-        InjectorReport: [400_000, 800_000],
+        InjectorReport: [1_000_000],
     }
 
 
@@ -388,6 +406,14 @@ def test_every_due_time_has_been_requested() -> None:
         Heartbeat: [250_000, 500_000, 750_000, 1_000_000],
         JournalPosition: [100_000, 600_000],
     }
+
+
+def besides_heartbeats(schedule: list[tuple[int, list[Effect]]]) -> list[tuple[int, list[Effect]]]:
+    """What is sent when, apart from heartbeats."""
+    others = [
+        (at_us, [effect for effect in sends if _kind(effect) is not Heartbeat]) for at_us, sends in schedule
+    ]
+    return [(at_us, sends) for at_us, sends in others if sends]
 
 
 def _kind(effect: Effect) -> type:

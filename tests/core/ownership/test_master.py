@@ -51,8 +51,9 @@ def test_a_fresh_master_claims_and_then_wakes_every_heartbeat_period() -> None:
     master = Master("master-0", [pipeline()], OPTIONS, history)
     assert master.handle(0, Start(1)) == [Send(STORE, Peek(FIRST, "master")), WakeAt(500)]
     assert master.handle(1, Peeked(FIRST, 0, 0)) == [Send(STORE, Claim(FIRST + 1, "master", 0, "master-0#1"))]
-    assert master.handle(2, Claimed(FIRST + 1, 1, (), 0, Table())) == []
-    assert master.handle(500, Wake()) == [WakeAt(600)]
+    assert master.handle(2, Claimed(FIRST + 1, 1, (), 0, Table())) == [WakeAt(102)]
+    assert master.handle(102, Wake()) == [WakeAt(202)]
+    assert master.handle(202, Wake()) == [WakeAt(302)]
     assert history.events == [ProcessStarted(0, "master-0", 1)]
 
 

@@ -92,9 +92,9 @@ def ask(message: Message) -> list[Effect]:
     return [Send(STORE, message)]
 
 
-def in_state(state: State, now: int = 1_000) -> Replica:
+def in_state(state: State, now: int = 1_000, options: EngineOptions = OPTIONS) -> Replica:
     """Bring an election that started at ``now`` into a state, by the shortest way."""
-    candidate = election()
+    candidate = election(options=options)
     candidate.start(now, 1)
     if state is State.PEEKING:
         return candidate
@@ -157,22 +157,22 @@ def test_a_holder_that_renews_is_left_alone() -> None:
     candidate.start(0, 1)
     for turn in range(20):
         request = FIRST + turn
-        assert candidate.answer(turn * 100 + 1, Peeked(request, 5, 3 + turn // 4)) == []
-        assert candidate.tick(turn * 100 + 99) == []
-        assert candidate.tick(turn * 100 + 100) == ask(Peek(request + 1, "master"))
+        assert candidate.answer(turn * 200 + 1, Peeked(request, 5, 3 + turn // 2)) == []
+        assert candidate.tick(turn * 200 + 199) == []
+        assert candidate.tick(turn * 200 + 200) == ask(Peek(request + 1, "master"))
     assert candidate.epoch == 0
 
 
 def test_a_holder_that_makes_no_progress_for_a_lease_is_replaced() -> None:
     candidate = election()
     candidate.start(0, 1)
-    for turn in range(4):
-        assert candidate.answer(turn * 100 + 1, Peeked(FIRST + turn, 5, 3)) == []
-        candidate.tick(turn * 100 + 100)
-    assert candidate.answer(400, Peeked(FIRST + 4, 5, 3)) == []  # seen first at 1: not a lease yet
-    assert candidate.tick(500) == ask(Peek(FIRST + 5, "master"))
-    assert candidate.answer(501, Peeked(FIRST + 5, 5, 3)) == ask(Claim(FIRST + 6, "master", 5, "master-0#1"))
-    candidate.answer(502, claimed(FIRST + 6, 6))
+    for turn in range(2):
+        assert candidate.answer(turn * 200 + 1, Peeked(FIRST + turn, 5, 3)) == []
+        candidate.tick(turn * 200 + 200)
+    assert candidate.answer(400, Peeked(FIRST + 2, 5, 3)) == []  # seen first at 1: not a lease yet
+    assert candidate.tick(600) == ask(Peek(FIRST + 3, "master"))
+    assert candidate.answer(601, Peeked(FIRST + 3, 5, 3)) == ask(Claim(FIRST + 4, "master", 5, "master-0#1"))
+    candidate.answer(602, claimed(FIRST + 4, 6))
     assert candidate.epoch == 6
 
 
@@ -206,10 +206,15 @@ def test_silence_and_unavailability_are_answered_by_repeating_the_request(
     assert candidate.tick(asked + 120) == ask(request_)
 
 
-def test_silence_is_met_within_a_quarter_of_a_lease_however_patient_with_the_store() -> None:
-    candidate = election(options=replace(OPTIONS, store_timeout_us=10_000))
-    candidate.start(0, 1)
-    assert candidate.due_us == 100
+@pytest.mark.parametrize(
+    ("state", "turn_us"), [(State.PEEKING, 200), (State.CLAIMING, 100), (State.RENEWING, 100)]
+)
+def test_silence_is_met_when_the_next_turn_comes_however_patient_with_the_store(
+    state: State, turn_us: int
+) -> None:
+    candidate = in_state(state, options=replace(OPTIONS, store_timeout_us=10_000))
+    asked = 1_100 if state is State.RENEWING else 1_000
+    assert candidate.due_us == asked + turn_us
 
 
 def test_the_holder_renews_four_times_in_a_lease() -> None:
@@ -292,11 +297,13 @@ def test_a_clock_that_is_put_back_delays_no_turn_beyond_one_and_shortens_no_leas
     assert candidate.tick(599) == []
     assert candidate.tick(600) == ask(Peek(FIRST + 1, "master"))
     assert candidate.answer(601, Peeked(FIRST + 1, 7, 3)) == []
-    candidate.tick(700)
+    assert candidate.tick(800) == ask(Peek(FIRST + 2, "master"))
     assert candidate.answer(899, Peeked(FIRST + 2, 7, 3)) == []  # 399 since the clock was put back
     assert candidate.state is State.STANDBY
-    candidate.tick(900)
-    assert candidate.answer(901, Peeked(FIRST + 3, 7, 3)) == ask(Claim(FIRST + 4, "master", 7, "master-0#1"))
+    assert candidate.tick(1_000) == ask(Peek(FIRST + 3, "master"))
+    assert candidate.answer(1_001, Peeked(FIRST + 3, 7, 3)) == ask(
+        Claim(FIRST + 4, "master", 7, "master-0#1")
+    )
 
 
 @pytest.mark.parametrize("state", State)
@@ -304,7 +311,10 @@ def test_a_clock_that_is_put_back_leaves_nothing_waiting_for_longer_than_a_turn(
     candidate = in_state(state, now=1_000_000)
     candidate.set_clock_back(500)
     assert candidate.due_us <= 600
-    for turn in (State.PEEKING, State.RENEWING):  # nor does an answer to what was asked before
-        if state is turn:
-            candidate.answer(510, Peeked(FIRST, 7, 3) if turn is State.PEEKING else Renewed(FIRST + 2))
-            assert candidate.due_us <= 610
+    # Nor does an answer to what was asked before.
+    if state is State.PEEKING:
+        candidate.answer(510, Peeked(FIRST, 7, 3))
+        assert candidate.due_us <= 710
+    if state is State.RENEWING:
+        candidate.answer(510, Renewed(FIRST + 2))
+        assert candidate.due_us <= 610

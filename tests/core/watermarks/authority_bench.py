@@ -8,7 +8,7 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME
 from headrace.history import History
 from headrace.watermarks.authority import WatermarkAuthority
-from headrace.wire.effects import Effect, Send, Start, Wake, WakeAt
+from headrace.wire.effects import Effect, Send, Start, Wake
 from headrace.wire.keys import ALL_KEYS, KeyInterval
 from headrace.wire.messages import (
     STORE,
@@ -24,6 +24,7 @@ from headrace.wire.messages import (
     Table,
     Watermarks,
 )
+from tests.core.wakes import take_wakes
 
 OPTIONS = EngineOptions(lease_us=4_000, store_timeout_us=500, broadcast_period_us=100)
 FIRST = (1 << 32) + 1
@@ -40,7 +41,11 @@ def pipeline(*, percentile: float = 100.0, processes: int = 1) -> Pipeline:
 
 
 class Bench:
-    """An authority that has the role since 1,000, unless it is a standby; wakes it, and answers for the store."""
+    """An authority that has the role since 1,000, unless it is a standby; wakes it, and answers for the store.
+
+    Attributes:
+        wakes: when it will be woken, earliest first, microseconds on its clock.
+    """
 
     def __init__(
         self,
@@ -54,6 +59,7 @@ class Bench:
             "authority-0.0", 0, topologies or (pipeline(),), options, self.history
         )
         self.now = 1_000
+        self.wakes: list[int] = []
         self.handle(Start(1))
         for report in heard:
             self.handle(report)
@@ -61,16 +67,19 @@ class Bench:
         self.claimed = self.handle(Claimed(FIRST + 1, 1, journaled, 0, Table()))
 
     def handle(self, event: Start | Wake | Message) -> list[Effect]:
-        effects = self.authority.handle(self.now, event)
+        effects = take_wakes(self.wakes, self.now, event, self.authority.handle(self.now, event))
         self.authority.check_invariants()
         return effects
 
     def wake(self, after: int = 100) -> list[Effect]:
         self.now += after
         effects = self.handle(Wake())
-        assert isinstance(effects[-1], WakeAt)
-        assert effects[-1].at_us > self.now
-        return effects[:-1]
+        assert self.wakes
+        return effects
+
+    def next_wake(self) -> list[Effect]:
+        """Wake it when it asked for that."""
+        return self.wake(self.wakes[0] - self.now)
 
     def journal(self) -> JournalWatermarks:
         """Wake it; it has nothing to do but to journal."""

@@ -88,14 +88,64 @@ def test_a_horizon_that_rises_alone_is_published_too() -> None:
     assert bench.journal().values == (("lines", Progress(50, 6)),)
 
 
-def test_it_looks_again_after_a_period_also_while_an_entry_is_under_way() -> None:
+def test_it_looks_at_the_next_whole_period_after_a_report() -> None:
     # A wake is all that it has: were the next one that of its lease, everybody's watermark would wait for that.
     bench = Bench()
+    for reported_at, low_watermark, looked_at in ((1_030, 30, 1_100), (1_100, 40, 1_200), (1_470, 50, 1_500)):
+        bench.now = reported_at
+        bench.handle(report("splitter", 7, low_watermark))
+        (entry,) = bench.next_wake()
+        assert isinstance(entry, Send)
+        assert isinstance(entry.message, JournalWatermarks)
+        assert bench.now == looked_at
+        bench.handle(Journaled(entry.message.request))
+
+
+def test_what_is_reported_while_an_entry_is_under_way_is_looked_at_once_that_is_answered() -> None:
+    bench = Bench()
     bench.handle(report("splitter", 7, 30))
-    bench.now += OPTIONS.broadcast_period_us
-    assert bench.handle(Wake())[-1] == WakeAt(bench.now + OPTIONS.broadcast_period_us)
-    bench.now += OPTIONS.broadcast_period_us
-    assert bench.handle(Wake()) == [WakeAt(bench.now + OPTIONS.broadcast_period_us)]
+    entry = bench.journal()
+    wakes = bench.wakes.copy()
+    bench.now += 10
+    bench.handle(report("splitter", 7, 60))
+    assert bench.wakes == wakes
+    bench.now += 150
+    bench.handle(Journaled(entry.request))
+    assert bench.wakes[0] == bench.now + 1
+    assert bench.next_wake() == [
+        Send(
+            STORE,
+            JournalWatermarks(
+                FIRST + 3, "authority-0", 1, (("splitter", progress(60)),), (IntervalReporter("splitter", 7),)
+            ),
+        )
+    ]
+
+
+def test_a_report_that_raises_nothing_makes_it_look_once_at_most() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    bench.accept()
+    wakes = bench.wakes.copy()
+    bench.handle(report("splitter", 7, 30))
+    assert bench.wakes == wakes
+    bench.handle(report("splitter", 9, 20))
+    assert bench.next_wake() == []
+    assert (bench.now, bench.wakes) == (1_200, wakes)
+
+
+def test_an_idle_authority_wakes_for_its_lease_only() -> None:
+    # What it has said eight periods ago it says again then.
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    bench.accept()
+    again = told(("splitter", progress(30)))
+    for number, due_us in enumerate((2_100, 3_100, 4_100), FIRST + 3):
+        while bench.wakes[0] < due_us:  # they were asked for while something was under way
+            assert bench.next_wake() == []
+        assert bench.next_wake() == [Send(STORE, Renew(number, "authority-0", 1)), *again]
+        assert bench.now == due_us
+        bench.handle(Renewed(number))
 
 
 def test_a_report_that_raises_nothing_is_not_journaled() -> None:
@@ -172,13 +222,13 @@ def test_a_newcomer_gets_nothing_before_anything_is_known() -> None:
     assert Bench().handle(Report("worker-7", ())) == []
 
 
-def test_lost_broadcasts_heal_after_four_quiet_periods() -> None:
-    bench = Bench()
+def test_lost_broadcasts_heal_after_eight_quiet_periods() -> None:
+    bench = Bench(options=replace(OPTIONS, lease_us=1_000_000))
     bench.handle(report("splitter", 7, 30))
     bench.accept()
-    sent = [bench.wake() for _ in range(8)]
+    sent = [bench.wake() for _ in range(16)]
     again = told(("splitter", progress(30)))
-    assert sent == [[], [], [], again, [], [], [], again]
+    assert sent == [*([[]] * 7), again, *([[]] * 7), again]
     assert len(bench.history) == 2
 
 
@@ -207,6 +257,25 @@ def test_a_stale_report_is_forgotten_and_the_rest_is_journaled_at_the_next_turn(
         (("splitter", progress(60)),),
         (IntervalReporter("splitter", 8), IntervalReporter("splitter", 9)),
     )
+
+
+def test_after_a_stale_report_it_looks_again_by_itself() -> None:
+    # Nobody reports meanwhile: what is left of the entry goes into one of its own at the next whole period.
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    bench.handle(injected(50))
+    entry = bench.journal()
+    bench.now += 30
+    bench.handle(Journaled(entry.request, (IntervalReporter("splitter", 7),)))
+    assert bench.next_wake() == [
+        Send(
+            STORE,
+            JournalWatermarks(
+                FIRST + 3, "authority-0", 1, (("lines", progress(50)),), (ProcessReporter("lines", 0, 1),)
+            ),
+        )
+    ]
+    assert bench.now == 1_200
 
 
 def test_an_entry_rests_on_what_was_reported_since_the_last_one() -> None:
@@ -355,22 +424,32 @@ def test_a_standby_forgets_reports_of_replaced_owners() -> None:
     assert bench.wake() == []
 
 
-def test_a_standby_requests_only_its_turn() -> None:
+def test_a_standby_wakes_twice_in_a_lease() -> None:
     authority = WatermarkAuthority("authority-0.1", 0, [pipeline()], OPTIONS, History())
     assert authority.handle(0, Start(1)) == [WakeAt(1_000)]
     assert authority.handle(1_000, Wake()) == [Send(STORE, Peek(FIRST, "authority-0")), WakeAt(1_500)]
     assert authority.handle(1_001, Peeked(FIRST, 3, 1)) == []
-    assert authority.handle(1_500, Wake()) == [WakeAt(2_000)]
+    assert authority.handle(1_500, Wake()) == [WakeAt(3_000)]
+    assert authority.handle(3_000, Wake()) == [Send(STORE, Peek(FIRST + 1, "authority-0")), WakeAt(3_500)]
 
 
-def test_a_fresh_replica_claims_and_then_wakes_every_period() -> None:
+def test_a_fresh_replica_claims_and_then_wakes_for_its_lease() -> None:
     authority = WatermarkAuthority("authority-0.0", 0, [pipeline()], OPTIONS, History())
     assert authority.handle(0, Start(1)) == [Send(STORE, Peek(FIRST, "authority-0")), WakeAt(500)]
     asked = authority.handle(1, Peeked(FIRST, 0, 0))
     assert asked == [Send(STORE, Claim(FIRST + 1, "authority-0", 0, "authority-0.0#1"))]
     assert authority.handle(2, Claimed(FIRST + 1, 1, (), 0, Table())) == []
-    assert authority.handle(500, Wake()) == [WakeAt(600)]
-    assert authority.handle(600, Wake()) == [WakeAt(700)]
+    assert authority.handle(500, Wake()) == [WakeAt(1_001)]
+    assert authority.handle(1_001, Wake()) == [Send(STORE, Renew(FIRST + 2, "authority-0", 1)), WakeAt(1_501)]
+
+
+def test_an_answer_that_makes_the_next_turn_earlier_makes_it_wake_earlier() -> None:
+    # Its claim is due again, and then its renewal, before the time-out of the look that came first.
+    options = replace(OPTIONS, store_timeout_us=10_000)
+    authority = WatermarkAuthority("authority-0.0", 0, [pipeline()], options, History())
+    assert authority.handle(0, Start(1)) == [Send(STORE, Peek(FIRST, "authority-0")), WakeAt(2_000)]
+    claim = Send(STORE, Claim(FIRST + 1, "authority-0", 0, "authority-0.0#1"))
+    assert authority.handle(1, Peeked(FIRST, 0, 0)) == [claim, WakeAt(1_001)]
 
 
 def test_a_clock_that_is_put_back_stops_nothing() -> None:

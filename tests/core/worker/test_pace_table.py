@@ -31,11 +31,11 @@ def test_an_answer_may_come_at_any_time_and_the_clock_may_be_put_back() -> None:
         assert {pace for pace, accepted in PACE if accepted is input_} == set(Pace)
 
 
-def test_the_host_is_asked_for_a_wake_once_and_after_each_time_the_clock_was_put_back() -> None:
+def test_the_host_is_asked_for_a_wake_once_and_its_wake_is_awaited_also_when_the_clock_was_put_back() -> None:
     assert [pace for (pace, _), after in PACE.items() if after is Pace.AWAITING_WAKE is not pace] == [
         Pace.LINGERING
     ]
-    assert PACE[Pace.AWAITING_WAKE, PaceInput.CLOCK_SET_BACK] is Pace.LINGERING
+    assert PACE[Pace.AWAITING_WAKE, PaceInput.CLOCK_SET_BACK] is Pace.AWAITING_WAKE
 
 
 def test_every_state_can_be_reached_and_left() -> None:

@@ -8,7 +8,7 @@ import pytest
 from headrace import MAX_TIME, Context, Record
 from headrace.history import AckSent, Applied, Delivered, Executed, History
 from headrace.wire import messages as m
-from headrace.wire.effects import Deliveries, Send, Start, Wake, WakeAt
+from headrace.wire.effects import Deliveries, Send, Start, Wake
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import MintChange
 from headrace.wire.rows import RowImage, Version
@@ -33,6 +33,8 @@ from tests.core.driver import (
 from tests.core.inputs import EXAMPLES
 
 NO_CACHE = replace(QUIET, cache_bytes=0)
+FORGETFUL = replace(NO_CACHE, collect_period_us=100, heartbeat_period_us=100, sweep_period_us=50)
+"""Keys that are idle are forgotten with each heartbeat."""
 FIRST = "counter@1.1#0"
 """The id of the first production of the first write."""
 
@@ -42,11 +44,9 @@ FIRST = "counter@1.1#0"
 
 def test_it_starts_by_showing_itself_to_all_masters() -> None:
     beat = m.Heartbeat(WORKER, 1, table_version=0)
-    assert Rig(Shop(counter())).started == [
-        Send("master-0", beat),
-        Send("master-1", beat),
-        WakeAt(QUIET.sweep_period_us),
-    ]
+    rig = Rig(Shop(counter()))
+    assert rig.started == [Send("master-0", beat), Send("master-1", beat)]
+    assert rig.wakes == [QUIET.heartbeat_period_us]
 
 
 def test_a_record_is_run_and_written_and_nothing_is_acked_or_sent_before_the_write_is_answered() -> None:
@@ -231,13 +231,13 @@ def test_an_acked_production_gets_its_own_write_if_no_other_is_due() -> None:
     rig = Rig(counter(), options=replace(QUIET, delete_delay_us=100, sweep_period_us=50))
     rig.settle(click("r1"))
     rig.settle(outside_acks(FIRST))
-    assert rig.feed(Wake(), at=50) == [WakeAt(100)]
-    assert rig.feed(Wake(), at=100) == [wrote(rig, delivered=(("dog", FIRST, ""),)), WakeAt(150)]
+    assert rig.feed(Wake(), at=50) == []
+    assert rig.feed(Wake(), at=100) == [wrote(rig, delivered=(("dog", FIRST, ""),))]
     assert rig.answer() == []
     row = rig.shop.row("dog")
     assert row is not None
     assert (row.productions, row.state) == ((), b'{"n":1}')
-    assert rig.feed(Wake(), at=10_000) == [WakeAt(10_050)]
+    assert rig.feed(Wake(), at=10_000) == []
 
 
 def test_a_production_is_deleted_once_also_when_its_ack_comes_twice() -> None:
@@ -282,7 +282,7 @@ def test_a_production_for_a_key_without_owner_is_kept_and_sent_when_there_is_one
 
 
 def test_an_idle_key_whose_row_has_left_the_cache_is_forgotten_and_its_row_is_read_again() -> None:
-    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig = Rig(counter(), options=FORGETFUL)
     rig.settle(click("r1"))
     rig.settle(outside_acks(FIRST))
     rig.wake(100)
@@ -294,7 +294,7 @@ def test_an_idle_key_whose_row_has_left_the_cache_is_forgotten_and_its_row_is_re
 
 
 def test_a_key_that_is_new_is_not_read_although_others_were_forgotten() -> None:
-    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig = Rig(counter(), options=FORGETFUL)
     rig.settle(click("r1"))
     rig.wake(100)
     rig.feed(click("r2", "cat"))
@@ -302,7 +302,7 @@ def test_a_key_that_is_new_is_not_read_although_others_were_forgotten() -> None:
 
 
 def test_a_forgotten_key_still_knows_a_duplicate() -> None:
-    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig = Rig(counter(), options=FORGETFUL)
     rig.settle(click("r1"))
     rig.wake(100)
     assert rig.settle(click("r1")) == [ack("r1")]
@@ -312,9 +312,7 @@ def test_a_forgotten_key_still_knows_a_duplicate() -> None:
 @pytest.mark.parametrize("capacity", [1, 8])
 def test_no_forgotten_key_is_mistaken_for_a_new_one_however_often_the_filter_errs(capacity: int) -> None:
     """A key that the filter takes for a known one by error is new all the same, and the next filter must know it."""
-    crowded = replace(
-        NO_CACHE, collect_period_us=100, sweep_period_us=50, bloom_capacity=capacity, bloom_error=0.5
-    )
+    crowded = replace(FORGETFUL, bloom_capacity=capacity, bloom_error=0.5)
     rig = Rig(counter(), options=crowded)
     keys = [f"key {number}" for number in range(200)]
     for number, key in enumerate(keys):
@@ -327,7 +325,7 @@ def test_no_forgotten_key_is_mistaken_for_a_new_one_however_often_the_filter_err
 
 
 def test_a_production_of_a_forgotten_key_is_deleted_once_it_is_acked() -> None:
-    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig = Rig(counter(), options=FORGETFUL)
     rig.settle(click("r1"))
     rig.wake(100)
     rig.feed(outside_acks(FIRST))
@@ -344,8 +342,7 @@ def test_a_production_of_a_forgotten_key_is_deleted_once_it_is_acked() -> None:
     ids=["timer", "hold"],
 )
 def test_a_key_that_waits_for_something_is_not_forgotten(keep: Callable[[Context, Record], None]) -> None:
-    options = replace(NO_CACHE, collect_period_us=100, sweep_period_us=50)
-    rig = Rig(counter(Scripted(keep)), options=options)
+    rig = Rig(counter(Scripted(keep)), options=FORGETFUL)
     rig.settle(click("r1"))
     rig.wake(100)
     assert [*rig.interval.soft.slots] == ["dog"]
@@ -357,7 +354,7 @@ def test_a_timer_moved_by_a_key_since_forgotten_belongs_to_no_one() -> None:
     def toggle(context: Context, record: Record) -> None:
         context.set_timer("t", 1_000) if record.value else context.cancel_timer("t")
 
-    rig = Rig(counter(Scripted(toggle)), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig = Rig(counter(Scripted(toggle)), options=FORGETFUL)
     rig.settle(click("r1", value=1))
     rig.settle(click("r2", value=0))
     rig.wake(100)

@@ -7,7 +7,7 @@ import pytest
 from headrace import MAX_TIME, Eviction
 from headrace.history import AckSent, DuplicateDropped, KnownBy
 from headrace.wire import messages as m
-from headrace.wire.effects import Send, Wake, WakeAt
+from headrace.wire.effects import Effect, Send, Wake
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import STORE
 from headrace.wire.rows import Version
@@ -119,7 +119,17 @@ def test_without_exactly_once_nothing_is_remembered_and_a_duplicate_runs_again()
 # Collecting ids
 
 
-COLLECTING = replace(QUIET, collect_period_us=100, sweep_period_us=50, id_slack_us=10)
+COLLECTING = replace(
+    QUIET, collect_period_us=100, heartbeat_period_us=100, sweep_period_us=50, id_slack_us=10, masters=1
+)
+
+
+def beat(rig: Rig, at: int) -> list[Effect]:
+    """Wake it for a heartbeat, and return what goes along with that."""
+    first, *others = rig.feed(Wake(), at)
+    assert isinstance(first, Send)
+    assert isinstance(first.message, m.Heartbeat)
+    return others
 
 
 def test_ids_behind_the_horizon_and_its_slack_are_collected_at_the_store_and_in_memory() -> None:
@@ -127,11 +137,8 @@ def test_ids_behind_the_horizon_and_its_slack_are_collected_at_the_store_and_in_
     for number in (4, 5):
         rig.settle(click(f"r{number}", origin=number))
     rig.feed(watermark(0, horizon=15))
-    effects = rig.feed(Wake(), at=100)
-    assert effects == [
-        Send(STORE, m.CollectIds(rig.request().request, "counter", 1, ALL_KEYS, 5)),
-        WakeAt(150),
-    ]
+    collect = beat(rig, at=100)
+    assert collect == [Send(STORE, m.CollectIds(rig.request().request, "counter", 1, ALL_KEYS, 5))]
     assert rig.answer() == []
     row = rig.shop.row("dog")
     assert row is not None
@@ -156,13 +163,13 @@ def test_without_ids_nothing_is_collected() -> None:
     rig = Rig(counter(exactly_once=False), options=COLLECTING)
     rig.settle(click("r1"))
     rig.feed(watermark(0, horizon=50))
-    assert rig.feed(Wake(), at=100) == [WakeAt(150)]
+    assert beat(rig, at=100) == []
 
 
 def test_a_duplicate_whose_id_is_collected_while_its_row_is_being_read_is_not_run_again() -> None:
     """A duplicate waits for its row to be read. Meanwhile the horizon passes it, its id is collected,
     and only then the read is served: the row does not have the id any more."""
-    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig = Rig(counter(), options=replace(COLLECTING, cache_bytes=0, id_slack_us=0))
     rig.settle(click("r1", origin=5))
     rig.feed(click("r1", origin=5))
     rig.feed(watermark(0, horizon=50))

@@ -7,7 +7,7 @@ import pytest
 from headrace import KeyInterval
 from headrace.history import Applied, DropCause, IntervalDropped
 from headrace.wire import messages as m
-from headrace.wire.effects import Send, Wake, WakeAt
+from headrace.wire.effects import Send, Wake
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import STORE, MintChange
 from tests.core.driver import (
@@ -39,10 +39,7 @@ def test_an_unanswered_write_is_sent_again_as_the_same_request() -> None:
     (request,) = rig.asked()
     timeout_us = QUIET.store_timeout_us
     assert rig.feed(m.Unavailable(request.request)) == []
-    assert rig.feed(Wake(), at=timeout_us) == [
-        Send(STORE, request),
-        WakeAt(timeout_us + QUIET.sweep_period_us),
-    ]
+    assert rig.feed(Wake(), at=timeout_us) == [Send(STORE, request)]
     assert rig.answer() == [ack("r1"), sent(result(FIRST, 1))]
 
 
@@ -112,7 +109,7 @@ def test_a_refused_write_sends_and_acks_nothing_and_the_interval_is_dropped() ->
         IntervalDropped(0, WORKER, "counter", ALL_KEYS, 1, DropCause.REFUSED)
     ]
     assert rig.feed(click("r2")) == [], "and what comes for it is left to its sender's retries"
-    assert rig.feed(Wake(), at=10**9) == [WakeAt(10**9 + QUIET.sweep_period_us)]
+    assert rig.feed(Wake(), at=10**9) == []
 
 
 def test_a_refused_write_leaves_other_intervals_at_work() -> None:
@@ -158,7 +155,7 @@ def test_a_dropped_interval_does_not_resend() -> None:
 
 @pytest.mark.parametrize("what", ["read", "collection"])
 def test_any_refused_request_drops_the_interval(what: str) -> None:
-    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, heartbeat_period_us=100))
     rig.settle(click("r1", origin=5))
     if what == "read":
         rig.feed(click("r2"))

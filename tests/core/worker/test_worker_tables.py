@@ -117,7 +117,7 @@ def test_heartbeats_name_the_table_in_use_and_each_intervals_load() -> None:
     rig.settle(click("r1"))
     rig.feed(Wake(), at=50)
     effects = rig.feed(Wake(), at=100)
-    assert len(effects) == 3
+    assert len(effects) == 2
     assert isinstance(effects[0], Send)
     beat = effects[0].message
     assert isinstance(beat, m.Heartbeat)

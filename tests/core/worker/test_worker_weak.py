@@ -8,7 +8,7 @@ import pytest
 from headrace import Computation, Context, EngineOptions, Pipeline, Productions, Record, Timer
 from headrace.history import Applied, Checkpointed, Resent
 from headrace.wire import messages as m
-from headrace.wire.effects import Effect, Send, Wake, WakeAt
+from headrace.wire.effects import Send, Wake
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import MintChange
 from headrace.wire.rows import Production, RowDelta
@@ -54,10 +54,6 @@ def rig_of(
     exactly_once: bool = True,
 ) -> Rig:
     return Rig(weak(Scripted(on_record, on_timer), exactly_once=exactly_once), options=OPTIONS)
-
-
-def sends(effects: list[Effect]) -> list[Effect]:
-    return [effect for effect in effects if not isinstance(effect, WakeAt)]
 
 
 # Send, wait, commit, ACK
@@ -216,8 +212,8 @@ def test_a_straggler_is_checkpointed_after_the_delay_and_then_the_cause_is_acked
     rig.feed(click("r1"))
     rig.feed(outside_acks("r1>counter#0"))
     straggler = result("r1>counter#1", "b")
-    assert sends(rig.feed(Wake(), at=STRAGGLER_US - 1)) == []
-    assert sends(rig.feed(Wake(), at=STRAGGLER_US + SWEEP_US)) == [
+    assert rig.feed(Wake(), at=STRAGGLER_US - 1) == []
+    assert rig.feed(Wake(), at=STRAGGLER_US + SWEEP_US) == [
         wrote(rig, RowDelta("dog", 1, seen=(("r1", 1),), productions=(straggler,)))
     ]
     assert rig.shop.of(Checkpointed) == [Checkpointed(0, WORKER, "counter", "r1>counter#1", "")]
@@ -263,7 +259,7 @@ def test_a_straggler_that_is_acked_while_it_is_being_checkpointed_is_deleted_aft
 def test_a_stateless_straggler_is_checkpointed_also_without_exactly_once() -> None:
     rig = rig_of(forward, exactly_once=False)
     rig.feed(click("r1"))
-    assert sends(rig.feed(Wake(), at=STRAGGLER_US)) == [
+    assert rig.feed(Wake(), at=STRAGGLER_US) == [
         wrote(rig, RowDelta("dog", 1, productions=(result(FIRST, None),)))
     ]
     assert rig.answer() == [ack("r1")]

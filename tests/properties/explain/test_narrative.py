@@ -162,7 +162,7 @@ def test_the_zombies_fault_and_its_delay_are_told() -> None:
     assert narrative is not None
     text = " ".join(narrative.paragraphs)
     for told in (
-        r"worker-1 is cut off by a partition: \d+ of its messages are lost \(Report, Heartbeat\)\.",
+        r"worker-1 is cut off by a partition: \d+ of its messages are lost \((Report, Heartbeat|Heartbeat, Report)\)\.",
         r"A fault delays the write of B \[cat videos\] by worker-1, sent at 2\.\d+ s, on its way to the store\.",
         r"write 2\.2, 3\.000\d+ s after it was made, reaches the store, and is applied",
     ):

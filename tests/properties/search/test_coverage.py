@@ -31,7 +31,7 @@ def test_a_crash_at_a_time_is_counted_after_the_last_thing_that_its_process_did(
     crash = f.Crash(at_us=SECOND, process="letters/0", restart_after_us=SECOND)
     ((spot, count),) = spots(crash).items()
     assert (spot.role, spot.fault, count) == ("injector", "crash", 1)
-    assert spot.step == "after Acked"
+    assert spot.step == "after InjectorReported"
 
 
 def test_a_message_that_is_lost_is_counted_as_its_step() -> None:
