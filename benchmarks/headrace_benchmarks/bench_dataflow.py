@@ -4,8 +4,8 @@ The hand-written computation keeps a sum for each open window in the row, sets a
 late data. The layer does the same with ``allowed_lateness(0)``, and handles windows, triggers, timing and panes. Both run on the
 simulated cluster, like any job, and in the sequential reference, where user code and codecs dominate. Only ratios are meaningful.
 
-It also measures the cost of a record by the number of its key's open windows: in the layer alone, which reads and writes the row,
-and of all that a simulated cluster does for it.
+It also measures the cost of a record by the number of its key's open windows: in the layer alone, which reads and writes the row;
+of all that a simulated cluster does for it; and of that with a History, which keeps a copy of each row that is written.
 """
 
 import gc
@@ -30,9 +30,10 @@ from headrace.dataflow import (
     Window,
     read,
 )
+from headrace.history import History
 from headrace_properties.reference import run_reference
 from headrace_properties.results import outputs_of
-from headrace_sim import Feed, FeedBuilder, simulate
+from headrace_sim import Feed, FeedBuilder, simulate, start
 
 ROUNDS = 3
 RECORDS = 6_000
@@ -185,24 +186,20 @@ def cost_of_layer(windows: int, records: int = 200) -> float:
     return (time.process_time() - begun) / records * 1e6
 
 
-def cost_in_the_cluster(windows: int, records: int = 500) -> float:
-    """Return the microseconds of a record in the simulated cluster: of one more, once the windows are open."""
-    pipeline, seconds = with_open(windows), []
-    for many in (records // 5, records):
-        builder = FeedBuilder(pipeline)
-        builder.record(at_us=SECOND, value=0, timestamp=FIRST_US, key="k")
-        for number in range(many):
-            at_us, timestamp = (
-                2 * SECOND + number * 5 * MILLISECOND,
-                FIRST_US + number * 7919 % windows * SECOND,
-            )
-            builder.record(at_us=at_us, value=1, timestamp=timestamp, key="k")
-        feed = builder.build()
-        gc.collect()
-        begun = time.process_time()
-        in_the_cluster(pipeline, feed)
-        seconds.append(time.process_time() - begun)
-    return (seconds[1] - seconds[0]) / (records - records // 5) * 1e6
+def cost_in_the_cluster(windows: int, *, keeps_history: bool, records: int = 500) -> float:
+    """Return the microseconds of a record in the simulated cluster, once the windows are open."""
+    pipeline, period_us = with_open(windows), 5 * MILLISECOND
+    builder = FeedBuilder(pipeline)
+    builder.record(at_us=SECOND, value=0, timestamp=FIRST_US, key="k")
+    for number in range(1, records + 1):
+        timestamp = FIRST_US + number * 7919 % windows * SECOND
+        builder.record(at_us=2 * SECOND + number * period_us, value=1, timestamp=timestamp, key="k")
+    cluster = start(pipeline, builder.build(), history=None if keeps_history else History.discarding())
+    cluster.run_until(2 * SECOND)
+    gc.collect()
+    begun = time.process_time()
+    cluster.run_until(2 * SECOND + (records + 1) * period_us)
+    return (time.process_time() - begun) / records * 1e6
 
 
 def cost_of_sliding(windows: int) -> float:
@@ -214,22 +211,29 @@ def cost_of_sliding(windows: int) -> float:
     return time.process_time() - begun
 
 
+def costs_of_open_windows(windows: int) -> list[float]:
+    """Return what a record costs: in the layer, in the cluster, and there with a History that keeps each row written."""
+    in_clusters = (cost_in_the_cluster(windows, keeps_history=keeps) for keeps in (False, True))
+    return [cost_of_layer(windows), *in_clusters]
+
+
 def test_what_open_windows_cost(benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]) -> None:
-    """Print the costs by number of open windows, each the median of several."""
+    """Print the costs by number of open windows, each the median of several, and beside those of one window."""
     costs = benchmark.pedantic(  # type: ignore[no-untyped-call]
-        lambda: [[(cost_of_layer(many), cost_in_the_cluster(many)) for many in OPEN] for _ in range(ROUNDS)],
+        lambda: [[costs_of_open_windows(many) for many in OPEN] for _ in range(2 * ROUNDS + 1)],
         rounds=1,
         iterations=1,
     )
     with capsys.disabled():
         print(f"\nPython {platform.python_version()}, {platform.machine()}; one key")
-        print("  CPU microseconds per record   layer   in the cluster   beside one window")
+        print("  CPU microseconds per record, and beside one window")
+        print("                                layer   in the cluster   with its History")
         medians = [
             [statistics.median(times) for times in zip(*of_one, strict=True)]
             for of_one in zip(*costs, strict=True)
         ]
-        for windows, (layer, cluster) in zip(OPEN, medians, strict=True):
-            ratio = cluster / medians[0][1]
-            print(f"  {windows:>7,} open windows {layer:>14.0f}{cluster:>17.0f}{ratio:>20.2f}")
+        for windows, row in zip(OPEN, medians, strict=True):
+            cells = (f"{us:>10.0f}{us / one:>7.2f}" for us, one in zip(row, medians[0], strict=True))
+            print(f"  {windows:>7,} open windows" + "".join(cells))
         for windows in (3_600, 86_400):
             print(f"  {windows:>7,} sliding windows: {cost_of_sliding(windows) * 1e3:,.0f} ms per element")

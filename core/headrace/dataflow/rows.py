@@ -9,7 +9,6 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
 from struct import Struct
 from typing import Any, ClassVar, NamedTuple
 
@@ -183,11 +182,12 @@ class Unread:
 
     __slots__ = (
         "_added",
+        "_chunks",
         "_columns",
         "_data",
         "_lines",
+        "_mark",
         "_most",
-        "_offsets",
         "_single",
         "_table",
         "_taken",
@@ -198,7 +198,7 @@ class Unread:
         view, chunks = memoryview(table), len(table) // _WIDTH
         self._columns = [view[chunks * number : chunks * (number + 1)] for number in range(_WIDTH)]
         self._table, self._data, self._lines, self._most = table, data, lines, most
-        self._offsets = [*accumulate(self._columns[_BYTES], initial=0)]
+        self._chunks, self._mark = chunks, (0, 0)
         self._taken: dict[int, Due] = {}
         self._single: dict[Window, tuple[int, bytes]] = {}
         self._added: dict[Window, Due] = {}
@@ -209,6 +209,10 @@ class Unread:
         counts = self._columns[_COUNT]
         alone = sum(number not in self._taken for number, _ in self._single.values())
         return sum(counts) - sum(counts[number] for number in self._taken) - alone
+
+    def is_at_most(self, number: int) -> bool:
+        """Tell whether no more windows than this have not been read; count them only if there are few chunks."""
+        return self._chunks - len(self._taken) - len(self._single) <= number and len(self) <= number
 
     def due(self) -> Due:
         """Return when something is first due in what has not been read."""
@@ -221,7 +225,7 @@ class Unread:
         found = []
         for window in windows:
             number = self._place(window)
-            if number < len(self._offsets) - 1 and number not in self._taken and window not in self._single:
+            if number < self._chunks and number not in self._taken and window not in self._single:
                 grid, chunk = self._grid(number), self._chunk(number)
                 line = _find(chunk, grid.begins(window))
                 if line:
@@ -248,7 +252,7 @@ class Unread:
 
     def all(self) -> list[WindowState]:
         """Read everything."""
-        return self._take(range(len(self._offsets) - 1))
+        return self._take(range(self._chunks))
 
     def note(self, window: Window, before: Sequence[Due], after: Due) -> list[WindowState]:
         """Note when something is due for a window; read its chunk if that changed. ``before``: when it was for its parts."""
@@ -265,9 +269,7 @@ class Unread:
         for window_state in windows:
             window = window_state.window
             place = self._place(window)
-            if not (
-                window in self._single or place == len(self._offsets) - 1 or self._has_room(place, window)
-            ):
+            if not (window in self._single or place == self._chunks or self._has_room(place, window)):
                 numbers.append(place)
         gone = self._single.keys() - {window_state.window for window_state in windows}
         return self._take([*numbers, *(self._single[window][0] for window in gone)])
@@ -277,7 +279,7 @@ class Unread:
     ) -> tuple[int, list[_Bytes]]:
         """Return the number of chunks, and the table and the chunks with these windows, read or new, in their places."""
         if len(windows) == 1 and windows[0].window in self._single and not self._taken:
-            return len(self._offsets) - 1, self._with_one(windows[0])
+            return self._chunks, self._with_one(windows[0])
         groups: dict[tuple[int, bool], list[WindowState]] = {}
         for number in self._taken:
             groups[number, True] = []
@@ -290,23 +292,23 @@ class Unread:
             if replaces and number not in self._taken:
                 rows = iter([self._edited(number, group)])
             else:
-                at_end = copied == len(self._offsets) - 1
+                at_end = copied == self._chunks
                 rows = self._written(group, number if replaces else None, due_of, at_end=at_end)
             for chunk, row in rows:
                 parts.append(chunk)
                 for column, entry in zip(columns, row, strict=True):
                     column.append(entry)
-        self._copy(columns, parts, copied, len(self._offsets) - 1)
+        self._copy(columns, parts, copied, self._chunks)
         return len(columns[0]), [*map(_little_endian, columns), *parts]
 
     def _with_one(self, window_state: WindowState) -> list[_Bytes]:
         """Return the table and the chunks with one window changed."""
         number, _ = self._single[window_state.window]
         chunk, row = self._edited(number, [window_state])
-        for column, entry in zip(self._columns, row, strict=True):
-            column[number] = entry
-        before, after = self._data[: self._offsets[number]], self._data[self._offsets[number + 1] :]
-        return [_little_endian(self._table), before, chunk, after]
+        table = self._table[:]
+        table[number :: self._chunks] = array("q", row)
+        before, after = self._data[: self._begin(number)], self._data[self._begin(number + 1) :]
+        return [_little_endian(table), before, chunk, after]
 
     def _place(self, window: Window) -> int:
         """Return the chunk in whose range a window is; their number if it is after all of them."""
@@ -321,28 +323,34 @@ class Unread:
         place = self._place(window)
         if place in self._taken or window in self._single or self._has_room(place, window):
             return place, True
-        if place - 1 in self._taken or (
-            place == len(self._offsets) - 1 and self._has_room(place - 1, window)
-        ):
+        if place - 1 in self._taken or (place == self._chunks and self._has_room(place - 1, window)):
             return place - 1, True
         return place, False
 
     def _has_room(self, number: int, window: Window) -> bool:
         """Tell whether a new window can be added to a chunk as it is."""
-        if not 0 <= number < len(self._offsets) - 1 or number in self._taken:
+        if not 0 <= number < self._chunks or number in self._taken:
             return False
         return self._columns[_COUNT][number] < self._most and self._columns[_BASE][number] <= window.start
 
     def _grid(self, number: int) -> "_Grid":
         return _Grid(self._columns[_BASE][number], self._columns[_UNIT][number])
 
+    def _begin(self, number: int) -> int:
+        """Return where a chunk begins, quickly if it is the last one asked for or soon after that."""
+        known, begin = self._mark if number >= self._mark[0] else (0, 0)
+        begin += sum(self._columns[_BYTES][known:number])
+        self._mark = number, begin
+        return begin
+
     def _chunk(self, number: int) -> bytes:
-        return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
+        begin = self._begin(number)
+        return bytes(self._data[begin : begin + self._columns[_BYTES][number]])
 
     def _take(self, numbers: Iterable[int]) -> list[WindowState]:
         found: list[WindowState] = []
         for number in numbers:
-            if number in self._taken or number >= len(self._offsets) - 1:
+            if number in self._taken or number >= self._chunks:
                 continue
             grid, chunk = self._grid(number), self._chunk(number)
             self._taken[number] = Due(*(column[number] for column in self._columns[_DUE]))
@@ -354,25 +362,24 @@ class Unread:
 
     def _copy(self, columns: "Sequence[array[int]]", parts: list[_Bytes], first: int, after: int) -> None:
         if first < after:
-            parts.append(self._data[self._offsets[first] : self._offsets[after]])
+            parts.append(self._data[self._begin(first) : self._begin(after)])
             for column, known in zip(columns, self._columns, strict=True):
                 column.frombytes(known[first:after].cast("B"))
 
     def _edited(self, number: int, windows: Sequence[WindowState]) -> tuple[bytes, tuple[int, ...]]:
         """Return a chunk in which only these windows are changed or added, with its row in the table."""
-        last_end, last_start, base, unit, _, count, fresh, *times = (
-            column[number] for column in self._columns
-        )
-        chunk, due, order, grid = self._chunk(number), Due(*times), (last_end, last_start), _Grid(base, unit)
+        last_end, last_start, base, unit, _, count, fresh, *times = self._table[number :: self._chunks]
+        chunk, order, grid = self._chunk(number), (last_end, last_start), _Grid(base, unit)
         for window_state in windows:
             _, before = self._single.get(window_state.window, (number, b""))
             line = self._lines.encode(window_state, grid)
             chunk = chunk.replace(before, line) if before else chunk + line
             count += not before
-            due |= self._added.get(window_state.window, NOTHING_DUE)
+            if window_state.window in self._added:
+                times = [*map(min, times, msgspec.structs.astuple(self._added[window_state.window]))]
             order = max(order, window_state.window.order)
         fresh = fresh or any(window_state.fresh for window_state in windows)
-        return chunk, (*order, base, unit, len(chunk), count, fresh, *msgspec.structs.astuple(due))
+        return chunk, (*order, base, unit, len(chunk), count, fresh, *times)
 
     def _written(
         self,
@@ -457,7 +464,7 @@ class _Line(Carrier, msgspec.Struct, array_like=True):
     emitted: list[Pane] = []
 
 
-_FLAGS = ("passed", "was_on_time", "finished", "holds")
+_FLAGS = [[bool(flags >> number & 1) for number in range(4)] for flags in range(16)]
 _DEFAULTS = [0, 0, 0, [], None, 0, None, {}, []]
 
 
@@ -496,13 +503,11 @@ class LineCodec:
         """Decode a window."""
         read: _Line = self._decode(line)
         latest = MIN_TIME if read.latest is None else grid.base + read.latest
-        window_state = WindowState(
+        passed, was_on_time, finished, holds = _FLAGS[read.flags]
+        return WindowState(
             grid.window(read.place), read.trigger, Contents(read.count, read.accumulator, read.values), latest,
-            read.fresh, read.panes, emitted=read.emitted,
+            read.fresh, read.panes, passed, was_on_time, finished, read.emitted, holds,
         )  # fmt: skip
-        for number, flag in enumerate(_FLAGS):
-            setattr(window_state, flag, bool(read.flags >> number & 1))
-        return window_state
 
 
 class RowCodec:
@@ -546,7 +551,7 @@ class RowCodec:
             if len(windows) <= self._most:
                 return self._whole.encode(state)
             unread = Unread(array("q"), memoryview(b""), self._lines, self._most)
-        elif len(windows) + len(unread) <= self._most:
+        elif unread.is_at_most(self._most - len(windows)):
             return self._whole.encode(state.read(unread.all()))
         windows = state.read(unread.rest_for(windows)).windows
         chunks, parts = unread.put_back(windows, self._due_of)
@@ -560,8 +565,8 @@ class RowCodec:
         _, front, chunks = _FRONT.unpack_from(data)
         view, at = memoryview(data), _FRONT.size + front
         state: KeyState = self._whole.decode(data[_FRONT.size : at])
-        table = array("q", view[at : at + 8 * _WIDTH * chunks].tobytes())
-        data_begins = at + 8 * _WIDTH * chunks
+        table, data_begins = array("q"), at + 8 * _WIDTH * chunks
+        table.frombytes(view[at:data_begins])
         state.unread = Unread(_little_endian(table), view[data_begins:], self._lines, self._most)
         return state
 
