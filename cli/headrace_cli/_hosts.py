@@ -48,6 +48,7 @@ _SPARK_CONFIG: Mapping[str, str] = {
 _BATCH_EVENTS = 16_000
 _INTERVALS = 4
 """Choice: on one machine, a micro-batch and each of its key intervals cost as much as thousands of records."""
+_CLOCK_US = SECOND // 10
 
 
 class HostName(enum.StrEnum):
@@ -260,6 +261,7 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
             events,
             batch_events=_BATCH_EVENTS,
             intervals=_INTERVALS,
+            clock_us=_CLOCK_US,
             history=sample,
             on_batch=on_batch,
             should_stop=stop,

@@ -1,9 +1,10 @@
-"""A recorded run that is told to stop ends after the micro-batch that is under way; a sampled one is judged."""
+"""A recorded run that is told to stop ends after the micro-batch under way; a sampled one is judged; one may have a clock."""
 
 from collections import Counter
 
 from pyspark.sql import SparkSession
 
+from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
 from headrace.spark import RecordedRun, Sample, run_recorded, user_key
 from headrace.spark.runtime.files import scratch
 from headrace_properties.checkers import judge
@@ -11,7 +12,7 @@ from headrace_properties.promises import Moment, always, judge_promises
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.verdict import Holds, Unknown, Violated
 from headrace_scenarios.examples import bank
-from headrace_sim import Feed
+from headrace_sim import Feed, FeedBuilder
 from tests.sim.rig import letters, mail
 
 
@@ -69,3 +70,31 @@ def test_a_recorded_run_is_judged_by_the_promises_that_judge_the_simulated_one(s
     assert all(isinstance(verdict, Holds) for verdict in found.values()), found
     assert isinstance(broken, Violated)
     assert "the row 'ann' of 'payers' changed from" in broken.message
+
+
+class Alarm(Computation):
+    """Rings once for each record, some time later; until then the watermark waits."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.set_wall_timer(str(record.value), context.wall_time + 4 * SECOND, hold=record.timestamp)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("rung", timer.tag)
+
+
+def test_a_run_with_a_clock_waits_for_wall_timers_that_hold_the_watermark(spark: SparkSession) -> None:
+    pipeline = Pipeline("alarms")
+    pipeline.injector("mail")
+    pipeline.add(Alarm(), name="alarm", inputs=["mail"], outputs=["rung"])
+    builder = FeedBuilder(pipeline)
+    for number in range(4):
+        builder.record(at_us=number + 1, value=number, timestamp=number + 1, key=f"{number % 2}")
+    feed = builder.build()
+    events = [(entry.address, entry.event) for entry in feed.entries]
+    run = run_recorded(spark, pipeline, events, batch_events=3, intervals=2, clock_us=SECOND // 10)
+    outputs = run_reference(pipeline, feed).outputs
+    assert Counter((made.key, made.value) for made in outputs.elements()) == Counter(
+        (key, value) for _, key, value, _ in run.outputs
+    )
+    assert run.seconds > 4
+    assert outputs.total() == 4

@@ -4,7 +4,7 @@ Rules of this file: all intervals are told of the slowest low watermark (MillWhe
 when it has advanced by half of the skew limit. So in the long run a record within half of the limit never waits.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import Any
 from uuid import uuid4
@@ -15,8 +15,9 @@ from headrace.api.pipeline import Pipeline
 from headrace.spark.hosting.layout import limits_of
 from headrace.spark.hosting.parcels import Tally
 from headrace.spark.hosting.progress import Board
+from headrace.spark.jobs.running import Progress
 from headrace.spark.runtime.files import replace_file, scratch
-from headrace.spark.sources.wall_clock import Clock, Told, encode_told
+from headrace.spark.sources.wall_clock import ASKED, Clock, Told, encode_told
 
 
 class DrivenClock:
@@ -61,9 +62,34 @@ class DrivenClock:
         self._write(asked=asked)
         return asked
 
+    def settle(self, await_progress: Callable[[Callable[[Progress], bool]], Progress]) -> None:
+        """Wait until no input has new data in a micro-batch planned after the call.
+
+        Args:
+            await_progress: waits for the report of a micro-batch for which a function returns true, and returns the report.
+        """
+        # The micro-batch of the first tick may have been planned in part before the call.
+        await_progress(_asked(self.ask()))
+        while _has_news(await_progress(_asked(self.ask()))) or self.is_releasing:
+            pass
+
     def _write(self, **changes: Any) -> None:
         with self._lock:
             told = msgspec.structs.replace(self._told, **changes)
             if told != self._told:
                 replace_file(self._path, encode_told(told))
                 self._told = told
+
+
+def _asked(tick: str) -> Callable[[Progress], bool]:
+    return lambda progress: any(tick in str(source["endOffset"]) for source in progress["sources"])
+
+
+def _has_news(progress: Progress) -> bool:
+    """Tell whether a micro-batch read from anything but the clock."""
+    return any(source["startOffset"] != source["endOffset"] for source in inputs_of(progress))
+
+
+def inputs_of(progress: Progress) -> list[Mapping[str, Any]]:
+    """Return what a report says of each source but the clock."""
+    return [source for source in progress["sources"] if ASKED not in str(source["endOffset"])]

@@ -37,12 +37,11 @@ from headrace.spark.jobs.job import (
     write_shape,
 )
 from headrace.spark.jobs.resharding import carried, check_reshardable, forget, is_at_rest, reshard
-from headrace.spark.jobs.running import Progress, Running, start
+from headrace.spark.jobs.running import Running, start
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
 from headrace.spark.runtime.event_time import low_watermark_of
 from headrace.spark.runtime.hadoop import Place
 from headrace.spark.sinks.job_sinks import Sink, Sinks, TypedSink
-from headrace.spark.sources.wall_clock import ASKED
 
 _QUERY = "pipeline"
 
@@ -162,10 +161,7 @@ class PipelinedHost:
         if self._clock is None:
             self._running.process_all_available()
             return
-        # The micro-batch of the first tick may have been planned in part before the call.
-        self._running.await_progress(_asked(self._clock.ask()))
-        while _has_news(self._running.await_progress(_asked(self._clock.ask()))) or self._clock.is_releasing:
-            pass
+        self._clock.settle(self._running.await_progress)
 
     def prepare(
         self,
@@ -242,19 +238,6 @@ def _with_wake_up(now: Shape, before: Shape | None, checkpoint: Place) -> Shape:
 def _needs_clock(settings: Settings, pipeline: Pipeline) -> bool:
     """Tell whether a job needs a clock: for wall timers, or to tell the slowest low watermark."""
     return settings.clock_us is not None or bool(limits_of(pipeline))
-
-
-def _asked(tick: str) -> Callable[[Progress], bool]:
-    return lambda progress: any(tick in str(source["endOffset"]) for source in progress["sources"])
-
-
-def _has_news(progress: Progress) -> bool:
-    """Tell whether a micro-batch read from anything but the clock."""
-    return any(
-        source["startOffset"] != source["endOffset"]
-        for source in progress["sources"]
-        if ASKED not in str(source["endOffset"])
-    )
 
 
 def _plan(pipeline: Pipeline, settings: Settings, change: Reshard | None = None) -> JobPlan:

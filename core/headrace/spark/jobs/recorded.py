@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
+from headrace.api.time import MAX_TIME, SECOND
 from headrace.history import History
+from headrace.spark.errors import QueryStoppedError
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
 from headrace.spark.hosting.placement import partitions_for
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import attached
+from headrace.spark.jobs.driven_clock import DrivenClock, inputs_of
 from headrace.spark.jobs.recorded_input import Landing, landed
+from headrace.spark.jobs.running import Progress
 from headrace.spark.runtime.event_time import low_watermark_of
 from headrace.spark.runtime.files import scratch
 from headrace.spark.runtime.session import files_managed, most_partitions, partitions_set
@@ -65,6 +70,7 @@ def run_recorded(
     *,
     batch_events: int = 8_000,
     intervals: int = 8,
+    clock_us: int | None = None,
     history: bool | Sample = False,
     on_batch: Callable[[RecordedRun], None] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -78,15 +84,19 @@ def run_recorded(
             `MAX_TIME`.
         batch_events: number of events in one micro-batch.
         intervals: number of key intervals of each computation. With one, a single operator hosts the whole pipeline.
+        clock_us: how often to check for due wall timers, microseconds; ``None``: there are no wall timers. The clock is the
+            machine's: the recorded times of arrival do not count. At its end, the run waits for wall timers as long as any holds
+            a low watermark.
         history: record the History; a `Sample`: of some of the keys.
         on_batch: called with the result so far after each micro-batch of input.
-        should_stop: called before each micro-batch of input is added; if it returns true, the run ends with what was added. The
-            next micro-batch is added while one is processed.
+        should_stop: called before each micro-batch of input is added; if it returns true, the run ends with what was added, and
+            waits for no wall timer. The next micro-batch is added while one is processed.
 
     Raises:
         SparkHostError: the pipeline uses a feature that Spark does not support.
     """
     run, told, board = RecordedRun(), list[bytes](), Board()
+    driven = None if clock_us is None else DrivenClock(clock_us)
     place = Path(tempfile.mkdtemp(prefix="recorded-", dir=scratch()))
     landing = Landing(pipeline, place / "landing")
     partitions = partitions_for(intervals, most_partitions(spark))
@@ -94,12 +104,12 @@ def run_recorded(
         pipeline,
         landed(spark, pipeline, place / "landing"),
         intervals=intervals,
-        clock=None,
+        clock=None if driven is None else driven.clock,
         history=history,
         partitions=partitions,
         fused=partitions == 1,
     )
-    writer = parcels.writeStream.foreachBatch(lambda frame, _: _take(frame, run, told, board))
+    writer = parcels.writeStream.foreachBatch(lambda frame, _: _take(frame, run, told, board, driven))
     began = time.monotonic()
     with partitions_set(spark, partitions), files_managed(spark, place):
         query = writer.option("checkpointLocation", str(place / "checkpoint")).start()
@@ -110,6 +120,9 @@ def run_recorded(
         if on_batch is not None:
             on_batch(run)
 
+    def is_held() -> bool:
+        return board.wall_due() is not None and board.slowest(pipeline) < MAX_TIME and not should_stop()
+
     try:
         files = 0
         while files * batch_events < len(events) and not should_stop():
@@ -117,9 +130,9 @@ def run_recorded(
             files += 1
             # The next file is there before the last one is done: otherwise Spark would run a micro-batch without data between.
             if files > 1:
-                _await_file(query, files - 2)
+                _await(query, partial(_has_read, files - 1))
                 tell(files - 1)
-        query.processAllAvailable()
+        _settle(query, driven, is_held)
         tell(files)
     finally:
         query.stop()
@@ -129,16 +142,32 @@ def run_recorded(
     return run
 
 
-def _await_file(query: StreamingQuery, number: int) -> None:
-    """Wait until the micro-batch of a file of each injector is done."""
+def _settle(query: StreamingQuery, clock: DrivenClock | None, is_held: Callable[[], bool]) -> None:
+    """Wait until all that has landed is processed, and nothing holds a low watermark until a wall timer is due."""
+    if clock is None:
+        query.processAllAvailable()
+        return
+    clock.settle(lambda is_wanted: _await(query, is_wanted))
+    while is_held():
+        time.sleep(clock.clock.every_us / SECOND)
+        clock.settle(lambda is_wanted: _await(query, is_wanted))
+
+
+def _await(query: StreamingQuery, is_wanted: Callable[[Progress], bool]) -> Progress:
+    """Wait for the report of such a micro-batch, and return it."""
     while True:
-        progress = query.lastProgress
-        if progress is not None and all(_offset(source) >= number for source in progress["sources"]):
-            return
+        progress: Progress | None = query.lastProgress
+        if progress is not None and is_wanted(progress):
+            return progress
         if not query.isActive:
             query.processAllAvailable()  # raises the error that ended it
-            return
+            raise QueryStoppedError(query.name or "recorded")
         time.sleep(_LOOK_EVERY_S)
+
+
+def _has_read(files: int, progress: Progress) -> bool:
+    """Tell whether so many files of each injector have been read."""
+    return all(_offset(source) >= files - 1 for source in inputs_of(progress))
 
 
 def _offset(source: Mapping[str, Any]) -> int:
@@ -148,7 +177,9 @@ def _offset(source: Mapping[str, Any]) -> int:
     return -1 if offset is None else int(offset["logOffset"])
 
 
-def _take(frame: DataFrame, run: RecordedRun, told: list[bytes], board: Board) -> None:
+def _take(
+    frame: DataFrame, run: RecordedRun, told: list[bytes], board: Board, clock: DrivenClock | None
+) -> None:
     """Sort the last operator's rows of a micro-batch into outputs, tallies and History events."""
     tallies = []
     for (data,) in frame.select("parcel").collect():
@@ -161,4 +192,6 @@ def _take(frame: DataFrame, run: RecordedRun, told: list[bytes], board: Board) -
         ]
         told += parcel.events
     board.take(tallies)
+    if clock is not None:
+        clock.take(tallies)
     run.batches += 1
