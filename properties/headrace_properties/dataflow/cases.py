@@ -184,23 +184,23 @@ def histories(
 
     The source ends after a long silence, or right after its last element, before any clock has emitted what waits for it.
     """
-    kinds = ["element"] * 3 + ["watermark", "nothing"] + ["retraction"] * retractions
+    kinds = _KINDS_WITH_RETRACTIONS if retractions else _KINDS
     steps: list[InputStep] = []
     given: list[Element] = []
-    slots = range(BEGIN, BEGIN + draw(st.integers(1, SLOTS)))
+    slots = range(BEGIN, BEGIN + draw(_COUNTS))
     for slot in slots:
         at_us = slot * SECOND
-        what = draw(st.sampled_from(kinds))
+        what = draw(kinds)
         if what == "element" or (what == "retraction" and given):
-            element = _retraction(draw, given) if what == "retraction" else draw(elements())
+            element = _retraction(draw, given) if what == "retraction" else draw(_ELEMENTS)
             given += [] if element.retraction else [element]
             steps.append(InputStep(at_us + (0 if coinciding else ELEMENT_AT_US), element))
         elif what == "watermark":
-            watermark = draw(st.integers(0, SPREAD + 6)) * SECOND
+            watermark = draw(_WATERMARKS) * SECOND
             steps.append(InputStep(at_us + (0 if coinciding else WATERMARK_AT_US), watermark=watermark))
         elif coinciding:
             steps.append(InputStep(at_us))
-    if draw(st.booleans()):
+    if draw(_ENDS_AT_ONCE):
         return (
             *steps,
             InputStep(slots[-1] * SECOND + (0 if coinciding else WATERMARK_AT_US), watermark=MAX_TIME),
@@ -213,6 +213,15 @@ def elements() -> st.SearchStrategy[Element]:
     """Elements of two keys."""
     times = st.integers(0, SPREAD).map(lambda seconds: seconds * SECOND)
     return st.builds(Element, st.sampled_from("kkkj"), st.integers(1, 9), times)
+
+
+# Made once: Hypothesis takes longer to make a strategy than to draw from it.
+_KINDS = st.sampled_from(["element", "element", "element", "watermark", "nothing"])
+_KINDS_WITH_RETRACTIONS = st.sampled_from(
+    ["element", "element", "element", "watermark", "nothing", "retraction"]
+)
+_COUNTS, _WATERMARKS, _ENDS_AT_ONCE = st.integers(1, SLOTS), st.integers(0, SPREAD + 6), st.booleans()
+_ELEMENTS = elements()
 
 
 def _retraction(draw: st.DrawFn, given: list[Element]) -> Element:

@@ -151,7 +151,7 @@ def test_windows_that_end_at_once_may_be_told_in_any_order_and_nothing_else_may(
 def faulty_cluster_settles(case: GroupingCase, data: bytes) -> None:
     query = case.query
     pipeline = pipeline_of(query)
-    plan = decode_plan(data, ground_of(pipeline, feed_of(pipeline, case.steps), PROMPT), PROMPT)
+    plan = decode_plan(data, ground_of(pipeline, feed_of(pipeline, case.steps), STORMY), STORMY)
     events = run_cluster(query, case.steps, faults=plan.faults, options=plan.options, seed=plan.seed)
     event("struck" if any(isinstance(one, FaultStruck) for one in events) else "idle")
     told = run_model(query, until_the_end(case.steps)).panes
@@ -175,7 +175,7 @@ def second_grouping_settles(case: GroupingCase, data: bytes) -> None:
     totals = sums.sum().key_by(parity).sum().to("totals")
     pipeline = totals.pipeline("second grouping", engine=query.engine)
     feed = feed_of(pipeline, case.steps)
-    plan = decode_plan(data, ground_of(pipeline, feed, PROMPT), PROMPT)
+    plan = decode_plan(data, ground_of(pipeline, feed, STORMY), STORMY)
     history = simulate(pipeline, feed, options=plan.options, faults=plan.faults, seed=plan.seed)
     first = settled(run_model(query, until_the_end(case.steps)).panes, query.accumulation)
     expected: Counter[tuple[str, Window | None]] = Counter()

@@ -36,7 +36,12 @@ from headrace_properties.dataflow.transcripts.format import (
     load_transcript,
     load_transcripts,
 )
-from headrace_properties.dataflow.transcripts.layer import count_dropped, emission_of, run_layer
+from headrace_properties.dataflow.transcripts.layer import (
+    LayerRun,
+    emission_of,
+    run_layer,
+    run_layer_counting,
+)
 from headrace_properties.dataflow.transcripts.matching import (
     mismatches,
     say,
@@ -52,6 +57,7 @@ __all__ = [
     "AtLeast",
     "Expected",
     "ExpressionError",
+    "LayerRun",
     "PaneLine",
     "Settled",
     "StepLine",
@@ -62,7 +68,6 @@ __all__ = [
     "cluster_mismatches",
     "committed_panes",
     "compiled",
-    "count_dropped",
     "emission_of",
     "feed_of",
     "in_the_models_order",
@@ -76,6 +81,7 @@ __all__ = [
     "received_panes",
     "run_cluster",
     "run_layer",
+    "run_layer_counting",
     "say",
     "say_expected",
     "settled",

@@ -1,6 +1,7 @@
 """A transcript's steps on the layer's pure logic, without an engine: a minimal host."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from headrace import MAX_TIME, MIN_TIME, Clock
 from headrace.dataflow import Grouping, KeyState, Pane
@@ -21,9 +22,17 @@ def run_layer(
     return _hosted(query, steps, make).panes
 
 
-def count_dropped(query: Query, steps: Sequence[InputStep]) -> int:
-    """Count the elements that the layer reports as dropped."""
-    return _hosted(query, steps, Grouping).dropped
+class LayerRun(NamedTuple):
+    """The panes of a history, and how many elements the layer reports as dropped: one in each of their windows that did."""
+
+    panes: list[EmittedPane]
+    dropped: int
+
+
+def run_layer_counting(query: Query, steps: Sequence[InputStep]) -> LayerRun:
+    """Compute the panes of a history, and count what is dropped."""
+    host = _hosted(query, steps, Grouping)
+    return LayerRun(host.panes, host.dropped)
 
 
 def _hosted(query: Query, steps: Sequence[InputStep], make: Callable[..., Grouping]) -> "_GroupingHost":
