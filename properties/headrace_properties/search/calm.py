@@ -355,7 +355,9 @@ class _Calm:
             older_us = max(
                 reached.at(computation, origin + engine.id_slack_us + 1), held_us, self._scanned_us
             )
-            return older_us + self._way_us(computation) + engine.collect_period_us + engine.heartbeat_period_us
+            return (
+                older_us + self._way_us(computation) + engine.collect_period_us + engine.heartbeat_period_us
+            )
 
         kept: defaultdict[str, dict[tuple[str, str], int]] = defaultdict(dict)
         for event in self._history:
