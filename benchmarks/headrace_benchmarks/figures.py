@@ -47,7 +47,7 @@ class Figure:
 
 
 def is_there(needed: str) -> bool:
-    """Tell whether an optional module is installed; an empty name needs none."""
+    """Return whether an optional module is installed; an empty name needs none."""
     return not needed or find_spec(needed) is not None
 
 

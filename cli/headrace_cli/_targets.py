@@ -177,7 +177,7 @@ def load_named(name: str) -> tuple[ModuleType, object]:
 
 
 def is_spark_job(name: str) -> bool:
-    """Tell whether this names a Spark job that needs no schema: a ``SparkJob``, or a function of a session alone."""
+    """Return whether this names a Spark job that needs no schema: a ``SparkJob``, or a function of a session alone."""
     module_name, attribute = _split(name)
     found = getattr(_import(name, module_name), attribute, None)
     jobs = sys.modules.get("headrace_sim.spark.job")  # not loaded: then it is no SparkJob

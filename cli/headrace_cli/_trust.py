@@ -51,7 +51,7 @@ def check_trusted(file: Path, targets: Iterable[str], asked: str | None) -> None
 
 
 def _is_trusted(package: str) -> bool:
-    """Tell whether a top-level module is ours, in the project, or nowhere, which the import will say better."""
+    """Return whether a top-level module is ours, in the project, or nowhere, which the import will say better."""
     if package in _OURS:
         return True
     if package in sys.builtin_module_names:

@@ -118,7 +118,7 @@ class Causes:
         return None if activation is None else self._ends[activation] - 1
 
     def happens_before(self, earlier: int, later: int) -> bool:
-        """Tell whether an event happens before another one."""
+        """Return whether an event happens before another one."""
         first, second = self.activation_of(earlier), self.activation_of(later)
         if first == second:
             return earlier < later

@@ -69,7 +69,7 @@ class Deadline:
             self.due_us += ((now - self.due_us) // self.wait_us + 1) * self.wait_us
 
     def is_due(self, now: int) -> bool:
-        """Tell whether the wait is over."""
+        """Return whether the wait is over."""
         return now >= self.due_us
 
     def set_clock_back(self, now: int) -> None:

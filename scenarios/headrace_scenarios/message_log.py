@@ -97,7 +97,7 @@ class Consumer:
             yield self._line("state", key=key, as_of=committed.latest[key], value=told)
 
     def has_more(self, partition: str, log: list[Line]) -> bool:
-        """Tell whether it has not processed the whole partition."""
+        """Return whether it has not processed the whole partition."""
         return self._mine[partition].offset < len(log)
 
     def step(self, partition: str, log: list[Line], *, crash: bool = False) -> Iterator[Line]:
@@ -122,7 +122,7 @@ class Consumer:
 
     def _watermark(self, partition: str, timestamp: int) -> Line:
         self._seen[partition] = timestamp
-        seen = [self._seen.get(one, 0) for one in self._mine]
+        seen = [self._seen.get(name, 0) for name in self._mine]
         return self._line(
             "watermark", timestamp=max(seen) if self.bug is Bug.FASTEST_PARTITION else min(seen)
         )

@@ -163,7 +163,7 @@ class Arrival:
         return Step(self.place, Does.RECEIVES, self.name, self.nth)
 
     def is_as(self, other: "Arrival") -> bool:
-        """Tell whether something of the same kind came to the same place at the same time in another run."""
+        """Return whether something of the same kind came to the same place at the same time in another run."""
         return (self.at_us, self.place, self.name) == (other.at_us, other.place, other.name)
 
 

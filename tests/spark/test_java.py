@@ -102,7 +102,7 @@ def test_a_java_home_without_a_java_is_passed_over(tmp_path: Path) -> None:
     assert find_java({"JAVA_HOME": str(tmp_path), "PATH": ""}).home.name == "java-runtime"
 
 
-def test_a_trimmed_java_never_sees_the_option_it_can_not_take(tmp_path: Path) -> None:
+def test_a_trimmed_java_never_sees_the_option_it_cannot_take(tmp_path: Path) -> None:
     echo = make_java(tmp_path / "trimmed's java", text='#!/bin/sh\nprintf "[%s]" "$@"\n')
     home = home_without_vector(Java(echo, 21, has_vector=False), tmp_path / "scratch")
     arguments = ["-Da=b c", "--add-modules=jdk.incubator.vector", "", "-cp", "x"]

@@ -95,7 +95,7 @@ def test_a_generator_that_fails_is_named_with_its_place() -> None:
         Query(Generated(lambda _process, _offset: [7, 7], count=9, max_records=1)).batch()  # type: ignore[list-item]
 
 
-def test_what_a_stream_can_not_carry_is_malformed() -> None:
+def test_what_a_stream_cannot_carry_is_malformed() -> None:
     for record, reason in (
         (NewRecord("a", {1, object()}, 1), r"stream 'mail': JsonCodec\(\) cannot write this value"),
         (NewRecord("a", 1, 1, "other"), r"the stream is not among the injector's outputs \('mail'\)"),

@@ -239,7 +239,7 @@ def test_sparks_pages_of_jobs_show_progress_behind_sparks_own_description(
     )
 
 
-def test_one_query_can_not_get_another_level(pipelined: tuple[Job, Deployment]) -> None:
+def test_one_query_cannot_get_another_level(pipelined: tuple[Job, Deployment]) -> None:
     job, running = pipelined
     with pytest.raises(
         SparkHostError, match=r"had the injectors \['mail'\] and 3 levels, and now has .* 4.*Layout.STAGED"

@@ -33,7 +33,7 @@ def attached(spark: SparkSession, place: Path, schema: str, *, dead_letters: boo
     return attach(pipeline, {"mail": Input(frame, key="key", timestamp="ts")}, intervals=1)
 
 
-def test_a_line_that_can_not_be_parsed_is_told_with_its_file_its_line_and_its_text(
+def test_a_line_that_cannot_be_parsed_is_told_with_its_file_its_line_and_its_text(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     outputs = attached(spark, tmp_path, "key string, ts long, _corrupt_record string", dead_letters=False)
@@ -48,7 +48,7 @@ def test_a_line_that_can_not_be_parsed_is_told_with_its_file_its_line_and_its_te
     assert len(told) < 1_000
 
 
-def test_the_dead_letter_of_a_line_that_can_not_be_parsed_has_all_of_it(
+def test_the_dead_letter_of_a_line_that_cannot_be_parsed_has_all_of_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     outputs = attached(spark, tmp_path, "key string, ts long, _corrupt_record string", dead_letters=True)

@@ -95,7 +95,7 @@ class Experiment:
     needs: str = ""
 
     def is_usual(self, size: Size) -> bool:
-        """Tell whether it is measured without being asked for by name."""
+        """Return whether it is measured without being asked for by name."""
         return is_there(self.needs) and bool(self.quick or not size.quick)
 
     def tasks(self, size: Size) -> list[tuple[str, int]]:

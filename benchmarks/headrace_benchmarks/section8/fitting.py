@@ -96,7 +96,7 @@ def fit_one(target: Target, calibration: Calibration) -> Calibration:
 
 
 def is_fitted(target: Target, calibration: Calibration) -> bool:
-    """Tell whether the calibration's multiple of the step is at least as close to the paper's number as its neighbors."""
+    """Return whether the calibration's multiple of the step is at least as close to the paper's number as its neighbors."""
     number = round(getattr(calibration, target.parameter) / target.step)
     here = abs(_error(target, calibration, number))
     return all(abs(_error(target, calibration, number + side)) >= here for side in (-1, 1))

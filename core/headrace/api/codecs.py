@@ -100,7 +100,7 @@ def _encode_json(value: Any) -> bytes:
 
 
 def _may_lack_json(value: Any) -> bool:
-    """Tell whether a null in the JSON may have been a float: MessagePack keeps such floats, and is quicker to search."""
+    """Return whether a null in the JSON may have been a float: MessagePack keeps such floats, and is quicker to search."""
     try:
         return _find_no_number(_MSGPACK.encode(value)) is not None
     except Exception:  # noqa: BLE001  valid as JSON but not as MessagePack, such as an integer of more than 64 bits
@@ -108,7 +108,7 @@ def _may_lack_json(value: Any) -> bool:
 
 
 def _has_no_json(value: Any) -> bool:
-    """Tell whether the value contains a float that JSON would write as null."""
+    """Return whether the value contains a float that JSON would write as null."""
     if isinstance(value, dict):
         return any(map(_has_no_json, value.values()))
     if isinstance(value, list | tuple):

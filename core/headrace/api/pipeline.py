@@ -321,7 +321,7 @@ def _check_extractor(computation: str, extractor: object) -> None:
 
 
 def _is_codec(codec: object) -> bool:
-    """Tell whether an object encodes and decodes; a codec's class does not count."""
+    """Return whether an object encodes and decodes; a codec's class does not count."""
     methods = (getattr(codec, "encode", None), getattr(codec, "decode", None))
     return not isinstance(codec, type) and all(map(callable, methods))
 

@@ -50,7 +50,7 @@ class Timer(msgspec.Struct, frozen=True):
 
 
 def is_text(text: str) -> bool:
-    """Tell whether a str can be encoded as UTF-8; lone surrogates cannot."""
+    """Return whether a str can be encoded as UTF-8; lone surrogates cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

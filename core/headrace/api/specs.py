@@ -162,5 +162,5 @@ def process_address(injector: str, number: int) -> str:
 
 
 def is_name(name: object) -> bool:
-    """Tell whether an object can be the name of a stream or a node: a non-empty str."""
+    """Return whether an object can be the name of a stream or a node: a non-empty str."""
     return type(name) is str and name != ""

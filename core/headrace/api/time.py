@@ -21,7 +21,7 @@ EVENT_TIME = "an int of microseconds between MIN_TIME and MAX_TIME, both exclusi
 
 
 def is_timestamp(time: object) -> bool:
-    """Tell whether a record, a watermark timer or a hold can have this time.
+    """Return whether a record, a watermark timer or a hold can have this time.
 
     Choice: the two ends of time are for watermarks only. Work at `MAX_TIME` could not hold back a watermark that reaches it,
     and work at `MIN_TIME` would hold back every watermark forever.

@@ -459,7 +459,7 @@ def _makes_panes(steps: tuple[Step, ...]) -> bool:
 
 
 def _carries_panes(chain: Chain) -> bool:
-    """Tell whether a chain's elements leave as panes: those of groupings, and those whose event time is not their record's."""
+    """Return whether a chain's elements leave as panes: those of groupings, and those whose event time is not their record's."""
     node = chain.node
     if _makes_panes(chain.steps) or isinstance(node, Grouped | Kept | Enriched):
         return True

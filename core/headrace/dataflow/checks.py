@@ -160,7 +160,7 @@ def _unreachable(trigger: Trigger) -> Iterator[str]:
 
 
 def _finishes(trigger: Trigger) -> bool:
-    """Tell whether a trigger can finish, assuming that all its leaves can fire."""
+    """Return whether a trigger can finish, assuming that all its leaves can fire."""
     match trigger:
         case Repeat():
             return False
@@ -171,7 +171,7 @@ def _finishes(trigger: Trigger) -> bool:
 
 
 def _may_lose_data(grouping: Grouping) -> bool:
-    """Tell whether the trigger may finish while its window still accepts elements (Beam: ``may_lose_data``)."""
+    """Return whether the trigger may finish while its window still accepts elements (Beam: ``may_lose_data``)."""
     trigger = grouping.trigger
     if not _finishes(trigger):
         return False
@@ -183,7 +183,7 @@ def _may_lose_data(grouping: Grouping) -> bool:
 
 
 def _finishes_early(trigger: Trigger) -> bool:
-    """Tell whether a finishing trigger may finish before the watermark reaches the window's end."""
+    """Return whether a finishing trigger may finish before the watermark reaches the window's end."""
     match trigger:
         case RepeatUntil(_, until):
             return _fires_early(until)
@@ -196,7 +196,7 @@ def _finishes_early(trigger: Trigger) -> bool:
 
 
 def _fires_early(trigger: Trigger) -> bool:
-    """Tell whether a trigger may fire before the watermark reaches the window's end."""
+    """Return whether a trigger may fire before the watermark reaches the window's end."""
     match trigger:
         case AtWatermark(percentile):
             return percentile < 100
@@ -215,7 +215,7 @@ def _fires_early(trigger: Trigger) -> bool:
 
 
 def _can_fire(trigger: Trigger) -> bool:
-    """Tell whether a trigger can fire if the watermark never reaches the window's end."""
+    """Return whether a trigger can fire if the watermark never reaches the window's end."""
     match trigger:
         case AtWatermark():
             return False

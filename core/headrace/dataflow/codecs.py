@@ -80,7 +80,7 @@ class ValueCodec:
         return f"ValueCodec({', '.join(names)})"
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether the other codec encodes the same values in the same way."""
+        """Return whether the other codec encodes the same values in the same way."""
         return isinstance(other, ValueCodec) and self.__reduce__() == other.__reduce__()
 
     def __hash__(self) -> int:
@@ -157,7 +157,7 @@ def is_plain(value: Any) -> bool:
 
 
 def is_convertible(class_: object) -> bool:
-    """Tell whether a `ValueCodec` can be given a class.
+    """Return whether a `ValueCodec` can be given a class.
 
     Raises:
         NameError: an annotation of its fields cannot be resolved.

@@ -54,11 +54,11 @@ class Window(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (self.end, self.start)
 
     def contains(self, time: int) -> bool:
-        """Tell whether the window contains an event time."""
+        """Return whether the window contains an event time."""
         return self.start <= time < self.end
 
     def covers(self, other: "Window") -> bool:
-        """Tell whether the window contains all of another window."""
+        """Return whether the window contains all of another window."""
         return self.start <= other.start and other.end <= self.end
 
 

@@ -69,7 +69,7 @@ class Seen:
         return Instant(self.now, self.watermark, self.window)
 
     def has_passed(self, percentile: float) -> bool:
-        """Tell whether a percentile watermark, which is never behind the low watermark, has reached the window's end."""
+        """Return whether a percentile watermark, which is never behind the low watermark, has reached the window's end."""
         known = self.percentiles.get(percentile_name(percentile), MIN_TIME)
         return max(self.watermark, known) >= self.window.end
 

@@ -366,7 +366,7 @@ class Grouping:
     # Firing
 
     def _is_due(self, window_state: WindowState, now: int, watermark: int) -> bool:
-        """Tell whether the watermark has just reached the window's end, or a time that its trigger asked for has come."""
+        """Return whether the watermark has just reached the window's end, or a time that its trigger asked for has come."""
         if window_state.finished:
             return False
         if not window_state.passed and watermark >= window_state.window.end:
@@ -454,7 +454,7 @@ class Grouping:
         return panes
 
     def _is_same(self, before: Sequence[Pane], after: Sequence[Pane]) -> bool:
-        """Tell whether panes say the same as those that they would replace: value, window and event time."""
+        """Return whether panes say the same as those that they would replace: value, window and event time."""
         said = [
             [(pane.window, pane.time, self.codec.encode(pane.value)) for pane in panes]
             for panes in (before, after)

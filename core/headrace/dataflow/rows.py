@@ -96,7 +96,7 @@ class Due(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
         )
 
     def loses(self, before: "Due", after: "Due") -> bool:
-        """Tell whether this minimum may be outdated because one of its windows changed from ``before`` to ``after``."""
+        """Return whether this minimum may be outdated because one of its windows changed from ``before`` to ``after``."""
         return (
             self.event == before.event < after.event
             or self.wall == before.wall < after.wall
@@ -211,7 +211,7 @@ class Unread:
         return sum(counts) - sum(counts[number] for number in self._taken) - alone
 
     def is_at_most(self, number: int) -> bool:
-        """Tell whether no more windows than this have not been read; count them only if there are few chunks."""
+        """Return whether no more windows than this have not been read; count them only if there are few chunks."""
         return self._chunks - len(self._taken) - len(self._single) <= number and len(self) <= number
 
     def due(self) -> Due:
@@ -328,7 +328,7 @@ class Unread:
         return place, False
 
     def _has_room(self, number: int, window: Window) -> bool:
-        """Tell whether a new window can be added to a chunk as it is."""
+        """Return whether a new window can be added to a chunk as it is."""
         if not 0 <= number < self._chunks or number in self._taken:
             return False
         return self._columns[_COUNT][number] < self._most and self._columns[_BASE][number] <= window.start

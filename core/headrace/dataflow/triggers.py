@@ -135,7 +135,7 @@ class TriggerFn(Protocol):
         ...
 
     def is_ready(self, state: Any, instant: Instant) -> bool:
-        """Tell whether the trigger fires now."""
+        """Return whether the trigger fires now."""
         ...
 
     def wanted(self, state: Any, window: Window) -> Iterable[Wanted]:
@@ -309,7 +309,7 @@ DEFAULT_TRIGGER = Repeat(AtWatermark())
 
 
 def goes_by_arrival(trigger: Trigger) -> bool:
-    """Tell whether the panes of a trigger depend on when elements arrive, and not only on their event times (2.3)."""
+    """Return whether the panes of a trigger depend on when elements arrive, and not only on their event times (2.3)."""
     match trigger:
         case AtWatermark(percentile=percentile):
             return percentile < 100
@@ -326,7 +326,7 @@ def goes_by_arrival(trigger: Trigger) -> bool:
 
 
 def waits_for_watermark(trigger: Trigger) -> bool:
-    """Tell whether nothing but the low watermark's arrival at the window's end can make a trigger fire, or change it, for now."""
+    """Return whether only the low watermark's arrival at the window's end can make a trigger fire, or change it, for now."""
     match trigger:
         case AtWatermark(percentile=percentile):
             return percentile == 100

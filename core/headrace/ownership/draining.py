@@ -125,7 +125,7 @@ class Draining:
         )
 
     def _sends(self, sender: str, name: str) -> bool:
-        """Tell whether a retiring computation, in the version that it runs in, sends to another.
+        """Return whether a retiring computation, in the version that it runs in, sends to another.
 
         There is no circle: each runs in the version that it retired from. What retires later is not in the senders' version
         any more, or retires from the same one.

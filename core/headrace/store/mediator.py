@@ -180,7 +180,7 @@ class Mediator:
     # Rows (6.2)
 
     def is_live(self, computation: str, sequencer: int, low: str, high: str) -> bool:
-        """Tell whether a request for the keys from ``low`` to ``high``, both inclusive, is served under this sequencer now."""
+        """Return whether a request for the keys from ``low`` to ``high``, both inclusive, is served under this sequencer now."""
         return self._is_valid(self._valid.get(computation, _NOBODY).get(sequencer), low, high)
 
     def live_sequencer(self, computation: str, key: str) -> int:
@@ -382,7 +382,7 @@ class Mediator:
         return m.Journaled(request.request, stale)
 
     def takes_report(self, reporter: m.Reporter) -> bool:
-        """Tell whether a journal entry may rest on a report, of an interval's owner or an injector's process (7.2)."""
+        """Return whether a journal entry may rest on a report, of an interval's owner or an injector's process (7.2)."""
         if isinstance(reporter, m.IntervalReporter):
             latest = reporter.sequencer in self._live.get(reporter.computation, ())
         else:

@@ -21,11 +21,11 @@ class KeyInterval(Value, frozen=True, gc=False):
     high: str | None = None
 
     def contains(self, key: str) -> bool:
-        """Tell whether the interval contains a key."""
+        """Return whether the interval contains a key."""
         return self.low <= key and (self.high is None or key < self.high)
 
     def overlaps(self, other: "KeyInterval") -> bool:
-        """Tell whether the two intervals share a key."""
+        """Return whether the two intervals share a key."""
         return (self.high is None or other.low < self.high) and (other.high is None or self.low < other.high)
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ def split_all_keys(boundaries: Iterable[str]) -> list[KeyInterval]:
 
 
 def cover_same_keys(left: Iterable[KeyInterval], right: Iterable[KeyInterval]) -> bool:
-    """Tell whether two sets of disjoint intervals cover exactly the same keys."""
+    """Return whether two sets of disjoint intervals cover exactly the same keys."""
     return _coalesce(left) == _coalesce(right)
 
 

@@ -116,7 +116,7 @@ class OwnedInterval:
         self.pump(now)
 
     def _restore_read(self, now: int, slot: KeySlot, image: RowImage | None) -> bool:
-        """Build timers and productions of a key that was read during the scan; tell whether there were any rows to build from."""
+        """Build timers and productions of a key that was read during the scan; return whether there was a row."""
         if self._recovery.knows(slot.key):
             return False
         self._recovery.note_read(slot.key)
@@ -180,7 +180,7 @@ class OwnedInterval:
     def deliver(self, production: Production, sender: str) -> bool:
         """Take a delivery: drop it if it is a duplicate, otherwise queue it for its key.
 
-        Tells whether to `pump` for it: its key's turn has come, and nothing is waited for that will.
+        Returns whether to `pump` for it: its key's turn has come, and nothing is waited for that will.
         """
         state = self.state
         if state is not _OWNED and state is not _RECOVERING:

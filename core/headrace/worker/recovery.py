@@ -74,7 +74,7 @@ class Recovery:
     # Keys, while the scan goes on (6.2)
 
     def knows(self, key: str) -> bool:
-        """Tell whether a key's row has come, or that it has none."""
+        """Return whether a key's row has come, or that it has none."""
         return key in self._read or (self._scanned_to is not None and key <= self._scanned_to)
 
     def note_read(self, key: str) -> None:

@@ -188,7 +188,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
     # Timers
 
     def _run_timers(self) -> bool:
-        """Fire what is due; tell whether records may run in this step, too."""
+        """Fire what is due; return whether records may run in this step, too."""
         rules = self.setting.rules
         due = due_timers(rules, self.slot, self.watermark, self.now)
         most = rules.most_firings(self.setting.most)
@@ -288,7 +288,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
     # Failures
 
     def _fail(self, cause: Cause, error: Exception) -> bool:
-        """User code failed: end the step, unless the cause is given up; tell whether it goes on."""
+        """User code failed: end the step, unless the cause is given up; return whether it goes on."""
         attempt = self.failures.get(cause.identity, 0) + 1
         self.failures = {**self.failures, cause.identity: attempt}
         text = f"{type(error).__name__}: {error}"
@@ -298,7 +298,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         return not self.failed
 
     def give_up(self, cause: Cause, attempts: int, error: Exception) -> bool:
-        """Give a cause up: stop, or leave a dead letter in its place; tell whether the step goes on."""
+        """Give a cause up: stop, or leave a dead letter in its place; return whether the step goes on."""
         where, key = self.where, self.slot.key
         stream = letters_to(where.spec.on_failure, cause.identity)
         if stream is None:

@@ -66,7 +66,7 @@ class Sending:
         self.pending -= 1
 
     def is_checkpointed(self, production: Production) -> bool:
-        """Tell whether a production is on its way as a checkpoint, as good as ACKed."""
+        """Return whether a production is on its way as a checkpoint, as good as ACKed."""
         known = self._shared.outbox.find(production.consumer, production.record_id)
         return known is not None and any(holder.durable for holder in known.holder.all())
 

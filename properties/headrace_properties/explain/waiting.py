@@ -150,7 +150,7 @@ class _Inquiry:
                 return self._touches_injection(event)
 
     def _touches_injection(self, event: h.Event) -> bool:
-        """Tell whether an event concerns a record in a source, or the process that reads it."""
+        """Return whether an event concerns a record in a source, or the process that reads it."""
         process, offset = self._awaited.computation, int(self._awaited.name)
         match event:
             case h.SourceHeld(what=SourceRecord(offset=at)):
@@ -423,7 +423,7 @@ class _Inquiry:
 
 
 def _touches_record(event: h.Event, record_id: str, consumer: str) -> bool:
-    """Tell whether an event concerns a consumer's copy of a record."""
+    """Return whether an event concerns a consumer's copy of a record."""
     match event:
         case h.Injected(productions=made) | h.Applied(delta=RowDelta(productions=made)) if any(
             (production.record_id, production.consumer) == (record_id, consumer) for production in made

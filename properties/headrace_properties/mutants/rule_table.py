@@ -128,7 +128,7 @@ def _departures_in(path: Path, root: Path) -> Iterator[Departure]:
         line, name = (1, path.stem) if isinstance(node, ast.Module) else (node.lineno, node.name)
         for said in _DEVIATION.findall(ast.get_docstring(node) or ""):
             sections = tuple(
-                dict.fromkeys(part for one in _SECTIONS.findall(said) for part in one.split(", "))
+                dict.fromkeys(section for listed in _SECTIONS.findall(said) for section in listed.split(", "))
             )
             if not sections:
                 raise ValueError(

@@ -123,7 +123,7 @@ class MinimumAtAuthority(WatermarkAuthority):
 
     def progress(self, name: str) -> Progress:
         """Return the minimum over a computation and all that feed it."""
-        maps = [self.map_of(one) for one in self._inputs.get(name, (name,))]
+        maps = [self.map_of(input_) for input_ in self._inputs.get(name, (name,))]
         low, horizon = (
             min(interval_map.low_watermark for interval_map in maps),
             min(interval_map.horizon for interval_map in maps),

@@ -328,20 +328,20 @@ def try_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
 def _without_phases(
     told: "Mapping[_Where, Any]", given: Iterable[_Given]
 ) -> "tuple[dict[_Where, Any], list[str]]":
-    """Leave out windows whose phase is their key's own, and tell whether these hold what there is of each key, once."""
+    """Leave out windows whose phase is their key's own, and return whether these hold what there is of each key, once."""
     phased = {(key, start): value for (stream, key, start), value in told.items() if stream == "phased"}
     phases = {key: {start % _SPAN_US for other, start in phased if other == key} for key, _ in phased}
     sums: Counter[tuple[str, int]] = Counter()
-    for one in given:
-        phase = min(phases.get(one.key, {0}))
-        sums[one.key, one.time - (one.time - phase) % _SPAN_US] += one.value
+    for element in given:
+        phase = min(phases.get(element.key, {0}))
+        sums[element.key, element.time - (element.time - phase) % _SPAN_US] += element.value
     alike = len(phases) > 1 and len({min(found) for found in phases.values()}) == 1
     wrong = ["phased"] if phased != sums or alike or any(len(found) > 1 for found in phases.values()) else []
     return {where: value for where, value in told.items() if where[0] != "phased"}, wrong
 
 
 def _makes_late(fault: object) -> bool:
-    """Tell whether a fault lets records be dropped, of which the model knows nothing."""
+    """Return whether a fault lets records be dropped, of which the model knows nothing."""
     return isinstance(fault.fault if isinstance(fault, StepFault) else fault, LateRecords)
 
 
@@ -355,9 +355,9 @@ def _input(pipeline: Pipeline, seed: int) -> tuple[list[_Given], Feed]:
     for _ in range(_RECORDS):
         at_us += random.randrange(0, 300, step_ms) * MILLISECOND
         time = at_us - random.randrange(0, 400, step_ms) * MILLISECOND
-        one = _Given(random.choice("ab"), random.randint(1, 9), time)
-        given.append(one)
-        builder.record(at_us=at_us, value=one.value, timestamp=one.time, key=one.key)
+        element = _Given(random.choice("ab"), random.randint(1, 9), time)
+        given.append(element)
+        builder.record(at_us=at_us, value=element.value, timestamp=element.time, key=element.key)
         builder.watermark(at_us=at_us + 1, low_watermark=at_us - 500 * MILLISECOND)
     builder.watermark(at_us=at_us + 2 * SECOND, low_watermark=at_us + 2 * SECOND)
     return given, builder.build()
@@ -371,13 +371,13 @@ def _expected(given: Iterable[_Given]) -> dict[_Where, Any]:
     plain: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     shaped: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     flattened: Counter[tuple[str, int]] = Counter()
-    for one in given:
-        start = one.time - one.time % _SPAN_US
-        plain[one.key, start].append(one.value)
-        flattened[one.key.upper(), start] += one.value
-        flattened[one.key, start] += 2 * one.value - one.value
-        if _is_kept(2 * one.value):
-            for value in _with_next(2 * one.value):
+    for element in given:
+        start = element.time - element.time % _SPAN_US
+        plain[element.key, start].append(element.value)
+        flattened[element.key.upper(), start] += element.value
+        flattened[element.key, start] += 2 * element.value - element.value
+        if _is_kept(2 * element.value):
+            for value in _with_next(2 * element.value):
                 shaped[_residue(value), start].append(value)
     again: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for (_, start), values in plain.items():
@@ -426,17 +426,17 @@ def _expected_seldom(
 def _by_key(given: Iterable[_Given]) -> Mapping[str, list[_Given]]:
     """The elements of each key, by time."""
     found: defaultdict[str, list[_Given]] = defaultdict(list)
-    for one in sorted(given, key=lambda one: one.time):
-        found[one.key].append(one)
+    for element in sorted(given, key=lambda element: element.time):
+        found[element.key].append(element)
     return found
 
 
 def _overlapping(given: Iterable[_Given]) -> Mapping[int, int]:
     sums: Counter[int] = Counter()
-    for one in given:
-        half = one.time - one.time % (_SPAN_US // 2)
-        sums[half] += one.value
-        sums[half - _SPAN_US // 2] += one.value
+    for element in given:
+        half = element.time - element.time % (_SPAN_US // 2)
+        sums[half] += element.value
+        sums[half - _SPAN_US // 2] += element.value
     return sums
 
 
@@ -444,11 +444,11 @@ def _sessions(given: Iterable[_Given]) -> Mapping[int, int]:
     """Sums of what comes within a fifth of a second of what was before; ``given``: of one key, by time."""
     sums: dict[int, int] = {}
     start = last = -_SPAN_US
-    for one in given:
-        if one.time > last + _SPAN_US // 5:
-            start = one.time
-        last = one.time
-        sums[start] = sums.get(start, 0) + one.value
+    for element in given:
+        if element.time > last + _SPAN_US // 5:
+            start = element.time
+        last = element.time
+        sums[start] = sums.get(start, 0) + element.value
     return sums
 
 
@@ -456,13 +456,13 @@ def _expected_beside(
     given: Iterable[_Given], plain: Mapping[tuple[str, int], list[int]]
 ) -> dict[_Where, Any]:
     found: Counter[_Where] = Counter()
-    for one in given:
-        start = one.time - one.time % _SPAN_US
+    for element in given:
+        start = element.time - element.time % _SPAN_US
         # The count of a second is known from its last microsecond on.
-        ended = sorted((begin, key) for key, begin in plain if begin + _SPAN_US - 1 <= one.time)
+        ended = sorted((begin, key) for key, begin in plain if begin + _SPAN_US - 1 <= element.time)
         counts = {key: len(plain[key, begin]) for begin, key in ended}
-        found["enriched", one.key, start] += _with_own(one.value, counts.get(one.key))
-        found["informed", one.key, start] += _with_all(one.value, counts)
+        found["enriched", element.key, start] += _with_own(element.value, counts.get(element.key))
+        found["informed", element.key, start] += _with_all(element.value, counts)
     for (key, start), values in plain.items():
         found["different", key, start] = sum(set(values))
         kept = [value for value in values if _is_kept(value)]
@@ -480,12 +480,12 @@ def _told(history: History, pipeline: Pipeline) -> dict[_Where, Any]:
     for event in history:
         if not isinstance(event, Output):
             continue
-        one = event.production
-        pane: Pane = pipeline.codec(one.stream).decode(one.value)
+        element = event.production
+        pane: Pane = pipeline.codec(element.stream).decode(element.value)
         assert pane.time == pane.window.end - 1, "no window here is the global one"
-        where = (one.stream, one.key, pane.window.start)
+        where = (element.stream, element.key, pane.window.start)
         ends[where] = max(pane.window.end, ends.get(where, pane.window.end))
-        value = sorted(pane.value) if one.stream == "group" else pane.value
+        value = sorted(pane.value) if element.stream == "group" else pane.value
         if not pane.retraction and pane.index >= found.get(where, (-1, None))[0]:
             found[where] = pane.index, value
         elif pane.retraction and found.get(where, (-1, None))[0] < pane.index:
@@ -500,5 +500,5 @@ def _told(history: History, pipeline: Pipeline) -> dict[_Where, Any]:
 
 
 def _merged(where: _Where, other: _Where, ends: Mapping[_Where, int]) -> bool:
-    """Tell whether one window has become part of another of its key."""
+    """Return whether one window has become part of another of its key."""
     return where[:2] == other[:2] and other[2] < where[2] < ends[other]

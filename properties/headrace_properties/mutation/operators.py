@@ -187,13 +187,13 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "type_comment", "pattern"}:
             continue
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, ast.AST):
-                yield one
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield child
 
 
 def _may_go(node: ast.stmt) -> bool:
-    """Tell whether a program without it is one that somebody could have written.
+    """Return whether a program without it is one that somebody could have written.
 
     A name that is never bound is no such program; ``del`` of an argument tells a linter that it is not used.
     """

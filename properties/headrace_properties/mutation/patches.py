@@ -138,7 +138,7 @@ def _applied(path: str, module: Module, hunks: Sequence[_Hunk]) -> PatchedModule
         at = min(places, key=lambda place: abs(place - wanted))
         new += old[done:at] + hunk.new
         done = at + len(hunk.old)
-        changed += [at + one + 1 for one in hunk.changed]
+        changed += [at + line + 1 for line in hunk.changed]
     source = "\n".join([*new, *old[done:]]) + "\n"
     try:
         compile(source, module.file, "exec")

@@ -55,8 +55,8 @@ def survivors_of(
     except (OSError, msgspec.DecodeError) as error:
         raise ReportError(str(path), str(error)) from error
     alive = {
-        Key(one.module, one.function, one.text, f"{one.before} -> {one.after}")
-        for one in report.mutants
-        if not one.killed
+        Key(mutant.module, mutant.function, mutant.text, f"{mutant.before} -> {mutant.after}")
+        for mutant in report.mutants
+        if not mutant.killed
     }
     return [mutant for mutant in mutants if (key := key_of(mutant)) in alive and not reason_of(notes, key)]

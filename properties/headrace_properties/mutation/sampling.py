@@ -93,10 +93,10 @@ def engine_modules(wanted: Sequence[str] = ()) -> list[Module]:
         UnknownModuleError: one of them is none of the engine's.
     """
     names = _engine_names()
-    for one in wanted:
-        if not any(_is_in(name, one) for name in names):
-            raise UnknownModuleError(one, ENGINE)
-    return [module_of(name) for name in names if any(_is_in(name, one) for one in wanted or ENGINE)]
+    for module in wanted:
+        if not any(_is_in(name, module) for name in names):
+            raise UnknownModuleError(module, ENGINE)
+    return [module_of(name) for name in names if any(_is_in(name, module) for module in wanted or ENGINE)]
 
 
 def package_of(name: str) -> str:
@@ -111,7 +111,9 @@ def _engine_names() -> list[str]:
         parts = file.relative_to(root.parent).with_suffix("").parts
         names.append(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
     return sorted(
-        name for name in names if name not in _BEFORE_RUNS and any(_is_in(name, one) for one in ENGINE)
+        name
+        for name in names
+        if name not in _BEFORE_RUNS and any(_is_in(name, package) for package in ENGINE)
     )
 
 

@@ -251,8 +251,8 @@ class _Calm:
         scanned_us = self._scanned_us
         made, came, durable = dict[_Copy, int](), dict[_Copy, int](), dict[_Copy, int]()
         for event in self._history:
-            for one in _sent_first(event):
-                made.setdefault((one.record_id, one.consumer), event.at_us)
+            for production in _sent_first(event):
+                made.setdefault((production.record_id, production.consumer), event.at_us)
             if type(event) is Delivered:
                 copy = event.record_id, event.computation
                 came[copy] = event.at_us

@@ -88,7 +88,7 @@ class JudgedRun:
         return bool(self.error or self.broken)
 
     def fails_like(self, violated: Collection[str], error: str) -> bool:
-        """Tell whether it violates one of these, or, if there are none, stopped with an error of this one's class."""
+        """Return whether it violates one of these, or, if there are none, stopped with an error of this one's class."""
         if violated:
             return bool(self.broken.keys() & set(violated))
         return self.error.partition(":")[0] == error.partition(":")[0] != ""

@@ -66,7 +66,7 @@ _ALL = 10_000
 
 
 def is_outside(plan: Plan) -> bool:
-    """Tell whether a plan has a fault outside the model."""
+    """Return whether a plan has a fault outside the model."""
     faults = (*plan.faults.faults, *(tied.fault for tied in plan.faults.at_steps))
     return any(isinstance(fault, f.BreakStore) for fault in faults)
 

@@ -435,7 +435,7 @@ class _Check:
         return self._compared(calm, run_changed(self._job, feed, schedule, cause), schedule)
 
     def _differs(self, cause: Cause, schedule: Schedule, memory: Memory) -> bool:
-        """Tell whether the outcome differs even if all that is kept outside state lasts for a call, or for the run."""
+        """Return whether the outcome differs even if all that is kept outside state lasts for a call, or for the run."""
         job = watched_job(self._job, memory)
         calm, _ = watched_run(lambda: run_changed(job, self._feed, Schedule(), Cause.FAULTS))
         other, _ = watched_run(lambda: run_changed(job, self._feed, schedule, cause))

@@ -84,7 +84,7 @@ class Settling:
         return found
 
     def has_dropped(self, result: RunResult) -> bool:
-        """Tell whether a grouping of a run has dropped elements."""
+        """Return whether a grouping of a run has dropped elements."""
         drops = DropCounter([self.pipeline])
         drops.take_states(result.states)
         return bool(drops.counts())
@@ -145,7 +145,7 @@ def _settles(grouping: Grouping) -> bool:
 
 
 def _never_finishes(trigger: Trigger) -> bool:
-    """Tell whether a trigger can fire again and again."""
+    """Return whether a trigger can fire again and again."""
     match trigger:
         case Repeat():
             return True

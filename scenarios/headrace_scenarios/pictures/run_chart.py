@@ -69,7 +69,7 @@ def chart_of(events: Sequence[Event], pipeline: Pipeline, key: str | None = None
             if MIN_TIME < time < MAX_TIME
         ]
     )
-    up = _range([one.at_us for one in arrivals] + [one.at_us for one in results])
+    up = _range([arrival.at_us for arrival in arrivals] + [result.at_us for result in results])
     results = [_within(result, across) for result in results]
     is_date = across[0] >= _EPOCH_US
     return EventTimeChart(
@@ -130,7 +130,9 @@ def _short(value: Any, most: int) -> str:
         value = value.value
     if isinstance(value, Mapping):
         numbers = [
-            one for one in value.values() if isinstance(one, int | float) and not isinstance(one, bool)
+            number
+            for number in value.values()
+            if isinstance(number, int | float) and not isinstance(number, bool)
         ]
         value = numbers[0] if len(numbers) == 1 else value
     text = visible(str(value))
@@ -146,7 +148,9 @@ def _result(pipeline: Pipeline, at_us: int, output: Production, arrivals: Sequen
         )
     start_us, end_us = value.window.start, value.window.end
     came = [
-        one.at_us for one in arrivals if value.window == GLOBAL or start_us <= one.event_us < end_us
+        arrival.at_us
+        for arrival in arrivals
+        if value.window == GLOBAL or start_us <= arrival.event_us < end_us
     ]  # the first element's arrival
     begin_us = min(came, default=at_us)
     return DrawnResult(start_us, end_us, min(begin_us, at_us), at_us, text, words, value.retraction)

@@ -169,7 +169,7 @@ class OpenBuckets:
 
 
 def behind_the_watermark(record: Record) -> bool:
-    """Tell whether the system found a record late (4.5)."""
+    """Return whether the system found a record late (4.5)."""
     return record.late
 
 
@@ -390,7 +390,7 @@ class DipState:
     confidence: int = 0
 
     def update_confidence(self, count: int, expected: ModelUpdate | None, options: ZeitgeistOptions) -> bool:
-        """Count low buckets in a row; tell whether this one makes a dip."""
+        """Count low buckets in a row; return whether this one makes a dip."""
         mean = 0.0 if expected is None else expected.mean
         low = mean >= options.dip_min_expected and count < options.dip_factor * mean
         self.confidence = self.confidence + 1 if low else 0

@@ -132,7 +132,7 @@ class LogOptions:
                 raise OptionsError(name, getattr(self, name), "more than 0")
 
     def takes(self, flight: ScheduledFlight) -> bool:
-        """Tell whether a flight is chosen. Days are those of the schedule, so that a prefix of a log is the log of fewer days."""
+        """Return whether a flight is chosen. Days are the schedule's, so that a prefix of a log is the log of fewer days."""
         wanted = not self.carriers or flight.carrier in self.carriers
         return wanted and midnight_us(self.first) <= flight.scheduled_us < midnight_us(self.until)
 

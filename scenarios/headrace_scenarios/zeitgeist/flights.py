@@ -62,7 +62,7 @@ def by_destination(record: Record) -> str:
 
 
 def is_late(record: Record) -> bool:
-    """Tell whether a record is late: according to the log on every host, or too late for the host from a faulty source."""
+    """Return whether a record is late: according to the log on every host, or too late for the host from a faulty source."""
     return record.late or bool(record.value.late)
 
 

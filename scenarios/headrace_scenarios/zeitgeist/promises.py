@@ -40,7 +40,7 @@ def late_searches_are_told(moment: Moment) -> bool:
 
 
 def _one_prediction(_key: str, state: Comparison) -> bool:
-    """Tell whether this is all that a query leaves that has fallen silent: a prediction of the bucket that never came."""
+    """Return whether this is all that a query leaves that has fallen silent: a prediction of the bucket that never came."""
     return not state.counts and len(state.predictions) <= 1
 
 

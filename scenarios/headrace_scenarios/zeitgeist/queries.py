@@ -65,7 +65,7 @@ class Disturbance:
     factor: float
 
     def covers(self, query: str, time_us: int) -> bool:
-        """Tell whether it affects the query at this event time."""
+        """Return whether it affects the query at this event time."""
         return query == self.query and self.start_us <= time_us < self.start_us + self.duration_us
 
 

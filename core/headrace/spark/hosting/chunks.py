@@ -42,7 +42,7 @@ class IntervalStore(Protocol):
     """The part of Spark's state store that belongs to one key interval."""
 
     def is_begun(self) -> bool:
-        """Tell whether this task has already written the header: Spark may call an interval twice in a micro-batch."""
+        """Return whether this task has already written the header: Spark may call an interval twice in a micro-batch."""
         ...
 
     def header(self) -> bytes | None:

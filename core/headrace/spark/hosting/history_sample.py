@@ -60,7 +60,7 @@ class Sample:
             raise OptionsError("fraction", self.fraction, "more than 0, and up to 1")
 
     def has(self, key: str) -> bool:
-        """Tell whether a key is in the sample. The hash is not that of the intervals, which would select whole intervals."""
+        """Return whether a key is in the sample. The hash is not that of the intervals, which would select whole intervals."""
         if self.fraction == 1:
             return True
         return int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) < self.fraction * 2**64

@@ -123,7 +123,7 @@ decode_tally = msgspec.json.Decoder(Tally).decode
 
 
 def is_tally(data: bytes) -> bool:
-    """Tell whether encoded data is a tally, not a parcel."""
+    """Return whether encoded data is a tally, not a parcel."""
     return data.startswith(TALLY_BEGINS)
 
 

@@ -63,16 +63,18 @@ def images_of(plan: JobPlan, before: Mapping[str, Image], intervals: int, number
             header.generation, header.holds, header.told_to = number, holds, plan.consumers(name)
             moved = {
                 key: entry
-                for one in old
-                for key, entry in one.entries.items()
+                for before in old
+                for key, entry in before.entries.items()
                 if interval_of(key, plan.intervals) == place
             }
-            from_here = [one.header.reported for one in old if not moved.keys().isdisjoint(one.entries)]
-            header.reported = min(from_here, default=max(one.header.reported for one in old))
+            from_here = [
+                before.header.reported for before in old if not moved.keys().isdisjoint(before.entries)
+            ]
+            header.reported = min(from_here, default=max(before.header.reported for before in old))
             chunks.adopt(moved)
             room = WaitingRoom(header, store, plan.limits)
             room.keep([
-                limited for one in old for limited in one.waiting if interval_of(limited[2][2], plan.intervals) == place
+                limited for before in old for limited in before.waiting if interval_of(limited[2][2], plan.intervals) == place
             ])  # fmt: skip
             header.held = held[group] = min([chunks.dues()[0], *holds.values(), room.earliest])
             chunks.write_header()
@@ -93,24 +95,24 @@ class _Interval:
 
 def _take_over(header: Header, old: list[_Interval], place: int, intervals: int) -> None:
     """Set what a new interval knows of its input, and its part of the counts."""
-    known = [one.header for one in old]
-    header.low = max(one.low for one in known)
-    header.horizon = max(one.horizon for one in known)
-    header.slowest = max(one.slowest for one in known)
-    header.newest = max(one.newest for one in known)
-    header.turns = max(one.turns for one in known)
-    for one in known:
+    known = [before.header for before in old]
+    header.low = max(before.low for before in known)
+    header.horizon = max(before.horizon for before in known)
+    header.slowest = max(before.slowest for before in known)
+    header.newest = max(before.newest for before in known)
+    header.turns = max(before.turns for before in known)
+    for before in known:
         header.horizons |= {
-            name: max(at, header.horizons.get(name, MIN_TIME)) for name, at in one.horizons.items()
+            name: max(at, header.horizons.get(name, MIN_TIME)) for name, at in before.horizons.items()
         }
         header.reached |= {
-            name: max(at, header.reached.get(name, MIN_TIME)) for name, at in one.reached.items()
+            name: max(at, header.reached.get(name, MIN_TIME)) for name, at in before.reached.items()
         }
-    for one in known[place::intervals]:  # so that each old interval's counts go to one new interval
-        header.records += one.records
-        header.late_records += one.late_records
-        header.outputs += one.outputs
-        header.dropped += one.dropped
+    for before in known[place::intervals]:  # so that each old interval's counts go to one new interval
+        header.records += before.records
+        header.late_records += before.late_records
+        header.outputs += before.outputs
+        header.dropped += before.dropped
 
 
 def write_images(path: Path, images: Mapping[str, Image]) -> None:
@@ -214,7 +216,7 @@ def _all(plan: JobPlan) -> Iterator[str]:
 
 
 def is_done(reshard: Reshard) -> bool:
-    """Tell whether all intervals have committed their images."""
+    """Return whether all intervals have committed their images."""
     return (Path(reshard.path) / _DONE).exists()
 
 

@@ -242,7 +242,7 @@ def check_inputs(pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) ->
 
 
 def is_streaming(inputs: Mapping[str, Input | DataFrame]) -> bool:
-    """Tell whether the inputs are streaming, not bounded.
+    """Return whether the inputs are streaming, not bounded.
 
     Raises:
         SparkHostError: they are mixed.

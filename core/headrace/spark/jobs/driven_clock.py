@@ -86,7 +86,7 @@ def _asked(tick: str) -> Callable[[Progress], bool]:
 
 
 def _has_news(progress: Progress) -> bool:
-    """Tell whether a micro-batch read from anything but the clock."""
+    """Return whether a micro-batch read from anything but the clock."""
     return any(source["startOffset"] != source["endOffset"] for source in inputs_of(progress))
 
 

@@ -211,7 +211,7 @@ def _heartbeats(
     settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
 ) -> Heartbeats | None:
     told = _told(settings, pipeline, inputs)
-    is_needed = any(one.is_told for one in told.values())
+    is_needed = any(input_.is_told for input_ in told.values())
     return Heartbeats(told, settings.directory / "inputs.json") if is_needed else None
 
 
@@ -236,7 +236,7 @@ def _with_wake_up(now: Shape, before: Shape | None, checkpoint: Place) -> Shape:
 
 
 def _needs_clock(settings: Settings, pipeline: Pipeline) -> bool:
-    """Tell whether a job needs a clock: for wall timers, or to tell the slowest low watermark."""
+    """Return whether a job needs a clock: for wall timers, or to tell the slowest low watermark."""
     return settings.clock_us is not None or bool(limits_of(pipeline))
 
 

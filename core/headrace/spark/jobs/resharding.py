@@ -28,7 +28,7 @@ _FOLDER = "intervals"
 
 
 def is_at_rest(checkpoint: Place) -> bool:
-    """Tell whether a stopped query has nothing left to do for what it has read, from its checkpoint."""
+    """Return whether a stopped query has nothing left to do for what it has read, from its checkpoint."""
     committed = last_committed(checkpoint)
     planned = max(
         [int(path.name) for path in files_in(checkpoint / "offsets") if path.name.isdigit()], default=-1

@@ -424,7 +424,7 @@ def _order(pipeline: Pipeline) -> list[str]:
 
 
 def _is_same(name: str, before: Pipeline, after: Pipeline) -> bool:
-    """Tell whether a stage can keep running when the pipeline changes."""
+    """Return whether a stage can keep running when the pipeline changes."""
     if name in before.injectors:
         if name not in after.injectors or before.injectors[name] != after.injectors[name]:
             return False

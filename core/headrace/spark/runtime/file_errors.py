@@ -108,7 +108,7 @@ def _broken_logs(checkpoint: Path) -> Iterator[Path]:
 
 
 def _is_whole(line: str) -> bool:
-    """Tell whether a line is JSON or one of Spark's other lines: the log's version, or ``-`` for a source without an offset."""
+    """Return whether a line is JSON or one of Spark's other lines: the log's version, or ``-`` for a source without an offset."""
     if re.fullmatch(r"v\d+|-", line):
         return True
     try:

@@ -112,7 +112,7 @@ def prepare_session(spark: SparkSession) -> None:
 
 
 def has_driver(spark: SparkSession) -> bool:
-    """Tell whether Spark's driver runs in this process. With Spark Connect it runs in the server."""
+    """Return whether Spark's driver runs in this process. With Spark Connect it runs in the server."""
     return getattr(spark, "sparkContext", None) is not None
 
 
@@ -166,7 +166,7 @@ def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _is_set(spark: SparkSession) -> bool:
-    """Tell whether the shuffle partitions were set, and are not Spark's default."""
+    """Return whether the shuffle partitions were set, and are not Spark's default."""
     return bool(spark._jsparkSession.conf().contains(_PARTITIONS))
 
 
@@ -286,7 +286,7 @@ def process_environment(master: str | None, *, launched: bool) -> dict[str, str]
 
 
 def _is_of_this_python() -> bool:
-    """Tell whether Spark is that of the PySpark that this process imports, not one that SPARK_HOME names."""
+    """Return whether Spark is that of the PySpark that this process imports, not one that SPARK_HOME names."""
     return Path(_find_spark_home()).resolve() == Path(pyspark.__file__).parent.resolve()
 
 

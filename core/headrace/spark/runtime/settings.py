@@ -24,7 +24,7 @@ class Setting:
     same: tuple[str, ...] = ()
 
     def allows(self, value: str) -> bool:
-        """Tell whether a value is the required one."""
+        """Return whether a value is the required one."""
         return value.casefold() in {allowed.casefold() for allowed in (self.value, *self.same)}
 
 

@@ -478,7 +478,7 @@ def _by_age(file: tuple[str, FileOffset]) -> tuple[int, str]:
 
 
 def _is_news(old: FilesOffset, new: FilesOffset) -> bool:
-    """Tell whether there is anything for a batch; the disappearance of finished files does not count."""
+    """Return whether there is anything for a batch; the disappearance of finished files does not count."""
     return old.ended != new.ended or any(
         (before.next, before.low_watermark, before.arrived_us)
         != (after.next, after.low_watermark, after.arrived_us)

@@ -90,7 +90,7 @@ class Looks:
             return Told(None)
 
     def tick(self) -> bool:
-        """Check the timers if it is time to, and tell whether to tick."""
+        """Check the timers if it is time to, and return whether to tick."""
         now_us = time.monotonic_ns() // 1_000
         if self._looked_us is None:
             self._looked_us = now_us

@@ -140,7 +140,7 @@ def lost_elements(events: Iterable[Event], pipeline: Pipeline) -> Counter[tuple[
     lost = [
         event.production for event in events if isinstance(event, Output) and event.production.stream == LOST
     ]
-    return Counter((one.key, decode(one.value)) for one in lost)
+    return Counter((record.key, decode(record.value)) for record in lost)
 
 
 def _output(pipeline: Pipeline) -> tuple[str, Callable[[bytes], Pane]]:

@@ -55,7 +55,7 @@ class AtLeast:
     value: float
 
     def __call__(self, contents: Any) -> bool:
-        """Tell whether it is."""
+        """Return whether it is."""
         return bool(contents >= self.value)
 
 

@@ -99,12 +99,14 @@ def _unbalanced(history: History) -> str:
             if len(hosts) == 1 and not came:
                 return f"{interval} was split off at {at_us} us, and had no records"
             starts = range(at_us - 600 * MILLISECOND, at_us - _BEAT_US, 50 * MILLISECOND)
-            fewest = min(sum(start <= one < start + _BEAT_US for one in came) for start in starts)
+            fewest = min(sum(start <= at_us < start + _BEAT_US for at_us in came) for start in starts)
             if (
                 len(hosts) > 1 and fewest >= 2 * _COLD and max(hosts) < starts[0]
             ):  # a new owner has counted few
                 return f"{interval} was merged at {at_us} us, and had {fewest} records in a heartbeat"
-        known = {host: told for host, told in known.items() if not any(host.overlaps(one) for one in new)}
+        known = {
+            host: told for host, told in known.items() if not any(host.overlaps(interval) for interval in new)
+        }
         known |= new
     return ""
 

@@ -189,7 +189,7 @@ def _jump(rates: FailureRates | None) -> dict[str, Any] | None:
 
 
 def _carried(history: Sequence[h.Event], causes: Causes | None, message: Link) -> bool:
-    """Tell whether a message was really sent from the one event to the other.
+    """Return whether a message was really sent from the one event to the other.
 
     A recovery scan finds a row long after the write, and a record that comes again is ACKed again: the write led to that, but its
     reply did not. Without recorded causes, each message is taken to be real.
