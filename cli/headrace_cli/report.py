@@ -70,7 +70,10 @@ def report(
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help=f"Run only this experiment: {', '.join(EXPERIMENTS)}."),
+        typer.Option(
+            metavar="NAME",
+            help=f"Run (with --check: repeat) only this experiment: {', '.join(EXPERIMENTS)}.",
+        ),
     ] = None,
     seeds: Annotated[
         int | None,
@@ -110,7 +113,7 @@ def report(
     """
     with tidy_errors():
         if check:
-            _check(output, again, as_json=as_json)
+            _check(output, again, only or [], as_json=as_json)
             return
         size = QUICK if quick else FULL
         size = Size(seeds or size.seeds, size.quick)
@@ -129,10 +132,14 @@ def report(
         raise typer.Exit(files.code(ExitCode.HOLDS))
 
 
-def _chosen(only: list[str], size: Size) -> list[str]:
+def _refuse_unknown(only: list[str]) -> None:
     for name in only:
         if name not in EXPERIMENTS:
             raise UnknownExperimentError(name)
+
+
+def _chosen(only: list[str], size: Size) -> list[str]:
+    _refuse_unknown(only)
     return [
         name for name, entry in EXPERIMENTS.items() if name in only or (not only and entry.is_usual(size))
     ]
@@ -204,8 +211,9 @@ def _write(found: Report, output: Path, files: OutputFiles) -> None:
         files.write(path, "--output", write_bytes(data))
 
 
-def _check(output: Path, again: int, *, as_json: bool) -> None:
-    found = list(_differences(output, again))
+def _check(output: Path, again: int, only: list[str], *, as_json: bool) -> None:
+    _refuse_unknown(only)
+    found = _differences(output, again, only)
     if as_json:
         print_document({"report": str(output), "problems": found})
     else:
@@ -214,7 +222,7 @@ def _check(output: Path, again: int, *, as_json: bool) -> None:
     raise typer.Exit(ExitCode.VIOLATED if found else ExitCode.HOLDS)
 
 
-def _differences(output: Path, again: int) -> list[str]:
+def _differences(output: Path, again: int, only: list[str]) -> list[str]:
     """List differences: first in the files, then from running again."""
     found = _read(output)
     try:
@@ -236,7 +244,7 @@ def _differences(output: Path, again: int) -> list[str]:
         for measured in found.measured
         if pictures[measured.name] != measured.plot_sha256
     ]
-    return differences + list(problems(found, again))
+    return differences + list(problems(found, again, only))
 
 
 def _side_by_side(text: str, wanted: str) -> list[tuple[str, str]]:

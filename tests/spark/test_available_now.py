@@ -19,14 +19,14 @@ def test_a_job_ends_when_its_input_has_been_processed_and_the_next_resumes(
     job = Job(spark, tmp_path, files_in_batch=1)
     job.put(1)
     job.put(2)
-    with job.deploy(counter_last(), available_now=True) as running:
+    with job.deploy(counter_last(), available_now=True, intervals=1) as running:
         assert running.await_termination()
         assert running.errors == ()
         with pytest.raises(QueryStoppedError):
             running.await_idle()
     assert job.values == {"counts": [1, 2]}
     job.put(3)
-    with job.deploy(counter_last(), available_now=True) as running:
+    with job.deploy(counter_last(), available_now=True, intervals=1) as running:
         assert running.await_termination()
     assert job.values == {"counts": [1, 2, 3]}
 

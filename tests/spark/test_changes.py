@@ -165,6 +165,7 @@ def test_a_timer_of_a_removed_computation_is_let_go(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_with_one_interval_a_computation_takes_its_state_to_another_level(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +307,7 @@ def test_a_computation_that_was_removed_does_not_come_back_on_another_level(
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_job_goes_on_when_its_inputs_are_given_in_another_order(
     spark: SparkSession, tmp_path: Path
 ) -> None:

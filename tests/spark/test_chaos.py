@@ -248,6 +248,7 @@ def test_a_run_that_is_terminated_leaves_no_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_executor_and_a_zombie_leave_no_trace(tmp_path: Path) -> None:
     """The zombie is a driver that is stopped in mid-batch; its successor does the batch, and the driver goes on."""
     report = _run(
@@ -258,6 +259,14 @@ def test_a_killed_executor_and_a_zombie_leave_no_trace(tmp_path: Path) -> None:
     assert report.verdict == Holds(2)
     assert report.drivers == 2
     assert any("refused by the sink: a newer epoch owns the table" in note for note in report.seen[1].notes)
+
+
+@pytest.mark.slow
+def test_a_zombie_leaves_no_trace(tmp_path: Path) -> None:
+    """Like the one above, without what takes long: an executor that is killed."""
+    report = _run(tmp_path, Strike(0, Verb.ZOMBIE, BatchMoment.READING))
+    assert report.verdict == Holds(1)
+    assert any("refused by the sink: a newer epoch owns the table" in note for note in report.seen[0].notes)
 
 
 @pytest.mark.nightly

@@ -124,6 +124,7 @@ def _matters(step: InputStep) -> bool:
     )
 
 
+@pytest.mark.nightly
 def test_spark_in_micro_batches_emits_figure_11(spark: SparkSession, tmp_path: Path) -> None:
     """A minute takes two seconds of Spark's clock; what is in a part arrives at one instant, and so in one batch."""
     figure = replace(figures()[11], engine=MicroBatch(2 * SECOND))

@@ -167,6 +167,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run([umount, str(place)], check=True)
 
 
+@pytest.mark.nightly
 def test_a_full_disk_is_told_and_with_room_again_nothing_is_lost(
     spark: SparkSession, tmp_path: Path, small_disk: Path
 ) -> None:

@@ -209,6 +209,7 @@ def test_a_job_goes_on_without_an_input_that_brings_nothing(spark: SparkSession,
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_partition_of_a_topic_that_lags_does_not_make_its_own_records_late(
     spark: SparkSession, tmp_path: Path
 ) -> None:

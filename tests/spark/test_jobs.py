@@ -74,6 +74,7 @@ def letters(_process: int, offset: int) -> list[NewRecord]:
 
 
 @pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
+@pytest.mark.nightly
 def test_an_injector_that_has_ended_holds_nothing_back_after_a_restart(
     spark: SparkSession, tmp_path: Path, layout: Layout
 ) -> None:
@@ -222,10 +223,12 @@ def _letter(number: int, to: str | None, text: str, second: int) -> dict[str, ob
     return {"id": number, "key": "anna", "city": to, "text": text, "ts": second * SECOND}
 
 
+@pytest.mark.nightly
 def test_wall_timers_fire_in_a_staged_job_and_what_they_held_back_is_on_time(office: Office) -> None:
     assert office.delivered() == [{"text": text, "late": text == "d"} for text in "acd"]
 
 
+@pytest.mark.nightly
 def test_dead_letters_of_injectors_and_of_computations_come_out_of_a_staged_job(office: Office) -> None:
     (unreadable,), (torn,) = office.letters["unreadable"], office.letters["torn"]
     assert unreadable["injector"] == "mail"
@@ -235,6 +238,7 @@ def test_dead_letters_of_injectors_and_of_computations_come_out_of_a_staged_job(
 
 
 @pytest.mark.parametrize("computation", ["batches", "lates"])
+@pytest.mark.nightly
 def test_the_history_of_a_staged_job_is_one_that_the_checkers_accept(
     office: Office, computation: str
 ) -> None:

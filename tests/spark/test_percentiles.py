@@ -170,6 +170,7 @@ def test_the_staged_layout_refuses_a_percentile() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_query_of_spark_follows_a_percentile(spark: SparkSession, tmp_path: Path) -> None:
     of = pipeline(60)
     collected = run_streaming(spark, of, feed(of), tmp_path, parts=2, restart_after=0, history=True)

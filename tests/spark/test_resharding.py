@@ -432,7 +432,11 @@ def test_what_keeps_the_number_as_it_is(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "numbers", [(2, 3, 1), (1, 3, 2)], ids=["an operator for each level", "one operator"]
+    "numbers",
+    [
+        pytest.param((2, 3, 1), id="an operator for each level"),
+        pytest.param((1, 3, 2), id="one operator", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_job_on_spark_goes_on_with_more_intervals_and_with_fewer(
     spark: SparkSession, tmp_path: Path, numbers: tuple[int, ...]

@@ -151,6 +151,9 @@ class Job:
         return sorted((row["total"], row["late"]) for row in rows)
 
 
+BY_DAY = [pytest.param("staged", marks=pytest.mark.nightly), "pipelined"]
+
+
 def tell_the_story(job: Job) -> Deployment:
     """Letters and answers; the answer to "b" is late, but its letter has held the watermark. A restart. "d" is late for good."""
     running = job.start()
@@ -187,6 +190,7 @@ def staged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     running.stop()
 
 
+@pytest.mark.nightly
 def test_both_layouts_have_the_same_outputs_through_a_restart(
     pipelined: tuple[Job, Deployment], staged: tuple[Job, Deployment]
 ) -> None:
@@ -196,7 +200,7 @@ def test_both_layouts_have_the_same_outputs_through_a_restart(
     assert sum(other.taken("late").values()) == 1  # "d"
 
 
-@pytest.mark.parametrize("name", ["staged", "pipelined"])
+@pytest.mark.parametrize("name", BY_DAY)
 def test_both_layouts_tell_their_progress(name: str, request: pytest.FixtureRequest) -> None:
     """By the job, counted through the restart; and, of each micro-batch, in Spark's own progress reports."""
     _job, running = request.getfixturevalue(name)
@@ -224,7 +228,7 @@ def test_both_layouts_tell_their_progress(name: str, request: pytest.FixtureRequ
     assert {entry["intervals"] for entry in shown} <= {0, 1, 2}
 
 
-@pytest.mark.parametrize("name", ["staged", "pipelined"])
+@pytest.mark.parametrize("name", BY_DAY)
 def test_sparks_pages_of_jobs_show_progress_behind_sparks_own_description(
     name: str, spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:
@@ -259,6 +263,7 @@ def test_a_directory_belongs_to_one_layout(pipelined: tuple[Job, Deployment]) ->
         other.start()
 
 
+@pytest.mark.nightly
 def test_computations_come_and_go_while_the_others_run(staged: tuple[Job, Deployment]) -> None:
     """Cities is added, and counts all pairs from the beginning on; it is removed; what it has written stays."""
     job, running = staged
@@ -294,7 +299,7 @@ def written(log: Log) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("name", ["staged", "pipelined"])
+@pytest.mark.parametrize("name", BY_DAY)
 def test_an_error_of_user_code_comes_back_as_it_was(name: str, request: pytest.FixtureRequest) -> None:
     job, running = request.getfixturevalue(name)
     job.give([(40, "z", 55.0)], city="nowhere")

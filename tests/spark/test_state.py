@@ -123,6 +123,7 @@ def test_rows_timers_and_holds_of_a_running_job_are_read_and_nothing_is_written(
         JobState(spark, job.directory).row("visit", "anna")
 
 
+@pytest.mark.nightly
 def test_state_of_the_staged_layout_is_read_and_a_damaged_file_is_named(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

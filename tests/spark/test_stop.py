@@ -45,8 +45,9 @@ _PATIENCE_S = 300
 
 @pytest.mark.parametrize(
     ("number", "result"),
-    [pytest.param(signal.SIGINT, "interrupted", marks=pytest.mark.nightly), (signal.SIGTERM, "terminated")],
+    [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")],
 )
+@pytest.mark.nightly
 def test_a_signal_ends_a_run_after_its_micro_batch(
     tmp_path: Path, number: signal.Signals, result: str
 ) -> None:

@@ -138,7 +138,7 @@ def waking() -> Pipeline:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("layout", by_day(Layout.STAGED))
+@pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
 def test_waiting_for_a_job_ends_although_its_clock_always_has_news(
     spark: SparkSession, tmp_path: Path, layout: Layout
 ) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import chain
@@ -208,18 +208,19 @@ def calibration_document() -> dict[str, float]:
     return {name: float(value) for name, value in dataclasses.asdict(CALIBRATION).items()}
 
 
-def problems(report: Report, again: int) -> Iterator[str]:
+def problems(report: Report, again: int, only: Collection[str] = ()) -> Iterator[str]:
     """Yield the differences between a report and what this code measures.
 
     Args:
         report: the report to check.
         again: number of runs of each experiment to repeat, spread over all of them.
+        only: names of the experiments to repeat runs of; none: all.
     """
     if report.calibration != calibration_document():
         yield "its calibration differs from this code's: write the report again"
     for measured in report.measured:
-        if EXPERIMENTS[measured.name].wall:
-            continue  # no run repeats it
+        if EXPERIMENTS[measured.name].wall or (only and measured.name not in only):
+            continue  # no run repeats those in wall time
         stride = max(len(measured.samples) // max(again, 1), 1)
         for sample in measured.samples[::stride][:again]:
             if _run((measured.name, sample.point, sample.seed))[1] != sample:

@@ -102,6 +102,12 @@ def test_every_rule_that_decides_costs_only_is_broken_here() -> None:
 
 @pytest.mark.parametrize("rules", BROKEN, ids=lambda rules: rules.__name__)
 def test_a_rule_that_decides_costs_only_violates_nothing_when_it_is_broken(rules: type[Rules]) -> None:
-    runs = [run(rules, workload, seed) for workload in BUSY for seed in range(16)]
-    assert sum(activations for activations, _ in runs) > 0
-    assert [what for _, what in runs if what] == []
+    activations = 0
+    for seed in range(60):  # at least six, and as many as it takes until the rule was asked
+        for workload in BUSY:
+            count, violated = run(rules, workload, seed)
+            assert violated == ()
+            activations += count
+        if activations and seed >= 5:
+            return
+    pytest.fail("the broken rule was never asked, or answered as the sound one does")

@@ -1,6 +1,6 @@
 """All workloads under random plans: no oracle fires, hard cases are reached, and each run is reproducible.
 
-A thousand seeds here; the night and ``headrace bench harness`` take more.
+Two hundred seeds here, each run twice; the night and ``headrace bench harness`` take more.
 """
 
 from pathlib import Path
@@ -44,6 +44,7 @@ def check(sample: SampleResult, runs: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_first_thousand_reach_every_case_that_chance_can_and_hold() -> None:
     """What is never reached was never tested."""
     sample = run_sample(range(PROBED))
