@@ -236,6 +236,7 @@ class Commits:
             return
         step.advance(StepInput.SENT)
         self._stragglers.append((now, step))
+        self.shared.sweep_at(now + self.shared.options.straggler_delay_us)
 
     def complete(self, step: Step) -> None:
         """Nothing is left to wait for before the step's commit."""
@@ -396,6 +397,7 @@ class Commits:
         """A checkpoint was ACKed: delete it with any write of the interval, whatever its key is doing."""
         if not self._delivered:
             self._delivered_since = now
+            self.shared.sweep_at(now + self.shared.options.delete_delay_us)
         self._delivered.append((key, production.record_id, production.consumer))
 
     # What the interval says of it

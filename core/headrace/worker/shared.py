@@ -1,7 +1,7 @@
 """What all intervals of a worker share: its store client, outbox, cache, routing and effects."""
 
 from headrace.api.options import EngineOptions
-from headrace.deadlines import Wakes
+from headrace.deadlines import Deadline, Wakes
 from headrace.delivery.outbox import Outbox
 from headrace.delivery.routing import NOWHERE, Routing
 from headrace.history import History
@@ -34,14 +34,15 @@ class Shared:
     Attributes:
         effects: what the host is asked to do once the event has been handled.
         wakes: those that the host was asked for.
+        sweep_due: when it may look after what is outstanding again.
         record: records its events.
         runs: how often user code ran.
         uncharged: the intervals it ran for, run by run, since the host last said what CPU time that took.
     """
 
     __slots__ = (
-        "address", "cache", "effects", "history", "options", "outbox", "record", "routing", "rules", "runs", "store", "uncharged",
-        "wakes",
+        "address", "cache", "effects", "history", "options", "outbox", "record", "routing", "rules", "runs", "store", "sweep_due",
+        "uncharged", "wakes",
     )  # fmt: skip
 
     def __init__(self, address: str, options: EngineOptions, history: History, rules: Rules) -> None:
@@ -52,6 +53,7 @@ class Shared:
         self.record = history.of(address)
         self.effects: list[Effect] = []
         self.wakes = Wakes()
+        self.sweep_due = Deadline(options.sweep_period_us)
         self.store = StoreClient(self.effects, options.store_timeout_us)
         self.outbox: Outbox[Holder] = Outbox(options.retry_us, options.retry_max_us)
         self.cache = RowCache(options.cache_bytes, options.eviction, rules)
@@ -63,3 +65,7 @@ class Shared:
         """Ask the host to wake the worker, unless it does so in time as it is."""
         if self.wakes.asks(due_us):
             self.effects.append(WakeAt(due_us))
+
+    def sweep_at(self, due_us: int) -> None:
+        """Ask the host to wake the worker when something that begins to wait now is to be looked after."""
+        self.wake_at(max(due_us, self.sweep_due.due_us))

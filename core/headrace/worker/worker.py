@@ -71,11 +71,8 @@ class Worker:
         self._senders_of: dict[str, tuple[str, ...]] = {}
         self._last_reports: dict[int, m.IntervalReport] = {}
         self._wakes = self._shared.wakes
-        self._sweep_due = Deadline(options.sweep_period_us)
-        self._soonest_us = min(  # what is new is not due before
-            options.retry_us, options.retry_max_us, options.store_timeout_us, options.straggler_delay_us,
-            options.delete_delay_us,
-        )  # fmt: skip
+        self._sweep_due = self._shared.sweep_due
+        self._first_pause_us = min(options.retry_us, options.retry_max_us, options.store_timeout_us)
         self._has_news = False  # since it last reported
         self._report_due = Deadline(options.report_period_us)
         self._repeat_due = Deadline(_REPEAT_REPORTS * options.report_period_us)
@@ -151,10 +148,10 @@ class Worker:
         assert handler is not None, f"{self.address} got {event}"
         handler(self, now, event)
         effects = self._effects
-        if self._wakes.next_us > now + self._soonest_us:
-            self._ask_to_wake(now)
         if not effects:
             return _NO_EFFECTS
+        if self._wakes.next_us > now + self._first_pause_us:  # what was sent just now is not due before
+            self._ask_to_wake(now)
         taken = effects.copy()
         effects.clear()
         return taken
