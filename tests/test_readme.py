@@ -35,7 +35,7 @@ FILES_AT_HOME = re.compile(
 MANY_EXAMPLES = re.compile(r"--examples \d+")
 DEFAULT_EXAMPLES = re.compile(r"^headrace verify \S+$")
 FEWER = "--examples 30"
-FEWER_THAN_SAID = "--examples 10"
+FEWER_THAN_SAID = "--examples 25"
 IN_PYTEST = re.compile(r"^pytest .*--headrace-profile ci(?= )")
 SEARCH = re.compile(r"^headrace (?:verify|mutants) (?!.*--jobs)")
 ENUMERATION = "--search enumerate"
