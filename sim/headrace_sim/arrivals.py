@@ -252,6 +252,12 @@ class Arrivals:
         self._slack_us = _slack_of(options)
         kernel.take = self._take
 
+    def detach(self) -> None:
+        """Forget the run's kernel: through it, all of the run's cluster would be kept. Call it when the run is over."""
+        self._kernel.take = None
+        self._kernel = Kernel()
+        self._released.clear()
+
     @property
     def size(self) -> tuple[int, int]:
         """How many chains of messages there have been, and how many messages; 0 without priorities."""

@@ -89,6 +89,8 @@ def simulate(
         cluster.run_to_the_end()
         look(cluster)
         history = cluster.history
+        if arrivals is not None:
+            arrivals.detach()
         del cluster
         collect_run()
     return history

@@ -1,6 +1,7 @@
 """The order of arrivals at each process, as a value."""
 
 import dataclasses
+import weakref
 from collections.abc import Iterable
 
 import msgspec
@@ -13,6 +14,7 @@ from headrace.wire.keys import ALL_KEYS
 from headrace.wire.rows import RowDelta
 from headrace_sim import (
     Arrivals,
+    Cluster,
     ClusterOptions,
     Constant,
     Delay,
@@ -28,6 +30,7 @@ from headrace_sim import (
 )  # fmt: skip
 from headrace_sim import arrivals as module
 from headrace_sim.arrivals import Arrival, Routine, earliest, may_swap, next_overtaker
+from headrace_sim.hosting.host import Host
 
 BASE = ClusterOptions(workers=2)
 OPTIONS = msgspec.structs.replace(
@@ -242,3 +245,16 @@ def test_steps_that_receive_are_named_as_faults_name_them() -> None:
         .describe()
         .endswith("the next arrival there")
     )
+
+
+def test_nothing_of_a_runs_cluster_is_kept_once_it_is_over() -> None:
+    """A search keeps each run's arrivals; through them it would keep the cluster until a collection that comes seldom."""
+    pipeline, feed = two_at_once()
+    arrivals, hosts = Arrivals(), list[weakref.ref[Host]]()
+
+    def look(cluster: Cluster) -> None:
+        hosts.append(weakref.ref(cluster.host))
+
+    simulate(pipeline, feed, options=OPTIONS, arrivals=arrivals, look=look)
+    assert arrivals.handled
+    assert [host() for host in hosts] == [None, None]
