@@ -9,6 +9,9 @@ from typing import Protocol
 
 from headrace.api.time import MAX_TIME
 
+QUIET_PERIODS = 8
+"""What has not changed is said again after this many periods, because a message may have been lost."""
+
 
 class Waiting(Protocol):
     """What waits by a process's clock."""

@@ -23,7 +23,7 @@ from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import DeadLetter, InjectorSpec, Subscriber, process_address
 from headrace.api.time import MAX_TIME, MIN_TIME, is_timestamp
-from headrace.deadlines import Deadline, Wakes
+from headrace.deadlines import QUIET_PERIODS, Deadline, Wakes
 from headrace.delivery.deployed import deployed
 from headrace.delivery.outbox import Outbox, Pending
 from headrace.delivery.routing import NOWHERE, routing_of
@@ -57,9 +57,6 @@ from headrace.wire.effects import (
     WakeAt,
 )
 from headrace.wire.rows import Production
-
-_QUIET_PERIODS = 8
-"""What has not changed is reported again with the first heartbeat after this many periods: a report may have been lost."""
 
 
 class Phase(enum.Enum):
@@ -370,7 +367,7 @@ class Injector:
             self._send_again(pending)
         if self._has_news and self._journal_due.is_due(now):
             self._journal(now)
-        quiet_us = 0 if self._has_unreported else (_QUIET_PERIODS - 1) * self._report_due.wait_us
+        quiet_us = 0 if self._has_unreported else (QUIET_PERIODS - 1) * self._report_due.wait_us
         if self._journaled is not None and self._report_due.is_due(now - quiet_us):
             self._report(now)
 

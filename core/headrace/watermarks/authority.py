@@ -23,7 +23,7 @@ from headrace.api.errors import OptionsError
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME, MIN_TIME
-from headrace.deadlines import Deadline, Wakes
+from headrace.deadlines import QUIET_PERIODS, Deadline, Wakes
 from headrace.dispatch import Transition, undeclared
 from headrace.history import History, ProcessStarted, Published
 from headrace.rules import RULES, Rules
@@ -55,9 +55,6 @@ from headrace.wire.messages import (
     Unavailable,
     Watermarks,
 )
-
-_AGAIN = 8
-"""Periods without a change after which everything is broadcast again."""
 
 
 class _Known:
@@ -148,7 +145,7 @@ class WatermarkAuthority:
             self._role, address, options, self._store, self._take_over, self._forget, rules
         )
         self._look_due = Deadline(options.broadcast_period_us)
-        self._again_due = Deadline(_AGAIN * options.broadcast_period_us)
+        self._again_due = Deadline(QUIET_PERIODS * options.broadcast_period_us)
         self._wakes = Wakes()
         self._now = MIN_TIME
         self._known = {

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME, MIN_TIME
-from headrace.deadlines import Deadline, Waiting
+from headrace.deadlines import QUIET_PERIODS, Deadline, Waiting
 from headrace.delivery.deployed import Deployed, deployed
 from headrace.delivery.routing import routing_of
 from headrace.history import Acked, History, ProcessStarted, Reported, Resent, VersionAdopted
@@ -27,9 +27,6 @@ from headrace.worker.interval import WORKING, OwnedInterval
 from headrace.worker.interval_state import IntervalInput, IntervalState
 from headrace.worker.shared import Load, Shared
 from headrace.worker.step import Holder
-
-_REPEAT_REPORTS = 8
-"""Reports that have not changed are sent again with the first heartbeat after this many periods: messages may be lost."""
 
 
 class Worker:
@@ -75,7 +72,7 @@ class Worker:
         self._first_pause_us = min(options.retry_us, options.retry_max_us, options.store_timeout_us)
         self._has_news = False  # since it last reported
         self._report_due = Deadline(options.report_period_us)
-        self._repeat_due = Deadline(_REPEAT_REPORTS * options.report_period_us)
+        self._repeat_due = Deadline(QUIET_PERIODS * options.report_period_us)
         self._heartbeat_due = Deadline(options.heartbeat_period_us)
         self._collect_due = Deadline(options.collect_period_us)
         self._masters = options.master_addresses()
