@@ -5,7 +5,7 @@ late data. The layer does the same with ``allowed_lateness(0)``, and handles win
 simulated cluster, like any job, and in the sequential reference, where user code and codecs dominate. Only ratios are meaningful.
 
 It also measures the cost of a record by the number of its key's open windows: in the layer alone, which reads and writes the row;
-of all that a simulated cluster does for it; and of that with a History, which keeps a copy of each row that is written.
+in the sequential reference; and of all that a simulated cluster does for it, without a History and with one, which keeps rows.
 """
 
 import gc
@@ -19,6 +19,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from headrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace.api.codecs import decode_state
 from headrace.dataflow import (
     SUM,
     Element,
@@ -150,6 +151,7 @@ def test_the_layer_beside_a_computation_written_by_hand(
 OPEN = (1, 100, 1_440, 10_000)
 """Numbers of open windows of one key; 1,440: one for each minute of a day."""
 FIRST_US = 1_600_000_000 * SECOND
+OPEN_PERIOD_US = 5 * MILLISECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ def cost_of_layer(windows: int, records: int = 200) -> float:
     row = codec.encode(state)
     begun = time.process_time()
     for number in range(records):
-        state = codec.decode(row)
+        state = decode_state(codec, row)
         grouping.element(state, Element("k", 1, FIRST_US + number * 7919 % windows * SECOND), 0, 0)
         row = codec.encode(state)
     return (time.process_time() - begun) / records * 1e6
@@ -188,18 +190,36 @@ def cost_of_layer(windows: int, records: int = 200) -> float:
 
 def cost_in_the_cluster(windows: int, *, keeps_history: bool, records: int = 500) -> float:
     """Return the microseconds of a record in the simulated cluster, once the windows are open."""
-    pipeline, period_us = with_open(windows), 5 * MILLISECOND
+    pipeline = with_open(windows)
+    feed = feed_for_open(pipeline, windows, records)
+    cluster = start(pipeline, feed, history=None if keeps_history else History.discarding())
+    cluster.run_until(2 * SECOND)
+    gc.collect()
+    begun = time.process_time()
+    cluster.run_until(2 * SECOND + (records + 1) * OPEN_PERIOD_US)
+    return (time.process_time() - begun) / records * 1e6
+
+
+def cost_in_the_reference(windows: int, records: int = 500) -> float:
+    """Return the microseconds of a record in the sequential reference, beyond the record that opens the windows."""
+    pipeline, seconds = with_open(windows), []
+    for many in (0, records):
+        feed = feed_for_open(pipeline, windows, many)
+        gc.collect()
+        begun = time.process_time()
+        run_reference(pipeline, feed)
+        seconds.append(time.process_time() - begun)
+    return (seconds[1] - seconds[0]) / records * 1e6
+
+
+def feed_for_open(pipeline: Pipeline, windows: int, records: int) -> Feed:
+    """Make a record that opens the windows, and from 2 s on records for one of them each."""
     builder = FeedBuilder(pipeline)
     builder.record(at_us=SECOND, value=0, timestamp=FIRST_US, key="k")
     for number in range(1, records + 1):
         timestamp = FIRST_US + number * 7919 % windows * SECOND
-        builder.record(at_us=2 * SECOND + number * period_us, value=1, timestamp=timestamp, key="k")
-    cluster = start(pipeline, builder.build(), history=None if keeps_history else History.discarding())
-    cluster.run_until(2 * SECOND)
-    gc.collect()
-    begun = time.process_time()
-    cluster.run_until(2 * SECOND + (records + 1) * period_us)
-    return (time.process_time() - begun) / records * 1e6
+        builder.record(at_us=2 * SECOND + number * OPEN_PERIOD_US, value=1, timestamp=timestamp, key="k")
+    return builder.build()
 
 
 def cost_of_sliding(windows: int) -> float:
@@ -212,9 +232,9 @@ def cost_of_sliding(windows: int) -> float:
 
 
 def costs_of_open_windows(windows: int) -> list[float]:
-    """Return what a record costs: in the layer, in the cluster, and there with a History that keeps each row written."""
+    """Return what a record costs: in the layer, the reference, the cluster, and there with a History of each row written."""
     in_clusters = (cost_in_the_cluster(windows, keeps_history=keeps) for keeps in (False, True))
-    return [cost_of_layer(windows), *in_clusters]
+    return [cost_of_layer(windows), cost_in_the_reference(windows), *in_clusters]
 
 
 def test_what_open_windows_cost(benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,7 +247,7 @@ def test_what_open_windows_cost(benchmark: BenchmarkFixture, capsys: pytest.Capt
     with capsys.disabled():
         print(f"\nPython {platform.python_version()}, {platform.machine()}; one key")
         print("  CPU microseconds per record, and beside one window")
-        print("                                layer   in the cluster   with its History")
+        print("                                layer        reference          cluster     with History")
         medians = [
             [statistics.median(times) for times in zip(*of_one, strict=True)]
             for of_one in zip(*costs, strict=True)

@@ -11,7 +11,7 @@ import typer
 from rich import filesize
 from rich.console import Console
 
-from headrace import Codec, HeadraceError
+from headrace import HeadraceError, StateCodec
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import tidy_errors
@@ -78,7 +78,7 @@ def state(
             _print_computation(output_console(), computations[0], rows, key, codec)
 
 
-def _codec(pipeline: str | None, computation: str | None) -> Codec | None:
+def _codec(pipeline: str | None, computation: str | None) -> StateCodec | None:
     if pipeline is None or computation is None:
         return None
     with stdout_reserved():
@@ -97,7 +97,7 @@ def _rows(job: "JobState", computation: str, key: str | None, limit: int) -> "li
     return [] if found is None else [found]
 
 
-def _value(data: bytes, codec: Codec | None) -> Any:
+def _value(data: bytes, codec: StateCodec | None) -> Any:
     """Return a state as a value for JSON; bytes that neither the codec nor JSON can decode in base64."""
     if not data:
         return None
@@ -127,7 +127,7 @@ def _document(
     job: "JobState",
     computations: "Iterable[ComputationState]",
     rows: "list[RowState] | None",
-    codec: Codec | None,
+    codec: StateCodec | None,
 ) -> dict[str, Any]:
     document = {
         "layout": job.layout,
@@ -182,7 +182,7 @@ def _print_computation(
     computation: "ComputationState",
     rows: "list[RowState]",
     key: str | None,
-    codec: Codec | None,
+    codec: StateCodec | None,
 ) -> None:
     if key is not None:
         if not rows:
@@ -217,7 +217,7 @@ def _print_computation(
 
 
 def _print_row(
-    console: Console, computation: "ComputationState", row: "RowState", codec: Codec | None
+    console: Console, computation: "ComputationState", row: "RowState", codec: StateCodec | None
 ) -> None:
     print_text(
         console, f"{computation.name}, interval {row.interval}, as of micro-batch {computation.micro_batch:,}"
@@ -233,7 +233,7 @@ def _print_row(
         print_lines(console, f"{timer.tag!r}, {timer.clock}, due {_time(timer.due)}{held}", indent=2)
 
 
-def _text(row: "RowState", codec: Codec | None) -> str:
+def _text(row: "RowState", codec: StateCodec | None) -> str:
     return msgspec.json.encode(_value(row.state, codec)).decode() if row.state else "none"
 
 

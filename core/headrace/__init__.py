@@ -4,7 +4,16 @@ Write a `Computation`, connect computations in a `Pipeline`, and verify the pipe
 (``headrace verify MODULE:PIPELINE``).
 """
 
-from headrace.api.codecs import BytesCodec, Codec, JsonCodec, PickleCodec, ProtobufCodec, TypedCodec
+from headrace.api.codecs import (
+    BytesCodec,
+    Codec,
+    JsonCodec,
+    PickleCodec,
+    ProtobufCodec,
+    RopeCodec,
+    StateCodec,
+    TypedCodec,
+)
 from headrace.api.computation import Computation
 from headrace.api.context import Context
 from headrace.api.errors import (
@@ -28,6 +37,7 @@ from headrace.api.options import EngineOptions, Eviction
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.api.records import Clock, Record, Timer
+from headrace.api.ropes import Encoded, Rope
 from headrace.api.specs import ComputationSpec, DeadLetter, InjectorSpec, Productions, Stop, same_key
 from headrace.api.time import (
     HOUR,
@@ -61,6 +71,7 @@ __all__ = [
     "CycleError",
     "DeadLetter",
     "DuplicateNameError",
+    "Encoded",
     "EngineOptions",
     "Eviction",
     "HeadraceError",
@@ -78,6 +89,9 @@ __all__ = [
     "Productions",
     "ProtobufCodec",
     "Record",
+    "Rope",
+    "RopeCodec",
+    "StateCodec",
     "Stop",
     "Timer",
     "TimestampRegressionError",

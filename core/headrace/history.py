@@ -20,6 +20,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, cast, overload
 
 import msgspec
 
+from headrace.api.ropes import plain_bytes
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace.wire.keys import KeyInterval
 from headrace.wire.messages import Progress
@@ -539,4 +540,4 @@ def _discard(_event: Event) -> None:
     """Keep nothing."""
 
 
-_ENCODER = msgspec.json.Encoder()
+_ENCODER = msgspec.json.Encoder(enc_hook=plain_bytes)

@@ -214,7 +214,7 @@ class Shop:
     def state(self, key: str, computation: str = "counter") -> object:
         """The decoded state in the store; ``None`` if there is none."""
         row = self.row(key, computation)
-        return _JSON.decode(row.state) if row is not None and row.state else None
+        return _JSON.decode(bytes(row.state)) if row is not None and row.state else None
 
     def of(self, *kinds: type) -> list[object]:
         """The events of these kinds so far."""

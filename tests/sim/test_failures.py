@@ -153,7 +153,7 @@ def test_code_that_fails_twice_and_then_succeeds_has_run_once() -> None:
     state = next(
         e.delta.state for e in reversed(done.all(h.Applied)) if e.delta.key == "arco" and e.delta.state
     )
-    assert sorted(msgspec.json.decode(state)["seen"]) == list(range(0, 60, 5))
+    assert sorted(msgspec.json.decode(bytes(state))["seen"]) == list(range(0, 60, 5))
 
 
 def test_a_timer_that_raises_is_named_as_what_failed() -> None:

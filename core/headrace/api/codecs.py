@@ -7,11 +7,12 @@ import math
 import pickle
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from headrace.api.errors import CodecError
+from headrace.api.ropes import Encoded, Rope
 
 
 class Codec(Protocol):
@@ -24,6 +25,23 @@ class Codec(Protocol):
     def decode(self, data: bytes) -> Any:
         """Decode bytes into a fresh object."""
         ...
+
+
+class RopeCodec(Protocol):
+    """A codec of states that may write a `Rope`, and reads what it wrote as well as the bytes of it."""
+
+    reads_ropes: bool
+
+    def encode(self, value: Any) -> Encoded:
+        """Encode a state; equal states must give equal bytes."""
+        ...
+
+    def decode(self, data: Encoded) -> Any:
+        """Decode a state into a fresh object, changes of which do not change ``data``."""
+        ...
+
+
+StateCodec = Codec | RopeCodec
 
 
 class JsonCodec:
@@ -165,14 +183,14 @@ class MigratingCodec:
 
     __slots__ = ("_codec", "_mark", "_migrations")
 
-    def __init__(self, codec: Codec, migrations: Iterable[Callable[[Any], Any]]) -> None:
+    def __init__(self, codec: StateCodec, migrations: Iterable[Callable[[Any], Any]]) -> None:
         self._codec = codec
         self._migrations = tuple(migrations)
         self._mark = b"\x00%d\x00" % len(self._migrations)
 
     def encode(self, value: Any) -> bytes:
         """Encode a value of the newest version."""
-        return self._mark + self._codec.encode(value)
+        return self._mark + bytes(self._codec.encode(value))
 
     def decode(self, data: bytes) -> Any:
         """Decode a value of any version."""
@@ -197,7 +215,7 @@ class MigratingCodec:
                 ) from error
         return self._codec.decode(_encode_json(state))
 
-    def __reduce__(self) -> tuple[type, tuple[Codec, tuple[Callable[[Any], Any], ...]]]:
+    def __reduce__(self) -> tuple[type, tuple[StateCodec, tuple[Callable[[Any], Any], ...]]]:
         """Pickle as a constructor call."""
         return MigratingCodec, (self._codec, self._migrations)
 
@@ -252,21 +270,47 @@ def decode_at(where: str, codec: Codec, data: bytes, *names: str) -> Any:
         raise unreadable(error, where, codec, data, *names) from error
 
 
-def unwritable(error: Exception, where: str, codec: Codec, value: Any, *names: str) -> CodecError:
+def encode_state_at(where: str, codec: StateCodec, state: Any, *names: str) -> Encoded:
+    """Encode a state, possibly as a rope. Failures and ``names``: as for `encode_at`."""
+    try:
+        data = codec.encode(state)
+    except Exception as error:
+        raise unwritable(error, where, codec, state, *names) from error
+    if type(data) is not bytes and not isinstance(data, Rope):
+        raise not_bytes(data, where, codec, *names)
+    return data
+
+
+def decode_state_at(where: str, codec: StateCodec, data: Encoded, *names: str) -> Any:
+    """Decode a state, whichever codec wrote it. Failures and ``names``: as for `encode_at`."""
+    try:
+        return decode_state(codec, data)
+    except Exception as error:
+        raise unreadable(error, where, codec, data, *names) from error
+
+
+def decode_state(codec: StateCodec, data: Encoded) -> Any:
+    """Decode a state, whichever codec wrote it; raise what the codec raises."""
+    if type(data) is not bytes and getattr(codec, "reads_ropes", False):
+        return cast(RopeCodec, codec).decode(data)
+    return codec.decode(bytes(data))
+
+
+def unwritable(error: Exception, where: str, codec: StateCodec, value: Any, *names: str) -> CodecError:
     """Return the error that `encode_at` raises, for hot paths that call the codec directly."""
     reason = f"{type(error).__name__}: {error} (value {value!r:.80})"
     return CodecError(_place(where, names), repr(codec), "write", reason)
 
 
-def not_bytes(data: object, where: str, codec: Codec, *names: str) -> CodecError:
+def not_bytes(data: object, where: str, codec: StateCodec, *names: str) -> CodecError:
     """Return the error that `encode_at` raises for a codec that did not return bytes, for hot paths."""
     reason = f"encode returned {type(data).__name__}, not bytes"
     return CodecError(_place(where, names), repr(codec), "write", reason)
 
 
-def unreadable(error: Exception, where: str, codec: Codec, data: bytes, *names: str) -> CodecError:
+def unreadable(error: Exception, where: str, codec: StateCodec, data: Encoded, *names: str) -> CodecError:
     """Return the error that `decode_at` raises, for hot paths that call the codec directly."""
-    reason = f"{type(error).__name__}: {error} (bytes {data[:40]!r})"
+    reason = f"{type(error).__name__}: {error} (bytes {bytes(data)[:40]!r})"
     return CodecError(_place(where, names), repr(codec), "read", reason)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Never, Protocol
 
 import msgspec
 
-from headrace.api.codecs import Codec, encode_at, not_bytes, unreadable, unwritable
+from headrace.api.codecs import Codec, StateCodec, decode_state, encode_at, not_bytes, unreadable, unwritable
 from headrace.api.errors import (
     CodecError,
     ContextArgumentError,
@@ -17,6 +17,7 @@ from headrace.api.errors import (
     UndeclaredOutputError,
 )
 from headrace.api.records import Clock, is_text
+from headrace.api.ropes import Encoded, Rope
 from headrace.api.time import EVENT_TIME, MAX_TIME, MIN_TIME, is_timestamp
 
 
@@ -39,7 +40,7 @@ class Described(Protocol):
         """The user's object."""
 
     @property
-    def state_codec(self) -> Codec:
+    def state_codec(self) -> StateCodec:
         """The codec of its state."""
 
     @property
@@ -86,7 +87,7 @@ class Context(msgspec.Struct, eq=False):
 
     _spec: Described
     key: str
-    _before: bytes
+    _before: Encoded
     _cause_us: int
     low_watermark: int
     wall_time: int
@@ -105,7 +106,7 @@ class Context(msgspec.Struct, eq=False):
             spec = self._spec
             if self._before:
                 try:
-                    self._state = spec.state_codec.decode(self._before)
+                    self._state = decode_state(spec.state_codec, self._before)
                 except Exception as error:
                     raise unreadable(
                         error, _STATE, spec.state_codec, self._before, spec.name, self.key
@@ -238,7 +239,7 @@ class Context(msgspec.Struct, eq=False):
         """Whether the hook used neither state nor timers, like a stateless function."""
         return not self._touched and self.timers is None and self.new_hold is None
 
-    def new_state(self) -> bytes | None:
+    def new_state(self) -> Encoded | None:
         """Encode the state if it changed. ``None``: unchanged; ``b""``: equal to the initial state."""
         if not self._touched:
             return None
@@ -248,7 +249,7 @@ class Context(msgspec.Struct, eq=False):
             after = codec.encode(self._state)
         except Exception as error:
             raise unwritable(error, _STATE, codec, self._state, spec.name, self.key) from error
-        if type(after) is not bytes:
+        if type(after) is not bytes and not isinstance(after, Rope):
             raise not_bytes(after, _STATE, codec, spec.name, self.key)
         if after == spec.initial_state:
             after = b""

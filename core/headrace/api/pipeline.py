@@ -9,7 +9,7 @@ from typing import Any
 
 import networkx as nx
 
-from headrace.api.codecs import Codec, JsonCodec, MigratingCodec, decode_at, encode_at
+from headrace.api.codecs import Codec, JsonCodec, MigratingCodec, StateCodec, decode_state_at, encode_state_at
 from headrace.api.computation import Computation
 from headrace.api.errors import (
     CodecError,
@@ -126,7 +126,7 @@ class Pipeline:
         outputs: Iterable[str] = (),
         productions: Productions = Productions.STRONG,
         exactly_once: bool = True,
-        state_codec: Codec | None = None,
+        state_codec: StateCodec | None = None,
         migrate: Iterable[Callable[[Any], Any]] = (),
         watermark_percentile: float = 100.0,
         on_failure: FailurePolicy | Skip | None = None,
@@ -329,7 +329,7 @@ def _is_codec(codec: object) -> bool:
 _CODEC = "an object with encode and decode, such as JsonCodec()"
 
 
-def _migrating(computation: Computation, codec: Codec, migrate: object) -> Codec:
+def _migrating(computation: Computation, codec: StateCodec, migrate: object) -> StateCodec:
     """Return the codec, or one that reads earlier versions too."""
     steps = tuple(migrate) if isinstance(migrate, Iterable) and not isinstance(migrate, str) else (migrate,)
     if not all(map(callable, steps)):
@@ -337,7 +337,7 @@ def _migrating(computation: Computation, codec: Codec, migrate: object) -> Codec
     if not steps or not _is_codec(codec):
         return codec  # what is wrong with it is told next
     try:
-        JsonCodec().decode(codec.encode(computation.initial_state()))
+        JsonCodec().decode(bytes(codec.encode(computation.initial_state())))
     except ValueError as error:
         raise OptionsError(
             "migrate", codec, "a state codec that writes JSON, such as TypedCodec(State)"
@@ -360,8 +360,8 @@ def _checked(spec: ComputationSpec) -> ComputationSpec:
     if not _is_codec(spec.state_codec):
         raise OptionsError("state_codec", spec.state_codec, _CODEC)
     where, initial = f"initial state of {spec.name!r}", spec.computation.initial_state()
-    data = encode_at(where, spec.state_codec, initial)
-    again = decode_at(where, spec.state_codec, data)
+    data = bytes(encode_state_at(where, spec.state_codec, initial))
+    again = decode_state_at(where, spec.state_codec, data)
     if type(again) is not type(initial):
         reason = f"{type(initial).__name__} comes back as {type(again).__name__}"
         raise CodecError(where, repr(spec.state_codec), "carry", reason)

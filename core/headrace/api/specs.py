@@ -4,7 +4,7 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from headrace.api.codecs import Codec, JsonCodec
+from headrace.api.codecs import Codec, JsonCodec, StateCodec
 from headrace.api.computation import Computation
 from headrace.api.errors import OptionsError
 from headrace.api.records import Record
@@ -110,7 +110,7 @@ class ComputationSpec:
     outputs: tuple[str, ...]
     productions: Productions = Productions.STRONG
     exactly_once: bool = True
-    state_codec: Codec = field(default_factory=JsonCodec)
+    state_codec: StateCodec = field(default_factory=JsonCodec)
     watermark_percentile: float = 100.0
     on_failure: FailurePolicy | Skip = Stop()
     split_at: tuple[str, ...] = ()

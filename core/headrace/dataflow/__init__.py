@@ -13,7 +13,7 @@ from headrace.dataflow.grouping import Alarm, Grouping
 from headrace.dataflow.keys import key_of
 from headrace.dataflow.panes import Accumulation, Pane, TimestampCombiner, Timing
 from headrace.dataflow.pardo import DoFn, TaggedDoFn
-from headrace.dataflow.rows import KeyState, WindowState
+from headrace.dataflow.rows import KeyState
 from headrace.dataflow.stateful import KeyContext, StatefulFn
 from headrace.dataflow.transforms import GroupByKeyAndWindow, ParDo
 from headrace.dataflow.triggers import (
@@ -36,6 +36,7 @@ from headrace.dataflow.triggers import (
     When,
     after_watermark,
 )
+from headrace.dataflow.window_states import WindowState
 from headrace.dataflow.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 __all__ = [

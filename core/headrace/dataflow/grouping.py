@@ -31,8 +31,9 @@ from headrace.dataflow.errors import DataflowError, WindowMergeError
 from headrace.dataflow.firing import Arrival, Seen, evaluate, merge, note, percentile_name, start, wishes
 from headrace.dataflow.keys import key_of, shown
 from headrace.dataflow.panes import Accumulation, Pane, TimestampCombiner, Timing
-from headrace.dataflow.rows import MOST, NOTHING_DUE, Due, HeldKeyState, KeyState, RowCodec, WindowState
+from headrace.dataflow.rows import MOST, HeldKeyState, KeyState, RowCodec
 from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger, waits_for_watermark
+from headrace.dataflow.window_states import NOTHING_DUE, Due, WindowState
 from headrace.dataflow.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 

@@ -17,11 +17,12 @@ from typing import Any, BinaryIO, Self, get_args
 import msgspec
 
 from headrace.api.errors import HeadraceError, HistoryFormatError
+from headrace.api.ropes import plain_bytes
 from headrace.histories.header import FORMAT, VERSION, Header, Tells
 from headrace.histories.lines import Line
 from headrace.history import Activation, Event, History
 
-_ENCODER = msgspec.json.Encoder()
+_ENCODER = msgspec.json.Encoder(enc_hook=plain_bytes)
 _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 _HEADER = msgspec.json.Decoder(Header)
 _SEAL = b'{"lines":'

@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any
 
+from headrace.api.ropes import Encoded
 from headrace.api.specs import process_address
 from headrace.api.time import MAX_TIME
 from headrace.history import (
@@ -51,7 +52,7 @@ class StoredRow:
     def __init__(self) -> None:
         self.sequencer = 0
         self.number = 0
-        self.state = b""
+        self.state: Encoded = b""
         self.hold = MAX_TIME
         self.timers: dict[str, StoredTimer] = {}
         self.productions: dict[tuple[str, str], Production] = {}

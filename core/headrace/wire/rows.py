@@ -4,6 +4,7 @@ Every change is a blind delta (6.1.2): it can be applied without reading the row
 """
 
 from headrace.api.records import Clock
+from headrace.api.ropes import Encoded
 from headrace.api.time import MIN_TIME
 from headrace.wire.value import Value
 
@@ -122,7 +123,7 @@ class RowDelta(Value, frozen=True, gc=False):
 
     key: str
     number: int
-    state: bytes | None = None
+    state: Encoded | None = None
     hold: int | None = None
     set_timers: tuple[StoredTimer, ...] = ()
     cancelled: tuple[str, ...] = ()
@@ -136,7 +137,7 @@ class RowImage(Value, frozen=True, gc=False):
 
     key: str
     version: Version
-    state: bytes
+    state: Encoded
     hold: int
     timers: tuple[StoredTimer, ...]
     productions: tuple[Production, ...]

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from headrace.api.options import Eviction
+from headrace.api.ropes import Encoded
 from headrace.api.time import MAX_TIME
 from headrace.rules import RULES, Leaving, Rules
 
@@ -32,13 +33,13 @@ class CachedRow(msgspec.Struct, eq=False, gc=False):
         seen: ids of records that it has consumed, with their origins; `NO_IDS`, or a dict.
     """
 
-    state: bytes = b""
+    state: Encoded = b""
     seen: Mapping[str, int] = NO_IDS
 
 
-def compact(state: bytes) -> bytes:
+def compact(state: Encoded) -> Encoded:
     """Copy a state to be kept: an encoder's result may have as much spare room as it has bytes."""
-    return b"%b" % state
+    return b"%b" % state if type(state) is bytes else state
 
 
 class Cacheable(Protocol):

@@ -9,6 +9,7 @@ from headrace.api.context import Context, Emission
 from headrace.api.dead_letters import step_letter
 from headrace.api.errors import HeadraceError, UserCodeError, traceback_of_user_code
 from headrace.api.records import Clock, Record, Timer
+from headrace.api.ropes import Encoded
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.delivery.addressing import CONSUMED
 from headrace.delivery.deployed import Deployed
@@ -19,7 +20,7 @@ from headrace.wire.rows import Asked, AskedTimer, Production, StoredTimer, Versi
 def run_record(
     where: Deployed,
     key: str,
-    state: bytes,
+    state: Encoded,
     production: Production,
     low_watermark: int,
     now: int,
@@ -43,7 +44,7 @@ def run_record(
 
 
 def run_timer(
-    where: Deployed, key: str, state: bytes, timer: StoredTimer, low_watermark: int, now: int
+    where: Deployed, key: str, state: Encoded, timer: StoredTimer, low_watermark: int, now: int
 ) -> Context:
     """Run ``process_timer`` on a fresh copy of everything; raises what user code raises."""
     held = timer.held

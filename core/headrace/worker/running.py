@@ -17,6 +17,7 @@ import msgspec
 from headrace.api.context import Context
 from headrace.api.errors import HeadraceError
 from headrace.api.records import Clock
+from headrace.api.ropes import Encoded
 from headrace.api.specs import letters_to
 from headrace.delivery.addressing import productions_of
 from headrace.delivery.deployed import Deployed
@@ -121,7 +122,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
     changes: Mapping[str, StoredTimer | None] = _NO_CHANGES
     productions: tuple[Production, ...] = ()
     emitted: int = 0
-    state_after: bytes | None = None
+    state_after: Encoded | None = None
     hold: int | None = None
     touched: bool = False
     dropped: int = 0
@@ -244,7 +245,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
             return ()
         return productions_of(self.where, emissions, self.version, identity, self.emitted, origin)
 
-    def _state(self) -> bytes:
+    def _state(self) -> Encoded:
         """What the state has come to so far; each run gets a fresh copy of it."""
         after = self.state_after
         if after is not None:
@@ -254,7 +255,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         return row.state
 
     def _take(
-        self, context: Context, after: bytes | None, productions: tuple[Production, ...], handler_time: int, origin: int
+        self, context: Context, after: Encoded | None, productions: tuple[Production, ...], handler_time: int, origin: int
     ) -> None:  # fmt: skip
         """Take what user code did to its state and its timers, and what it made."""
         if context.timers is not None:

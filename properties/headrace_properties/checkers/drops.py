@@ -6,7 +6,8 @@ Each key's row holds the count (`KeyState.dropped`), so it is as exact as the ro
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from headrace import Pipeline
+from headrace import Encoded, Pipeline
+from headrace.api.codecs import decode_state
 from headrace.dataflow import GroupByKeyAndWindow
 from headrace.history import Applied, Event
 
@@ -25,7 +26,7 @@ class DropCounter:
             for name, spec in pipeline.computations.items()
             if isinstance(spec.computation, GroupByKeyAndWindow)
         }
-        self._states: dict[tuple[str, str], bytes] = {}
+        self._states: dict[tuple[str, str], Encoded] = {}
 
     def take(self, events: Iterable[Event]) -> None:
         """Take further events."""
@@ -44,5 +45,5 @@ class DropCounter:
         found: Counter[str] = Counter()
         for (name, _), state in sorted(self._states.items()):
             if state:
-                found[name] += self._codecs[name].decode(state).dropped
+                found[name] += decode_state(self._codecs[name], state).dropped
         return +found

@@ -7,7 +7,8 @@ run: a promise that changes one of them is detected, and cannot mislead another.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace import MAX_TIME, Codec, Timer
+from headrace import MAX_TIME, Encoded, StateCodec, Timer
+from headrace.api.codecs import decode_state
 from headrace.history import Injected
 from headrace.wire.rows import Production
 from headrace_properties.promises.world import Arrival, Step, World
@@ -19,11 +20,11 @@ class Lender:
     __slots__ = ("_lent",)
 
     def __init__(self) -> None:
-        self._lent: list[tuple[Any, Codec, bytes, str]] = []
+        self._lent: list[tuple[Any, StateCodec, Encoded, str]] = []
 
-    def decode(self, codec: Codec, data: bytes, what: str, *names: str) -> Any:
+    def decode(self, codec: StateCodec, data: Encoded, what: str, *names: str) -> Any:
         """Decode a value. ``what``: names it, with placeholders for ``names``."""
-        value = codec.decode(data)
+        value = decode_state(codec, data)
         if type(value) not in _IMMUTABLE:
             self._lent.append((value, codec, data, what.format(*names) if names else what))
         return value
@@ -32,7 +33,7 @@ class Lender:
         """Name a value that has changed since it was lent; ``""``: none. Forget all of them."""
         lent, self._lent = self._lent, []
         for value, codec, data, what in lent:
-            fresh = codec.decode(data)
+            fresh = decode_state(codec, data)
             if value != fresh and codec.encode(value) != codec.encode(fresh):
                 return what
         return ""
@@ -176,7 +177,7 @@ class Moment:
     def __init__(self, world: World) -> None:
         self._world = world
         self._lender = Lender()
-        self._states: dict[tuple[str, str], tuple[bytes, Any]] = {}
+        self._states: dict[tuple[str, str], tuple[Encoded, Any]] = {}
         self._inputs: list[RecordView] = []
         self._outputs: list[RecordView] = []
         self.memory: dict[Any, Any] = {}
@@ -289,7 +290,7 @@ class Moment:
 
     # For the harness
 
-    def decode_state(self, computation: str, key: str, data: bytes) -> Any:
+    def decode_state(self, computation: str, key: str, data: Encoded) -> Any:
         """Decode a row's state, each only once."""
         known = self._states.get((computation, key))
         if known is not None and known[0] == data:

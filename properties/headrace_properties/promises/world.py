@@ -6,7 +6,7 @@ It holds bytes only; `headrace_properties.promises.moment` decodes what a promis
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from headrace import MAX_TIME, MIN_TIME, Codec, Pipeline
+from headrace import MAX_TIME, MIN_TIME, Codec, Encoded, Pipeline
 from headrace.history import (
     Applied,
     ComputationRemoved,
@@ -53,7 +53,7 @@ class StoredRow:
     __slots__ = ("hold", "state", "timers")
 
     def __init__(self) -> None:
-        self.state = b""
+        self.state: Encoded = b""
         self.hold = MAX_TIME
         self.timers: dict[str, StoredTimer] = {}
 
@@ -73,7 +73,7 @@ class Step:
 
     __slots__ = ("after", "before", "consumed", "event", "key", "number", "produced")
 
-    def __init__(self, number: int, event: Applied, key: str, before: bytes, after: bytes) -> None:
+    def __init__(self, number: int, event: Applied, key: str, before: Encoded, after: Encoded) -> None:
         self.number = number
         self.event = event
         self.key = key

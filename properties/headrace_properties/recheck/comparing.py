@@ -18,7 +18,8 @@ from functools import partial
 
 import msgspec
 
-from headrace import HeadraceError, Pipeline, format_time
+from headrace import Encoded, HeadraceError, Pipeline, format_time
+from headrace.api.codecs import decode_state
 from headrace.api.specs import ComputationSpec
 from headrace.wire.rows import Production
 from headrace_properties.printable import describe_value, visible
@@ -200,7 +201,7 @@ def _step_difference(step: Step, replay: StepReplay, pipeline: Pipeline) -> Diff
 
 
 def _outcome(
-    pipeline: Pipeline, spec: ComputationSpec, state: bytes, emissions: tuple[tuple[str, bytes, int], ...]
+    pipeline: Pipeline, spec: ComputationSpec, state: Encoded, emissions: tuple[tuple[str, bytes, int], ...]
 ) -> str:
     sent = [
         f"{stream}: {describe_value(pipeline, stream, value)} at {time_us}"
@@ -209,9 +210,9 @@ def _outcome(
     return f"state {_state(spec, state)}" + (f", sent {', '.join(sent)}" if sent else ", nothing sent")
 
 
-def _state(spec: ComputationSpec, state: bytes) -> str:
+def _state(spec: ComputationSpec, state: Encoded) -> str:
     try:
-        return visible(repr(spec.state_codec.decode(state))) if state else "(none)"
+        return visible(repr(decode_state(spec.state_codec, state))) if state else "(none)"
     except Exception:  # noqa: BLE001  codecs are the user's
         return f"{state!r} (not decodable)"
 

@@ -125,7 +125,7 @@ class _Reference:
     def result(self) -> RunResult:
         """Return what has gone outside, and the states."""
         states = {
-            (name, key): row.state
+            (name, key): bytes(row.state)
             for name, stage in self._stages.items()
             for key, row in stage.rows.items()
             if row.state

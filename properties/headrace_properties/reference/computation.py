@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from headrace.api.codecs import decode_at, encode_at
+from headrace.api.codecs import decode_state_at, encode_state_at
 from headrace.api.errors import CodecError
 from headrace.api.records import Clock
+from headrace.api.ropes import Encoded
 from headrace.api.specs import ComputationSpec
 from headrace.api.time import MAX_TIME, MIN_TIME
 
@@ -58,7 +59,7 @@ class PendingTimer(msgspec.Struct, gc=False):
 class KeyRow(msgspec.Struct):
     """The row of a key (6.2)."""
 
-    state: bytes = b""
+    state: Encoded = b""
     hold: int = MAX_TIME
     timers: dict[str, PendingTimer] = {}
 
@@ -88,19 +89,19 @@ class RunningComputation:
         spec, state = self.spec, self.rows[key].state
         if not state:
             return spec.computation.initial_state()
-        return decode_at(_STATE, spec.state_codec, state, spec.name, key)
+        return decode_state_at(_STATE, spec.state_codec, state, spec.name, key)
 
-    def encode(self, key: str, state: Any) -> bytes:
+    def encode(self, key: str, state: Any) -> Encoded:
         """Encode a state; the initial one as empty bytes."""
         spec = self.spec
-        data = encode_at(_STATE, spec.state_codec, state, spec.name, key)
+        data = encode_state_at(_STATE, spec.state_codec, state, spec.name, key)
         if not data and self._initial:
             place, reason = _STATE.format(spec.name, key), "empty bytes are reserved for the initial state"
             raise CodecError(place, repr(spec.state_codec), "write", reason)
         return b"" if data == self._initial else data
 
     def adopt(
-        self, key: str, state: bytes | None, hold: int | None, timers: Mapping[str, PendingTimer | None]
+        self, key: str, state: Encoded | None, hold: int | None, timers: Mapping[str, PendingTimer | None]
     ) -> None:
         """Apply what a hook did to its key; ``None``: nothing. A late hold or timer holds nothing (4.5)."""
         row = self.rows[key]

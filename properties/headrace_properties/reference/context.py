@@ -6,6 +6,7 @@ from typing import Any
 from headrace.api.codecs import encode_at
 from headrace.api.errors import ContextArgumentError, TimestampRegressionError, UndeclaredOutputError
 from headrace.api.records import Clock
+from headrace.api.ropes import Encoded
 from headrace.api.time import EVENT_TIME, MAX_TIME, MIN_TIME, is_timestamp
 from headrace_properties.reference.computation import Emitted, PendingTimer, RunningComputation
 
@@ -93,7 +94,7 @@ class HookContext:
         data = encode_at(where, spec.output_codecs[stream], value, stream, spec.name, self.key)
         self.made.append(Emitted(stream, key, data, stamp))
 
-    def new_state(self) -> bytes | None:
+    def new_state(self) -> Encoded | None:
         """The state, encoded; ``None``: user code has not read it."""
         return self._computation.encode(self.key, self._state) if self._loaded else None
 

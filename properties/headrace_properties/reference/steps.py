@@ -7,6 +7,7 @@ from typing import Any
 from headrace.api.codecs import decode_at
 from headrace.api.pipeline import Pipeline
 from headrace.api.records import Record, Timer
+from headrace.api.ropes import Encoded
 from headrace_properties.reference.computation import Emitted, PendingTimer, RunningComputation
 from headrace_properties.reference.context import HookContext
 
@@ -31,7 +32,7 @@ class Step:
 
     computation: str
     key: str
-    state: bytes
+    state: Encoded
     now: int
     input_us: int
     cause: str
@@ -53,7 +54,7 @@ class StepResult:
         timers: those that it set, by tag; ``None``: cancelled.
     """
 
-    state: bytes | None
+    state: Encoded | None
     made: tuple[Emitted, ...]
     hold: int | None
     timers: Mapping[str, PendingTimer | None]

@@ -14,6 +14,7 @@ from typing import Any
 import time_machine
 
 from headrace import Pipeline
+from headrace.api.codecs import decode_state
 from headrace_properties.reference import Step, StepResult, run_step
 from headrace_properties.reference.computation import KeyRow, RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
@@ -110,7 +111,7 @@ class Caller:
     def decoded(self, step: Step, outcome: StepResult) -> Any:
         """An outcome as values."""
         spec = self.pipeline.computations[step.computation]
-        state = None if not outcome.state else spec.state_codec.decode(outcome.state)
+        state = None if not outcome.state else decode_state(spec.state_codec, outcome.state)
         made = [
             (*_place(emitted), self.pipeline.codec(emitted.stream).decode(emitted.value))
             for emitted in outcome.made

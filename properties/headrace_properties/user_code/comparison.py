@@ -19,7 +19,8 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from headrace import MAX_TIME, Codec, DeadLetter, Pipeline
+from headrace import MAX_TIME, DeadLetter, Encoded, Pipeline, StateCodec
+from headrace.api.codecs import decode_state
 from headrace.api.dead_letters import Letter
 from headrace_properties.reference import Emitted, RunResult
 
@@ -142,9 +143,9 @@ def leveled(result: RunResult, pipeline: Pipeline) -> RunResult:
     return RunResult(outputs, states)
 
 
-def leveled_value(codec: Codec, data: bytes, *, is_state: bool = False) -> str:
+def leveled_value(codec: StateCodec, data: Encoded, *, is_state: bool = False) -> str:
     """Write a value as canonical text, the same for all values that count as equal."""
-    return repr(level(codec.decode(data), is_state=is_state)) if data else ""
+    return repr(level(decode_state(codec, data), is_state=is_state)) if data else ""
 
 
 def level(value: Any, *, is_state: bool) -> Any:

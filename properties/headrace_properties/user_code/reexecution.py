@@ -8,7 +8,7 @@ wall clock, which a History does not record.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headrace import Pipeline, format_time
+from headrace import Encoded, Pipeline, format_time
 from headrace.api.specs import OUTSIDE
 from headrace.delivery.deployed import Deployed
 from headrace.history import Applied, DeadLettered, Event, Executed, Injected
@@ -30,7 +30,7 @@ class Step:
 
     event: Applied
     runs: tuple[Executed, ...]
-    before: bytes
+    before: Encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class StepResult:
         productions: (stream, consumer, value, timestamp): the same, for each consumer.
     """
 
-    state: bytes | None
+    state: Encoded | None
     emissions: tuple[tuple[str, bytes, int], ...]
     productions: tuple[tuple[str, str, bytes, int], ...]
 
@@ -103,7 +103,7 @@ class StepReplay:
         }
         self._records: dict[tuple[str, str], Production] = {}
         self._runs: dict[tuple[int, int], list[Executed]] = {}
-        self._states: dict[tuple[str, str], bytes] = {}
+        self._states: dict[tuple[str, str], Encoded] = {}
         self._dead: set[str] = set()
 
     def take(self, event: Event) -> Step | None:

@@ -19,6 +19,7 @@ from headrace import (
     PickleCodec,
     Pipeline,
     Record,
+    StateCodec,
     TypedCodec,
 )
 from headrace.wire.messages import ChangeTopology
@@ -95,7 +96,7 @@ def pipeline_of(version: int, **switches: Any) -> Pipeline:
     return pipeline
 
 
-def codec_of(version: int) -> Codec:
+def codec_of(version: int) -> StateCodec:
     return pipeline_of(version).computations["sum"].state_codec
 
 

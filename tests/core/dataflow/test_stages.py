@@ -2,7 +2,8 @@
 
 from typing import Any, cast
 
-from headrace import SECOND, Clock, Context, Record, Timer
+from headrace import SECOND, Clock, Context, Encoded, Record, Timer
+from headrace.api.codecs import decode_state
 from headrace.dataflow import (
     AtCount,
     AtPeriod,
@@ -27,12 +28,12 @@ class Stage:
 
     def __init__(self, scores: PCollection[Any], name: str, engine: Engine | None = None) -> None:
         self.spec = scores.to("out").pipeline("games", engine=engine).computations[name]
-        self.state = b""
+        self.state: Encoded = b""
 
     def holds(self) -> list[int | None]:
         """What its wall timers hold, in order of their times."""
         grouping = cast("GroupByKeyAndWindow", self.spec.computation).grouping
-        state = self.spec.state_codec.decode(self.state)
+        state = decode_state(self.spec.state_codec, self.state)
         return [alarm.hold for alarm in sorted(grouping.alarms(state)) if alarm.clock is Clock.WALL]
 
     def record(self, value: Any, timestamp: int, low_watermark: int, wall_time: int = 0) -> Context:

@@ -13,6 +13,7 @@ from headrace import (
     SECOND,
     ComputationSpec,
     Context,
+    Encoded,
     Pipeline,
     Productions,
     Record,
@@ -70,7 +71,7 @@ class Node:
 
     spec: ComputationSpec
     pipeline: Pipeline
-    rows: dict[str, bytes] = field(default_factory=dict)
+    rows: dict[str, Encoded] = field(default_factory=dict)
     timers: dict[str, dict[str, int]] = field(default_factory=dict)
     produced: list[Emission] = field(default_factory=list)
     low_watermark: int = MIN_TIME
@@ -183,7 +184,7 @@ def run(log: SearchLog, random: Random | None = None, of: Pipeline = pipeline) -
         node = Node(spec, of)
         node.run(steps)
         emissions += node.produced
-        states |= {(name, key): state for key, state in node.rows.items() if state}
+        states |= {(name, key): bytes(state) for key, state in node.rows.items() if state}
     streams: dict[str, list[tuple[int, Any]]] = {stream: [] for stream in of.streams}
     for emission in emissions:
         streams[emission.stream].append(

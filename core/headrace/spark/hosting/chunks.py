@@ -426,7 +426,7 @@ def _pack(row: StoredRow, reported: int) -> _Entry:
         for timer in row.timers.values()
     ]  # fmt: skip
     hold = None if row.hold == MAX_TIME else row.hold
-    packed = msgspec.Raw(_encode(_PackedRow(row.state, hold, timers, row.seen)))
+    packed = msgspec.Raw(_encode(_PackedRow(bytes(row.state), hold, timers, row.seen)))
     return (_dues(row, reported) if timers or hold is not None else None), packed
 
 

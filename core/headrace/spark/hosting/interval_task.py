@@ -32,9 +32,11 @@ from copy import copy
 from dataclasses import replace
 from operator import itemgetter
 
+from headrace.api.codecs import decode_state
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import CountsDropped
+from headrace.api.ropes import Encoded
 from headrace.api.specs import OUTSIDE
 from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
 from headrace.delivery.routing import OUTSIDE_ADDRESS
@@ -392,17 +394,18 @@ class _IntervalTask:
         if not self._batch.in_order and min(timestamps, default=MAX_TIME) < low:
             header.late_records += len([1 for timestamp in timestamps if timestamp < low])
 
-    def _count_dropped(self, before: Mapping[str, bytes], after: Mapping[str, StoredRow]) -> None:
+    def _count_dropped(self, before: Mapping[str, Encoded], after: Mapping[str, StoredRow]) -> None:
         """Count what the rows say was dropped: once, also if user code ran several times."""
         computation = self._spec.computation
         if not isinstance(computation, CountsDropped):
             return
-        decode = self._spec.state_codec.decode
+        codec = self._spec.state_codec
         for key, row in after.items():
             was = before.get(key, b"")
             if row.state and row.state != was:
-                earlier = computation.count_dropped(decode(was)) if was else 0
-                self._chunks.header.dropped += computation.count_dropped(decode(row.state)) - earlier
+                earlier = computation.count_dropped(decode_state(codec, was)) if was else 0
+                now = computation.count_dropped(decode_state(codec, row.state))
+                self._chunks.header.dropped += now - earlier
 
     def _post_tally(self) -> None:
         header, before = self._chunks.header, self._before

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.api.codecs import Codec
+from headrace.api.codecs import StateCodec
 from headrace.api.computation import Computation
 from headrace.api.errors import HeadraceError, OptionsError
 from headrace.api.pipeline import Pipeline
@@ -188,7 +188,7 @@ class Deployment:
         inputs: Mapping[str, KeyExtractor] | Iterable[str],
         outputs: Iterable[str] = (),
         exactly_once: bool = True,
-        state_codec: Codec | None = None,
+        state_codec: StateCodec | None = None,
         migrate: Iterable[Callable[[Any], Any]] = (),
         on_failure: FailurePolicy | None = None,
         sinks: Mapping[str, Sink | TypedSink | None] | None = None,

@@ -326,7 +326,7 @@ def _row(key: str, group: str, row: StoredRow) -> RowState:
         )
         for timer in sorted(row.timers.values(), key=lambda timer: timer.order)
     )
-    return RowState(key, number_of(group), row.state, _known_time(row.hold), timers, row.seen)
+    return RowState(key, number_of(group), bytes(row.state), _known_time(row.hold), timers, row.seen)
 
 
 def _known_time(time_us: int) -> int | None:

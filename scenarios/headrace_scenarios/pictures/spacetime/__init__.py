@@ -291,7 +291,7 @@ def _detail(event: h.Event) -> str:
         case h.Output():
             return _record(event.production)
         case h.Applied() if event.delta.state is not None:
-            return f"state: {_decoded(event.delta.state)}" if event.delta.state else "state: none"
+            return f"state: {_decoded(bytes(event.delta.state))}" if event.delta.state else "state: none"
         case h.UserCodeFailed():
             return event.error
         case _:

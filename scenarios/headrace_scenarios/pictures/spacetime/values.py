@@ -5,8 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headrace import Codec, JsonCodec, Pipeline, TypedCodec
+from headrace import Encoded, JsonCodec, Pipeline, StateCodec, TypedCodec
 from headrace import history as h
+from headrace.api.codecs import decode_state
 from headrace.wire.rows import Production
 from headrace_properties.printable import visible
 
@@ -47,13 +48,13 @@ class Codecs:
         return replace(production, value=_text(self._streams.get(production.stream), production.value))
 
 
-def _text(codec: Codec | None, data: bytes) -> bytes:
+def _text(codec: StateCodec | None, data: Encoded) -> bytes:
     if codec is None or isinstance(codec, JsonCodec | TypedCodec):
-        return data
+        return bytes(data)
     try:
-        return repr(codec.decode(data)).encode()
+        return repr(decode_state(codec, data)).encode()
     except Exception:  # noqa: BLE001  a codec or a repr may be the user's
-        return data
+        return bytes(data)
 
 
 def harmless(document: Any) -> Any:
