@@ -1,7 +1,7 @@
 """A pipeline of the Dataflow layer that uses what random groupings do not.
 
 Functions of elements and keys, every combiner, two groupings, a join, side inputs, spread keys, early panes and percentiles,
-sliding windows, tagged outputs, values of other classes, and a function with state and timers.
+sliding windows, keys with many windows, tagged outputs, values of other classes, and a function with state and timers.
 
 What must come of it is computed here in plain Python from the input, by nothing of the layer (Dataflow 2.2, 2.3).
 """
@@ -54,6 +54,8 @@ MODEL = "model"
 
 _RECORDS = 14
 _SPAN_US = SECOND
+_FINE_US = _SPAN_US // 40
+"""So short that an element is in more windows than a row has without chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,10 @@ def _doubled(value: int) -> int:
 
 def _is_kept(value: int) -> bool:
     return value % 3 > 0
+
+
+def _is_left_out(value: int) -> bool:
+    return value % 3 == 0
 
 
 def _with_next(value: int) -> list[int]:
@@ -256,12 +262,18 @@ def _further(numbers: PCollection[int], windowed: PCollection[int]) -> list[Flow
 
 
 def _seldom(numbers: PCollection[int], windowed: PCollection[int], totals: PCollection[int]) -> list[Flow]:
-    """Tags, values of a class, sliding windows, a side input that forgets, a hot key's mean, and what is gone again."""
+    """Tags, values of a class, sliding and many windows, a side input that forgets, a hot key's mean, and what is gone again."""
     counts: PCollection[Any] = windowed.accumulating().count(name="counts to forget")
     forgetful = numbers.allowed_lateness(0).enrich(counts, _with_own, name="with own, and forgets")
     readings = windowed.with_types(_Reading).map(_Reading, name="as reading").accumulating()
     tagged = windowed.par_do_tagged(_by_parity, "even", "odd", name="parity")
     gone = totals.discarding().sum(name="gained and lost")
+    fine = (
+        numbers.filter(_is_left_out, name="left out")
+        .window_into(SlidingWindows(_SPAN_US, _FINE_US))
+        .accumulating()
+        .sum(name="fine")
+    )
     found: dict[str, PCollection[Any]] = {
         **{tag: collection.accumulating().sum(name=tag) for tag, collection in tagged.items()},
         "readings": readings.group(name="grouped readings").map(_of_readings, name="of readings").sum(name="readings"),
@@ -269,6 +281,7 @@ def _seldom(numbers: PCollection[int], windowed: PCollection[int], totals: PColl
         "forgetful": forgetful.window_into(FixedWindows(_SPAN_US)).accumulating().sum(name="forgetful"),
         "spread mean": windowed.accumulating().combine(MEAN, fanout=3, name="spread mean"),
         "gone": gone.accumulating().sum(name="gone"),
+        "fine again": fine.window_into(FixedWindows(2 * _FINE_US)).accumulating().sum(name="fine again"),
         "own windows": numbers.window_into(_Overlapping()).accumulating().sum(name="own windows"),
         "phased": numbers.window_into(FixedWindows(_SPAN_US, phase_spread=True)).accumulating().sum(name="phased"),
         "weighty": windowed.trigger(Repeat(AnyOf(Custom(_Weighty(9)), AtWatermark()))).accumulating().sum(name="weighty"),
@@ -414,6 +427,8 @@ def _expected_seldom(
     found: Counter[_Where] = Counter()
     for key, elements in _by_key(given).items():
         found.update({("own windows", key, start): total for start, total in _overlapping(elements).items()})
+        for end, total in _finely(elements).items():
+            found["fine again", key, (end - 1) // (2 * _FINE_US) * 2 * _FINE_US] += total
         found.update({("merged weighty", key, start): total for start, total in _sessions(elements).items()})
     for (key, start), values in plain.items():
         found["weighty", key, start] = sum(values)
@@ -437,6 +452,16 @@ def _overlapping(given: Iterable[_Given]) -> Mapping[int, int]:
         half = element.time - element.time % (_SPAN_US // 2)
         sums[half] += element.value
         sums[half - _SPAN_US // 2] += element.value
+    return sums
+
+
+def _finely(given: Iterable[_Given]) -> Mapping[int, int]:
+    """Sums of what is left out, by the ends of the windows that it slides through."""
+    sums: Counter[int] = Counter()
+    for element in given:
+        if _is_left_out(element.value):
+            first = element.time - element.time % _FINE_US + _FINE_US
+            sums.update(dict.fromkeys(range(first, first + _SPAN_US, _FINE_US), element.value))
     return sums
 
 
