@@ -27,8 +27,10 @@ from headrace.dataflow import (
     GroupByKeyAndWindow,
     Grouping,
     KeyState,
+    Sessions,
     SlidingWindows,
     Window,
+    WindowFn,
     read,
 )
 from headrace.history import History
@@ -179,7 +181,7 @@ def cost_of_layer(windows: int, records: int = 200) -> float:
     assert isinstance(spec.computation, GroupByKeyAndWindow)
     grouping, codec, state = spec.computation.grouping, spec.state_codec, KeyState()
     grouping.element(state, Element("k", 0, FIRST_US), 0, 0)
-    row = codec.encode(state)
+    row, state = codec.encode(state), KeyState()  # all its windows are freed here, not below
     begun = time.process_time()
     for number in range(records):
         state = decode_state(codec, row)
@@ -200,7 +202,7 @@ def cost_in_the_cluster(windows: int, *, keeps_history: bool, records: int = 500
     return (time.process_time() - begun) / records * 1e6
 
 
-def cost_in_the_reference(windows: int, records: int = 500) -> float:
+def cost_in_the_reference(windows: int, records: int = 2_000) -> float:
     """Return the microseconds of a record in the sequential reference, beyond the record that opens the windows."""
     pipeline, seconds = with_open(windows), []
     for many in (0, records):
@@ -220,6 +222,43 @@ def feed_for_open(pipeline: Pipeline, windows: int, records: int) -> Feed:
         timestamp = FIRST_US + number * 7919 % windows * SECOND
         builder.record(at_us=2 * SECOND + number * OPEN_PERIOD_US, value=1, timestamp=timestamp, key="k")
     return builder.build()
+
+
+SPREAD: dict[str, WindowFn] = {
+    "sessions that grow": Sessions(5 * SECOND),
+    "10 sliding windows each": SlidingWindows(10 * SECOND, SECOND),
+}
+"""Windows of which a key has many at a time, ten seconds apart."""
+
+
+def costs_of_spread(strategy: WindowFn, times: int) -> list[float]:
+    """Return the microseconds of a record by the number of times that the key has elements at: in the reference, the cluster."""
+    pipeline = read("scores").window_into(strategy).sum().to("sums").pipeline("spread")
+
+    def feed(records: int) -> Feed:
+        builder = FeedBuilder(pipeline)
+        for number in range(times):
+            at_us = SECOND + number * MILLISECOND
+            builder.record(at_us=at_us, value=0, timestamp=FIRST_US + number * 10 * SECOND, key="k")
+        for number in range(records):
+            timestamp = FIRST_US + number * 7919 % times * 10 * SECOND + number % 4_000 * MILLISECOND
+            builder.record(at_us=begin_us + number * OPEN_PERIOD_US, value=1, timestamp=timestamp, key="k")
+        return builder.build()
+
+    records, begin_us, seconds = 1_500, 2 * SECOND + times * MILLISECOND, []
+    for many in (0, records):
+        given = feed(many)
+        gc.collect()
+        begun = time.process_time()
+        run_reference(pipeline, given)
+        seconds.append(time.process_time() - begun)
+    cluster = start(pipeline, feed(records))
+    cluster.run_until(begin_us)
+    gc.collect()
+    begun = time.process_time()
+    cluster.run_until(begin_us + (records + 1) * OPEN_PERIOD_US)
+    costs = (seconds[1] - seconds[0], time.process_time() - begun)
+    return [cost / records * 1e6 for cost in costs]
 
 
 def cost_of_sliding(windows: int) -> float:
@@ -255,5 +294,12 @@ def test_what_open_windows_cost(benchmark: BenchmarkFixture, capsys: pytest.Capt
         for windows, row in zip(OPEN, medians, strict=True):
             cells = (f"{us:>10.0f}{us / one:>7.2f}" for us, one in zip(row, medians[0], strict=True))
             print(f"  {windows:>7,} open windows" + "".join(cells))
+        for kind, strategy in SPREAD.items():
+            rows = []
+            for times in (1, 100, 1_440, 10_000):
+                runs = [costs_of_spread(strategy, times) for _ in range(ROUNDS)]
+                rows.append([statistics.median(column) for column in zip(*runs, strict=True)])
+                cells = (f"{us:>10.0f}{us / one:>7.2f}" for us, one in zip(rows[-1], rows[0], strict=True))
+                print(f"  {times:>7,} {kind:<25}" + "".join(cells) + "   (reference; cluster with History)")
         for windows in (3_600, 86_400):
             print(f"  {windows:>7,} sliding windows: {cost_of_sliding(windows) * 1e3:,.0f} ms per element")

@@ -32,6 +32,10 @@ _SIZES_AT = 4
 """Where the table has the sizes of chunks, in bytes, when it is written; in memory they are known."""
 
 
+_Changed = tuple[int, bytes, Iterable[tuple[int, int]]]
+"""The number of a chunk, its new bytes, and new entries of its table, by column."""
+
+
 class ChunkedRow(Rope):
     """A row with its windows in chunks.
 
@@ -70,16 +74,17 @@ class ChunkedRow(Rope):
             begin += size
         return cls(data[_FRONT.size : at], columns or _NO_COLUMNS, found, len(data))
 
-    def with_one(self, front: bytes, number: int, chunk: bytes, *, fresh: bool) -> "ChunkedRow":
-        """Return the row with another front, and with a window changed, so that it is in a chunk as before, and due as before."""
-        columns, chunks = self.columns, self.chunks
-        if fresh and not columns[_FRESH][number]:
-            columns = [*columns]
-            columns[_FRESH] = columns[_FRESH][:]
-            columns[_FRESH][number] = True
-        size = self._size + len(front) - len(self.front) + len(chunk) - len(chunks[number])
-        chunks = [*chunks]
-        chunks[number] = chunk
+    def with_chunks(self, front: bytes, changed: Iterable[_Changed]) -> "ChunkedRow":
+        """Return the row with another front, and some other chunks."""
+        columns, chunks, size = self.columns, [*self.chunks], self._size + len(front) - len(self.front)
+        for number, chunk, entries in changed:
+            for place, entry in entries:
+                if columns[place][number] != entry:
+                    columns = [*columns]
+                    columns[place] = columns[place][:]
+                    columns[place][number] = entry
+            size += len(chunk) - len(chunks[number])
+            chunks[number] = chunk
         return ChunkedRow(front, columns, chunks, size)
 
     def __len__(self) -> int:
@@ -128,7 +133,7 @@ class Unread:
         self._chunks = len(row.chunks)
         self._taken: dict[int, Due] = {}
         self._single: dict[Window, tuple[int, bytes]] = {}
-        self._added: dict[Window, Due] = {}
+        self._added: set[Window] = set()
         self.changed = False
 
     def __len__(self) -> int:
@@ -147,24 +152,28 @@ class Unread:
 
     def near(self, windows: Sequence[Window]) -> list[WindowState]:
         """Read these windows, as far as the row has them."""
-        if len(windows) > 1:
-            return self._take({self._place(window) for window in windows})
-        (window,) = windows
-        number = self._place(window)
-        if number == self._chunks or number in self._taken or window in self._single:
-            return []
-        grid = self._grid(number)
-        line = _find(self._row.chunks[number], grid.begins(window))
-        if not line:
-            return []
-        self._single[window] = number, line
-        return [self._lines.decode(line, grid)]
+        if len(windows) == 1:
+            return self._read_single(self._place(windows[0]), windows)
+        places: dict[int, list[Window]] = {}
+        for window in windows:
+            places.setdefault(self._place(window), []).append(window)
+        found = []
+        for number, wanted in places.items():
+            few = 2 * len(wanted) <= self._most
+            found += self._read_single(number, wanted) if few else self._take([number])
+        return found
 
     def touching(self, window: Window) -> list[WindowState]:
-        """Read the chunks with windows that overlap or touch this one, if no two of the row's windows do."""
+        """Read the windows that overlap or touch this one, if no two of the row's windows do."""
         first, starts = bisect_left(self._columns[_LAST_END], window.start), self._columns[_BASE]
         after = next((i for i in range(first, len(starts)) if starts[i] > window.end), len(starts))
-        return self._take(range(first, after))
+        found = []
+        for number in range(first, after):
+            grid = self._grid(number)
+            known = (grid.window_of(line) for line in self._row.chunks[number].splitlines())
+            wanted = [each for each in known if each.start <= window.end and window.start <= each.end]
+            found += self._read_single(number, wanted)
+        return found
 
     def due_by(self, now: int, watermark: int) -> list[WindowState]:
         """Read the chunks in which something is due at these readings of clock and watermark."""
@@ -181,14 +190,36 @@ class Unread:
         """Read everything."""
         return self._take(range(self._chunks))
 
-    def note(self, window: Window, before: Sequence[Due], after: Due) -> list[WindowState]:
-        """Note when something is due for a window; read its chunk if that changed. ``before``: when it was for its parts."""
-        if not before:
-            self._added[window] = after
-        elif len(before) > 1 or before[0] != after:
+    def note(
+        self, window: Window, parts: Sequence[Window], before: Sequence[Due], after: Due
+    ) -> list[WindowState]:
+        """Note when something is due for a window, ``before`` for the parts that it comes from; read what this requires."""
+        stays = len(parts) == 1 and self._stays(window, parts[0], before[0], after)
+        if (
+            not parts
+            or not self._added.isdisjoint(parts)
+            or (stays and (parts[0] != window or before[0] != after))
+        ):
+            self._added.difference_update(parts)
+            self._added.add(window)
+        if stays and parts[0] in self._single:
+            self._single[window] = self._single.pop(parts[0])
+        elif parts and not stays:
             self.changed = True
             return self._take([number for number, _ in self._single.values()])
         return []
+
+    def _stays(self, window: Window, part: Window, before: Due, after: Due) -> bool:
+        """Return whether a window that comes from one can stay in its chunk, without a look at the others there."""
+        if part == window and before == after:
+            return True
+        if part not in self._single or part in self._added:
+            return False
+        number, _ = self._single[part]
+        if number in self._taken or window.start < self._columns[_BASE][number]:
+            return False
+        due = Due(*(column[number] for column in self._columns[_DUE]))
+        return not due.loses(before, after)
 
     def rest_for(self, windows: Iterable[WindowState]) -> list[WindowState]:
         """Read the rest of the chunks that cannot be written with only these windows changed."""
@@ -206,12 +237,8 @@ class Unread:
         self, front: bytes, windows: Sequence[WindowState], due_of: Callable[[WindowState], Due]
     ) -> ChunkedRow:
         """Return the row with this front, and with these windows, read or new, in their places."""
-        if len(windows) == 1 and windows[0].window in self._single and not self._taken:
-            (window_state,) = windows
-            number, before = self._single[window_state.window]
-            line = self._lines.encode(window_state, self._grid(number))
-            chunk = self._row.chunks[number].replace(before, line)
-            return self._row.with_one(front, number, chunk, fresh=window_state.fresh > 0)
+        if not self._taken and all(each.window in self._single for each in windows):
+            return self._row.with_chunks(front, self._rewritten(windows, due_of))
         groups: dict[tuple[int, bool], list[WindowState]] = {}
         for number in self._taken:
             groups[number, True] = []
@@ -222,7 +249,7 @@ class Unread:
             self._copy(columns, chunks, copied, number)
             copied = number + replaces
             if replaces and number not in self._taken:
-                rows = iter([self._edited(number, group)])
+                rows = iter([self._edited(number, group, due_of)])
             else:
                 at_end = copied == self._chunks
                 rows = self._written(group, number if replaces else None, due_of, at_end=at_end)
@@ -232,6 +259,24 @@ class Unread:
                     column.append(entry)
         self._copy(columns, chunks, copied, self._chunks)
         return ChunkedRow(front, columns, chunks)
+
+    def _rewritten(
+        self, windows: Sequence[WindowState], due_of: Callable[[WindowState], Due]
+    ) -> Iterator[_Changed]:
+        """Yield the chunks of windows that have been read one by one and stay where they are."""
+        if len(windows) == 1 and windows[0].window not in self._added:
+            (window_state,) = windows
+            number, before = self._single[window_state.window]
+            line = self._lines.encode(window_state, self._grid(number))
+            fresh = [(_FRESH, 1)] if window_state.fresh else []
+            yield number, self._row.chunks[number].replace(before, line), fresh
+            return
+        groups: dict[int, list[WindowState]] = {}
+        for window_state in windows:
+            groups.setdefault(self._single[window_state.window][0], []).append(window_state)
+        for number, group in groups.items():
+            chunk, entries = self._edited(number, group, due_of)
+            yield number, chunk, enumerate(entries)
 
     def _place(self, window: Window) -> int:
         """Return the chunk in whose range a window is; their number if it is after all of them."""
@@ -243,8 +288,10 @@ class Unread:
 
     def _target(self, window: Window) -> tuple[int, bool]:
         """Return the chunk into which to write a window, and whether the new one replaces it or comes before it."""
+        if window in self._single:
+            return self._single[window][0], True
         place = self._place(window)
-        if place in self._taken or window in self._single or self._has_room(place, window):
+        if place in self._taken or self._has_room(place, window):
             return place, True
         if place - 1 in self._taken or (place == self._chunks and self._has_room(place - 1, window)):
             return place - 1, True
@@ -259,6 +306,19 @@ class Unread:
     def _grid(self, number: int) -> "_Grid":
         return _Grid(self._columns[_BASE][number], self._columns[_UNIT][number])
 
+    def _read_single(self, number: int, windows: Iterable[Window]) -> list[WindowState]:
+        """Read these windows of a chunk, as far as it has them and they have not been read."""
+        if number == self._chunks or number in self._taken:
+            return []
+        found, grid, chunk = [], self._grid(number), self._row.chunks[number]
+        read = {line for place, line in self._single.values() if place == number} if self._single else ()
+        for window in windows:
+            line = _find(chunk, grid.begins(window))
+            if line and line not in read:
+                self._single[window] = number, line
+                found.append(self._lines.decode(line, grid))
+        return found
+
     def _take(self, numbers: Iterable[int]) -> list[WindowState]:
         found: list[WindowState] = []
         for number in numbers:
@@ -270,8 +330,9 @@ class Unread:
             self._taken[number] = Due(*(column[number] for column in self._columns[_DUE]))
             for column in self._columns[_DUE]:
                 column[number] = MAX_TIME
-            states = (self._lines.decode(line, grid) for line in chunk.splitlines())
-            found += [window_state for window_state in states if window_state.window not in self._single]
+            read = {line for place, line in self._single.values() if place == number}
+            lines = (line for line in chunk.splitlines(keepends=True) if line not in read)
+            found += [self._lines.decode(line, grid) for line in lines]
         return found
 
     def _copy(self, columns: "Sequence[array[int]]", chunks: list[bytes], first: int, after: int) -> None:
@@ -280,7 +341,9 @@ class Unread:
             for column, known in zip(columns, self._columns, strict=True):
                 column.extend(known[first:after])
 
-    def _edited(self, number: int, windows: Sequence[WindowState]) -> tuple[bytes, tuple[int, ...]]:
+    def _edited(
+        self, number: int, windows: Sequence[WindowState], due_of: Callable[[WindowState], Due]
+    ) -> tuple[bytes, tuple[int, ...]]:
         """Return a chunk in which only these windows are changed or added, with its entries in the table."""
         last_end, last_start, base, unit, count, fresh, *times = (column[number] for column in self._columns)
         chunk, order, grid = self._row.chunks[number], (last_end, last_start), _Grid(base, unit)
@@ -290,7 +353,7 @@ class Unread:
             chunk = chunk.replace(before, line) if before else chunk + line
             count += not before
             if window_state.window in self._added:
-                times = [*map(min, times, msgspec.structs.astuple(self._added[window_state.window]))]
+                times = [*map(min, times, msgspec.structs.astuple(due_of(window_state)))]
             order = max(order, window_state.window.order)
         fresh = fresh or any(window_state.fresh for window_state in windows)
         return chunk, (*order, base, unit, count, fresh, *times)
@@ -312,7 +375,7 @@ class Unread:
             if number is None or chunks > 1 or self.changed:
                 due = _first(map(due_of, part))
             else:
-                added = (self._added[each.window] for each in part if each.window in self._added)
+                added = (due_of(each) for each in part if each.window in self._added)
                 due = _first([self._taken[number], *added])
             chunk = b"".join(self._lines.encode(each, grid) for each in part)
             order, fresh = part[-1].window.order, any(each.fresh for each in part)
@@ -345,6 +408,14 @@ class _Grid(NamedTuple):
         """Return the window in a place."""
         start, size = (place * self.unit, self.unit) if isinstance(place, int) else place
         return Window(self.base + start, self.base + start + size)
+
+    def window_of(self, line: bytes) -> Window:
+        """Return the window of a line, without a look at the rest."""
+        if line.startswith(b"[["):
+            start, size = line[2 : line.index(b"]")].split(b",")
+            return self.window([int(start), int(size)])
+        head = line[1:].partition(b",")[0]
+        return self.window(int(head.rstrip(b"]\n")))
 
     def begins(self, window: Window) -> bytes:
         """Return how a window's line begins."""

@@ -255,7 +255,7 @@ class Grouping:
             state.dropped += 1
             return []
         seen = Seen(now - 1, watermark, target, state.percentiles)
-        before = [self.due_of(part) for part in parts]
+        before = [(part.window, self.due_of(part)) for part in parts]
         window_state = self._joined(parts, target, seen)
         if len(parts) != 1 or window_state is not parts[0]:
             if parts:
@@ -491,12 +491,15 @@ class Grouping:
 
     # Times
 
-    def _look_at(self, state: KeyState, window_state: WindowState, before: Sequence[Due]) -> None:
-        """Update the due times after a window changed; ``before``: those of its parts."""
+    def _look_at(
+        self, state: KeyState, window_state: WindowState, before: Sequence[tuple[Window, Due]]
+    ) -> None:
+        """Update the due times after a window changed; ``before``: its parts, and theirs."""
         after = self.due_of(window_state)
         if state.unread is not None:
-            state.read(state.unread.note(window_state.window, before, after))
-        if any(state.due.loses(each, after) for each in before):
+            parts, dues = [window for window, _ in before], [due for _, due in before]
+            state.read(state.unread.note(window_state.window, parts, dues, after))
+        if any(state.due.loses(each, after) for _, each in before):
             self._look_at_all(state)
         else:
             state.due |= after
