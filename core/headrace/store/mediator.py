@@ -59,9 +59,9 @@ class StoredRow:
         self.seen: dict[str, int] = {}
 
     def image(self, key: str) -> RowImage:
-        """Read it."""
+        """Read it. It goes to another process, so a state in pieces goes as the bytes that are stored."""
         return RowImage(
-            key, Version(self.sequencer, self.number), self.state, self.hold,
+            key, Version(self.sequencer, self.number), bytes(self.state), self.hold,
             tuple(self.timers.values()), tuple(self.productions.values()), tuple(self.seen.items()),
         )  # fmt: skip
 

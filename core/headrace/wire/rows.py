@@ -137,7 +137,7 @@ class RowImage(Value, frozen=True, gc=False):
 
     key: str
     version: Version
-    state: Encoded
+    state: bytes
     hold: int
     timers: tuple[StoredTimer, ...]
     productions: tuple[Production, ...]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace import SECOND, Computation, Context, Encoded, JsonCodec, Pipeline, Record, Rope
+from headrace import SECOND, Computation, Context, Encoded, EngineOptions, JsonCodec, Pipeline, Record, Rope
 from headrace.api.codecs import MigratingCodec, decode_state
 from headrace.api.ropes import plain_bytes
 from headrace.histories import header_of, load_history, save_history
@@ -16,7 +16,7 @@ from headrace_properties.checkers import judge
 from headrace_properties.reference import run_reference
 from headrace_properties.results import result_of
 from headrace_properties.verdict import Violated
-from headrace_sim import FeedBuilder, simulate
+from headrace_sim import ClusterOptions, Feed, FeedBuilder, simulate
 
 
 class Lines(Rope):
@@ -55,6 +55,20 @@ class Journal(Computation):
         context.produce("noted", record.value)
 
 
+def journal(codec: LinesCodec) -> Pipeline:
+    pipeline = Pipeline("journal")
+    pipeline.injector("told")
+    pipeline.add(Journal(), name="journal", inputs=["told"], outputs=["noted"], state_codec=codec)
+    return pipeline
+
+
+def feed_of(pipeline: Pipeline) -> Feed:
+    builder = FeedBuilder(pipeline)
+    for number in range(20):
+        builder.record(at_us=SECOND + number, value=number, timestamp=number, key="ab"[number % 2])
+    return builder.build()
+
+
 def test_it_is_equal_to_its_bytes_and_no_others() -> None:
     rope, data = Lines(b"a", b"bc"), b"a\nbc"
     assert rope == data
@@ -84,13 +98,8 @@ def test_a_codec_that_knows_no_ropes_is_given_bytes() -> None:
 
 def test_a_pipeline_keeps_its_states_in_pieces(tmp_path: Any) -> None:
     """The engine agrees with the reference; the History's digest and its file are those of the bytes."""
-    pipeline = Pipeline("journal")
-    pipeline.injector("told")
-    pipeline.add(Journal(), name="journal", inputs=["told"], outputs=["noted"], state_codec=LinesCodec())
-    builder = FeedBuilder(pipeline)
-    for number in range(20):
-        builder.record(at_us=SECOND + number, value=number, timestamp=number, key="ab"[number % 2])
-    feed = builder.build()
+    pipeline = journal(LinesCodec())
+    feed = feed_of(pipeline)
     history = simulate(pipeline, feed)
     kept = [event.delta.state for event in history if isinstance(event, Applied) and event.delta.state]
     assert {type(state) for state in kept} == {Lines}
@@ -101,3 +110,20 @@ def test_a_pipeline_keeps_its_states_in_pieces(tmp_path: Any) -> None:
     assert {type(event.delta.state) for event in again if isinstance(event, Applied)} <= {bytes, type(None)}
     assert list(again) == list(history)
     assert again.digest() == history.digest()
+
+
+class HalfCodec(LinesCodec):
+    """Reads what it wrote, but not the bytes of it: it leaves a line out."""
+
+    def decode(self, data: Encoded) -> list[str]:
+        lines = super().decode(data)
+        return lines if isinstance(data, Lines) else lines[:-1]
+
+
+@pytest.mark.parametrize("codec", [LinesCodec(), HalfCodec()])
+def test_an_owner_that_reads_a_row_anew_is_given_its_bytes(codec: LinesCodec) -> None:
+    """No cache: each record's row is read from the store, as it would be from a disk."""
+    pipeline = journal(codec)
+    feed = feed_of(pipeline)
+    history = simulate(pipeline, feed, options=ClusterOptions(engine=EngineOptions(cache_bytes=0)))
+    assert (result_of(history) == run_reference(pipeline, feed)) is (type(codec) is LinesCodec)
