@@ -14,8 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from headrace import MAX_TIME, MIN_TIME, JsonCodec, Rope
-from headrace.dataflow.codecs import Carrier, ValueCodec
+from headrace import MAX_TIME, MIN_TIME, Rope
+from headrace.dataflow.codecs import Carrier, ValueCodec, encode_plain
 from headrace.dataflow.contents import Contents
 from headrace.dataflow.elements import GLOBAL, Window
 from headrace.dataflow.panes import Pane
@@ -133,7 +133,7 @@ class Unread:
         self._chunks = len(row.chunks)
         self._taken: dict[int, Due] = {}
         self._single: dict[Window, tuple[int, bytes]] = {}
-        self._added: set[Window] = set()
+        self._added: set[Window] = set()  # new, or not due when they were
         self.changed = False
 
     def __len__(self) -> int:
@@ -190,29 +190,29 @@ class Unread:
         """Read everything."""
         return self._take(range(self._chunks))
 
-    def note(
-        self, window: Window, parts: Sequence[Window], before: Sequence[Due], after: Due
-    ) -> list[WindowState]:
-        """Note when something is due for a window, ``before`` for the parts that it comes from; read what this requires."""
-        stays = len(parts) == 1 and self._stays(window, parts[0], before[0], after)
-        if (
-            not parts
-            or not self._added.isdisjoint(parts)
-            or (stays and (parts[0] != window or before[0] != after))
-        ):
-            self._added.difference_update(parts)
-            self._added.add(window)
-        if stays and parts[0] in self._single:
-            self._single[window] = self._single.pop(parts[0])
-        elif parts and not stays:
+    def note(self, window: Window, before: Sequence[tuple[Window, Due]], after: Due) -> list[WindowState]:
+        """Note that a window has come from these parts, none if it is new; read what must be read to write it.
+
+        Args:
+            window: the window.
+            before: its parts, and when something was due for each.
+            after: when something is due for it.
+        """
+        if before == [(window, after)]:
+            return []
+        self._added.add(window)
+        if len(before) == 1 and self._stays(window, *before[0], after):
+            self._single[window] = self._single.pop(before[0][0])
+        elif before:
             self.changed = True
             return self._take([number for number, _ in self._single.values()])
         return []
 
     def _stays(self, window: Window, part: Window, before: Due, after: Due) -> bool:
-        """Return whether a window that comes from one can stay in its chunk, without a look at the others there."""
-        if part == window and before == after:
-            return True
+        """Return whether a window that comes from one can stay in its chunk, without a look at the others there.
+
+        If it has changed before, what was due for it then is still in the chunk's table, and may be due for no other window.
+        """
         if part not in self._single or part in self._added:
             return False
         number, _ = self._single[part]
@@ -449,7 +449,6 @@ class _Line(Carrier, msgspec.Struct, array_like=True):
     emitted: list[Pane] = []
 
 
-_encode_plain = JsonCodec().encode
 _FLAGS = [[bool(flags >> number & 1) for number in range(4)] for flags in range(16)]
 _DEFAULTS = [0, 0, 0, [], None, 0, None, {}, []]
 
@@ -484,7 +483,7 @@ class LineCodec:
         while len(line) > 1 and line[-1] == _DEFAULTS[len(line) - 2]:
             line.pop()
         is_plain = not contents.values and window_state.is_plain()
-        return (_encode_plain(line) if is_plain else self._encode(line)) + b"\n"
+        return (encode_plain(line) if is_plain else self._encode(line)) + b"\n"
 
     def decode(self, line: bytes, grid: _Grid) -> WindowState:
         """Decode a window."""

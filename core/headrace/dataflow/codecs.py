@@ -16,7 +16,9 @@ from msgspec.structs import replace
 
 from headrace import JsonCodec
 
-_encode = JsonCodec().encode
+encode_plain = JsonCodec().encode
+"""Encodes values that are plain JSON."""
+
 _JSON_TYPES = frozenset({str, int, float, bool, type(None)})
 _BUILTINS = (
     Decimal, bytes, dt.datetime, dt.date, dt.time, dt.timedelta,
@@ -97,7 +99,7 @@ class ValueCodec:
         Raises:
             TypeError: it, or a part of it, is an instance of a class that was not given.
         """
-        return _encode(self._tagged(value))
+        return encode_plain(self._tagged(value))
 
     def decode(self, data: bytes) -> Any:
         """Decode a value."""
@@ -114,7 +116,7 @@ class ValueCodec:
         if kind is dict:
             if any(type(key) is not str or key[:1] == "$" for key in value):
                 pairs = [[self._tagged(key), self._tagged(part)] for key, part in value.items()]
-                return {"$dict": sorted(pairs, key=_encode)}
+                return {"$dict": sorted(pairs, key=encode_plain)}
             if _JSON_TYPES.issuperset(map(type, value.values())):
                 return value
             return {key: self._tagged(part) for key, part in value.items()}
@@ -123,7 +125,7 @@ class ValueCodec:
         if kind is tuple:
             return {"$tuple": [self._tagged(part) for part in value]}
         if kind is set or kind is frozenset:
-            return {f"${kind.__name__}": sorted(map(self._tagged, value), key=_encode)}
+            return {f"${kind.__name__}": sorted(map(self._tagged, value), key=encode_plain)}
         tag = self._by_class.get(kind)
         if tag is None:
             name = kind.__name__

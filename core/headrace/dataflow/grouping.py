@@ -494,11 +494,10 @@ class Grouping:
     def _look_at(
         self, state: KeyState, window_state: WindowState, before: Sequence[tuple[Window, Due]]
     ) -> None:
-        """Update the due times after a window changed; ``before``: its parts, and theirs."""
+        """Update the due times after a window changed; ``before``: its parts, and when something was due for each."""
         after = self.due_of(window_state)
         if state.unread is not None:
-            parts, dues = [window for window, _ in before], [due for _, due in before]
-            state.read(state.unread.note(window_state.window, parts, dues, after))
+            state.read(state.unread.note(window_state.window, before, after))
         if any(state.due.loses(each, after) for _, each in before):
             self._look_at_all(state)
         else:

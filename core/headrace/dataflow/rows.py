@@ -7,15 +7,12 @@ import msgspec
 
 from headrace import Encoded
 from headrace.dataflow.chunks import CHUNKED, EMPTY, ChunkedRow, LineCodec, Unread
-from headrace.dataflow.codecs import Carrier, ValueCodec
+from headrace.dataflow.codecs import Carrier, ValueCodec, encode_plain
 from headrace.dataflow.panes import Pane
 from headrace.dataflow.window_states import NOTHING_DUE, Due, WindowState
 
 MOST = 32
 """Windows in a chunk, at most."""
-
-_encode_plain = msgspec.json.Encoder(order="deterministic").encode
-"""Encodes what has no values of users in it."""
 
 
 class KeyState(Carrier, msgspec.Struct, array_like=True, omit_defaults=True, dict=True):
@@ -125,7 +122,7 @@ class RowCodec:
             return self._whole.encode(state.read(unread.all()))
         windows = state.read(unread.rest_for(windows)).windows
         rest = msgspec.structs.replace(state, windows=[])
-        front = _encode_plain(rest) if type(rest) is KeyState else self._whole.encode(rest)
+        front = encode_plain(rest) if type(rest) is KeyState else self._whole.encode(rest)
         return unread.put_back(front, windows, self._due_of)
 
     def decode(self, data: Encoded) -> KeyState:

@@ -18,6 +18,7 @@ from headrace.dataflow import (
     Repeat,
     Sessions,
     SlidingWindows,
+    TimestampCombiner,
     WindowFn,
     WindowState,
 )
@@ -28,6 +29,8 @@ from headrace.dataflow.rows import RowCodec
 MOST = 8
 VALUES = ValueCodec()
 PERIOD = Repeat(AtPeriod(9))
+_HOLD = 8
+"""The place of holds in the table of a row's chunks."""
 
 
 def codec_of(grouping: Grouping, most: int = MOST) -> RowCodec:
@@ -264,3 +267,21 @@ def test_a_few_windows_of_many_are_read_one_by_one() -> None:
     assert sorted(each.window.start // SECOND for each in state.windows) == [38, 39, 40]
     assert all(each.contents.accumulator == [4] for each in state.windows)
     assert len(windows_of(codec.decode(codec.encode(state)))) == 10 * MOST + 2
+
+
+def test_what_was_due_for_a_window_that_changes_twice_is_forgotten() -> None:
+    """An earlier element lowers the hold of the first window of its chunk; the next one fires it, and lets go."""
+    grouping = Grouping(
+        FixedWindows(SECOND), Repeat(AtCount(3)), combine=SUM, timestamps=TimestampCombiner.EARLIEST
+    )
+    codec, whole = grouping.row_codec(VALUES, most=MOST), grouping.initial_state()
+    for number in range(5 * MOST):
+        grouping.element(whole, Element("k", 1, number * SECOND + SECOND // 2), 0, 0)
+    parts = codec.decode(codec.encode(whole))
+    for state in (whole, parts):
+        assert not grouping.element(state, Element("k", 1, MOST * SECOND + SECOND // 10), 0, 0)
+        assert len(grouping.element(state, Element("k", 1, MOST * SECOND + SECOND // 4), 0, 0)) == 1
+    rows = [codec.encode(state) for state in (parts, whole)]
+    holds = [row.columns[_HOLD].tolist() for row in rows if isinstance(row, ChunkedRow)]
+    assert holds[0] == holds[1]
+    assert windows_of(codec.decode(rows[0])) == windows_of(whole)
