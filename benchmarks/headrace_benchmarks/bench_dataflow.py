@@ -12,7 +12,7 @@ import gc
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -190,75 +190,71 @@ def cost_of_layer(windows: int, records: int = 200) -> float:
     return (time.process_time() - begun) / records * 1e6
 
 
-def cost_in_the_cluster(windows: int, *, keeps_history: bool, records: int = 500) -> float:
-    """Return the microseconds of a record in the simulated cluster, once the windows are open."""
-    pipeline = with_open(windows)
-    feed = feed_for_open(pipeline, windows, records)
-    cluster = start(pipeline, feed, history=None if keeps_history else History.discarding())
-    cluster.run_until(2 * SECOND)
-    gc.collect()
-    begun = time.process_time()
-    cluster.run_until(2 * SECOND + (records + 1) * OPEN_PERIOD_US)
-    return (time.process_time() - begun) / records * 1e6
+@dataclass(frozen=True, slots=True)
+class ManyWindows:
+    """A pipeline and its input: records that open windows of one key, then one record after another for one of them each.
 
+    Attributes:
+        pipeline: the pipeline.
+        opening: event times of the first records, microseconds.
+        times: event time of each later record by its number, microseconds.
+    """
 
-def cost_in_the_reference(windows: int, records: int = 2_000) -> float:
-    """Return the microseconds of a record in the sequential reference, beyond the record that opens the windows."""
-    pipeline, seconds = with_open(windows), []
-    for many in (0, records):
-        feed = feed_for_open(pipeline, windows, many)
-        gc.collect()
-        begun = time.process_time()
-        run_reference(pipeline, feed)
-        seconds.append(time.process_time() - begun)
-    return (seconds[1] - seconds[0]) / records * 1e6
+    pipeline: Pipeline
+    opening: Sequence[int]
+    times: Callable[[int], int]
 
-
-def feed_for_open(pipeline: Pipeline, windows: int, records: int) -> Feed:
-    """Make a record that opens the windows, and from 2 s on records for one of them each."""
-    builder = FeedBuilder(pipeline)
-    builder.record(at_us=SECOND, value=0, timestamp=FIRST_US, key="k")
-    for number in range(1, records + 1):
-        timestamp = FIRST_US + number * 7919 % windows * SECOND
-        builder.record(at_us=2 * SECOND + number * OPEN_PERIOD_US, value=1, timestamp=timestamp, key="k")
-    return builder.build()
-
-
-SPREAD: dict[str, WindowFn] = {
-    "sessions that grow": Sessions(5 * SECOND),
-    "10 sliding windows each": SlidingWindows(10 * SECOND, SECOND),
-}
-"""Windows of which a key has many at a time, ten seconds apart."""
-
-
-def costs_of_spread(strategy: WindowFn, times: int) -> list[float]:
-    """Return the microseconds of a record by the number of times that the key has elements at: in the reference, the cluster."""
-    pipeline = read("scores").window_into(strategy).sum().to("sums").pipeline("spread")
-
-    def feed(records: int) -> Feed:
-        builder = FeedBuilder(pipeline)
-        for number in range(times):
-            at_us = SECOND + number * MILLISECOND
-            builder.record(at_us=at_us, value=0, timestamp=FIRST_US + number * 10 * SECOND, key="k")
+    def feed(self, records: int) -> Feed:
+        """Make the input with so many later records."""
+        builder = FeedBuilder(self.pipeline)
+        for number, timestamp in enumerate(self.opening):
+            builder.record(at_us=SECOND + number * MILLISECOND, value=0, timestamp=timestamp, key="k")
         for number in range(records):
-            timestamp = FIRST_US + number * 7919 % times * 10 * SECOND + number % 4_000 * MILLISECOND
-            builder.record(at_us=begin_us + number * OPEN_PERIOD_US, value=1, timestamp=timestamp, key="k")
+            at_us = self.opened_us + number * OPEN_PERIOD_US
+            builder.record(at_us=at_us, value=1, timestamp=self.times(number), key="k")
         return builder.build()
 
-    records, begin_us, seconds = 1_500, 2 * SECOND + times * MILLISECOND, []
-    for many in (0, records):
-        given = feed(many)
+    @property
+    def opened_us(self) -> int:
+        """When the first later record comes, microseconds."""
+        return 2 * SECOND + len(self.opening) * MILLISECOND
+
+    def cost_in_the_cluster(self, *, keeps_history: bool, records: int = 500) -> float:
+        """Return the microseconds of a later record in the simulated cluster."""
+        history = None if keeps_history else History.discarding()
+        cluster = start(self.pipeline, self.feed(records), history=history)
+        cluster.run_until(self.opened_us - MILLISECOND)
         gc.collect()
         begun = time.process_time()
-        run_reference(pipeline, given)
-        seconds.append(time.process_time() - begun)
-    cluster = start(pipeline, feed(records))
-    cluster.run_until(begin_us)
-    gc.collect()
-    begun = time.process_time()
-    cluster.run_until(begin_us + (records + 1) * OPEN_PERIOD_US)
-    costs = (seconds[1] - seconds[0], time.process_time() - begun)
-    return [cost / records * 1e6 for cost in costs]
+        cluster.run_until(self.opened_us + records * OPEN_PERIOD_US)
+        return (time.process_time() - begun) / records * 1e6
+
+    def cost_in_the_reference(self, records: int = 2_000) -> float:
+        """Return the microseconds of a later record in the sequential reference."""
+        seconds = []
+        for many in (0, records):
+            feed = self.feed(many)
+            gc.collect()
+            begun = time.process_time()
+            run_reference(self.pipeline, feed)
+            seconds.append(time.process_time() - begun)
+        return (seconds[1] - seconds[0]) / records * 1e6
+
+
+def fixed(windows: int) -> ManyWindows:
+    """Fixed windows of a second, opened by one record."""
+    return ManyWindows(
+        with_open(windows), [FIRST_US], lambda number: FIRST_US + number * 7919 % windows * SECOND
+    )
+
+
+def spread(strategy: WindowFn, times: int) -> ManyWindows:
+    """Windows at so many times, ten seconds apart; later records come up to four seconds after these times."""
+    pipeline = read("scores").window_into(strategy).sum().to("sums").pipeline("spread")
+    opening = range(FIRST_US, FIRST_US + times * 10 * SECOND, 10 * SECOND)
+    return ManyWindows(
+        pipeline, opening, lambda number: opening[number * 7919 % times] + number % 4_000 * MILLISECOND
+    )
 
 
 def cost_of_sliding(windows: int) -> float:
@@ -270,36 +266,49 @@ def cost_of_sliding(windows: int) -> float:
     return time.process_time() - begun
 
 
-def costs_of_open_windows(windows: int) -> list[float]:
-    """Return what a record costs: in the layer, the reference, the cluster, and there with a History of each row written."""
-    in_clusters = (cost_in_the_cluster(windows, keeps_history=keeps) for keeps in (False, True))
-    return [cost_of_layer(windows), cost_in_the_reference(windows), *in_clusters]
+KINDS: dict[str, Callable[[int], ManyWindows]] = {
+    "fixed windows": fixed,
+    "sessions that grow": lambda windows: spread(Sessions(5 * SECOND), windows),
+    "sliding windows, a record in 10": lambda windows: spread(
+        SlidingWindows(10 * SECOND, SECOND), -(-windows // 10)
+    ),
+}
+"""What a record does, by the number of open windows."""
+
+
+def costs_of(case: ManyWindows) -> list[float]:
+    """Return what a record costs: in the reference, the cluster, and there with a History of each row written."""
+    in_clusters = (case.cost_in_the_cluster(keeps_history=keeps) for keeps in (False, True))
+    return [case.cost_in_the_reference(), *in_clusters]
+
+
+def medians_of(costs: Callable[[int], list[float]]) -> list[list[float]]:
+    """Measure by number of open windows, several times in turn, and take medians."""
+    runs = [[costs(windows) for windows in OPEN] for _ in range(ROUNDS)]
+    return [
+        [statistics.median(times) for times in zip(*of_one, strict=True)]
+        for of_one in zip(*runs, strict=True)
+    ]
 
 
 def test_what_open_windows_cost(benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]) -> None:
     """Print the costs by number of open windows, each the median of several, and beside those of one window."""
-    costs = benchmark.pedantic(  # type: ignore[no-untyped-call]
-        lambda: [[costs_of_open_windows(many) for many in OPEN] for _ in range(2 * ROUNDS + 1)],
+    tables = benchmark.pedantic(  # type: ignore[no-untyped-call]
+        lambda: {
+            "fixed windows, the layer alone (one column)": medians_of(lambda windows: [cost_of_layer(windows)]),
+            **{kind: medians_of(lambda windows, of=of: costs_of(of(windows))) for kind, of in KINDS.items()},  # type: ignore[misc]
+        },
         rounds=1,
         iterations=1,
     )
     with capsys.disabled():
         print(f"\nPython {platform.python_version()}, {platform.machine()}; one key")
         print("  CPU microseconds per record, and beside one window")
-        print("                                layer        reference          cluster     with History")
-        medians = [
-            [statistics.median(times) for times in zip(*of_one, strict=True)]
-            for of_one in zip(*costs, strict=True)
-        ]
-        for windows, row in zip(OPEN, medians, strict=True):
-            cells = (f"{us:>10.0f}{us / one:>7.2f}" for us, one in zip(row, medians[0], strict=True))
-            print(f"  {windows:>7,} open windows" + "".join(cells))
-        for kind, strategy in SPREAD.items():
-            rows = []
-            for times in (1, 100, 1_440, 10_000):
-                runs = [costs_of_spread(strategy, times) for _ in range(ROUNDS)]
-                rows.append([statistics.median(column) for column in zip(*runs, strict=True)])
-                cells = (f"{us:>10.0f}{us / one:>7.2f}" for us, one in zip(rows[-1], rows[0], strict=True))
-                print(f"  {times:>7,} {kind:<25}" + "".join(cells) + "   (reference; cluster with History)")
+        print("                        reference          cluster     with History")
+        for kind, medians in tables.items():
+            print(f"  {kind}")
+            for windows, row in zip(OPEN, medians, strict=True):
+                cells = (f"{us:>10.0f}{us / one:>7.2f}" for us, one in zip(row, medians[0], strict=True))
+                print(f"  {windows:>10,} open" + "".join(cells))
         for windows in (3_600, 86_400):
             print(f"  {windows:>7,} sliding windows: {cost_of_sliding(windows) * 1e3:,.0f} ms per element")
