@@ -295,7 +295,9 @@ def test_what_open_windows_cost(benchmark: BenchmarkFixture, capsys: pytest.Capt
     """Print the costs by number of open windows, each the median of several, and beside those of one window."""
     tables = benchmark.pedantic(  # type: ignore[no-untyped-call]
         lambda: {
-            "fixed windows, the layer alone (one column)": medians_of(lambda windows: [cost_of_layer(windows)]),
+            "fixed windows, the layer alone (one column)": medians_of(
+                lambda windows: [cost_of_layer(windows)]
+            ),
             **{kind: medians_of(lambda windows, of=of: costs_of(of(windows))) for kind, of in KINDS.items()},  # type: ignore[misc]
         },
         rounds=1,

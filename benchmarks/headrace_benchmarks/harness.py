@@ -99,11 +99,16 @@ BENCHMARK = Benchmark(
 
 
 def measure_alarms(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
-    """Run the sample, and count the runs in which an oracle fires."""
+    """Run the sample, and count the runs in which an oracle fires, also if the command is ended before its time."""
     runs = options.runs or (QUICK.runs if options.quick else WHOLE.runs)
     sample = SampleResult()
-    for part in _sampled(range(runs), options, on_progress, again=False):
-        sample.add(part)
+    try:
+        for part in _sampled(range(runs), options, on_progress, again=False):
+            sample.add(part)
+    except KeyboardInterrupt:
+        if sample.runs:
+            yield from _false_alarms(sample)
+        raise
     yield from _false_alarms(sample)
     cpu_s = sample.cpu_s.total()
     yield Figure(

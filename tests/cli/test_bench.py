@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgr
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_benchmarks.section8.paper import BUSIEST
 from headrace_properties.search import sampled_runs
+from headrace_properties.search.sampled_runs import SampleResult
 from tests.cli.rig import Run, plain
 
 
@@ -99,6 +101,22 @@ def test_false_alarms_are_counted_by_a_separate_command(run: Run, monkeypatch: p
     assert alarmed() == 0
     monkeypatch.setattr(sampled_runs, "fired", lambda judged: ("error",) * (judged.strikes == {}))
     assert alarmed() == 1
+
+
+def test_a_count_of_false_alarms_that_is_ended_early_tells_what_it_has(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(numbers: range, *args: Any, **options: Any) -> Iterator[SampleResult]:
+        yield sampled_runs.run_sample(numbers[:2], seed=0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(harness, "spread_sample", interrupted)
+    result = run("bench", "alarms", "--runs", "50", "--jobs", "1", "--json")
+    (alarms,) = [
+        figure for figure in json.loads(result.stdout)["figures"] if "false alarms" in figure["name"]
+    ]
+    assert (result.exit_code, alarms["value"], alarms["unit"]) == (130, 0, "in 2 runs")
+    assert "Stopped by SIGINT: the other figures were not measured." in result.stderr
 
 
 def test_each_experiment_of_the_report_can_be_measured_by_itself(run: Run) -> None:
