@@ -5,6 +5,7 @@ something is due in it. A row never changes. One that differs in a few windows h
 from, and its table if that is the same; so a record costs the same however many windows there are.
 """
 
+import re
 import sys
 from array import array
 from bisect import bisect_left
@@ -169,9 +170,7 @@ class Unread:
         after = next((i for i in range(first, len(starts)) if starts[i] > window.end), len(starts))
         found = []
         for number in range(first, after):
-            grid = self._grid(number)
-            known = (grid.window_of(line) for line in self._row.chunks[number].splitlines())
-            wanted = [each for each in known if each.start <= window.end and window.start <= each.end]
+            wanted = self._grid(number).touching(self._row.chunks[number], window)
             found += self._read_single(number, wanted)
         return found
 
@@ -310,14 +309,14 @@ class Unread:
         """Read these windows of a chunk, as far as it has them and they have not been read."""
         if number == self._chunks or number in self._taken:
             return []
-        found, grid, chunk = [], self._grid(number), self._row.chunks[number]
+        lines, grid, chunk = [], self._grid(number), self._row.chunks[number]
         read = {line for place, line in self._single.values() if place == number} if self._single else ()
         for window in windows:
             line = _find(chunk, grid.begins(window))
             if line and line not in read:
                 self._single[window] = number, line
-                found.append(self._lines.decode(line, grid))
-        return found
+                lines.append(line)
+        return self._lines.decode(lines, grid)
 
     def _take(self, numbers: Iterable[int]) -> list[WindowState]:
         found: list[WindowState] = []
@@ -331,8 +330,8 @@ class Unread:
             for column in self._columns[_DUE]:
                 column[number] = MAX_TIME
             read = {line for place, line in self._single.values() if place == number}
-            lines = (line for line in chunk.splitlines(keepends=True) if line not in read)
-            found += [self._lines.decode(line, grid) for line in lines]
+            lines = [line for line in chunk.splitlines(keepends=True) if line not in read]
+            found += self._lines.decode(lines, grid)
         return found
 
     def _copy(self, columns: "Sequence[array[int]]", chunks: list[bytes], first: int, after: int) -> None:
@@ -409,18 +408,23 @@ class _Grid(NamedTuple):
         start, size = (place * self.unit, self.unit) if isinstance(place, int) else place
         return Window(self.base + start, self.base + start + size)
 
-    def window_of(self, line: bytes) -> Window:
-        """Return the window of a line, without a look at the rest."""
-        if line.startswith(b"[["):
-            start, size = line[2 : line.index(b"]")].split(b",")
-            return self.window([int(start), int(size)])
-        head = line[1:].partition(b",")[0]
-        return self.window(int(head.rstrip(b"]\n")))
+    def touching(self, chunk: bytes, window: Window) -> list[Window]:
+        """Return the windows of a chunk that overlap or touch this one, by the beginnings of its lines."""
+        first, after, unit, found = window.start - self.base, window.end - self.base, self.unit, []
+        for regular, irregular, given in _find_places(chunk):
+            start, size = (int(regular) * unit, unit) if regular else (int(irregular), int(given))
+            if start <= after and first <= start + size:
+                found.append(Window(self.base + start, self.base + start + size))
+        return found
 
     def begins(self, window: Window) -> bytes:
         """Return how a window's line begins."""
         place = self.place(window)
         return b"[%d" % place if isinstance(place, int) else b"[[%d,%d]" % (*place,)
+
+
+_find_places = re.compile(rb"^\[(?:(-?\d+)|\[(-?\d+),(\d+))", re.MULTILINE).findall
+"""Finds the place of each line: a number, or a start and a size. JSON has no line breaks."""
 
 
 def _find(chunk: bytes, begins: bytes) -> bytes:
@@ -462,7 +466,7 @@ class LineCodec:
     """
 
     def __init__(self, values: ValueCodec, *, keeps_latest: bool) -> None:
-        self._encode, self._decode = values.encode, values.of(_Line).decode
+        self._encode, self._decode = values.encode, values.of(list[_Line]).decode
         self._keeps_latest = keeps_latest
 
     def encode(self, window_state: WindowState, grid: _Grid) -> bytes:
@@ -485,9 +489,12 @@ class LineCodec:
         is_plain = not contents.values and window_state.is_plain()
         return (encode_plain(line) if is_plain else self._encode(line)) + b"\n"
 
-    def decode(self, line: bytes, grid: _Grid) -> WindowState:
-        """Decode a window."""
-        read: _Line = self._decode(line)
+    def decode(self, lines: Sequence[bytes], grid: _Grid) -> list[WindowState]:
+        """Decode windows."""
+        found = self._decode(b"[%b]" % b",".join(lines))
+        return [self._window_state(line, grid) for line in found]
+
+    def _window_state(self, read: _Line, grid: _Grid) -> WindowState:
         latest = MIN_TIME if read.latest is None else grid.base + read.latest
         passed, was_on_time, finished, holds = _FLAGS[read.flags]
         return WindowState(
