@@ -9,14 +9,14 @@ import re
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, Rope
-from headrace.dataflow.codecs import Carrier, ValueCodec, encode_plain
+from headrace.dataflow.codecs import Carrier, ValueCodec, is_plain
 from headrace.dataflow.contents import Contents
 from headrace.dataflow.elements import GLOBAL, Window
 from headrace.dataflow.panes import Pane
@@ -33,8 +33,66 @@ _SIZES_AT = 4
 """Where the table has the sizes of chunks, in bytes, when it is written; in memory they are known."""
 
 
-_Changed = tuple[int, bytes, Iterable[tuple[int, int]]]
-"""The number of a chunk, its new bytes, and new entries of its table, by column."""
+_Place = int | tuple[int, int]
+"""A window's place in a chunk: its number, if it is regular, or its start and size."""
+
+
+class Chunk(Rope):
+    """Windows of a row, each on a line; JSON has no line breaks. The lines are told apart when one of them is looked for.
+
+    Args:
+        lines: the lines by place, or all of them as bytes.
+        size: their number of bytes.
+    """
+
+    __slots__ = ("_lines", "_size")
+
+    def __init__(self, lines: dict[_Place, bytes] | bytes, size: int) -> None:
+        self._lines, self._size = lines, size
+
+    @property
+    def lines(self) -> dict[_Place, bytes]:
+        """The lines by place, not to be changed."""
+        if isinstance(self._lines, bytes):
+            lines = self._lines.splitlines(keepends=True)
+            self._lines = {_place_of(line): line for line in lines}
+        return self._lines
+
+    def with_lines(self, before: Iterable[_Place], after: Mapping[_Place, bytes]) -> "Chunk":
+        """Return the chunk with these lines in the stead of those in these places."""
+        lines, size = self.lines.copy(), self._size
+        for place in before:
+            if place not in after:
+                size -= len(lines.pop(place))
+        for place, line in after.items():
+            size += len(line) - len(lines.get(place, b""))
+            lines[place] = line
+        return Chunk(lines, size)
+
+    def __len__(self) -> int:
+        """Return the number of bytes."""
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        """Join the lines."""
+        return self._lines if isinstance(self._lines, bytes) else b"".join(self._lines.values())
+
+
+_NO_WINDOWS = Chunk({}, 0)
+_begins_with = re.compile(rb"\[(?:(-?\d+)|\[(-?\d+),(\d+))").match
+"""Matches the place of a line: a number, or a start and a size."""
+
+
+def _place_of(line: bytes) -> _Place:
+    """Return the place that a line begins with."""
+    begins = _begins_with(line)
+    assert begins, f"a window's line begins with {line[:40]!r}"
+    number, start, size = begins.groups()
+    return (int(start), int(size)) if number is None else int(number)
+
+
+_Changed = tuple[int, Chunk, Iterable[tuple[int, int]]]
+"""The number of a chunk, the new one, and new entries of its table, by column."""
 
 
 class ChunkedRow(Rope):
@@ -53,7 +111,7 @@ class ChunkedRow(Rope):
         self,
         front: bytes,
         columns: "Sequence[array[int]]",
-        chunks: Sequence[bytes],
+        chunks: Sequence[Chunk],
         size: int | None = None,
     ) -> None:
         self.front, self.columns, self.chunks = front, columns, chunks
@@ -71,7 +129,7 @@ class ChunkedRow(Rope):
         sizes = columns.pop(_SIZES_AT) if chunks else ()
         begin, found = at + (_WIDTH + 1) * width, []
         for size in sizes:
-            found.append(data[begin : begin + size])
+            found.append(Chunk(data[begin : begin + size], size))
             begin += size
         return cls(data[_FRONT.size : at], columns or _NO_COLUMNS, found, len(data))
 
@@ -97,7 +155,7 @@ class ChunkedRow(Rope):
         sizes = array("q", map(len, self.chunks))
         table = [*self.columns[:_SIZES_AT], sizes, *self.columns[_SIZES_AT:]]
         front = _FRONT.pack(CHUNKED, len(self.front), len(self.chunks))
-        return b"".join([front, self.front, *map(_little_endian, table), *self.chunks])
+        return b"".join([front, self.front, *map(_little_endian, table), *map(bytes, self.chunks)])
 
     def __eq__(self, other: object) -> bool:
         """Return whether the bytes are the same."""
@@ -133,8 +191,8 @@ class Unread:
         self._row, self._columns, self._lines, self._most = row, row.columns, lines, most
         self._chunks = len(row.chunks)
         self._taken: dict[int, Due] = {}
-        self._single: dict[Window, tuple[int, bytes]] = {}
-        self._added: set[Window] = set()  # new, or not due when they were
+        self._single: dict[Window, tuple[int, _Place]] = {}  # the windows that were read alone: chunk, place
+        self._added: dict[Window, Due] = {}  # the windows that are new, or not due when they were
         self.changed = False
 
     def __len__(self) -> int:
@@ -155,11 +213,18 @@ class Unread:
         """Read these windows, as far as the row has them."""
         if len(windows) == 1:
             return self._read_single(self._place(windows[0]), windows)
-        places: dict[int, list[Window]] = {}
+        groups: dict[int, list[Window]] = {}
+        group: list[Window] = []
+        ends, after, before = self._columns[_LAST_END], MAX_TIME, MIN_TIME
         for window in windows:
-            places.setdefault(self._place(window), []).append(window)
+            if not after < window.end < before:  # is it not in the chunk of the one before?
+                number = self._place(window)
+                group = groups.setdefault(number, [])
+                after = ends[number - 1] if number else MIN_TIME
+                before = ends[number] if number < len(ends) else MAX_TIME
+            group.append(window)
         found = []
-        for number, wanted in places.items():
+        for number, wanted in groups.items():
             few = 2 * len(wanted) <= self._most
             found += self._read_single(number, wanted) if few else self._take([number])
         return found
@@ -170,7 +235,7 @@ class Unread:
         after = next((i for i in range(first, len(starts)) if starts[i] > window.end), len(starts))
         found = []
         for number in range(first, after):
-            wanted = self._grid(number).touching(self._row.chunks[number], window)
+            wanted = self._grid(number).touching(self._row.chunks[number].lines, window)
             found += self._read_single(number, wanted)
         return found
 
@@ -199,7 +264,7 @@ class Unread:
         """
         if before == [(window, after)]:
             return []
-        self._added.add(window)
+        self._added[window] = after
         if len(before) == 1 and self._stays(window, *before[0], after):
             self._single[window] = self._single.pop(before[0][0])
         elif before:
@@ -229,26 +294,25 @@ class Unread:
                 place = self._place(window)
                 if place < self._chunks and not self._has_room(place, window):
                     numbers.append(place)
-        gone = self._single.keys() - {window_state.window for window_state in windows}
-        return self._take([*numbers, *(self._single[window][0] for window in gone)])
+        return self._take(numbers)
 
     def put_back(
         self, front: bytes, windows: Sequence[WindowState], due_of: Callable[[WindowState], Due]
     ) -> ChunkedRow:
         """Return the row with this front, and with these windows, read or new, in their places."""
-        if not self._taken and all(each.window in self._single for each in windows):
-            return self._row.with_chunks(front, self._rewritten(windows, due_of))
+        if not self._taken and len(windows) == len(self._single):
+            return self._row.with_chunks(front, self._rewritten(windows))
         groups: dict[tuple[int, bool], list[WindowState]] = {}
         for number in self._taken:
             groups[number, True] = []
         for window_state in sorted(windows, key=_order):
             groups.setdefault(self._target(window_state.window), []).append(window_state)
-        columns, chunks, copied = [array("q") for _ in self._columns], list[bytes](), 0
+        columns, chunks, copied = [array("q") for _ in self._columns], list[Chunk](), 0
         for (number, replaces), group in sorted(groups.items()):
             self._copy(columns, chunks, copied, number)
             copied = number + replaces
             if replaces and number not in self._taken:
-                rows = iter([self._edited(number, group, due_of)])
+                rows = iter([self._edited(number, group)])
             else:
                 at_end = copied == self._chunks
                 rows = self._written(group, number if replaces else None, due_of, at_end=at_end)
@@ -259,23 +323,20 @@ class Unread:
         self._copy(columns, chunks, copied, self._chunks)
         return ChunkedRow(front, columns, chunks)
 
-    def _rewritten(
-        self, windows: Sequence[WindowState], due_of: Callable[[WindowState], Due]
-    ) -> Iterator[_Changed]:
+    def _rewritten(self, windows: Sequence[WindowState]) -> Iterator[_Changed]:
         """Yield the chunks of windows that have been read one by one and stay where they are."""
-        if len(windows) == 1 and windows[0].window not in self._added:
-            (window_state,) = windows
-            number, before = self._single[window_state.window]
-            line = self._lines.encode(window_state, self._grid(number))
-            fresh = [(_FRESH, 1)] if window_state.fresh else []
-            yield number, self._row.chunks[number].replace(before, line), fresh
-            return
-        groups: dict[int, list[WindowState]] = {}
+        groups: dict[int, dict[_Place, WindowState]] = {}
         for window_state in windows:
-            groups.setdefault(self._single[window_state.window][0], []).append(window_state)
+            number, place = self._single[window_state.window]
+            groups.setdefault(number, {})[place] = window_state
         for number, group in groups.items():
-            chunk, entries = self._edited(number, group, due_of)
-            yield number, chunk, enumerate(entries)
+            if self._added and any(each.window in self._added for each in group.values()):
+                chunk, entries = self._edited(number, [*group.values()])
+                yield number, chunk, enumerate(entries)
+            else:
+                lines = self._lines.encode(group, self._columns[_BASE][number])
+                fresh = any(each.fresh for each in group.values())
+                yield number, self._row.chunks[number].with_lines((), lines), [(_FRESH, 1)] if fresh else []
 
     def _place(self, window: Window) -> int:
         """Return the chunk in whose range a window is; their number if it is after all of them."""
@@ -305,18 +366,16 @@ class Unread:
     def _grid(self, number: int) -> "_Grid":
         return _Grid(self._columns[_BASE][number], self._columns[_UNIT][number])
 
-    def _read_single(self, number: int, windows: Iterable[Window]) -> list[WindowState]:
+    def _read_single(self, number: int, windows: Sequence[Window]) -> list[WindowState]:
         """Read these windows of a chunk, as far as it has them and they have not been read."""
         if number == self._chunks or number in self._taken:
             return []
-        lines, grid, chunk = [], self._grid(number), self._row.chunks[number]
-        read = {line for place, line in self._single.values() if place == number} if self._single else ()
-        for window in windows:
-            line = _find(chunk, grid.begins(window))
-            if line and line not in read:
-                self._single[window] = number, line
-                lines.append(line)
-        return self._lines.decode(lines, grid)
+        found, grid, lines = {}, self._grid(number), self._row.chunks[number].lines
+        for window, place in zip(windows, grid.places(windows), strict=True):
+            if place in lines and window not in self._single:
+                self._single[window] = number, place
+                found[window] = lines[place]
+        return self._lines.decode(found, grid.base)
 
     def _take(self, numbers: Iterable[int]) -> list[WindowState]:
         found: list[WindowState] = []
@@ -325,36 +384,34 @@ class Unread:
                 continue
             if not self._taken:
                 self._columns = [column[:] for column in self._columns]
-            grid, chunk = self._grid(number), self._row.chunks[number]
+            grid, lines = self._grid(number), self._row.chunks[number].lines
             self._taken[number] = Due(*(column[number] for column in self._columns[_DUE]))
             for column in self._columns[_DUE]:
                 column[number] = MAX_TIME
-            read = {line for place, line in self._single.values() if place == number}
-            lines = [line for line in chunk.splitlines(keepends=True) if line not in read]
-            found += self._lines.decode(lines, grid)
+            read = {place for chunk, place in self._single.values() if chunk == number}
+            others = {grid.window(place): line for place, line in lines.items() if place not in read}
+            found += self._lines.decode(others, grid.base)
         return found
 
-    def _copy(self, columns: "Sequence[array[int]]", chunks: list[bytes], first: int, after: int) -> None:
+    def _copy(self, columns: "Sequence[array[int]]", chunks: list[Chunk], first: int, after: int) -> None:
         if first < after:
             chunks += self._row.chunks[first:after]
             for column, known in zip(columns, self._columns, strict=True):
                 column.extend(known[first:after])
 
-    def _edited(
-        self, number: int, windows: Sequence[WindowState], due_of: Callable[[WindowState], Due]
-    ) -> tuple[bytes, tuple[int, ...]]:
+    def _edited(self, number: int, windows: Sequence[WindowState]) -> tuple[Chunk, tuple[int, ...]]:
         """Return a chunk in which only these windows are changed or added, with its entries in the table."""
         last_end, last_start, base, unit, count, fresh, *times = (column[number] for column in self._columns)
-        chunk, order, grid = self._row.chunks[number], (last_end, last_start), _Grid(base, unit)
+        order = (last_end, last_start)
         for window_state in windows:
-            _, before = self._single.get(window_state.window, (number, b""))
-            line = self._lines.encode(window_state, grid)
-            chunk = chunk.replace(before, line) if before else chunk + line
-            count += not before
+            count += window_state.window not in self._single
             if window_state.window in self._added:
-                times = [*map(min, times, msgspec.structs.astuple(due_of(window_state)))]
+                times = [*map(min, times, msgspec.structs.astuple(self._added[window_state.window]))]
             order = max(order, window_state.window.order)
         fresh = fresh or any(window_state.fresh for window_state in windows)
+        before = [self._single[each.window][1] for each in windows if each.window in self._single]
+        lines = self._lines.encode(_Grid(base, unit).place_all(windows), base)
+        chunk = self._row.chunks[number].with_lines(before, lines)
         return chunk, (*order, base, unit, count, fresh, *times)
 
     def _written(
@@ -364,7 +421,7 @@ class Unread:
         due_of: Callable[[WindowState], Due],
         *,
         at_end: bool,
-    ) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    ) -> Iterator[tuple[Chunk, tuple[int, ...]]]:
         """Yield chunks with these windows: evenly filled, but at the end, where windows are added, full ones."""
         chunks = -(-len(group) // self._most)
         size = self._most if at_end else -(-len(group) // max(chunks, 1))
@@ -374,11 +431,12 @@ class Unread:
             if number is None or chunks > 1 or self.changed:
                 due = _first(map(due_of, part))
             else:
-                added = (due_of(each) for each in part if each.window in self._added)
+                added = (self._added[each.window] for each in part if each.window in self._added)
                 due = _first([self._taken[number], *added])
-            chunk = b"".join(self._lines.encode(each, grid) for each in part)
             order, fresh = part[-1].window.order, any(each.fresh for each in part)
-            yield chunk, (*order, *grid, len(part), fresh, *msgspec.structs.astuple(due))
+            entries = (*order, *grid, len(part), fresh, *msgspec.structs.astuple(due))
+            lines = self._lines.encode(grid.place_all(part), grid.base)
+            yield _NO_WINDOWS.with_lines((), lines), entries
 
 
 def _order(window_state: WindowState) -> tuple[int, int]:
@@ -398,42 +456,34 @@ class _Grid(NamedTuple):
     base: int
     unit: int
 
-    def place(self, window: Window) -> int | list[int]:
-        """Return a window's number, if it is regular, or its start and size."""
-        start, size = window.start - self.base, window.end - window.start
-        return [start, size] if size != self.unit or start % size else start // size
+    def places(self, windows: Iterable[Window]) -> list[_Place]:
+        """Return the places of windows."""
+        base, unit = self
+        found: list[_Place] = []
+        for window in windows:
+            start = window.start - base
+            size = window.end - base - start
+            found.append((start, size) if size != unit or start % size else start // size)
+        return found
 
-    def window(self, place: int | list[int]) -> Window:
+    def place_all(self, windows: Sequence[WindowState]) -> dict[_Place, WindowState]:
+        """Return windows by their places."""
+        places = self.places([window_state.window for window_state in windows])
+        return dict(zip(places, windows, strict=True))
+
+    def window(self, place: _Place) -> Window:
         """Return the window in a place."""
         start, size = (place * self.unit, self.unit) if isinstance(place, int) else place
         return Window(self.base + start, self.base + start + size)
 
-    def touching(self, chunk: bytes, window: Window) -> list[Window]:
-        """Return the windows of a chunk that overlap or touch this one, by the beginnings of its lines."""
+    def touching(self, places: Iterable[_Place], window: Window) -> list[Window]:
+        """Return the windows in these places that overlap or touch this one."""
         first, after, unit, found = window.start - self.base, window.end - self.base, self.unit, []
-        for regular, irregular, given in _find_places(chunk):
-            start, size = (int(regular) * unit, unit) if regular else (int(irregular), int(given))
+        for place in places:
+            start, size = place if isinstance(place, tuple) else (place * unit, unit)
             if start <= after and first <= start + size:
-                found.append(Window(self.base + start, self.base + start + size))
+                found.append(self.window(place))
         return found
-
-    def begins(self, window: Window) -> bytes:
-        """Return how a window's line begins."""
-        place = self.place(window)
-        return b"[%d" % place if isinstance(place, int) else b"[[%d,%d]" % (*place,)
-
-
-_find_places = re.compile(rb"^\[(?:(-?\d+)|\[(-?\d+),(\d+))", re.MULTILINE).findall
-"""Finds the place of each line: a number, or a start and a size. JSON has no line breaks."""
-
-
-def _find(chunk: bytes, begins: bytes) -> bytes:
-    """Return the line that begins so; nothing if there is none. JSON has no line breaks."""
-    for ends in (b",", b"]"):
-        at = 0 if chunk.startswith(begins + ends) else chunk.find(b"\n" + begins + ends) + 1
-        if at or chunk.startswith(begins + ends):
-            return chunk[at : chunk.index(b"\n", at) + 1]
-    return b""
 
 
 class _Line(Carrier, msgspec.Struct, array_like=True):
@@ -441,7 +491,7 @@ class _Line(Carrier, msgspec.Struct, array_like=True):
 
     _carried: ClassVar[tuple[str, ...]] = ("accumulator", "trigger", "emitted")
 
-    place: int | list[int]
+    place: _Place
     flags: int = 0
     fresh: int = 0
     count: int = 0
@@ -455,6 +505,8 @@ class _Line(Carrier, msgspec.Struct, array_like=True):
 
 _FLAGS = [[bool(flags >> number & 1) for number in range(4)] for flags in range(16)]
 _DEFAULTS = [0, 0, 0, [], None, 0, None, {}, []]
+_encode_lines = msgspec.json.Encoder(order="deterministic").encode_lines
+_NO_REST = tuple(_DEFAULTS[4:])
 
 
 class LineCodec:
@@ -469,8 +521,20 @@ class LineCodec:
         self._encode, self._decode = values.encode, values.of(list[_Line]).decode
         self._keeps_latest = keeps_latest
 
-    def encode(self, window_state: WindowState, grid: _Grid) -> bytes:
-        """Encode a window."""
+    def encode(self, windows: Mapping[_Place, WindowState], base: int) -> dict[_Place, bytes]:
+        """Encode windows by place; ``base``: what times are relative to, event time, microseconds."""
+        lines = [self._line(each, place, base) for place, each in windows.items()]
+        values = [value for each in windows.values() for value in (each.trigger, *each.contents.accumulator)]
+        if is_plain(values) and not any(each.emitted for each in windows.values()):
+            data = _encode_lines(lines)
+            if b"null" not in data:
+                return dict(zip(windows, data.splitlines(keepends=True), strict=True))
+        for line in lines:
+            line[0] = line[0] if isinstance(line[0], int) else [*line[0]]
+        return {place: self._encode(line) + b"\n" for place, line in zip(windows, lines, strict=True)}
+
+    def _line(self, window_state: WindowState, place: _Place, base: int) -> list[Any]:
+        """Return the values of a line."""
         window, contents = window_state.window, window_state.contents
         flags = (
             window_state.passed
@@ -479,26 +543,25 @@ class LineCodec:
             | window_state.holds << 3
         )
         is_known = window_state.latest > MIN_TIME and (self._keeps_latest or window == GLOBAL)
-        latest = window_state.latest - grid.base if is_known else None
-        line = [
-            grid.place(window), flags, window_state.fresh, contents.count, contents.accumulator, window_state.trigger,
-            window_state.panes, latest, contents.values, window_state.emitted,
-        ]  # fmt: skip
+        latest = window_state.latest - base if is_known else None
+        line: list[Any] = [place, flags, window_state.fresh, contents.count, contents.accumulator]
+        rest = (window_state.trigger, window_state.panes, latest, contents.values, window_state.emitted)
+        if rest != _NO_REST:
+            line += rest
         while len(line) > 1 and line[-1] == _DEFAULTS[len(line) - 2]:
             line.pop()
-        is_plain = not contents.values and window_state.is_plain()
-        return (encode_plain(line) if is_plain else self._encode(line)) + b"\n"
+        return line
 
-    def decode(self, lines: Sequence[bytes], grid: _Grid) -> list[WindowState]:
-        """Decode windows."""
-        found = self._decode(b"[%b]" % b",".join(lines))
-        return [self._window_state(line, grid) for line in found]
+    def decode(self, lines: Mapping[Window, bytes], base: int) -> list[WindowState]:
+        """Decode the lines of windows."""
+        found = self._decode(b"[%b]" % b",".join(lines.values()))
+        return [self._window_state(window, line, base) for window, line in zip(lines, found, strict=True)]
 
-    def _window_state(self, read: _Line, grid: _Grid) -> WindowState:
-        latest = MIN_TIME if read.latest is None else grid.base + read.latest
+    def _window_state(self, window: Window, read: _Line, base: int) -> WindowState:
+        latest = MIN_TIME if read.latest is None else base + read.latest
         passed, was_on_time, finished, holds = _FLAGS[read.flags]
         return WindowState(
-            grid.window(read.place), read.trigger, Contents(read.count, read.accumulator, read.values), latest,
+            window, read.trigger, Contents(read.count, read.accumulator, read.values), latest,
             read.fresh, read.panes, passed, was_on_time, finished, read.emitted, holds,
         )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """A key's row has the same windows whether it is read whole or in parts, in either form."""
 
 import pickle
+from decimal import Decimal
 from random import Random
 
 import pytest
@@ -8,9 +9,12 @@ import pytest
 from headrace import MAX_TIME, SECOND
 from headrace.dataflow import (
     DEFAULT_TRIGGER,
+    LIST,
     SUM,
+    Accumulation,
     AtCount,
     AtPeriod,
+    CombineFn,
     Element,
     FixedWindows,
     Grouping,
@@ -29,6 +33,8 @@ from headrace.dataflow.rows import RowCodec
 MOST = 8
 VALUES = ValueCodec()
 PERIOD = Repeat(AtPeriod(9))
+LENGTHS = CombineFn(lambda: 0, lambda total, value: total + len(value), int.__add__, lambda total: {total})
+"""A combiner whose accumulators are plain JSON, but not its results."""
 _HOLD = 8
 """The place of holds in the table of a row's chunks."""
 
@@ -47,7 +53,13 @@ def windows_of(state: KeyState) -> list[WindowState]:
 
 
 @pytest.mark.parametrize(
-    "strategy", [FixedWindows(SECOND), Sessions(SECOND, touching_merge=False), Sessions(SECOND)]
+    "strategy",
+    [
+        FixedWindows(SECOND),
+        SlidingWindows(3 * SECOND, SECOND),
+        Sessions(SECOND, touching_merge=False),
+        Sessions(SECOND),
+    ],
 )
 def test_a_row_written_in_chunks_has_what_one_written_whole_has(strategy: WindowFn) -> None:
     """Elements open, change and merge windows, and the watermark closes some, in the order of chance."""
@@ -71,13 +83,14 @@ def test_a_row_written_in_chunks_has_what_one_written_whole_has(strategy: Window
             if random.random() < 0.6:  # otherwise the next element changes what was read once
                 row = codec.encode(parts)
                 assert codec.encode(parts) == row
+                assert len(row) == len(bytes(row))
                 parts = codec.decode(row)
                 assert (parts.due, parts.dropped) == (whole.due, whole.dropped)
         assert windows_of(codec.decode(codec.encode(parts))) == windows_of(whole)
 
 
-def opened(many: int) -> tuple[Grouping, KeyState]:
-    grouping, state = Grouping(windows=FixedWindows(SECOND), combine=SUM), KeyState()
+def opened(many: int, combine: CombineFn = SUM) -> tuple[Grouping, KeyState]:
+    grouping, state = Grouping(windows=FixedWindows(SECOND), combine=combine), KeyState()
     for number in range(many):
         grouping.element(state, Element("k", 1, number * SECOND), 0, 0)
     return grouping, state
@@ -95,6 +108,43 @@ def test_a_row_with_many_windows_that_was_written_whole_is_read_and_written_in_c
     assert bytes(row)[:1] == b"\x02"
     assert len(codec.decode(row).windows) == 0
     assert windows_of(codec.decode(row)) == windows_of(state)
+
+
+@pytest.mark.parametrize("value", [None, {1, 2}, (1, "a"), Decimal("0.10"), [[1, 2], [3]], {"$set": [1]}])
+def test_many_windows_have_the_values_that_were_added(value: object) -> None:
+    """Those of the first kind that is not plain JSON are in windows beside ones with plain values, read one by one."""
+    grouping, state = opened(5 * MOST, combine=LIST)
+    codec = codec_of(grouping)
+    for seconds in (3, 4, 23):
+        state = codec.decode(codec.encode(state))
+        grouping.element(state, Element("k", value, seconds * SECOND), 0, 0)
+    contents = [each.contents.accumulator for each in windows_of(codec.decode(codec.encode(state)))]
+    assert contents == [[[1, value] if seconds in {3, 4, 23} else [1]] for seconds in range(5 * MOST)]
+
+
+def test_panes_to_retract_keep_their_values_among_many_windows() -> None:
+    grouping = Grouping(
+        FixedWindows(SECOND),
+        Repeat(AtCount(2)),
+        Accumulation.ACCUMULATING_AND_RETRACTING,
+        LENGTHS,
+        timestamps=TimestampCombiner.EARLIEST,
+    )
+    codec, state = grouping.row_codec(VALUES, most=MOST), grouping.initial_state()
+    for number in range(4 * 5 * MOST):
+        panes = grouping.element(state, Element("k", "a", number % (5 * MOST) * SECOND), 0, 0)
+        state = codec.decode(codec.encode(state))
+        if number >= 3 * 5 * MOST:
+            assert [(pane.value, pane.retraction) for pane in panes] == [({2}, True), ({4}, False)]
+
+
+def test_a_number_that_json_has_not_is_refused_in_a_row_of_many_windows() -> None:
+    grouping, state = opened(5 * MOST)
+    codec = codec_of(grouping)
+    state = codec.decode(codec.encode(state))
+    grouping.element(state, Element("k", float("nan"), SECOND), 0, 0)
+    with pytest.raises(ValueError, match="JSON has no NaN or infinity"):
+        codec.encode(state)
 
 
 def test_an_element_reads_and_writes_its_window_alone() -> None:
