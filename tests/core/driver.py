@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from headrace import Computation, Context, EngineOptions, Pipeline, Productions, Record, Timer
-from headrace.api.codecs import JsonCodec
+from headrace.api.codecs import JsonCodec, StateCodec
 from headrace.history import History
 from headrace.store.mediator import MASTER_ROLE, Mediator
 from headrace.wire import messages as m
@@ -78,6 +78,7 @@ def counter(
     exactly_once: bool = True,
     watermark_percentile: float = 100.0,
     split_at: Iterable[str] = (),
+    state_codec: StateCodec | None = None,
 ) -> Pipeline:
     """Clicks go from an injector through ``counter``, whose counts go outside."""
     pipeline = Pipeline("clicks")
@@ -91,6 +92,7 @@ def counter(
         exactly_once=exactly_once,
         watermark_percentile=watermark_percentile,
         split_at=split_at,
+        state_codec=state_codec,
     )
     return pipeline
 

@@ -3,13 +3,17 @@
 Every stream and every computation's state has a codec. User code only ever sees fresh copies.
 """
 
+import contextlib
+import dataclasses
 import math
 import pickle
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Protocol, cast
 
 import msgspec
+from msgspec import inspect
 
 from headrace.api.errors import CodecError
 from headrace.api.ropes import Encoded, Rope
@@ -75,17 +79,21 @@ class TypedCodec:
         type_: the class; the error for a value that does not fit names the wrong field.
     """
 
-    __slots__ = ("_decoder", "_type")
+    __slots__ = ("_decoder", "_sorter", "_type")
 
     def __init__(self, type_: Any) -> None:
         self._type = type_
         self._decoder = msgspec.json.Decoder(type_)
+        self._sorter = _sorter_of(type_)
 
     def encode(self, value: Any) -> bytes:
         """Encode a value; refuse one that could not be decoded as the class."""
-        data = _encode_json(value)
-        self._decoder.decode(data)
-        return data
+        return self.encode_and_decode(value)[0]
+
+    def encode_and_decode(self, value: Any) -> tuple[bytes, Any]:
+        """Encode a value as `encode` does; return also what it is decoded to."""
+        data = _encode_json(value, self._sorter)
+        return data, self._decoder.decode(data)
 
     def decode(self, data: bytes) -> Any:
         """Decode an instance of the class."""
@@ -101,20 +109,89 @@ class TypedCodec:
 
 
 _JSON = msgspec.json.Encoder(order="deterministic")
+_JSON_AS_IT_IS = msgspec.json.Encoder()
 _MSGPACK = msgspec.msgpack.Encoder()
 _find_no_number = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]").search
 """Finds MessagePack floats whose exponent is all ones: NaN and infinity. Text never matches; some integers do."""
 
 
-def _encode_json(value: Any) -> bytes:
-    """Encode as JSON. Equal values give equal bytes, whatever order their dicts and sets were filled in."""
+def _encode_json(value: Any, sorter: Callable[[Any], Any] | None = None) -> bytes:
+    """Encode as JSON. Equal values give equal bytes, whatever order their dicts and sets were filled in.
+
+    ``sorter``: sorts the dicts in a value that has keys other than ``str``, if that can be told from its type.
+    """
     try:
         data = _JSON.encode(value)
-    except TypeError:  # dict keys other than str take a slower path
-        data = _JSON.encode(msgspec.to_builtins(value, str_keys=True, order="deterministic"))
+    except TypeError:  # dict keys other than str
+        data = _encode_other_keys(value, sorter)
     if b"null" in data and _may_lack_json(value) and _has_no_json(msgspec.to_builtins(value, str_keys=True)):
         raise ValueError("JSON has no NaN or infinity")
     return data
+
+
+def _encode_other_keys(value: Any, sorter: Callable[[Any], Any] | None) -> bytes:
+    if sorter is not None:
+        with contextlib.suppress(Exception):  # it is not of the type that the sorter is for
+            return _JSON_AS_IT_IS.encode(sorter(value))
+    return _JSON.encode(msgspec.to_builtins(value, str_keys=True, order="deterministic"))
+
+
+def _sorter_of(type_: Any) -> Callable[[Any], Any] | None:
+    """Return what sorts the dicts in values of a type; ``None``: more than dicts with int or str keys may have no order."""
+    classes: set[type] = set()
+    try:
+        sort = _sorter(inspect.type_info(type_), classes)
+    except (TypeError, NameError, RecursionError, _UnclearOrderError):
+        return None
+
+    def sorter(value: Any) -> Any:
+        if any(class_.__subclasses__() for class_ in classes):
+            raise _UnclearOrderError
+        return value if sort is None else sort(value)
+
+    return sorter
+
+
+class _UnclearOrderError(Exception):
+    """A value may have parts without an order that are not dicts with int or str keys."""
+
+
+def _sorter(type_: inspect.Type, classes: set[type]) -> Callable[[Any], Any] | None:
+    """Return what sorts the dicts in values of a type; ``None``: there are none. Collect classes of instances in it."""
+    match type_:
+        case (
+            inspect.IntType()
+            | inspect.FloatType()
+            | inspect.StrType()
+            | inspect.BoolType()
+            | inspect.NoneType()
+        ):
+            return None
+        case inspect.DictType(key_type=inspect.IntType() | inspect.StrType(), value_type=values):
+            if _sorter(values, classes) is None:
+                return _sorted
+        case inspect.DataclassType(cls=class_, fields=fields):
+            classes.add(class_)
+            parts = [(field.name, part) for field in fields if (part := _sorter(field.type, classes))]
+            return partial(_with_sorted, parts) if parts else None
+        case _:
+            pass
+    raise _UnclearOrderError
+
+
+def _sorted(value: dict[Any, Any]) -> dict[Any, Any]:
+    keys = sorted(value)
+    return value if keys == [*value] else {key: value[key] for key in keys}
+
+
+def _with_sorted(parts: list[tuple[str, Callable[[Any], Any]]], value: Any) -> Any:
+    changes = {}
+    for name, in_order in parts:
+        before = getattr(value, name)
+        after = in_order(before)
+        if after is not before:
+            changes[name] = after
+    return dataclasses.replace(value, **changes) if changes else value
 
 
 def _may_lack_json(value: Any) -> bool:

@@ -9,7 +9,16 @@ from typing import Any, Never, Protocol
 
 import msgspec
 
-from headrace.api.codecs import Codec, StateCodec, decode_state, encode_at, not_bytes, unreadable, unwritable
+from headrace.api.codecs import (
+    Codec,
+    StateCodec,
+    TypedCodec,
+    decode_state,
+    encode_at,
+    not_bytes,
+    unreadable,
+    unwritable,
+)
 from headrace.api.errors import (
     CodecError,
     ContextArgumentError,
@@ -83,6 +92,7 @@ class Context(msgspec.Struct, eq=False):
         emissions: what the hook has produced so far; like the next two, for the engine to commit once the hook returns.
         timers: timers that the hook has set or cancelled (``None``), by tag.
         new_hold: what the hook has asked of `hold_watermark`; ``None``: nothing.
+        state_copy: what the state is decoded to, for this hook if it wants the state, or else for the next; ``None``: not known.
     """
 
     _spec: Described
@@ -95,6 +105,7 @@ class Context(msgspec.Struct, eq=False):
     emissions: list[Emission] | None = None
     timers: dict[str, TimerRequest | None] | None = None
     new_hold: int | None = None
+    state_copy: Any = None
     _state: Any = None
     _touched: bool = False
 
@@ -104,7 +115,9 @@ class Context(msgspec.Struct, eq=False):
         if not self._touched:
             self._touched = True
             spec = self._spec
-            if self._before:
+            if self._before and self.state_copy is not None:
+                self._state = self.state_copy
+            elif self._before:
                 try:
                     self._state = decode_state(spec.state_codec, self._before)
                 except Exception as error:
@@ -245,8 +258,12 @@ class Context(msgspec.Struct, eq=False):
             return None
         spec = self._spec
         codec = spec.state_codec
+        after: Encoded
         try:
-            after = codec.encode(self._state)
+            if type(codec) is TypedCodec:
+                after, self.state_copy = codec.encode_and_decode(self._state)
+            else:
+                after, self.state_copy = codec.encode(self._state), None
         except Exception as error:
             raise unwritable(error, _STATE, codec, self._state, spec.name, self.key) from error
         if type(after) is not bytes and not isinstance(after, Rope):

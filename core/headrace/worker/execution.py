@@ -4,6 +4,8 @@ Rules of this file: user code that fails leaves no trace in its step; what it em
 `headrace.delivery.addressing`.
 """
 
+from typing import Any
+
 from headrace.api.codecs import Codec, encode_at, unreadable
 from headrace.api.context import Context, Emission
 from headrace.api.dead_letters import step_letter
@@ -26,8 +28,12 @@ def run_record(
     now: int,
     *,
     late: bool,
+    copy: Any = None,
 ) -> Context:
-    """Run ``process_record`` on a fresh copy of everything; raises what user code raises. ``late``: what it is told (4.5)."""
+    """Run ``process_record`` on a fresh copy of everything; raises what user code raises.
+
+    ``late``: what it is told (4.5). ``copy``: what the state is decoded to, if it has been.
+    """
     spec = where.spec
     stream = production.stream
     timestamp, record_id = production.timestamp, production.record_id
@@ -37,19 +43,26 @@ def run_record(
     except Exception as error:
         names = stream, spec.name, record_id
         raise unreadable(error, CONSUMED, codec, production.value, *names) from error
-    context = Context(spec, key, state, timestamp, low_watermark, now, timestamp)
+    context = Context(spec, key, state, timestamp, low_watermark, now, timestamp, state_copy=copy)
     record = Record(key, value, timestamp, stream, late, record_id)
     spec.computation.process_record(context, record)
     return context
 
 
 def run_timer(
-    where: Deployed, key: str, state: Encoded, timer: StoredTimer, low_watermark: int, now: int
+    where: Deployed,
+    key: str,
+    state: Encoded,
+    timer: StoredTimer,
+    low_watermark: int,
+    now: int,
+    copy: Any = None,
 ) -> Context:
-    """Run ``process_timer`` on a fresh copy of everything; raises what user code raises."""
+    """Run ``process_timer`` on a fresh copy of everything; raises what user code raises. ``copy``: as for `run_record`."""
     held = timer.held
     cause_us = MIN_TIME if held is None else held
-    context = Context(where.spec, key, state, cause_us, low_watermark, now, stamp_of(timer, low_watermark))
+    stamp = stamp_of(timer, low_watermark)
+    context = Context(where.spec, key, state, cause_us, low_watermark, now, stamp, state_copy=copy)
     where.spec.computation.process_timer(context, Timer(timer.tag, timer.timestamp, timer.clock))
     return context
 

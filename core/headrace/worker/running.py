@@ -11,6 +11,7 @@ Rules of this file:
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -94,9 +95,11 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         fired: the timers that it fired.
         origins: of what those timers produced, microseconds.
         changes: timers that it set, by tag; ``None``: cancelled.
+        sets_due_timer: whether one of them is due already.
         productions: what it made.
         emitted: how many emissions those come from.
         state_after: the new state; ``None``: as it was.
+        state_copy: what the new state is decoded to, which nobody has seen; ``None``: it has not been decoded.
         hold: the state's new hold, event time in microseconds; ``None``: as it was.
         touched: it changed the state, the hold or timers.
         dropped: how many of the waiting records were duplicates.
@@ -120,9 +123,11 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
     fired: tuple[StoredTimer, ...] = ()
     origins: tuple[int, ...] = ()
     changes: Mapping[str, StoredTimer | None] = _NO_CHANGES
+    sets_due_timer: bool = False
     productions: tuple[Production, ...] = ()
     emitted: int = 0
     state_after: Encoded | None = None
+    state_copy: Any = None
     hold: int | None = None
     touched: bool = False
     dropped: int = 0
@@ -149,12 +154,11 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         for arrival in queue:
             if len(arrivals) == room:
                 return
-            before = self.changes
             if not (arrival.maybe_seen and self._was_seen(arrival)):
                 if not self.run_record(arrival.production):
                     return
                 arrivals.append(arrival)
-            if self.changes is not before and self._sets_due_timer():
+            if self.sets_due_timer:
                 return
 
     def _was_seen(self, arrival: Arrival) -> bool:
@@ -175,7 +179,14 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         late = self.where.is_late(record.timestamp, watermark)
         try:
             context = run_record(
-                self.where, self.slot.key, self._state(), record, watermark, self.now, late=late
+                self.where,
+                self.slot.key,
+                self._state(),
+                record,
+                watermark,
+                self.now,
+                late=late,
+                copy=self._copy(),
             )
             after = context.new_state()
             productions = self.addressed(context, record_id, origin)
@@ -201,7 +212,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
                 return False
             if not self.run_timer(timer):
                 return False
-            if self._sets_due_timer():
+            if self.sets_due_timer:
                 self.due = index + 1 < len(due)
                 return False
         self.due = False
@@ -211,7 +222,9 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         """Run user code for a timer; see `run_record`."""
         cause = self._cause_of(timer)
         try:
-            context = run_timer(self.where, self.slot.key, self._state(), timer, self.watermark, self.now)
+            context = run_timer(
+                self.where, self.slot.key, self._state(), timer, self.watermark, self.now, copy=self._copy()
+            )
             after = context.new_state()
             productions = self.addressed(context, cause.identity, cause.origin)
         except Exception as error:  # noqa: BLE001  user code may raise anything
@@ -231,11 +244,6 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         identity = timer_identity(where.spec.name, timer)
         return Cause(identity, timer.timestamp, origin, handler_time, None, timer)
 
-    def _sets_due_timer(self) -> bool:
-        watermark, now, ends_step = self.watermark, self.now, self.setting.rules.ends_step
-        changes = self.changes.values()
-        return any(timer is not None and ends_step(timer, watermark, now) for timer in changes)
-
     # What user code did
 
     def addressed(self, context: Context, identity: str, origin: int) -> tuple[Production, ...]:
@@ -254,6 +262,11 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         assert row is not None
         return row.state
 
+    def _copy(self) -> Any:
+        """Give away the copy of the state: whoever runs next may change it."""
+        copy, self.state_copy = self.state_copy, None
+        return copy
+
     def _take(
         self, context: Context, after: Encoded | None, productions: tuple[Production, ...], handler_time: int, origin: int
     ) -> None:  # fmt: skip
@@ -263,8 +276,13 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
                 self.setting.rules, context, handler_time=handler_time, now=self.now, set_by=self.version, origin=origin
             )  # fmt: skip
             self.changes = {**self.changes, **timers}
+            watermark, now, ends_step = self.watermark, self.now, self.setting.rules.ends_step
+            self.sets_due_timer = any(
+                timer is not None and ends_step(timer, watermark, now) for timer in timers.values()
+            )
         if after is not None:
             self.state_after = after
+        self.state_copy = context.state_copy
         if context.new_hold is not None:
             self.hold = context.new_hold
         if not self.touched:

@@ -4,8 +4,10 @@ import pickle
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,6 +181,67 @@ def test_a_typed_value_that_does_not_fit_is_refused_when_read_and_its_field_is_n
         decode_at("state of 'counter'", TypedCodec(Click), b'{"query": 5, "count": 1}')
     assert "$.query" in caught.value.reason
     assert caught.value.action == "read"
+
+
+@dataclass
+class Visits:
+    by_hour: dict[int, int]
+    by_page: dict[str, Click]
+    days: "Days"
+
+
+@dataclass
+class Days:
+    clicks: dict[int, Click]
+
+
+visits = st.builds(
+    Visits,
+    st.dictionaries(st.integers(-(2**63), 2**63 - 1), st.integers(-9, 9), max_size=4),
+    st.dictionaries(
+        st.text(max_size=2), st.builds(Click, st.text(max_size=2), st.integers(0, 9)), max_size=4
+    ),
+    st.builds(Days, st.dictionaries(st.integers(-99, 2**40), st.builds(Click), max_size=4)),
+)
+
+
+@given(visits, st.randoms(use_true_random=False))
+def test_dicts_with_int_keys_in_a_typed_value_come_back_and_their_order_does_not_count(
+    value: Visits, random: Random
+) -> None:
+    codec = TypedCodec(Visits)
+
+    def shuffled(of: dict[Any, Any]) -> dict[Any, Any]:
+        return dict(random.sample([*of.items()], len(of)))
+
+    same = Visits(shuffled(value.by_hour), shuffled(value.by_page), Days(shuffled(value.days.clicks)))
+    data = codec.encode(value)
+    assert codec.encode(same) == data
+    assert codec.decode(data) == value
+
+
+def test_a_part_of_a_subclass_is_put_in_order_although_the_type_does_not_tell_of_it() -> None:
+    @dataclass
+    class Page:
+        name: str
+
+    @dataclass
+    class Tagged(Page):
+        tags: set[str]
+
+    codec = TypedCodec(dict[int, Page])
+    data = codec.encode({1: Tagged("a", {"x", "y", "z", "q"})})
+    assert data == b'{"1":{"name":"a","tags":["q","x","y","z"]}}'
+
+
+def test_a_dict_with_int_keys_that_does_not_fit_is_refused_and_its_field_is_named() -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"Expected `int`, got `str` - at `\$.by_hour\[...\]`"):
+        TypedCodec(Visits).encode(Visits({1: "a"}, {}, Days({})))  # type: ignore[dict-item]
+
+
+def test_a_float_that_json_cannot_carry_is_refused_in_a_dict_with_int_keys() -> None:
+    with pytest.raises(ValueError, match="JSON has no NaN or infinity"):
+        TypedCodec(dict[int, float]).encode({1: float("nan")})
 
 
 def test_the_bytes_codec_accepts_only_bytes() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace import Context, Record, Timer
+from headrace import Context, Record, Timer, TypedCodec
 from headrace.api.errors import HeadraceError, UserCodeError
 from headrace.api.records import Clock
 from headrace.history import DuplicateDropped, Executed, UserCodeFailed
@@ -25,9 +25,12 @@ def fail(_context: Context, _event: Record | Timer) -> None:
     raise ValueError("no")
 
 
-def prepared(computation: Scripted, slot: KeySlot, *, attempts: int = 3, failures: int = 0) -> StepRun:
+def prepared(
+    computation: Scripted, slot: KeySlot, *, attempts: int = 3, failures: int = 0, typed: bool = False
+) -> StepRun:
     """A run at watermark 20 and true time 7 that nothing came of so far."""
-    interval = Rig(counter(computation)).interval
+    codec = TypedCodec(dict[str, int]) if typed else None
+    interval = Rig(counter(computation, state_codec=codec)).interval
     setting = Setting(RULES, WORKER, 8, attempts, keeps=True)
     before = {"r1": failures} if failures else {}
     return StepRun(setting, interval.soft.where, slot, Version(1, 4), 20, 5, 6, 30, 7, before, slot.due)
@@ -100,3 +103,33 @@ def test_our_own_error_is_final_at_once() -> None:
     run = prepared(Scripted(produce), KeySlot("dog", CachedRow(), queue=[arrival("r1")]))
     run.run()
     assert isinstance(run.error, HeadraceError)
+
+
+def test_each_record_of_a_step_gets_a_state_that_no_other_code_has() -> None:
+    """With a codec that has decoded what it wrote, too, which the next record gets, if it wants the state."""
+    kept: list[Any] = []
+
+    def count_and_keep(context: Context, record: Record) -> None:
+        for state in kept:
+            state.clear()
+        if record.record_id != "r2":
+            count(context, record)
+            kept.append(context.state)
+
+    queue = [arrival(record_id) for record_id in ("r1", "r2", "r3", "r4")]
+    run = prepared(Scripted(count_and_keep), KeySlot("dog", CachedRow(b'{"n":2}'), queue=queue), typed=True)
+    run.run()
+    assert (len(run.arrivals), run.state_after) == (4, b'{"n":5}')
+    assert len({id(state) for state in kept}) == 3
+
+
+def test_what_code_that_fails_did_to_the_state_is_forgotten() -> None:
+    def change_and_fail(context: Context, record: Record) -> None:
+        count(context, record)
+        if record.record_id == "r2":
+            raise ValueError("no")
+
+    queue = [arrival("r1"), arrival("r2")]
+    run = prepared(Scripted(change_and_fail), KeySlot("dog", CachedRow(), queue=queue), typed=True)
+    run.run()
+    assert (run.failed, run.state_after, run.state_copy) == (True, b'{"n":1}', None)
