@@ -45,9 +45,10 @@ _SPARK_CONFIG: Mapping[str, str] = {
 }
 
 
-_BATCH_EVENTS = 16_000
-_INTERVALS = 4
-"""Choice: on one machine, a micro-batch and each of its key intervals cost as much as thousands of records."""
+_BATCH_EVENTS = 12_000
+"""Choice: a micro-batch costs as much as thousands of records. One of more records has larger states, which cost more."""
+_MOST_INTERVALS = 4
+"""Choice: each key interval has a part of that cost, and cores beyond these would wait for the keys with most records."""
 _CLOCK_US = SECOND // 10
 
 
@@ -260,7 +261,7 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
             pipeline,
             events,
             batch_events=_BATCH_EVENTS,
-            intervals=_INTERVALS,
+            intervals=min(max(session.sparkContext.defaultParallelism, 2), _MOST_INTERVALS),
             clock_us=_CLOCK_US,
             history=sample,
             on_batch=on_batch,
