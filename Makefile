@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 JOBS ?= 3
-EXAMPLES ?= 2000
+EXAMPLES ?= 1000
 SPARK ?= yes
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 
