@@ -68,9 +68,9 @@ class Backdater(Computation):
 
 def test_an_engine_that_lets_outputs_be_older_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def lenient(
-        spec: Any, key: str, state: bytes, cause: int, low: int, now: int, stamp: Any = None
+        spec: Any, key: str, state: bytes, _cause: int, low: int, now: int, stamp: int, **options: Any
     ) -> Context:
-        return Context(spec, key, state, MIN_TIME, low, now, cause if stamp is None else stamp)
+        return Context(spec, key, state, MIN_TIME, low, now, stamp, **options)
 
     monkeypatch.setattr(_execution, "Context", lenient)
     pipeline = Pipeline("backdated")
