@@ -4,11 +4,11 @@ Every stream and every computation's state has a codec. User code only ever sees
 """
 
 import contextlib
-import dataclasses
 import math
 import pickle
 import re
 from collections.abc import Callable, Iterable
+from copy import copy
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -185,13 +185,14 @@ def _sorted(value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _with_sorted(parts: list[tuple[str, Callable[[Any], Any]]], value: Any) -> Any:
-    changes = {}
+    changed = value
     for name, in_order in parts:
         before = getattr(value, name)
         after = in_order(before)
         if after is not before:
-            changes[name] = after
-    return dataclasses.replace(value, **changes) if changes else value
+            changed = copy(value) if changed is value else changed
+            object.__setattr__(changed, name, after)  # the class may be frozen
+    return changed
 
 
 def _may_lack_json(value: Any) -> bool:

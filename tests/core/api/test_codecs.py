@@ -234,6 +234,21 @@ def test_a_part_of_a_subclass_is_put_in_order_although_the_type_does_not_tell_of
     assert data == b'{"1":{"name":"a","tags":["q","x","y","z"]}}'
 
 
+def test_a_typed_value_is_encoded_as_it_is_and_not_as_its_class_would_make_it() -> None:
+    @dataclass
+    class Tally:
+        made: int
+        by_hour: dict[int, int]
+
+        def __post_init__(self) -> None:
+            self.made += 1
+
+    value = Tally(0, {2: 1, 1: 1})
+    assert TypedCodec(Tally).encode(value) == b'{"made":1,"by_hour":{"1":1,"2":1}}'
+    assert value.by_hour == {2: 1, 1: 1}
+    assert [*value.by_hour] == [2, 1]
+
+
 def test_a_dict_with_int_keys_that_does_not_fit_is_refused_and_its_field_is_named() -> None:
     with pytest.raises(msgspec.ValidationError, match=r"Expected `int`, got `str` - at `\$.by_hour\[...\]`"):
         TypedCodec(Visits).encode(Visits({1: "a"}, {}, Days({})))  # type: ignore[dict-item]
