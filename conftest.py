@@ -1,5 +1,6 @@
 """What all of pytest's collection keeps to: code for Spark is left out where there is no PySpark, or with SPARK=no."""
 
+import gc
 import os
 from importlib.util import find_spec
 
@@ -15,17 +16,16 @@ OWN_SPARK = (
     "tests/spark/test_stop.py",
 )
 """They start Spark in processes of their own."""
-SECOND_SPARK = "tests/spark/test_i"
-"""Files from here on, by name, share a second Spark: all of them on one would still run when everything else has ended."""
 LONGEST = (
     "tests/test_readme.py",
     "tests/planted/test_planted.py",
-    "tests/properties/dataflow/test_cluster.py",
     "tests/properties/mutants/test_mutants.py",
     "tests/properties/test_pytest_plugin.py",
+    "tests/sim/spark/test_sinks.py",
     "tests/cli/test_verify.py",
-    "tests/properties/search/test_sampled_runs.py",
-    "tests/properties/search/test_enumeration.py",
+    "tests/cli/test_verify_spark.py",
+    "tests/properties/search/test_exhaustive.py",
+    "tests/properties/spark_jobs/test_outcomes.py",
 )
 """They begin first, after those on Spark, lest one process works on them long after the other has nothing left."""
 WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
@@ -58,6 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_place)
 
 
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over the tests, which live as long as the process."""
+    gc.freeze()
+
+
 def _place(item: pytest.Item) -> int:
     if _shares_spark(item.nodeid):
         return 0
@@ -79,7 +84,7 @@ class WholeFiles(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         if _shares_spark(nodeid):
-            return SECOND_SPARK if nodeid >= SECOND_SPARK else SPARK_TESTS
+            return SPARK_TESTS
         return nodeid.partition("::")[0]
 
 

@@ -11,10 +11,16 @@ from importlib import import_module
 from pathlib import Path
 
 _COMMANDS = ("check", "recheck", "replay", "scenario", "verify")
-_SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(
-    ["headrace_cli.main", *(f"headrace_cli.{name}" for name in _COMMANDS), "pytest"]
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(
+    [
+        "headrace_cli.main",
+        *(f"headrace_cli.{name}" for name in _COMMANDS),
+        "pytest",
+        "headrace_sim.spark.sinks",
+    ]
 )
+"""What cannot be imported, for lack of PySpark, it leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ def _forked(
 ) -> Ended:
     with tempfile.TemporaryDirectory() as folder:
         out, err, cpu = (Path(folder, name) for name in ("stdout", "stderr", "cpu_s"))
-        process = _SERVER.Process(target=_run, args=(command, list(arguments), cwd, dict(env), out, err, cpu))
+        process = SERVER.Process(target=_run, args=(command, list(arguments), cwd, dict(env), out, err, cpu))
         process.start()
         process.join(timeout_s)
         if process.is_alive():

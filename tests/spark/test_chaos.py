@@ -31,6 +31,7 @@ from tests.spark.microbatches import run_in_batches
 
 TARGET = "headrace_scenarios.chaos.turnstiles:pipeline"
 ONE_EXECUTOR = ChaosOptions(master="local-cluster[1,1,1024]")
+IN_THE_DRIVER = ChaosOptions(master="local[1]")
 
 # Plans
 
@@ -220,9 +221,9 @@ def test_wrong_use_is_one_message(arguments: list[str], message: str) -> None:
 # On Spark
 
 
-def _run(place: Path, *strikes: Strike) -> ChaosReport:
+def _run(place: Path, *strikes: Strike, options: ChaosOptions = ONE_EXECUTOR) -> ChaosReport:
     plan = ChaosPlan(len(strikes) + 1, strikes)
-    return run_chaos(TARGET, turnstiles.pipeline, turnstiles.feed(0), plan, place / "run", ONE_EXECUTOR)
+    return run_chaos(TARGET, turnstiles.pipeline, turnstiles.feed(0), plan, place / "run", options)
 
 
 def test_a_run_that_is_terminated_leaves_no_process(tmp_path: Path) -> None:
@@ -263,8 +264,8 @@ def test_a_killed_executor_and_a_zombie_leave_no_trace(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_zombie_leaves_no_trace(tmp_path: Path) -> None:
-    """Like the one above, without what takes long: an executor that is killed."""
-    report = _run(tmp_path, Strike(0, Verb.ZOMBIE, BatchMoment.READING))
+    """Like the one above, without what takes long: executors of their own, one of which is killed."""
+    report = _run(tmp_path, Strike(0, Verb.ZOMBIE, BatchMoment.READING), options=IN_THE_DRIVER)
     assert report.verdict == Holds(1)
     assert any("refused by the sink: a newer epoch owns the table" in note for note in report.seen[0].notes)
 

@@ -103,14 +103,14 @@ def test_a_sink_says_that_spark_connect_does_not_name_the_query() -> None:
 
 
 @pytest.mark.slow
-def test_the_readmes_script_runs_under_spark_submit_on_executors_of_its_own_without_a_java_on_the_machine(
+def test_the_readmes_script_runs_under_spark_submit_on_an_executor_of_its_own_without_a_java_on_the_machine(
     tmp_path: Path, path_without_java: str
 ) -> None:
     for name, source in files(README.read_text()).items():
         (tmp_path / name).write_text(source)
     events = tmp_path / "events"
     events.mkdir()
-    command = [sys.executable, "-m", "headrace_cli", "spark-submit", "--master", "local-cluster[2,1,1024]"]
+    command = [sys.executable, "-m", "headrace_cli", "spark-submit", "--master", "local-cluster[1,1,1024]"]
     for setting in ("enabled=true", f"dir={events.as_uri()}", "compress=false", "rolling.enabled=false"):
         command += ["--conf", f"spark.eventLog.{setting}"]
     done = run([*command, "views_on_spark.py"], tmp_path, PATH=path_without_java, JAVA_HOME="")
@@ -118,7 +118,7 @@ def test_the_readmes_script_runs_under_spark_submit_on_executors_of_its_own_with
     assert "|2026-01-01 12:00:01|home|    2|" in done.stdout
     (log,) = events.iterdir()
     added = [line for line in log.read_text().splitlines() if "SparkListenerExecutorAdded" in line]
-    assert {json.loads(line)["Executor ID"] for line in added} == {"0", "1"}
+    assert {json.loads(line)["Executor ID"] for line in added} == {"0"}
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import Row
 
 from headrace_properties.spark_jobs.targets import SparkTargetError, spark_target
+from tests.sim.spark.apart import call
 from tests.sim.spark.processors import Processor, ms
 
 SCHEMA = "k STRING, at TIMESTAMP"
@@ -57,7 +58,7 @@ FEED = [
 
 
 def test_sound_job_whose_streams_are_far_apart_holds_though_a_new_driver_lags() -> None:
-    report = spark_target("hourly", hourly, schemas=SCHEMA, feed=FEED).verify()
+    report = call(spark_target("hourly", hourly, schemas=SCHEMA, feed=FEED).verify)
     assert (report.findings, report.unknown) == ((), ())
 
 

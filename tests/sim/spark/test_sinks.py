@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 
 from headrace_sim.spark.sinks import SinkFailsError, SinkReport, UnfollowableSinkError, Wrong, check_sink
 from headrace_sim.spark.sinks.effects import FaultKind
+from tests.sim.spark.apart import call
 from tests.sim.spark.sink_functions import BATCHES, RIGHT, SCHEMA, WRONG, make_tables
 
 ONE_BATCH = [[("ann", 10)]]
@@ -31,7 +32,7 @@ OUTSIDE = Path("/var/tmp/headrace-outside")  # noqa: S108  it is never made
 
 
 def _check(function: Callable[..., Any], **options: Any) -> SinkReport:
-    return check_sink(function, options.pop("batches", ONE_BATCH), SCHEMA, **options)
+    return call(check_sink, function, options.pop("batches", ONE_BATCH), SCHEMA, **options)
 
 
 def _blamed_lines(function: Callable[..., Any]) -> set[str]:
@@ -45,13 +46,13 @@ def _blamed_lines(function: Callable[..., Any]) -> set[str]:
 
 @pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
 def test_idempotent_sink_holds(function: Callable[..., Any]) -> None:
-    report = check_sink(function, BATCHES[:1], SCHEMA, prepare=make_tables)
+    report = _check(function, batches=BATCHES[:1], prepare=make_tables)
     assert (report.findings, report.unknown) == ((), ())
     assert report.trials >= sum(report.effects) * 2 + 3
 
 
 def test_batches_that_follow_each_other_are_tried_each() -> None:
-    report = check_sink(RIGHT[0], BATCHES, SCHEMA, prepare=make_tables)
+    report = _check(RIGHT[0], batches=BATCHES, prepare=make_tables)
     assert report.holds
     assert report.effects == (4, 3)
 
@@ -59,7 +60,7 @@ def test_batches_that_follow_each_other_are_tried_each() -> None:
 @pytest.mark.parametrize("function", WRONG, ids=lambda function: function.__name__)
 def test_effect_that_is_not_idempotent_is_named_with_its_line(function: Callable[..., Any]) -> None:
     batches = BATCHES if WRONG[function] == "memory" else BATCHES[:1]
-    report = check_sink(function, batches, SCHEMA, prepare=make_tables)
+    report = _check(function, batches=batches, prepare=make_tables)
     first = report.findings[0]
     assert (first.wrong.value, {finding.place for finding in report.findings}) == (
         WRONG[function],
@@ -201,24 +202,30 @@ def test_row_that_does_not_fit_the_schema_is_refused() -> None:
 
 
 def test_report_is_the_same_each_time_and_progress_is_reported() -> None:
-    function = next(iter(WRONG))
-    told: list[tuple[int, int]] = []
-    reports = [
-        check_sink(function, ONE_BATCH, SCHEMA, prepare=make_tables, progress=lambda *done: told.append(done))
-        for _ in range(2)
-    ]
+    def check_twice() -> tuple[list[SinkReport], list[tuple[int, int]]]:
+        function = next(iter(WRONG))
+        told: list[tuple[int, int]] = []
+        reports = [
+            check_sink(
+                function, ONE_BATCH, SCHEMA, prepare=make_tables, progress=lambda *done: told.append(done)
+            )
+            for _ in range(2)
+        ]
+        return reports, told
+
+    reports, told = call(check_twice)
     assert reports[0] == reports[1]
     assert told[reports[0].trials - 1] == (reports[0].trials,) * 2
 
 
 def test_without_zombies_a_fence_need_not_be_in_the_transaction() -> None:
     function = next(function for function in WRONG if function.__name__ == "checked_before_the_transaction")
-    assert check_sink(function, ONE_BATCH, SCHEMA, prepare=make_tables, overtaken=False).holds
+    assert _check(function, prepare=make_tables, overtaken=False).holds
 
 
 def test_this_process_is_left_as_it_was() -> None:
     before = (open, os.rename, sqlite3.connect, Path.cwd(), time.sleep)
-    assert _check(RIGHT[1], prepare=make_tables).holds
+    assert check_sink(RIGHT[1], ONE_BATCH, SCHEMA, prepare=make_tables).holds
     assert (open, os.rename, sqlite3.connect, Path.cwd(), time.sleep) == before
 
 
