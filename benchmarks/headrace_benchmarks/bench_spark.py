@@ -1,6 +1,7 @@
 """CPU time per record of a count on Spark; throughput, latency and recovery of a job; the cost of a round, beside it by hand.
 
-``make bench ARGS='-k "spark and count"'``, ``make bench ARGS='-k "spark and latency"'``, ``make bench ARGS='-k rounds'``.
+``make bench ARGS='-k "spark and count"'``, ``make bench ARGS='-k "spark and latency"'``, ``make bench ARGS='-k rounds'``,
+``make bench ARGS='-k year'``.
 
 Machines are noisy and differ: compare only figures of the same run.
 """
@@ -8,6 +9,7 @@ Machines are noisy and differ: compare only figures of the same run.
 import os
 import platform
 import shutil
+import time
 from itertools import product
 from pathlib import Path
 
@@ -15,11 +17,15 @@ import pyspark
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from headrace.spark import session
+from headrace import MILLISECOND
+from headrace.spark import run_recorded, session
 from headrace_benchmarks import spark_beside
 from headrace_benchmarks.spark_beside import JobTimes, job_times
-from headrace_benchmarks.spark_count import JOBS, CountCost, count_cost
+from headrace_benchmarks.spark_count import JOBS, CountCost, count_cost, cpu_us
 from headrace_benchmarks.spark_rounds import RoundCost, round_costs
+from headrace_properties.reference import run_reference
+from headrace_scenarios.zeitgeist import flights
+from headrace_scenarios.zeitgeist.flight_log import LogOptions, flight_log
 
 RECORDS = 1_000_000
 KEYS = (100, 10_000, 200_000)
@@ -117,3 +123,32 @@ def test_rounds_of_a_job_beside_the_same_by_hand(
         for cost in sorted(costs, key=lambda cost: (cost.records, cost.levels)):
             size = f"{cost.records:>7,} records{cost.levels:>3} levels"
             print(f"  {size}  {cost.job:<26}{cost.cpu_s:>7.2f}{cost.sink_s:>7.2f}{cost.idle_s:>7.2f}")
+
+
+def compare_years() -> tuple[float, float]:
+    """Run the flights of 2013 on the reference host and on Spark, all its processes together; return the CPU seconds of each."""
+    feed = flight_log(LogOptions(day_us=flights.SIMULATED_DAY_US)).feed(flights.pipeline)
+    began = time.process_time()
+    expected = run_reference(flights.pipeline, feed).outputs
+    reference_s = time.process_time() - began
+    began = time.process_time()
+    events = [(entry.address, entry.event) for entry in feed.entries]
+    with session("local[2]", config={"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}) as spark:
+        run = run_recorded(
+            spark, flights.pipeline, events, batch_events=12_000, intervals=2, clock_us=100 * MILLISECOND
+        )
+        spark_s = time.process_time() - began + cpu_us(spark) / 1e6
+    assert len(run.outputs) == expected.total()
+    return reference_s, spark_s
+
+
+def test_the_year_of_flights_beside_the_reference_host(
+    benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Print both."""
+    reference_s, spark_s = benchmark.pedantic(compare_years, rounds=1, iterations=1)  # type: ignore[no-untyped-call]
+    with capsys.disabled():
+        print(f"\n{_WHERE}, load {os.getloadavg()[0]:.1f}; the flights of 2013, CPU seconds")
+        print(
+            f"  reference host {reference_s:.0f}, Spark {spark_s:.0f}: {spark_s / reference_s:.1f} times as much"
+        )

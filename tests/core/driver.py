@@ -79,6 +79,7 @@ def counter(
     watermark_percentile: float = 100.0,
     split_at: Iterable[str] = (),
     state_codec: StateCodec | None = None,
+    share_state: bool = False,
 ) -> Pipeline:
     """Clicks go from an injector through ``counter``, whose counts go outside."""
     pipeline = Pipeline("clicks")
@@ -93,6 +94,7 @@ def counter(
         watermark_percentile=watermark_percentile,
         split_at=split_at,
         state_codec=state_codec,
+        share_state=share_state,
     )
     return pipeline
 

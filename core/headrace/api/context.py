@@ -115,7 +115,7 @@ class Context(msgspec.Struct, eq=False):
         if not self._touched:
             self._touched = True
             spec = self._spec
-            if self._before and self.state_copy is not None:
+            if self.state_copy is not None:
                 self._state = self.state_copy
             elif self._before:
                 try:
@@ -252,6 +252,11 @@ class Context(msgspec.Struct, eq=False):
         """Whether the hook used neither state nor timers, like a stateless function."""
         return not self._touched and self.timers is None and self.new_hold is None
 
+    @property
+    def uses_state(self) -> bool:
+        """Whether the hook read the state or assigned one."""
+        return self._touched
+
     def new_state(self) -> Encoded | None:
         """Encode the state if it changed. ``None``: unchanged; ``b""``: equal to the initial state."""
         if not self._touched:
@@ -269,7 +274,7 @@ class Context(msgspec.Struct, eq=False):
         if type(after) is not bytes and not isinstance(after, Rope):
             raise not_bytes(after, _STATE, codec, spec.name, self.key)
         if after == spec.initial_state:
-            after = b""
+            after, self.state_copy = b"", None
         elif not after:
             where = f"state of {spec.name!r}, key {self.key!r}"
             raise CodecError(

@@ -100,6 +100,7 @@ class ComputationSpec:
         split_at: keys at which its key space is split from the start.
         ordered: its outcome is meant to depend on the order of arrival.
         nondeterministic: why its outcome is not a function of its records and state alone; ``""``: it is one.
+        share_state: runs of a step share the state, which is decoded and encoded once.
         output_codecs: codec by output stream, without the dead letters' stream, which user code cannot produce to.
         initial_state: the encoded initial state; state equal to it is not stored.
     """
@@ -116,6 +117,7 @@ class ComputationSpec:
     split_at: tuple[str, ...] = ()
     ordered: bool = False
     nondeterministic: str = ""
+    share_state: bool = False
     output_codecs: Mapping[str, Codec] = field(default_factory=dict)
     initial_state: bytes = b""
 

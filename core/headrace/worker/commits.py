@@ -145,8 +145,11 @@ class Commits:
                 return
             slot.row = CachedRow()
         slot.busy = self._locks_key
-        run = self.prepare(now, slot)
+        run = self.prepare(now, slot, shares=self.soft.where.spec.share_state)
         run.run()
+        if run.failed and run.shares:
+            run = self.prepare(now, slot)
+            run.run()
         count = len(run.arrivals) + len(run.fired)
         self._take(run, count)
         if count:
@@ -158,13 +161,13 @@ class Commits:
             self._resting.append((rested_us, slot))
             self.shared.wake_at(rested_us)
 
-    def prepare(self, now: int, slot: KeySlot) -> StepRun:
-        """Prepare the next run of a key: all that it is given."""
+    def prepare(self, now: int, slot: KeySlot, *, shares: bool = False) -> StepRun:
+        """Prepare the next run of a key: all that it is given. ``shares``: see `StepRun`."""
         soft = self.soft
         version = Version(soft.sequencer, self.take_number())
         return self.run_class(
             self._setting, soft.where, slot, version, soft.timer_watermark, soft.horizon, soft.accounts.horizon,
-            now, self.shared.history.at_us, self._failures, slot.due,
+            now, self.shared.history.at_us, self._failures, slot.due, shares,
         )  # fmt: skip
 
     def take_number(self) -> int:

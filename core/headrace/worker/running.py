@@ -5,6 +5,8 @@ Rules of this file:
 * Running is pure: it only reads the key's soft state. What it did is left in a `StepRun`, for the caller to carry out.
 * Due timers first, in order; then records in the order of arrival. A timer that a handler sets fires in a later step, once the
   write that sets it is durable; if it is due already, the step ends there, so that nothing overtakes it.
+* Each run gets a copy of the state that nobody else has. Where a computation declares ``share_state``, all runs of a step
+  get the same one; if one of them fails, the step is run again with copies, so that those before it count.
 * User code that fails is run again after a pause, as any failed step; when it keeps failing, the computation's policy applies.
   Our own errors in user code's calls (a missing output, a value that does not fit) would fail again, and are final at once.
 """
@@ -91,6 +93,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         at_us: true time, microseconds; for the History alone.
         failures: how often user code has failed so far, by cause.
         due: a timer of the key may (still) be due.
+        shares: its runs share the state. If that fails, `failed` says so, and nothing of the run counts.
         arrivals: the records that it consumed.
         fired: the timers that it fired.
         origins: of what those timers produced, microseconds.
@@ -99,7 +102,9 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         productions: what it made.
         emitted: how many emissions those come from.
         state_after: the new state; ``None``: as it was.
-        state_copy: what the new state is decoded to, which nobody has seen; ``None``: it has not been decoded.
+        state_copy: the new state, decoded, which nobody has seen; ``None``: it has not been decoded. If runs share the state: as
+            the last one left it.
+        last: the last run that used the shared state.
         hold: the state's new hold, event time in microseconds; ``None``: as it was.
         touched: it changed the state, the hold or timers.
         dropped: how many of the waiting records were duplicates.
@@ -119,6 +124,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
     at_us: int
     failures: Mapping[str, int]
     due: bool
+    shares: bool = False
     arrivals: list[Arrival] = []
     fired: tuple[StoredTimer, ...] = ()
     origins: tuple[int, ...] = ()
@@ -128,6 +134,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
     emitted: int = 0
     state_after: Encoded | None = None
     state_copy: Any = None
+    last: Context | None = None
     hold: int | None = None
     touched: bool = False
     dropped: int = 0
@@ -140,6 +147,11 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         queue = self.slot.queue
         if (not self.due or self._run_timers()) and queue:
             self._run_records(queue)
+        if self.last is not None and not self.failed:
+            try:
+                self.state_after = self.last.new_state()
+            except Exception:  # noqa: BLE001  a codec may raise anything; who runs it again finds out for which record
+                self.failed = True
 
     @property
     def here(self) -> tuple[int, str, str]:
@@ -188,7 +200,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
                 late=late,
                 copy=self._copy(),
             )
-            after = context.new_state()
+            after = self._new_state(context)
             productions = self.addressed(context, record_id, origin)
         except Exception as error:  # noqa: BLE001  user code may raise anything
             return self._fail(Cause(record_id, record.timestamp, origin, watermark, record, None), error)
@@ -225,7 +237,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
             context = run_timer(
                 self.where, self.slot.key, self._state(), timer, self.watermark, self.now, copy=self._copy()
             )
-            after = context.new_state()
+            after = self._new_state(context)
             productions = self.addressed(context, cause.identity, cause.origin)
         except Exception as error:  # noqa: BLE001  user code may raise anything
             if not self._fail(cause, error):
@@ -262,6 +274,19 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         assert row is not None
         return row.state
 
+    def _new_state(self, context: Context) -> Encoded | None:
+        """Encode what a run made of the state. ``None``: it is as it was, or the next run gets it as it is."""
+        if not self.shares:
+            after = context.new_state()
+            self.state_copy = context.state_copy
+            return after
+        self.state_copy = context.state_copy
+        if context.uses_state:
+            self.last, self.state_copy = context, context.state
+            if self.state_copy is None:
+                raise TypeError("a state that is None cannot be told from one that was not decoded")
+        return None
+
     def _copy(self) -> Any:
         """Give away the copy of the state: whoever runs next may change it."""
         copy, self.state_copy = self.state_copy, None
@@ -282,7 +307,6 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
             )
         if after is not None:
             self.state_after = after
-        self.state_copy = context.state_copy
         if context.new_hold is not None:
             self.hold = context.new_hold
         if not self.touched:
@@ -308,6 +332,9 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
 
     def _fail(self, cause: Cause, error: Exception) -> bool:
         """User code failed: end the step, unless the cause is given up; return whether it goes on."""
+        if self.shares:
+            self.failed = True
+            return False
         attempt = self.failures.get(cause.identity, 0) + 1
         self.failures = {**self.failures, cause.identity: attempt}
         text = f"{type(error).__name__}: {error}"

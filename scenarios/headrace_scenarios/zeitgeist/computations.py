@@ -489,6 +489,7 @@ def anomaly_pipeline(
         outputs=[stream for stream in ("window_counts", running_counts, "late") if stream],
         ordered=running,  # a running count is told at each record, in whatever order they come
         state_codec=TypedCodec(OpenBuckets),
+        share_state=True,
         split_at=split_at,
     )
     pipeline.add(
@@ -497,6 +498,7 @@ def anomaly_pipeline(
         inputs=["window_counts"],
         outputs=["model_updates"],
         state_codec=TypedCodec(Model),
+        share_state=True,
         split_at=split_at,
     )
     pipeline.add(
@@ -505,6 +507,7 @@ def anomaly_pipeline(
         inputs=[running_counts or "window_counts", "model_updates"],
         outputs=["anomalies"],
         state_codec=TypedCodec(Comparison),
+        share_state=True,
         split_at=split_at,
     )
     pipeline.add(
@@ -513,6 +516,7 @@ def anomaly_pipeline(
         inputs=["window_counts", "model_updates"],
         outputs=[stream for stream in ("anomalies", compared) if stream],
         state_codec=TypedCodec(DipState),
+        share_state=True,
         split_at=split_at,
     )
     return pipeline

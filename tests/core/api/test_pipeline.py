@@ -422,6 +422,9 @@ def test_options_for_which_zero_means_never_take_it(option: str) -> None:
         ({"name": 5}, "name"),
         ({"outputs": "counts"}, "outputs"),
         ({"split_at": "m"}, "split_at"),
+        ({"share_state": 1}, "share_state"),
+        ({"share_state": True}, "share_state"),
+        ({"share_state": True, "state_codec": PickleCodec()}, "share_state"),
         pytest.param(
             {"productions": "strong"},
             "productions",

@@ -1,20 +1,25 @@
 """Running a step is pure (MillWheel 4.1): it reads a key's soft state, changes nothing, and does the same again."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from headrace import Context, Record, Timer, TypedCodec
 from headrace.api.errors import HeadraceError, UserCodeError
 from headrace.api.records import Clock
 from headrace.history import DuplicateDropped, Executed, UserCodeFailed
 from headrace.rules import RULES
+from headrace.wire.effects import Effect, Halt
 from headrace.wire.rows import StoredTimer, Version
 from headrace.worker.cache import CachedRow
 from headrace.worker.running import Setting, StepRun
 from headrace.worker.slot import Arrival, KeySlot, LiveTimer
-from tests.core.driver import WORKER, Rig, Scripted, click, count, counter, result
+from tests.core.driver import QUIET, WORKER, Rig, Scripted, click, count, counter, result
 
 
 def arrival(record_id: str, *, maybe_seen: bool = False) -> Arrival:
@@ -26,14 +31,22 @@ def fail(_context: Context, _event: Record | Timer) -> None:
 
 
 def prepared(
-    computation: Scripted, slot: KeySlot, *, attempts: int = 3, failures: int = 0, typed: bool = False
+    computation: Scripted,
+    slot: KeySlot,
+    *,
+    attempts: int = 3,
+    failures: int = 0,
+    typed: bool = False,
+    shares: bool = False,
 ) -> StepRun:
     """A run at watermark 20 and true time 7 that nothing came of so far."""
     codec = TypedCodec(dict[str, int]) if typed else None
     interval = Rig(counter(computation, state_codec=codec)).interval
     setting = Setting(RULES, WORKER, 8, attempts, keeps=True)
     before = {"r1": failures} if failures else {}
-    return StepRun(setting, interval.soft.where, slot, Version(1, 4), 20, 5, 6, 30, 7, before, slot.due)
+    return StepRun(
+        setting, interval.soft.where, slot, Version(1, 4), 20, 5, 6, 30, 7, before, slot.due, shares
+    )
 
 
 def a_key() -> KeySlot:
@@ -133,3 +146,109 @@ def test_what_code_that_fails_did_to_the_state_is_forgotten() -> None:
     run = prepared(Scripted(change_and_fail), KeySlot("dog", CachedRow(), queue=queue), typed=True)
     run.run()
     assert (run.failed, run.state_after, run.state_copy) == (True, b'{"n":1}', None)
+
+
+# A state that the runs of a step share
+
+
+def does_as_told(context: Context, record: Record) -> None:
+    """User code that does what the record says."""
+    match record.value:
+        case "count":
+            count(context, record)
+        case "forget":
+            context.state = {}
+        case "none":
+            context.state = None
+        case "read":
+            context.produce("counts", len(context.state))
+        case "pass on":
+            context.produce("counts", 0)
+        case "set a timer":
+            context.set_timer("t", context.state.get("n", 0) + 100)
+        case "fail":
+            count(context, record)
+            raise ValueError("no")
+        case "does not fit":
+            context.state = {"n": "one"}
+        case _:
+            raise AssertionError(record.value)
+
+
+DEEDS = ["count", "forget", "none", "read", "pass on", "set a timer", "fail", "does not fit"]
+
+
+def told(deeds: Sequence[str], before: bytes) -> tuple[StepRun, StepRun]:
+    """Run the same with a copy of the state for each, and with one for all."""
+    queue = [
+        Arrival(click(f"r{number}", value=deed).production, "feed/0", 0, False)  # noqa: FBT003
+        for number, deed in enumerate(deeds)
+    ]
+    slot = KeySlot("dog", CachedRow(before), queue=queue)
+    alone, together = (
+        prepared(Scripted(does_as_told), slot, typed=True, shares=shares) for shares in (False, True)
+    )
+    alone.run()
+    together.run()
+    return alone, together
+
+
+@example(["does not fit", "forget"], b"")
+@given(deeds=st.lists(st.sampled_from(DEEDS), max_size=8), before=st.sampled_from([b"", b'{"n":2}']))
+def test_runs_that_share_a_state_do_what_runs_with_copies_do_or_do_not_count(
+    deeds: list[str], before: bytes
+) -> None:
+    alone, together = told(deeds, before)
+    if together.failed:
+        assert alone.failed
+        return
+    if alone.failed:
+        assert "does not fit" in deeds  # a state that is replaced before the step ends is not encoded
+        return
+    differ = ("shares", "state_copy", "last", "state_after")
+    assert {name: value for name, value in outcome(together).items() if name not in differ} == {
+        name: value for name, value in outcome(alone).items() if name not in differ
+    }
+    assert together.state_after == (None if alone.state_after == before else alone.state_after)
+
+
+def test_a_state_that_is_shared_is_decoded_and_encoded_once() -> None:
+    states: list[Any] = []
+
+    def keep(context: Context, record: Record) -> None:
+        count(context, record)
+        states.append(context.state)
+
+    queue = [arrival(record_id) for record_id in ("r1", "r2", "r3")]
+    run = prepared(
+        Scripted(keep), KeySlot("dog", CachedRow(b'{"n":2}'), queue=queue), typed=True, shares=True
+    )
+    run.run()
+    assert (len(run.arrivals), run.state_after) == (3, b'{"n":5}')
+    assert states[0] is states[1] is states[2]
+
+
+@pytest.mark.parametrize("bad", ["fail", "does not fit", "none"])
+def test_when_one_of_them_fails_each_runs_again_with_a_copy_and_those_before_it_count(bad: str) -> None:
+    """The first record opens a write; the others wait for it, and so share the next."""
+
+    def ended(*, share_state: bool) -> tuple[object, list[str], list[str]]:
+        options = replace(QUIET, commit_batch=8, commits_in_flight=1)
+        codec = TypedCodec(dict[str, int])
+        pipeline = counter(Scripted(does_as_told), state_codec=codec, share_state=share_state)
+        rig = Rig(pipeline, options=options)
+        effects: list[Effect] = []
+        for number, deed in enumerate(["count", "count", bad, "count"]):
+            effects += rig.feed(click(f"r{number}", value=deed))
+        while rig.open:
+            effects += rig.answer()
+        failed = [event.cause for event in rig.shop.of(UserCodeFailed) if isinstance(event, UserCodeFailed)]
+        return (
+            rig.shop.state("dog"),
+            failed,
+            [str(effect.error) for effect in effects if isinstance(effect, Halt)],
+        )
+
+    state, failed, errors = ended(share_state=True)
+    assert (state, failed, errors) == ended(share_state=False)
+    assert (state, set(failed)) == ({"n": 2}, {"r2"})
