@@ -147,7 +147,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         queue = self.slot.queue
         if (not self.due or self._run_timers()) and queue:
             self._run_records(queue)
-        if self.last is not None and not self.failed:
+        if self.last is not None:
             try:
                 self.state_after = self.last.new_state()
             except Exception:  # noqa: BLE001  a codec may raise anything; who runs it again finds out for which record
