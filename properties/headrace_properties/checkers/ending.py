@@ -7,7 +7,7 @@ from headrace.history import FaultStruck, Healed, RunEnded
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 
-_DELAYED = ("noise_delay", "noise_duplicate")
+_DELAYED = ("noise_delay", "noise_duplicate", "delay_message", "duplicate_message")
 
 UNFAIR = "the run ended by its deadline while faults still struck; heal first"
 
@@ -17,7 +17,7 @@ class Calm:
 
     Attributes:
         since_us: when they stopped, true time; 0: there were none, or they have not.
-        delayed: whether messages that noise kept back or sent twice may still arrive.
+        delayed: whether messages that a fault kept back or sent twice may still arrive.
         handlers: the events that it wants.
     """
 

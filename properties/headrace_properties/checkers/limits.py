@@ -21,8 +21,8 @@ from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
 from headrace_properties.verdict import Verdict
 
-_DELAYED_US = 3 * SECOND
-"""Choice: the longest that noise may delay a message, microseconds. Drawn plans never delay one longer."""
+_DELAYED_US = 4 * SECOND
+"""Choice: the longest that a fault may delay a message, microseconds. Drawn plans never delay one longer."""
 
 
 class SkewLimit:
@@ -84,7 +84,7 @@ class PercentileOracle:
     It is exercised when it is ahead of the low watermark: otherwise it says no more than that.
     Counted by origins, as what an outlier leads to is an outlier, too. The authority knows of work by reports: what is newer than
     ``settle_us`` is not held against it, nor anything that it says while faults strike, which may lose them, or while a report
-    that noise kept back may still come, which names work long done. Reports may name a record twice, as its sender has it until
+    that a fault kept back may still come, which names work long done. Reports may name a record twice, as its sender has it until
     the ACK and its consumer from the delivery on. Once a source has given a late record, nothing is judged: the percentile may
     have passed it before anybody knew of it.
 

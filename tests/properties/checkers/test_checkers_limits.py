@@ -107,6 +107,11 @@ HISTORIES: dict[str, Row] = {
         unknown("S19"),
         add(Healed, "", ()), wait(2_000), percentile(106),
         violates("S19")),
+    **{f"nor while what {kind} kept back may still come": (
+        outliers, lone(0, 100), add(FaultStruck, "authority-0.0", kind, ""), add(Healed, "", ()), wait(4_900), percentile(105),
+        unknown("S19"),
+        wait(200), percentile(106),
+        violates("S19")) for kind in ("noise_delay", "noise_duplicate", "delay_message", "duplicate_message")},
     "what is done is not passed": (
         outliers, lone(0, 100), take("counter", 1, record("queries/0:0", "counter", 100, origin=1)), wait(2_000), percentile(105),
         holds("S19", 1)),

@@ -85,6 +85,11 @@ def test_a_run_is_a_function_of_its_number_and_the_seed() -> None:
     assert case_of(25).digest() == case_of(25).judged().digest
 
 
+def test_a_report_that_came_twice_and_names_work_long_done_is_no_alarm() -> None:
+    """It makes the percentile pass more than its share; see S19."""
+    assert fired(case_of(79_030, seed=7).judged()) == ()
+
+
 def test_a_firing_oracle_and_a_differing_rerun_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The judged runs are those of a broken protocol, and those that are only compared are sound."""
     protocol = MUTANTS["ack before commit"]
