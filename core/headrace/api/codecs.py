@@ -257,23 +257,26 @@ class MigratingCodec:
         codec: of the newest version; it writes JSON.
         migrations: each takes the JSON-like state of one version and returns that of the next, oldest first. What has no mark was
             written by version 0, before there was any.
+
+    Attributes:
+        codec: as given.
     """
 
-    __slots__ = ("_codec", "_mark", "_migrations")
+    __slots__ = ("_mark", "_migrations", "codec")
 
     def __init__(self, codec: StateCodec, migrations: Iterable[Callable[[Any], Any]]) -> None:
-        self._codec = codec
+        self.codec = codec
         self._migrations = tuple(migrations)
         self._mark = b"\x00%d\x00" % len(self._migrations)
 
     def encode(self, value: Any) -> bytes:
         """Encode a value of the newest version."""
-        return self._mark + bytes(self._codec.encode(value))
+        return self._mark + bytes(self.codec.encode(value))
 
     def decode(self, data: bytes) -> Any:
         """Decode a value of any version."""
         if data.startswith(self._mark):
-            return self._codec.decode(data[len(self._mark) :])
+            return self.codec.decode(data[len(self._mark) :])
         version = 0
         if data[:1] == b"\x00":
             number, _, data = data[1:].partition(b"\x00")
@@ -291,15 +294,15 @@ class MigratingCodec:
                 raise ValueError(
                     f"{name}, from version {step} to the next, raised {type(error).__name__}: {error}"
                 ) from error
-        return self._codec.decode(_encode_json(state))
+        return self.codec.decode(_encode_json(state))
 
     def __reduce__(self) -> tuple[type, tuple[StateCodec, tuple[Callable[[Any], Any], ...]]]:
         """Pickle as a constructor call."""
-        return MigratingCodec, (self._codec, self._migrations)
+        return MigratingCodec, (self.codec, self._migrations)
 
     def __repr__(self) -> str:
         """Format as a constructor call."""
-        return f"{self._codec!r} at version {len(self._migrations)}"
+        return f"{self.codec!r} at version {len(self._migrations)}"
 
 
 class ProtobufCodec:

@@ -164,9 +164,8 @@ class Pipeline:
                 as ``"samples one record in ten"``. Without a reason, `headrace verify` reports that as a violation.
             share_state: hooks that run for a key in one step are given the same state, decoded and encoded once, and not a copy
                 each: much faster where a batch has many records of a key, and states are large. The state needs a `TypedCodec`,
-                and hooks leave in it what that would read back: no int where the type says float, no Counter for a dict. What
-                they leave differently can come out differently, which `headrace verify` finds. A hook that fails still leaves
-                no trace.
+                and hooks leave in it what that would read back: no int where the type says float, no Counter for a dict. A hook
+                that fails still leaves no trace.
 
         Raises:
             DuplicateNameError: the name is taken.
@@ -367,7 +366,11 @@ def _checked(spec: ComputationSpec) -> ComputationSpec:
         if not isinstance(value, kind):
             names = " or ".join(cls.__name__ for cls in (kind if isinstance(kind, tuple) else (kind,)))
             raise OptionsError(option, value, f"an instance of {names}, for computation {spec.name!r}")
-    if spec.share_state and type(spec.state_codec) is not TypedCodec:
+    codec = spec.state_codec
+    if (
+        spec.share_state
+        and type(codec.codec if isinstance(codec, MigratingCodec) else codec) is not TypedCodec
+    ):
         expected = f"False, or a state_codec=TypedCodec(State), for computation {spec.name!r}"
         raise OptionsError("share_state", spec.share_state, expected)
     percentile = spec.watermark_percentile

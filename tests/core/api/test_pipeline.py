@@ -425,6 +425,7 @@ def test_options_for_which_zero_means_never_take_it(option: str) -> None:
         ({"share_state": 1}, "share_state"),
         ({"share_state": True}, "share_state"),
         ({"share_state": True, "state_codec": PickleCodec()}, "share_state"),
+        ({"share_state": True, "migrate": [dict]}, "share_state"),
         pytest.param(
             {"productions": "strong"},
             "productions",

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace import Context, DeadLetter, Record, Stop, Timer, TypedCodec
+from headrace.api.codecs import MigratingCodec, StateCodec
 from headrace.api.errors import HeadraceError, UserCodeError
 from headrace.api.records import Clock
 from headrace.history import DuplicateDropped, Executed, UserCodeFailed
@@ -250,14 +251,18 @@ def test_a_state_that_is_shared_is_decoded_and_encoded_once() -> None:
 
 @pytest.mark.parametrize("policy", [Stop(), DeadLetter("dead")], ids=["stop", "dead letter"])
 @pytest.mark.parametrize("bad", ["fail", "does not fit", "none"])
+@pytest.mark.parametrize(
+    "codec",
+    [TypedCodec(dict[str, int]), MigratingCodec(TypedCodec(dict[str, int]), [dict])],
+    ids=["typed", "migrating"],
+)
 def test_when_one_of_them_fails_each_runs_again_with_a_copy_and_those_before_it_count(
-    bad: str, policy: Stop | DeadLetter
+    codec: StateCodec, bad: str, policy: Stop | DeadLetter
 ) -> None:
     """The first record opens a write; the others wait for it, and so share the next."""
 
     def ended(*, share_state: bool) -> tuple[object, list[str], list[str]]:
         options = replace(QUIET, commit_batch=8, commits_in_flight=1, user_code_attempts=1)
-        codec = TypedCodec(dict[str, int])
         pipeline = counter(Scripted(does_as_told), state_codec=codec, share_state=share_state)
         rig = Rig(pipeline.with_computation("counter", on_failure=policy), options=options)
         effects: list[Effect] = []
@@ -265,9 +270,11 @@ def test_when_one_of_them_fails_each_runs_again_with_a_copy_and_those_before_it_
             effects += rig.feed(click(f"r{number}", value=deed))
         while rig.open:
             effects += rig.answer()
+        row = rig.shop.row("dog")
+        assert row is not None
         failed = [event.cause for event in rig.shop.of(UserCodeFailed) if isinstance(event, UserCodeFailed)]
         return (
-            rig.shop.state("dog"),
+            codec.decode(bytes(row.state)),
             failed,
             [str(effect.error) for effect in effects if isinstance(effect, Halt)],
         )
