@@ -164,8 +164,8 @@ class Pipeline:
                 as ``"samples one record in ten"``. Without a reason, `headrace verify` reports that as a violation.
             share_state: hooks that run for a key in one step are given the same state, decoded and encoded once, and not a copy
                 each: much faster where a batch has many records of a key, and states are large. The state needs a `TypedCodec`,
-                and hooks leave in it what that would read back: no int where the type says float, no Counter for a dict. A hook
-                that fails still leaves no trace.
+                and hooks must leave values in it that the codec reads back unchanged: no int where the type says float, no
+                Counter for a dict. A hook that fails still leaves no trace.
 
         Raises:
             DuplicateNameError: the name is taken.
