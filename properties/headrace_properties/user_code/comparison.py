@@ -7,14 +7,17 @@ Dead letters name the failed record or timer by its id. The id of a production, 
 that made it (6.1.1): with another owner, other commits or a stage in between, the same record has another id.
 
 Choice: two values count as equal if their floats agree to `DIGITS` digits; lists in a final state may have their entries in
-another order. The last digits of a sum of floats, and the order of a list of arrivals, depend on the order of arrival; neither is
-a bug as long as nothing else differs.
+another order. Both also hold for the fields of dataclasses, structs, and objects without a text of their own. The last digits of
+a sum of floats, and the order of a list of arrivals, depend on the order of arrival; neither is a bug as long as nothing else
+differs.
 """
 
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
 from typing import Any, TypeGuard
 
 import msgspec
@@ -160,4 +163,37 @@ def level(value: Any, *, is_state: bool) -> Any:
         return sorted(parts, key=repr) if is_state else parts
     if isinstance(value, set | frozenset):
         return sorted((level(item, is_state=is_state) for item in value), key=repr)
+    kind: type = value.__class__
+    fields = _fields_of(value, kind)
+    if fields is not None:
+        return _shown_as(kind.__name__)(
+            **{name: level(item, is_state=is_state) for name, item in fields.items()}
+        )
     return value
+
+
+_BY_ADDRESS: object = object.__repr__
+
+
+def _fields_of(value: Any, kind: type) -> dict[str, Any] | None:
+    """Return the fields of a dataclass, a struct or an object that is written by its address; ``None`` for any other value."""
+    names = _field_names(kind)
+    if names is not None:
+        return {name: getattr(value, name) for name in names if hasattr(value, name)}
+    if kind.__repr__ is not _BY_ADDRESS:
+        return None
+    state = value.__getstate__()
+    return state if isinstance(state, dict) else {"state": state}
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
+
+
+@cache
+def _shown_as(name: str) -> type[SimpleNamespace]:
+    """Return a class of values that have fields, under the name of the users' class."""
+    return type(name, (SimpleNamespace,), {})

@@ -8,6 +8,7 @@ import itertools
 import linecache
 import logging
 import os
+import pickle
 import random
 import sqlite3
 import subprocess
@@ -17,13 +18,25 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from headrace import MILLISECOND, Computation, Context, DeadLetter, Pipeline, Productions, Record, Timer
+from headrace import (
+    MILLISECOND,
+    Computation,
+    Context,
+    DeadLetter,
+    Pipeline,
+    Productions,
+    Record,
+    Timer,
+    TypedCodec,
+)
 from headrace.api.specs import KeyExtractor
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError, call_time_limited
 from headrace_properties.user_code.findings import examine
@@ -98,6 +111,43 @@ class Newest(Computation):
 
     def process_record(self, context: Context, record: Record) -> None:
         context.state = record.value
+
+
+@dataclass
+class Sums:
+    """A state in which the order of arrival decides the last digits, the list's order and, perhaps, the set's."""
+
+    total: float = 0.0
+    came: list[int] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+
+
+class SumsStruct(msgspec.Struct):
+    """The same as a struct."""
+
+    total: float = 0.0
+    came: list[int] = []
+    seen: set[str] = set()
+
+
+class Adding(Computation):
+    """Sound: adds up fractions.
+
+    Args:
+        kind: of its state.
+    """
+
+    def __init__(self, kind: type[Sums] | type[SumsStruct]) -> None:
+        self.kind = kind
+
+    def initial_state(self) -> Any:
+        return self.kind()
+
+    def process_record(self, context: Context, record: Record) -> None:
+        state = context.state
+        state.total += record.value / 10 + 0.07
+        state.came.append(record.value)
+        state.seen.add(f"number {record.value}")
 
 
 class Lag(Computation):
@@ -431,6 +481,55 @@ def test_the_treatment_of_late_records_may_depend_on_the_low_watermark() -> None
         builder.record(at_us=at_us, value=number, timestamp=at_us - late_us, key="a")
         builder.watermark(at_us=at_us, low_watermark=at_us - 30 * MILLISECOND)
     assert examine(pipeline, builder.build()) == []
+
+
+@pytest.mark.parametrize("kind", [Sums, SumsStruct])
+def test_the_fields_of_a_state_are_compared_as_values_are(kind: type[Sums] | type[SumsStruct]) -> None:
+    assert examine(*numbers(Adding(kind), state_codec=TypedCodec(kind))) == []
+
+
+class Box:
+    """An object whose text is its address."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+class PickleCodec:
+    """Writes any object."""
+
+    def encode(self, value: Any) -> bytes:
+        return pickle.dumps(value)
+
+    def decode(self, data: bytes) -> Any:
+        return pickle.loads(data)  # noqa: S301  its own
+
+
+class Boxing(Computation):
+    """Sound: adds up in an object, and produces others."""
+
+    def initial_state(self) -> Any:
+        return Box(0)
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state.value += record.value
+        context.produce("out", Box(record.value))
+
+
+def test_objects_without_a_text_are_compared_by_what_they_hold() -> None:
+    pipeline, feed = numbers(Boxing(), state_codec=PickleCodec())
+    pipeline.stream("out", PickleCodec())
+    assert examine(pipeline, feed) == []
+
+
+def test_fields_that_differ_are_a_finding() -> None:
+    class Latest(Adding):
+        def process_record(self, context: Context, record: Record) -> None:
+            context.state.total = record.value
+
+    (finding,) = examine(*numbers(Latest(Sums), state_codec=TypedCodec(Sums)))
+    assert finding.habit is Habit.DEPENDS_ON_ORDER
+    assert "state Sums(total=" in " ".join(finding.story())
 
 
 def test_a_finding_names_the_line_and_the_record() -> None:
