@@ -177,7 +177,7 @@ def _step_difference(step: Step, replay: StepReplay, pipeline: Pipeline) -> Diff
     again = replay.again(step)
     if again is not None:
         now = step.before if again.state is None else again.state
-        if (now, again.emissions) == (state, tuple(emitted.values())):
+        if replay.compared(step, now, again.emissions) == replay.compared(step, state, emitted.values()):
             return None
         today = _outcome(pipeline, spec, now, again.emissions)
         if again != replay.again(step) or again != replay.again(step, _LATER_US):

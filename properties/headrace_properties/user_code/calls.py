@@ -15,9 +15,12 @@ import time_machine
 
 from headrace import Pipeline
 from headrace.api.codecs import decode_state
+from headrace.api.ropes import Encoded
+from headrace.api.specs import ComputationSpec
 from headrace_properties.reference import Step, StepResult, run_step
 from headrace_properties.reference.computation import KeyRow, RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
+from headrace_properties.user_code.comparison import leveled_value
 from headrace_properties.user_code.surroundings import Surroundings
 
 LOTS = 0
@@ -72,6 +75,9 @@ class Caller:
         }
         self.changed: set[str] = set(pipeline.computations)
         self._stages = {name: RunningComputation(spec, ()) for name, spec in pipeline.computations.items()}
+        self._sharing = {
+            name: _Sharing(spec) for name, spec in pipeline.computations.items() if spec.share_state
+        }
 
     def restore(self) -> None:
         """Restore what the code can reach."""
@@ -89,9 +95,20 @@ class Caller:
             self.surroundings[step.computation].restore()
         return self.call_on(step, lots)
 
+    def call_sharing(self, step: Step, *, begins: bool) -> Outcome:
+        """Make a call on the state object that the key's last one left. ``begins``: decode the state, as each step does."""
+        stage = self._sharing[step.computation]
+        if begins:
+            stage.left.pop(step.key, None)
+        if step.computation in self.changed:
+            self.surroundings[step.computation].restore()
+        return self._call_in(stage, step, LOTS)
+
     def call_on(self, step: Step, lots: int = LOTS) -> Outcome:
         """Make a call on the surroundings left by earlier ones."""
-        stage = self._stages[step.computation]
+        return self._call_in(self._stages[step.computation], step, lots)
+
+    def _call_in(self, stage: RunningComputation, step: Step, lots: int) -> Outcome:
         stage.rows[step.key] = KeyRow(step.state)
         stage.input_us = step.input_us
         random.seed(lots)
@@ -107,6 +124,19 @@ class Caller:
         if isinstance(first, Raised) or isinstance(second, Raised):
             return isinstance(first, Raised) and isinstance(second, Raised) and first.kind == second.kind
         return bool(self.decoded(step, first) == self.decoded(step, second))
+
+    def same_told(self, step: Step, first: StepResult, second: StepResult) -> bool:
+        """Return whether nobody can tell two outcomes apart, by what was sent or by the state as it is read."""
+        return self._told(step, first) == self._told(step, second)
+
+    def _told(self, step: Step, outcome: StepResult) -> object:
+        spec, state = self.pipeline.computations[step.computation], outcome.state
+        read = None if state is None else leveled_value(spec.state_codec, state or spec.initial_state)
+        made = [
+            (*_place(emitted), leveled_value(self.pipeline.codec(emitted.stream), emitted.value))
+            for emitted in outcome.made
+        ]
+        return read, made, outcome.hold, outcome.timers
 
     def decoded(self, step: Step, outcome: StepResult) -> Any:
         """An outcome as values."""
@@ -136,6 +166,27 @@ class Caller:
         if hold is not None:
             parts.append(f"a hold at {hold}")
         return ", ".join(parts) or "nothing"
+
+
+class _Sharing(RunningComputation):
+    """A computation that gives each call the state as the last one left it, without decoding it.
+
+    Attributes:
+        left: the state by key.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, spec: ComputationSpec) -> None:
+        super().__init__(spec, ())
+        self.left: dict[str, Any] = {}
+
+    def load(self, key: str) -> Any:
+        return self.left[key] if key in self.left else super().load(key)
+
+    def encode(self, key: str, state: Any) -> Encoded:
+        self.left[key] = state
+        return super().encode(key, state)
 
 
 def _place(value: Any) -> tuple[str, str, int]:

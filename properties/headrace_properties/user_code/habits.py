@@ -33,6 +33,7 @@ class Habit(enum.Enum):
     HAS_EFFECTS = "has effects outside its process, which a retry repeats"
     LEAVES_TRACES = "changes objects outside its row, and again when it is retried"
     STARTS_THREADS = "starts threads"
+    NOT_READ_BACK = "leaves something in its shared state that the codec does not read back as it was"
     DEPENDS_ON_ORDER = "depends on the order of arrival"
     DEPENDS_ON_SCHEDULE = "depends on when records arrive, or on how far the low watermark has come"
 
@@ -61,6 +62,7 @@ REMEDIES = {
     Habit.HAS_EFFECTS: 'Produce a record instead, and let a consumer of it do that once; or declare nondeterministic="why"',
     Habit.LEAVES_TRACES: 'Keep it in context.state, or produce it; or declare nondeterministic="why"',
     Habit.STARTS_THREADS: 'Produce a record instead; or declare nondeterministic="why"',
+    Habit.NOT_READ_BACK: "Leave only what the codec reads back unchanged; or do without share_state",
     Habit.DEPENDS_ON_SCHEDULE: "Go by record.timestamp and record.late, or by a timer for each window; or declare ordered=True",
     Habit.DEPENDS_ON_ORDER: "Compare timestamps, or wait for the low watermark; or declare ordered=True",
 }  # fmt: skip

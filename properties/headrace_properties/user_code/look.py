@@ -113,14 +113,14 @@ class Look:
                 yield from self._raised(habit)
             case Habit.KEEPS_STATE | Habit.READS_CLOCK | Habit.USES_CHANCE | Habit.NOT_DETERMINISTIC:
                 yield from self._differing(habit)
-                if habit is Habit.NOT_DETERMINISTIC:
-                    yield from self._keyed_otherwise()
             case Habit.USES_HASHES:
                 yield from self._elsewhere()
             case Habit.HAS_EFFECTS | Habit.STARTS_THREADS:
                 yield from self._left_the_process(habit)
             case Habit.LEAVES_TRACES:
                 yield from self._repeated(self.calls)
+            case Habit.NOT_READ_BACK:
+                yield from self._left_otherwise()
             case Habit.SHARES_STATE:
                 pass  # a small input shows kept state this way
             case Habit.DEPENDS_ON_ORDER:
@@ -231,6 +231,8 @@ class Look:
         for habit, witness in self._differences:
             if habit is wanted:
                 yield witness
+        if wanted is Habit.NOT_DETERMINISTIC:
+            yield from self._keyed_otherwise()
 
     @cached_property
     def _differences(self) -> list[tuple[Habit, Witness]]:
@@ -419,6 +421,33 @@ class Look:
                 yield self._witness(call, detail)
         caller.restore()
 
+    def _left_otherwise(self) -> Iterator[Witness]:
+        """Find calls whose outcome is another one on the state as the last call left it, not encoded and decoded.
+
+        Steps are as long as they can be: a key's due timers, then its records. A timer fires in a later step than it is set in.
+        Calls that raise an exception are run again with copies, so they are not compared.
+        """
+        caller, steps = self._caller, dict[tuple[str, str], _SharedStep]()
+        differing = {witness.computation for _, witness in self._differences}
+        for call, fresh in self._fresh:
+            step, spec = call.step, self._pipeline.computations[call.step.computation]
+            if not spec.share_state or step.computation in differing:
+                continue
+            shared_step = steps.setdefault((step.computation, step.key), _SharedStep())
+            with clock_at(THE_DAY):
+                shared = caller.call_sharing(step, begins=shared_step.begins(step))
+            if isinstance(shared, Raised):
+                del steps[step.computation, step.key]
+            elif isinstance(fresh, Raised) or not caller.same_told(step, fresh, shared):
+                detail = "what a call leaves in the state is not what the next one reads if the state is encoded in between"
+                outcomes = (
+                    ("On the state as it is read it came to", self._shown(call, fresh)),
+                    ("On the state as the call before left it, to", self._shown(call, shared)),
+                )
+                yield self._witness(call, detail, None, outcomes)
+            else:
+                shared_step.set_timers.update(shared.timers)
+
     # Order
 
     def _other_orders(self) -> Iterator[Witness]:
@@ -488,6 +517,32 @@ class Look:
 
     def _shown(self, call: Call, outcome: Outcome) -> str:
         return self._caller.shown(call.step, outcome)
+
+
+@dataclass(slots=True)
+class _SharedStep:
+    """A step of a key, as far as it has come.
+
+    Attributes:
+        set_timers: tags of the timers that it has set or cancelled.
+        has_records: it has run for a record, and runs for no more timers.
+        has_begun: it has run for anything.
+    """
+
+    set_timers: set[str] = field(default_factory=set)
+    has_records: bool = False
+    has_begun: bool = False
+
+    def begins(self, step: Step) -> bool:
+        """Return whether a call begins a new step."""
+        timer = step.timer
+        new = not self.has_begun or (timer is not None and (self.has_records or timer.tag in self.set_timers))
+        if new:
+            self.set_timers.clear()
+            self.has_records = False
+        self.has_begun = True
+        self.has_records |= timer is None
+        return new
 
 
 class _StoppedError(BaseException):

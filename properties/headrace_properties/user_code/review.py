@@ -13,7 +13,7 @@ from headrace_properties.search.limits import CodeLimits, CodeOverrunError
 from headrace_properties.search.user_frames import Place
 from headrace_properties.user_code.findings import Examiner
 from headrace_properties.user_code.habits import Habit, UserFinding, shown_records
-from headrace_properties.user_code.metamorphic import RELATIONS, check_relations
+from headrace_properties.user_code.metamorphic import RELATIONS, REPLAY, check_relations
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.settled_runs import settling_of
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -177,7 +177,7 @@ class _Review:
             relations = {name: _beside(finding, verdict) for name, verdict in relations.items()}
         settles = settling_of(self.versions[0], feed) is not None
         return {
-            name: _as_declared(verdict, self.versions[0], settles=settles)
+            name: _as_declared(name, verdict, self.versions[0], settles=settles)
             for name, verdict in relations.items()
         }
 
@@ -261,15 +261,17 @@ def _unknown(why: str) -> dict[str, Verdict]:
     return {relation.name: unknown for relation in RELATIONS}
 
 
-def _as_declared(verdict: Verdict, pipeline: Pipeline, *, settles: bool) -> Verdict:
-    """Turn violations that are declared or permitted into `Unknown`.
+def _as_declared(name: str, verdict: Verdict, pipeline: Pipeline, *, settles: bool) -> Verdict:
+    """Turn violations that are declared or permitted into `Unknown`. A step computed again takes its records in the same order.
 
     ``settles``: compared was what panes settle to, on which triggers that go by arrival, and are ``ordered``, have no effect.
     """
     if isinstance(verdict, Violated):
         for computation, spec in pipeline.computations.items():
-            if (spec.ordered and not settles) or spec.nondeterministic:
+            if spec.nondeterministic or (spec.ordered and not settles and name != REPLAY):
                 return Unknown(f"{computation!r} declares that its outcome may differ; {verdict.message}")
+            if name == REPLAY:
+                continue
             if not spec.exactly_once:
                 return Unknown(f"{computation!r} has exactly_once=False; {verdict.message}")
             if spec.watermark_percentile < _ALL:

@@ -1,13 +1,14 @@
 """Today's code on yesterday's input: differences are found, and what the recording lacks is unknown."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace import SECOND, Computation, Context, Pipeline, Record, Timer, TypedCodec
 from headrace.histories import header_of, save_history
 from headrace.history import Applied, Event, Executed, Injected, KeysSampled, Output, RunEnded
 from headrace_properties.recheck import Recheck, RecordingError, read_recording, recheck
@@ -110,6 +111,37 @@ def test_dependence_on_the_order_of_arrival_is_distinguished_from_changed_code(
     assert found.steps
     declared = rechecked(path, clicks(Running(), ordered=True), plans=10)
     assert not declared.differences
+
+
+@dataclass
+class Total:
+    value: float = 0.0
+
+
+class Adding(Computation):
+    """Adds up ints in a float, in a state that the runs of a step share; ``by``: times this."""
+
+    def __init__(self, by: int = 1) -> None:
+        self._by = by
+
+    def initial_state(self) -> Total:
+        return Total(0)
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state.value += record.value * self._by
+
+
+def test_shared_states_are_compared_as_they_are_read(tmp_path: Path) -> None:
+    switches: dict[str, Any] = {"state_codec": TypedCodec(Total), "share_state": True}
+    pipeline = clicks(Adding(), **switches)
+    builder, path = FeedBuilder(pipeline), tmp_path / "yesterday.jsonl"
+    for number in range(8):
+        builder.record(at_us=SECOND, value=number, timestamp=SECOND, key="ab"[number % 2])
+    save_history(path, simulate(pipeline, builder.build()), header_of([pipeline]))
+    found = rechecked(path, pipeline)
+    assert found.steps
+    assert not found.differences
+    assert rechecked(path, clicks(Adding(2), **switches)).differences
 
 
 def test_of_the_steps_that_differ_one_of_the_fewest_records_is_shown(tmp_path: Path) -> None:

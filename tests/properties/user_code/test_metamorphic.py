@@ -1,7 +1,7 @@
 """Runs that must have the same outcome do; broken relations are reported; inapplicable ones are Unknown."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -18,6 +18,7 @@ from headrace import (
     Pipeline,
     Productions,
     Record,
+    TypedCodec,
     same_key,
 )
 from headrace.store.mediator import Mediator
@@ -37,6 +38,7 @@ from headrace_properties.user_code.metamorphic import (
     check_relations,
 )
 from headrace_properties.user_code.reexecution import check_replay
+from headrace_properties.user_code.review import review
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_scenarios import zeitgeist
 from headrace_sim import ClusterOptions, Constant, Feed, FeedBuilder, simulate
@@ -274,6 +276,54 @@ def replace_weak_with(computation: Computation) -> Relation:
 def test_state_that_is_kept_outside_the_row_breaks_the_replay() -> None:
     found = check_relations(*planted(SumOnSelf()))
     assert REPLAY in broken(found)
+
+
+@dataclass
+class Total:
+    value: float = 0.0
+
+
+class IntForFloat(Computation):
+    """Keeps an int where its state says float, until the state is encoded.
+
+    Args:
+        shows: whether it emits it.
+    """
+
+    def __init__(self, *, shows: bool) -> None:
+        self.shows = shows
+
+    def initial_state(self) -> Total:
+        return Total(0)
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if self.shows:
+            context.produce("out", context.state.value)
+        context.state.value = int(context.state.value) + record.value
+
+
+def at_once(computation: Computation) -> tuple[Pipeline, Feed]:
+    """Records that come together, and share a step and the state."""
+    pipeline = Pipeline("at once")
+    pipeline.injector("in")
+    pipeline.add(
+        computation, name="planted", inputs=["in"], outputs=["out"], ordered=True,
+        state_codec=TypedCodec(Total), share_state=True,
+    )  # fmt: skip
+    builder = FeedBuilder(pipeline)
+    for number in range(20):
+        builder.record(at_us=SECOND, value=number, timestamp=SECOND + number, key="a")
+    return pipeline, builder.build()
+
+
+def test_a_shared_state_is_replayed_as_it_is_read_and_not_as_it_was_written() -> None:
+    assert isinstance(check_relations(*at_once(IntForFloat(shows=False)))[REPLAY], Holds)
+    assert isinstance(check_relations(*at_once(IntForFloat(shows=True)))[REPLAY], Violated)
+
+
+def test_a_declared_order_does_not_excuse_a_step_that_is_replayed_in_its_order() -> None:
+    shown = [review(*at_once(IntForFloat(shows=shows))).relations[REPLAY] for shows in (False, True)]
+    assert [type(verdict) for verdict in shown] == [Holds, Violated]
 
 
 def test_code_that_reads_the_wall_clock_cannot_be_replayed() -> None:
