@@ -82,10 +82,11 @@ class Chaos:
                 return f"{word}: {why}"
             case Holds():
                 held = sum(isinstance(verdict, Holds) for verdict in findings.verdicts.values())
+                invariants = f"{held} of {len(findings.verdicts)} invariants were exercised, none violated"
                 return (
                     f"{word}: {counted(findings.outputs.common, 'output')} and "
-                    f"{counted(findings.states_compared, 'state')} match the reference, and {held} of "
-                    f"{len(findings.verdicts)} invariants were exercised, none violated"
+                    f"{counted(findings.states_compared, 'state')} match the reference, and "
+                    f"{invariants if findings.verdicts else 'no invariant was checked, for want of a History'}"
                 )
 
     def document(self) -> dict[str, Any]:

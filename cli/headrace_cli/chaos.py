@@ -28,6 +28,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace chaos --faults 20 --seed 3
   headrace chaos my_job:pipeline --faults 4 --kinds zombie,kill_driver --keep chaos/
   headrace chaos --faults 2 --kinds zombie --without fencing
+  headrace chaos --deployed --kinds reshard,change --faults 4
 
 [bold]Exit codes[/]
   0 outputs and states match the reference, and no invariant is violated; 1 otherwise; 2 usage error;
@@ -68,9 +69,16 @@ def chaos(
         typer.Option(
             metavar="KIND,...",
             help="Kinds of faults to use: kill_executor, kill_python_worker, kill_driver, kill_driver_after_sink, "
-            "forget_commit, zombie, restart. Default: all, in turn.",
+            "forget_commit, zombie, restart; with --deployed, reshard and change, too. Default: all, in turn.",
         ),
     ] = None,
+    deployed: Annotated[  # noqa: FBT002  typer's way
+        bool,
+        typer.Option(
+            help="Run it as a job of deploy, whose keys are divided anew and whose pipeline changes while drivers are killed. "
+            "It has no History to check."
+        ),
+    ] = False,
     feed: Annotated[
         str,
         typer.Option(
@@ -110,7 +118,7 @@ def chaos(
     with tidy_errors():
         with stdout_reserved():
             target = load_target(pipeline, feed)
-            done = _run(target, faults, seed, kinds, without or [], master, patience, keep)
+            done = _run(target, faults, seed, kinds, without or [], master, patience, keep, deployed=deployed)
         if as_json:
             print_document(done.document())
         else:
@@ -120,23 +128,28 @@ def chaos(
 
 def _run(
     target: PipelineTarget, faults: int, seed: int, kinds: str | None, without: list[Protection], master: str, patience: float,
-    keep: Path | None,
+    keep: Path | None, *, deployed: bool,
 ) -> "Chaos":  # fmt: skip
     # These need PySpark; the rest of the command does not.
     from headrace_cli._chaos_report import Chaos  # noqa: PLC0415
     from headrace_scenarios.chaos.plan import Verb, draw_plan  # noqa: PLC0415
     from headrace_scenarios.chaos.run import ChaosOptions, run_chaos  # noqa: PLC0415
 
-    wanted = list(Verb) if kinds is None else [kind.strip() for kind in kinds.split(",")]
-    unknown = [kind for kind in wanted if kind not in list(Verb)]
+    wanted = None if kinds is None else [kind.strip() for kind in kinds.split(",")]
+    unknown = [kind for kind in wanted or () if kind not in list(Verb)]
     if unknown:
         problem = f"there is no kind {', '.join(map(repr, unknown))}"
         raise ChaosUseError("--kinds", problem, f"The kinds are: {', '.join(Verb)}")
     options = ChaosOptions(
-        master, Protection.FENCING not in without, Protection.STATE_IDS not in without, patience_s=patience
+        master,
+        Protection.FENCING not in without,
+        Protection.STATE_IDS not in without,
+        patience_s=patience,
+        deployed=deployed,
     )
     feed = target.feed(seed)
-    plan = draw_plan(faults, seed, len(feed.entries), [Verb(kind) for kind in wanted])
+    verbs = None if wanted is None else [Verb(kind) for kind in wanted]
+    plan = draw_plan(faults, seed, len(feed.entries), verbs, deployed=deployed)
     directory = _directory(keep)
     try:
         with RunProgress(f"chaos on {target.name}") as progress:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,26 @@ from headrace_cli.main import app
 from headrace_properties.reference import run_reference
 from headrace_properties.verdict import Holds, Unknown, Violated
 from headrace_scenarios.chaos import turnstiles
-from headrace_scenarios.chaos.findings import ChaosFindings, Row, find, read_rows
-from headrace_scenarios.chaos.job import BatchMoment, held, hold, pass_moment, read_told, release
-from headrace_scenarios.chaos.plan import MOMENTS, ChaosPlan, ChaosPlanError, Strike, Verb, draw_plan
+from headrace_scenarios.chaos.findings import ChaosFindings, Row, find, read_rows, read_states
+from headrace_scenarios.chaos.job import (
+    ADDED,
+    BatchMoment,
+    StoredRow,
+    held,
+    hold,
+    pass_moment,
+    read_told,
+    release,
+)
+from headrace_scenarios.chaos.plan import (
+    MOMENTS,
+    ChaosPlan,
+    ChaosPlanError,
+    Strike,
+    Verb,
+    draw_plan,
+    kinds_of,
+)
 from headrace_scenarios.chaos.processes import processes_of, send, signal_all, wait_until_gone
 from headrace_scenarios.chaos.run import ChaosOptions, ChaosReport, StrikeResult, run_chaos
 from tests.spark.microbatches import run_in_batches
@@ -52,8 +70,9 @@ def test_each_strike_has_a_part_of_its_own_and_a_moment_that_fits(seed: int) -> 
 
 
 def test_no_kind_comes_again_before_all_others_have_come() -> None:
-    verbs = [strike.verb for strike in draw_plan(2 * len(Verb), 0, 150).strikes]
-    assert Counter(verbs[: len(Verb)]) == Counter(verbs[len(Verb) :]) == Counter(Verb)
+    kinds = kinds_of(deployed=False)
+    verbs = [strike.verb for strike in draw_plan(2 * len(kinds), 0, 150).strikes]
+    assert Counter(verbs[: len(kinds)]) == Counter(verbs[len(kinds) :]) == Counter(kinds)
 
 
 def test_only_the_kinds_that_are_wanted_are_drawn() -> None:
@@ -61,6 +80,21 @@ def test_only_the_kinds_that_are_wanted_are_drawn() -> None:
         (Verb.ZOMBIE, Verb.RESTART),
         (Verb.RESTART, Verb.ZOMBIE),
     )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_job_is_changed_too_and_only_at_moments_that_it_has(seed: int) -> None:
+    plan = draw_plan(18, seed, 150, deployed=True)
+    assert Counter(strike.verb for strike in plan.strikes) == dict.fromkeys(Verb, 2)
+    assert BatchMoment.WORKING not in {strike.moment for strike in plan.strikes}
+    assert not {Verb.RESHARD, Verb.CHANGE} & set(draw_plan(18, seed, 150).verbs)
+
+
+def test_what_only_a_job_can_have_is_refused_for_a_query() -> None:
+    with pytest.raises(
+        ChaosPlanError, match=r"only a job of deploy can be struck by reshard\. Use --deployed"
+    ):
+        draw_plan(2, 0, 150, [Verb.ZOMBIE, Verb.RESHARD])
 
 
 def test_a_plan_can_be_written_and_read() -> None:
@@ -124,6 +158,23 @@ def test_a_lost_micro_batch_is_found_in_states_and_invariants() -> None:
     found = _findings([row for row in rows if row[0] is not None or batches[row[2]] not in lost])
     assert found.states
     assert any(problem.startswith("S") for problem in found.problems)
+
+
+def test_states_that_a_job_has_stored_are_compared_but_those_of_additions(tmp_path: Path) -> None:
+    expected = run_reference(turnstiles.pipeline, turnstiles.feed(0))
+    rows = [row for row in _healthy() if row[0] is not None]
+    stored = [StoredRow(name, key, bytes(state)) for (name, key), state in expected.states.items()]
+    added = StoredRow(f"{ADDED}0", "n1", b"20")
+    path = tmp_path / "states.jsonl"
+
+    def compared(*found: StoredRow) -> ChaosFindings:
+        path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in found))
+        return find(turnstiles.pipeline, expected, rows, read_states(path))
+
+    assert compared(*stored, added).problems == ()
+    assert compared(*stored, added).states_compared == 9
+    assert compared(*stored[1:]).problems == ("states: 1 of 9 differ from the reference",)
+    assert read_states(tmp_path / "none.jsonl") == {}
 
 
 def test_a_fault_that_never_struck_is_unknown() -> None:
@@ -208,6 +259,7 @@ def test_each_kind_is_in_the_help() -> None:
     ("arguments", "message"),
     [
         (["--kinds", "meteor"], r"--kinds: there is no kind 'meteor'. The kinds are: kill_executor"),
+        (["--kinds", "change"], r"only a job of deploy can be struck by change. Use --deployed"),
         (["--faults", "500"], r"500 faults need more than 151 entries"),
         (["--keep", "."], r"--keep: . is not empty"),
     ],
@@ -287,6 +339,23 @@ def test_a_killed_driver_and_a_lost_commit_leave_no_trace(tmp_path: Path) -> Non
     report = _run(tmp_path, Strike(0, Verb.KILL_DRIVER, BatchMoment.WORKING), Strike(2, Verb.FORGET_COMMIT))
     assert report.verdict == Holds(2)
     assert any("the sink skipped it" in note for note in report.seen[1].notes)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("moment", [BatchMoment.CHANGING, BatchMoment.READING])
+def test_a_driver_killed_in_a_change_of_its_job_leaves_no_trace(tmp_path: Path, moment: BatchMoment) -> None:
+    options = replace(IN_THE_DRIVER, deployed=True)
+    strikes = [
+        Strike(part, verb, moment) for part, verb in enumerate([Verb.RESHARD, Verb.CHANGE, Verb.RESHARD])
+    ]
+    report = _run(tmp_path, *strikes, options=options)
+    assert report.verdict == Holds(3)
+    assert (report.findings.outputs.common, report.findings.states_compared) == (36, 9)
+    assert [note for seen in report.seen for note in seen.notes] == [
+        "2 intervals became 3",
+        "the pipeline has chaos addition 0",
+        "3 intervals became 4",
+    ]
 
 
 @pytest.mark.nightly

@@ -8,27 +8,34 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from headrace.api.pipeline import Pipeline
+from headrace import Computation, Context, HeadraceError, Pipeline, Record
+from headrace.spark.jobs import pipelined, resharding
 from headrace.spark.jobs.attach import attach
+from headrace.spark.jobs.deploy import deploy
 from headrace.spark.jobs.recorded_input import landed
+from headrace.spark.jobs.state import JobState
 from headrace.spark.runtime.file_errors import storage_error_of
 from headrace.spark.runtime.session import session
 from headrace.spark.sinks.database_sink import DatabaseSink
 from headrace_scenarios.chaos.job import (
+    ADDED,
     TABLE,
+    Added,
     BatchMoment,
     BatchWritten,
     Begun,
     ChaosJob,
     Ended,
     Idle,
+    StoredRow,
     pass_moment,
     tell,
 )
@@ -54,38 +61,128 @@ def main(job_file: str, number: int) -> int:
     job = msgspec.json.decode(Path(job_file).read_bytes(), type=ChaosJob)
     told = job.told(number)
     with session(job.master, "headrace chaos", log_level="WARN", config=job.config) as spark:
-        query, writer = _start(spark, job, told)
+        running: _Query | _Job | None = None
         try:
-            _follow(query, job, told)
-        except StreamingQueryException as error:
-            spoken = f"{error} {writer.failure or ''}"
-            failure = storage_error_of(spoken, job.checkpoint) or writer.failure or error
+            running = _Job(spark, job, told) if job.deployed else _Query(spark, job, told)
+            _follow(running, job, told)
+        except (StreamingQueryException, HeadraceError) as error:
+            failure = error if running is None else running.cause_of(error)
             tell(told, Ended(type(failure).__name__, str(failure)))
             return 1
-        query.stop()
+        running.stop()
         tell(told, Ended("", ""))
     return 0
 
 
-def _start(spark: SparkSession, job: ChaosJob, told: Path) -> tuple[StreamingQuery, "_Writer"]:
-    pipeline = _pipeline(job.target)
-    inputs = {
+class _Query:
+    """A query of its own on the outputs of `attach`, with a History."""
+
+    def __init__(self, spark: SparkSession, job: ChaosJob, told: Path) -> None:
+        self._checkpoint = job.checkpoint
+        outputs = attach(
+            _pipeline(job), _inputs(spark, job), intervals=job.intervals, history=True
+        ).everything
+        passed = outputs.mapInArrow(partial(_passing, job.control, BatchMoment.WORKING), outputs.schema)
+        self._writer = _Writer(_sink(job), job.control, told)
+        stream = passed.writeStream.foreachBatch(self._writer)
+        self._query = stream.option("checkpointLocation", str(job.checkpoint)).start()
+
+    def settle(self) -> None:
+        self._query.processAllAvailable()
+
+    def add(self, additions: int) -> None:
+        raise AssertionError(f"a query of its own has {additions} additional computations")
+
+    def stop(self) -> None:
+        self._query.stop()
+
+    def cause_of(self, error: Exception) -> Exception:
+        """Return what a query failed with, behind what Spark says."""
+        said = f"{error} {self._writer.failure or ''}"
+        return storage_error_of(said, self._checkpoint) or self._writer.failure or error
+
+
+class _Job:
+    """A job of `deploy`."""
+
+    def __init__(self, spark: SparkSession, job: ChaosJob, told: Path) -> None:
+        self._spark, self._job = spark, job
+        _hold_before_shape(job.control)
+        pipeline = _pipeline(job)
+        sinks = {
+            stream: _of_stream(stream, _Writer(_sink(job, stream), job.control, told))
+            for stream in pipeline.output_streams
+        }
+        self._deployment = deploy(
+            pipeline, _inputs(spark, job), directory=job.home, sinks=sinks, intervals=job.intervals
+        )
+
+    def settle(self) -> None:
+        self._deployment.await_idle()
+
+    def add(self, additions: int) -> None:
+        self._deployment.change(_pipeline(msgspec.structs.replace(self._job, additions=additions)))
+
+    def stop(self) -> None:
+        """Stop, and write all states if that is asked for."""
+        self._deployment.stop()
+        if not self._job.stop_file.read_text():
+            return
+        state = JobState(self._spark, self._job.home)
+        rows = [
+            StoredRow(name, row.key, row.state)
+            for name in _pipeline(self._job).computations
+            for row in state.rows(name)
+        ]
+        self._job.states.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+
+    @staticmethod
+    def cause_of(error: Exception) -> Exception:
+        """Return what the job failed with, which it says itself."""
+        return error
+
+
+def _hold_before_shape(control: Path) -> None:
+    """Let a change of a job be held after all that it needs is written, and before its shape makes that count."""
+    for module in (pipelined, resharding):
+        write_shape = module.write_shape
+
+        def held(*args: Any, write_shape: Callable[..., None] = write_shape) -> None:
+            pass_moment(control, BatchMoment.CHANGING)
+            write_shape(*args)
+
+        module.write_shape = held  # type: ignore[attr-defined]
+
+
+class _Addition(Computation):
+    """Counts records, for itself."""
+
+    def initial_state(self) -> int:
+        return 0
+
+    def process_record(self, context: Context, record: Record) -> None:  # noqa: ARG002  nothing but the key counts
+        context.state += 1
+
+
+def _inputs(spark: SparkSession, job: ChaosJob) -> dict[str, DataFrame]:
+    return {
         name: frame.mapInArrow(partial(_passing, job.control, BatchMoment.READING), frame.schema)
-        for name, frame in landed(spark, pipeline, job.landing).items()
+        for name, frame in landed(spark, _pipeline(job), job.landing).items()
     }
-    outputs = attach(pipeline, inputs, intervals=job.intervals, history=True).everything
-    passed = outputs.mapInArrow(partial(_passing, job.control, BatchMoment.WORKING), outputs.schema)
-    writer = _Writer(_sink(job), job.control, told)
-    stream = passed.writeStream.foreachBatch(writer)
-    return stream.option("checkpointLocation", str(job.checkpoint)).start(), writer
 
 
-def _pipeline(target: str) -> Pipeline:
-    module, _, attribute = target.partition(":")
+def _pipeline(job: ChaosJob) -> Pipeline:
+    module, _, attribute = job.target.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     found = getattr(importlib.import_module(module), attribute)
-    assert isinstance(found, Pipeline), f"{target} was checked before the driver was started"
-    return found
+    assert isinstance(found, Pipeline), f"{job.target} was checked before the driver was started"
+    if not job.additions:
+        return found
+    changed = found.copy()
+    stream = next(iter(found.injectors.values())).outputs[0]
+    for number in range(job.additions):
+        changed.add(_Addition(), name=f"{ADDED}{number}", inputs=[stream])
+    return changed
 
 
 def _passing(control: Path, moment: BatchMoment, batches: _Batches) -> _Batches:
@@ -94,15 +191,20 @@ def _passing(control: Path, moment: BatchMoment, batches: _Batches) -> _Batches:
     yield from batches
 
 
-def _follow(query: StreamingQuery, job: ChaosJob, told: Path) -> None:
-    """Report whenever all input is processed, until the stop file exists or the parent process is gone."""
-    done, parent = -1, os.getppid()
+def _follow(running: _Query | _Job, job: ChaosJob, told: Path) -> None:
+    """Report whenever all input is processed, until the stop file exists or the parent process is gone; add computations."""
+    done, parent, additions = -1, os.getppid(), job.additions
     while not job.stop_file.exists() and os.getppid() == parent:
         files = sum(1 for _ in job.landing.glob("*/*.parquet"))
-        query.processAllAvailable()
+        running.settle()
         if files != done:
             done = files
             tell(told, Idle(files))
+        wanted = int(job.additions_file.read_text()) if job.additions_file.exists() else 0
+        if wanted > additions:
+            running.add(wanted)
+            additions = wanted
+            tell(told, Added(wanted))
         time.sleep(_LOOK_EVERY_S)
 
 
@@ -131,10 +233,28 @@ class _Writer:
         pass_moment(self._control, BatchMoment.WRITTEN)
 
 
-def _sink(job: ChaosJob) -> _Sink:
+def _of_stream(stream: str, writer: _Writer) -> Callable[[DataFrame, int], None]:
+    """Return the sink of one stream of a job: its rows go to the table of all."""
+
+    def write(frame: DataFrame, number: int) -> None:
+        value, at = F.col("value").cast("binary"), F.unix_micros("timestamp")
+        columns = [
+            F.lit(stream).alias("stream"),
+            "key",
+            value.alias("value"),
+            at.alias("timestamp"),
+            "record_id",
+        ]
+        writer(frame.select(*columns), number)
+
+    return write
+
+
+def _sink(job: ChaosJob, stream: str = "") -> _Sink:
+    """Return what writes the rows of all streams, or of one."""
     if not job.fencing:
         return partial(_append, str(job.database))
-    sink = DatabaseSink(str(job.database), TABLE)
+    sink = DatabaseSink(str(job.database), TABLE, writer=stream)
     return partial(_write, sink)
 
 

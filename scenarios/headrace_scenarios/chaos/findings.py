@@ -1,7 +1,8 @@
 """Comparing a run on Spark under faults with the sequential reference (`headrace_properties.reference`).
 
 Rules of this file: only rows of committed transactions count, since the work of a killed attempt is repeated. Outputs are
-counted, so that an extra one is found as well as a missing one. States are taken from the History.
+counted, so that an extra one is found as well as a missing one. States are taken from the History; those of a job without one are
+what it has stored. What was added to the pipeline during the run has no part in it.
 """
 
 import sqlite3
@@ -11,7 +12,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace import Pipeline
+import msgspec
+
+from headrace import Encoded, Pipeline
 from headrace.spark.hosting.history_export import history_of
 from headrace_properties.checkers import judge
 from headrace_properties.reference import Emitted, RunResult
@@ -19,7 +22,7 @@ from headrace_properties.results import result_of
 from headrace_properties.search.judging import violations
 from headrace_properties.user_code.comparison import OutputComparison, same_output
 from headrace_properties.verdict import Verdict
-from headrace_scenarios.chaos.job import TABLE
+from headrace_scenarios.chaos.job import ADDED, TABLE, StoredRow
 
 Row = tuple[str | None, str | None, bytes, int | None]
 """A row of the sink's table: stream, key, value, timestamp; a History event has only a value."""
@@ -75,14 +78,22 @@ class ChaosFindings:
         return tuple(found)
 
 
-def find(pipeline: Pipeline, expected: RunResult, rows: Sequence[Row]) -> ChaosFindings:
+def find(
+    pipeline: Pipeline,
+    expected: RunResult,
+    rows: Sequence[Row],
+    stored: Mapping[tuple[str, str], bytes] | None = None,
+) -> ChaosFindings:
     """Compare the sink's rows with the reference.
 
     Args:
         pipeline: the pipeline that ran.
         expected: the result of `run_reference`.
         rows: rows of the sink's table.
+        stored: states that the job has stored, by computation and key; ``None``: they are in the History.
     """
+    if stored is not None:
+        return _found(expected, rows, stored)
     history = history_of(pipeline, [value for stream, _, value, _ in rows if stream is None])
     states = {
         (
@@ -91,11 +102,20 @@ def find(pipeline: Pipeline, expected: RunResult, rows: Sequence[Row]) -> ChaosF
         ): state  # the History prefixes a key with the number of its interval
         for (computation, key), state in result_of(history).states.items()
     }
-    verdicts = judge(history, [pipeline])
+    return _found(expected, rows, states, judge(history, [pipeline]), len(history))
+
+
+def _found(
+    expected: RunResult,
+    rows: Sequence[Row],
+    states: Mapping[tuple[str, str], Encoded],
+    verdicts: Mapping[str, Verdict] | None = None,
+    events: int = 0,
+) -> ChaosFindings:
     differences = tuple(_differences(expected.states, states))
     names = expected.states.keys() | states.keys()
     compared = same_output(expected.outputs, _emitted(rows))
-    return ChaosFindings(compared, differences, len(names), verdicts, len(history))
+    return ChaosFindings(compared, differences, len(names), verdicts or {}, events)
 
 
 def _emitted(rows: Iterable[Row]) -> Counter[Emitted]:
@@ -107,11 +127,22 @@ def _emitted(rows: Iterable[Row]) -> Counter[Emitted]:
 
 
 def _differences(
-    expected: Mapping[tuple[str, str], bytes], found: Mapping[tuple[str, str], bytes]
+    expected: Mapping[tuple[str, str], Encoded], found: Mapping[tuple[str, str], Encoded]
 ) -> Iterable[StateDifference]:
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
-            yield StateDifference(*name, expected.get(name), found.get(name))
+            yield StateDifference(*name, _bytes(expected.get(name)), _bytes(found.get(name)))
+
+
+def _bytes(state: Encoded | None) -> bytes | None:
+    return None if state is None else bytes(state)
+
+
+def read_states(path: Path) -> dict[tuple[str, str], bytes]:
+    """Return the states that a job had stored when it ended, without those of additions."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    rows = [msgspec.json.decode(line, type=StoredRow) for line in lines]
+    return {(row.computation, row.key): row.state for row in rows if not row.computation.startswith(ADDED)}
 
 
 def read_rows(database: Path) -> list[Row]:

@@ -29,6 +29,8 @@ class BatchMoment(enum.StrEnum):
     """The tasks of the last level are running: rows are on their way to the sink, and some state may have been written."""
     WRITTEN = "written"
     """The sink has the batch, but Spark's commit log does not."""
+    CHANGING = "changing"
+    """No batch: all that a change of the job needs is written, and its new shape is not."""
 
 
 class ChaosJob(msgspec.Struct, frozen=True):
@@ -39,6 +41,8 @@ class ChaosJob(msgspec.Struct, frozen=True):
         directory: directory of the run, which has all its files.
         master: Spark's master.
         intervals: number of key intervals of each computation.
+        deployed: whether it is a job of `headrace.spark.deploy`, without a History; otherwise a query of its own, with one.
+        additions: number of computations that were added to the pipeline.
         fencing: whether the sink is a `DatabaseSink`; otherwise any driver can append rows.
         config: Spark's settings.
     """
@@ -49,6 +53,8 @@ class ChaosJob(msgspec.Struct, frozen=True):
     intervals: int = 2
     fencing: bool = True
     config: dict[str, str] = {}
+    deployed: bool = False
+    additions: int = 0
 
     @property
     def landing(self) -> Path:
@@ -56,9 +62,19 @@ class ChaosJob(msgspec.Struct, frozen=True):
         return Path(self.directory, "landing")
 
     @property
+    def home(self) -> Path:
+        """Directory of the deployed job."""
+        return Path(self.directory, "job")
+
+    @property
     def checkpoint(self) -> Path:
         """Directory of the query's checkpoint."""
-        return Path(self.directory, "checkpoint")
+        return self.home / "checkpoints" / "pipeline" if self.deployed else Path(self.directory, "checkpoint")
+
+    @property
+    def states(self) -> Path:
+        """The file with all states of a deployed job, once it has ended: lines of JSON, a `StoredRow` each."""
+        return Path(self.directory, "states.jsonl")
 
     @property
     def database(self) -> Path:
@@ -72,8 +88,13 @@ class ChaosJob(msgspec.Struct, frozen=True):
 
     @property
     def stop_file(self) -> Path:
-        """The file whose existence makes a driver stop its query and exit."""
+        """The file whose existence makes a driver stop its query and exit; if it has any text, with the states of the job."""
         return self.control / "stop"
+
+    @property
+    def additions_file(self) -> Path:
+        """The file with the number of computations that a running driver is to have added."""
+        return self.control / "additions"
 
     def told(self, driver: int) -> Path:
         """Return the file with a driver's reports."""
@@ -85,6 +106,17 @@ class ChaosJob(msgspec.Struct, frozen=True):
 
 
 TABLE = "outputs"
+
+ADDED = "chaos addition "
+"""Name of a computation that was added, before its number."""
+
+
+class StoredRow(msgspec.Struct, frozen=True):
+    """A state that a job has stored; ``state`` is as the codec wrote it."""
+
+    computation: str
+    key: str
+    state: bytes
 
 
 class Begun(msgspec.Struct, frozen=True, tag=True):
@@ -106,6 +138,12 @@ class Idle(msgspec.Struct, frozen=True, tag=True):
     files: int
 
 
+class Added(msgspec.Struct, frozen=True, tag=True):
+    """The running job now has this many additional computations."""
+
+    additions: int
+
+
 class Ended(msgspec.Struct, frozen=True, tag=True):
     """The query has ended: ``error`` is the class of its error, or empty; ``text`` is the message."""
 
@@ -113,7 +151,7 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-Told = Begun | BatchWritten | Idle | Ended
+Told = Begun | BatchWritten | Idle | Added | Ended
 
 _encode = msgspec.json.encode
 _decode_told = msgspec.json.Decoder(Told).decode

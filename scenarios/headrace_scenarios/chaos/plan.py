@@ -31,6 +31,11 @@ class Verb(enum.StrEnum):
     """All its processes are paused during a micro-batch; a successor runs the batch; then they resume."""
     RESTART = "restart"
     """The driver is stopped in an orderly way, and restarted."""
+    RESHARD = "reshard"
+    """It is stopped; its successor divides the keys into another number of intervals, and is killed meanwhile, or in the first
+    micro-batch with them."""
+    CHANGE = "change"
+    """A computation is added to the running job, and the driver killed meanwhile, or in the next micro-batch."""
 
 
 MOMENTS: dict[Verb, tuple[BatchMoment, ...]] = {
@@ -41,8 +46,19 @@ MOMENTS: dict[Verb, tuple[BatchMoment, ...]] = {
     Verb.FORGET_COMMIT: (),
     Verb.ZOMBIE: (BatchMoment.READING, BatchMoment.WORKING, BatchMoment.WRITTEN),
     Verb.RESTART: (),
+    Verb.RESHARD: (BatchMoment.CHANGING, BatchMoment.READING),
+    Verb.CHANGE: (BatchMoment.CHANGING, BatchMoment.READING),
 }
 """The moments of a micro-batch at which a fault can strike; none: between two micro-batches."""
+
+
+DEPLOYED_ONLY = (Verb.RESHARD, Verb.CHANGE)
+"""Kinds for jobs of `headrace.spark.deploy`."""
+
+
+def kinds_of(*, deployed: bool) -> tuple[Verb, ...]:
+    """Return the kinds of faults that can strike a job of `headrace.spark.deploy`, or a query of its own."""
+    return tuple(verb for verb in Verb if deployed or verb not in DEPLOYED_ONLY)
 
 
 class ChaosPlanError(HeadraceError):
@@ -96,20 +112,28 @@ class ChaosPlan(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(strike.verb for strike in self.strikes))
 
 
-def draw_plan(faults: int, seed: int, entries: int, verbs: Sequence[Verb] = tuple(Verb)) -> ChaosPlan:
+def draw_plan(
+    faults: int, seed: int, entries: int, verbs: Sequence[Verb] | None = None, *, deployed: bool = False
+) -> ChaosPlan:
     """Draw a plan.
 
     Args:
         faults: number of faults.
         seed: seed for the plan.
         entries: number of entries of the input; each part has at least one.
-        verbs: kinds of faults to use.
+        verbs: kinds of faults to use; ``None``: all.
+        deployed: whether they strike a job of `headrace.spark.deploy`.
 
     Raises:
         ChaosPlanError: there is too little input for that many faults, or there is no kind.
     """
+    if verbs is None:
+        verbs = kinds_of(deployed=deployed)
     if not verbs:
         raise ChaosPlanError("no kind of fault is given", f"The kinds are: {', '.join(Verb)}")
+    if not deployed and (strange := [verb for verb in verbs if verb in DEPLOYED_ONLY]):
+        problem = f"only a job of deploy can be struck by {', '.join(strange)}"
+        raise ChaosPlanError(problem, "Use --deployed, or other kinds")
     if faults >= entries:
         problem = (
             f"{faults} faults need more than {entries} entries of input, because each strikes a separate part"
@@ -119,7 +143,7 @@ def draw_plan(faults: int, seed: int, entries: int, verbs: Sequence[Verb] = tupl
     parts = faults + 1
     struck = sorted(random.sample(range(parts), faults))
     dealt = _deal(random, verbs)
-    return ChaosPlan(parts, tuple(_strike(random, part, next(dealt)) for part in struck))
+    return ChaosPlan(parts, tuple(_strike(random, part, next(dealt), deployed=deployed) for part in struck))
 
 
 def _deal(random: Random, verbs: Sequence[Verb]) -> Iterator[Verb]:
@@ -127,6 +151,7 @@ def _deal(random: Random, verbs: Sequence[Verb]) -> Iterator[Verb]:
         yield from random.sample(list(verbs), len(verbs))
 
 
-def _strike(random: Random, part: int, verb: Verb) -> Strike:
-    moments = MOMENTS[verb]
+def _strike(random: Random, part: int, verb: Verb, *, deployed: bool) -> Strike:
+    # The tasks of a deployed job's last level are out of reach: its rows pass through the driver on their way to the sinks.
+    moments = [moment for moment in MOMENTS[verb] if not (deployed and moment is BatchMoment.WORKING)]
     return Strike(part, verb, random.choice(moments) if moments else None)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 
 import msgspec
@@ -27,8 +27,10 @@ from headrace.spark.runtime.session import worker_path
 from headrace.wire.effects import SourceEvent
 from headrace_properties.reference import run_reference
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from headrace_scenarios.chaos.findings import ChaosFindings, find, read_rows
+from headrace_scenarios.chaos.findings import ChaosFindings, find, read_rows, read_states
 from headrace_scenarios.chaos.job import (
+    ADDED,
+    Added,
     BatchMoment,
     BatchWritten,
     Begun,
@@ -92,6 +94,7 @@ class ChaosOptions:
             (``checkpointFormatVersion`` 2); without it, the last write wins.
         intervals: number of key intervals of each computation.
         patience_s: maximum wait for any single step, seconds of wall time.
+        deployed: run a job of `headrace.spark.deploy`, without a History.
     """
 
     master: str = "local-cluster[2,1,1024]"
@@ -99,6 +102,7 @@ class ChaosOptions:
     state_ids: bool = True
     intervals: int = 2
     patience_s: float = 300.0
+    deployed: bool = False
 
 
 @dataclass(slots=True)
@@ -182,7 +186,7 @@ def run_chaos(
     run.run()
     rows = read_rows(run.job.database)
     on_progress(1.0, "judging the run")
-    findings = find(pipeline, expected, rows)
+    findings = find(pipeline, expected, rows, read_states(run.job.states) if run.job.deployed else None)
     batches = {
         told.batch for driver in run.drivers for told in driver.told() if isinstance(told, BatchWritten)
     }
@@ -239,6 +243,10 @@ class _Driver:
         """Return the number of its current or last micro-batch."""
         return next((told.batch for told in reversed(self.told()) if isinstance(told, Begun)), None)
 
+    def additions(self) -> int:
+        """Return how many computations it has added last; 0: none."""
+        return max([told.additions for told in self.told() if isinstance(told, Added)], default=0)
+
     def main_processes(self) -> list[SystemProcess]:
         """Return its Python and its Java process, without executors and workers."""
         return [
@@ -260,7 +268,7 @@ class _Run:
     ) -> None:  # fmt: skip
         self.job = ChaosJob(
             target, str(directory.absolute()), options.master, options.intervals,
-            options.fencing, _config(options),
+            options.fencing, _config(options), options.deployed,
         )  # fmt: skip
         self.drivers: list[_Driver] = []
         self.seen: list[StrikeResult] = []
@@ -270,8 +278,8 @@ class _Run:
         self._strikes = {strike.part: strike for strike in plan.strikes}
         self._on_progress = on_progress
         self._doing = ""
+        self._numbers = cycle(range(options.intervals + 1, options.intervals + 4))
         self.job.control.mkdir(parents=True)
-        self._job_file.write_bytes(msgspec.json.encode(self.job))
         (directory / "plan.json").write_bytes(msgspec.json.encode(plan))
         self._landing = Landing(pipeline, self.job.landing)
 
@@ -298,7 +306,7 @@ class _Run:
                     self.seen.append(seen)
                     _STRIKES[strike.verb](self, seen, events)
             self._begin("stopping Spark", len(self._parts))
-            self._stop()
+            self._stop("with the states")
         finally:
             release(self.job.control)
             for driver in self.drivers:
@@ -311,13 +319,14 @@ class _Run:
     # Drivers
 
     def _start(self) -> None:
+        self._job_file.write_bytes(msgspec.json.encode(self.job))
         with _interrupted_later():  # an unrecorded driver would outlive the run
             self.drivers.append(_Driver(self.job, self._job_file, len(self.drivers)))
 
-    def _stop(self) -> None:
-        """Let the driver stop its query and exit."""
+    def _stop(self, how: str = "") -> None:
+        """Let the driver stop its query and exit; ``how``: what its stop file says."""
         driver = self._driver
-        self.job.stop_file.touch()
+        self.job.stop_file.write_text(how)
         self._wait(lambda: not driver.is_running, "the driver did not stop")
         self.job.stop_file.unlink()
         driver.kill()
@@ -356,9 +365,12 @@ class _Run:
     def _hold(self, moment: BatchMoment | None, events: Sequence[tuple[str, SourceEvent]]) -> int:
         """Feed a part, wait until a process is held in the middle of it, and return its id."""
         assert moment is not None, "a strike during a micro-batch has a moment"
-        control, driver = self.job.control, self._driver
-        hold(control, moment)
+        hold(self.job.control, moment)
         self._landing.put(events)
+        return self._await_held()
+
+    def _await_held(self) -> int:
+        control, driver = self.job.control, self._driver
         self._wait(lambda: bool(held(control)) or not driver.is_running, "no task reached the hold")
         found = held(control)
         if not found:
@@ -404,11 +416,7 @@ class _Run:
     def kill_driver_after_sink(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         self._hold(seen.strike.moment, events)
         batch = self._driver.batch()
-        self._driver.kill()
-        seen.struck = True
-        release(self.job.control)
-        self._start()
-        self._recover(seen)
+        self._killed(seen)
         self._note_repetition(seen, batch)
 
     def forget_commit(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
@@ -448,6 +456,55 @@ class _Run:
         self._start()
         self._recover(seen)
 
+    def reshard(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
+        before, moment = self.job.intervals, seen.strike.moment
+        assert moment is not None, "its driver is killed at a moment"
+        self._stop()
+        self.job = msgspec.structs.replace(self.job, intervals=next(self._numbers))
+        if moment is BatchMoment.CHANGING:  # the old intervals must first come to rest
+            self._landing.put(events)
+            hold(self.job.control, moment)
+            self._start()
+        else:
+            self._start()
+            self._await_idle()
+            hold(self.job.control, moment)
+            self._landing.put(events)
+        self._await_held()
+        seen.notes.append(f"{before} intervals became {self.job.intervals}")
+        self._killed(seen)
+
+    def change(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
+        moment, additions = seen.strike.moment, self.job.additions + 1
+        assert moment is not None, "its driver is killed at a moment"
+        self.job = msgspec.structs.replace(self.job, additions=additions)
+        if moment is BatchMoment.CHANGING:
+            hold(self.job.control, moment)
+        self._write_additions()
+        if moment is not BatchMoment.CHANGING:
+            driver = self._driver
+            self._wait(lambda: driver.additions() == additions, "the job was not changed")
+            hold(self.job.control, moment)
+        self._landing.put(events)
+        self._await_held()
+        seen.notes.append(f"the pipeline has {ADDED}{additions - 1}")
+        self._killed(seen)
+
+    def _write_additions(self) -> None:
+        """Tell the driver how many computations to add, in one piece."""
+        target = self.job.additions_file
+        hidden = target.with_name(f".{target.name}")
+        hidden.write_text(str(self.job.additions))
+        hidden.rename(target)
+
+    def _killed(self, seen: StrikeResult) -> None:
+        """Kill the held driver with all its processes, and let a successor go on."""
+        self._driver.kill()
+        seen.struck = True
+        release(self.job.control)
+        self._start()
+        self._recover(seen)
+
     def _recover(self, seen: StrikeResult) -> None:
         """Release all held processes, and wait until the part is processed."""
         began = time.monotonic()
@@ -471,6 +528,8 @@ _STRIKES: dict[Verb, Callable[[_Run, StrikeResult, Sequence[tuple[str, SourceEve
     Verb.FORGET_COMMIT: _Run.forget_commit,
     Verb.ZOMBIE: _Run.zombie,
     Verb.RESTART: _Run.restart,
+    Verb.RESHARD: _Run.reshard,
+    Verb.CHANGE: _Run.change,
 }
 
 
