@@ -18,7 +18,12 @@ _SKIPPED = (0.0, 0.5, 1.0)
 
 
 def permuted(feed: Feed, random: Random) -> Feed:
-    """Shuffle the records that arrive before the same watermark of their source, so none becomes late."""
+    """Shuffle the records that arrive before the same watermark of their source, so none becomes late; number them anew."""
+    return _numbered(shuffled(feed, random))
+
+
+def shuffled(feed: Feed, random: Random) -> list[FeedEntry]:
+    """Shuffle records as `permuted`, but let each keep its offset, and so its id: the sequential reference takes them so."""
     entries = list(feed.entries)
     spans: dict[str, list[int]] = {}
     for place, entry in enumerate(feed.entries):
@@ -28,7 +33,7 @@ def permuted(feed: Feed, random: Random) -> Feed:
         else:
             _shuffle(entries, span, random)
             span.clear()
-    return _numbered(entries)
+    return entries
 
 
 def slower(feed: Feed, random: Random) -> Feed:

@@ -4,9 +4,11 @@ Each relation changes the pipeline, its input, the cluster or the faults; the re
 the same. A relation is `Unknown` where it does not apply, and where user code was seen to depend on the order of arrival: runs
 may then differ although the engine is correct. Independence of that order is itself a relation, `ARRIVAL`, whose violation is a
 finding about user code. Only `ARRIVAL` decides whether the order matters, so no other relation is excused while it holds.
+
 Relations are also `Unknown` where the source delivers late records: lateness at a computation depends on how far its low
 watermark has advanced. But runs of a Dataflow pipeline are compared by what their panes settle to (`settled_runs`), where late
-records change nothing.
+records change nothing. And they are where an outcome contains ids of productions, which differ from run to run (6.1.1). Ids of
+injected records number them in order, so the records are not reordered then.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +22,8 @@ from headrace import Computation, Context, HeadraceError, Pipeline, Productions,
 from headrace.api.dead_letters import Letter
 from headrace.history import History
 from headrace_properties.checkers import judge
-from headrace_properties.reference import RunResult, run_reference
+from headrace_properties.reference import RunResult, Step, StepResult, run_reference, run_step
+from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.results import result_of
 from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.user_code.comparison import leveled, same_output, without_ids
@@ -122,7 +125,9 @@ def check_relations(
     history = setup.run()
     base = _outcome_of(history, pipeline, settling)
     chosen = RELATIONS if relations is None else relations
-    arrival = Violated(order_matters, ()) if order_matters else _check(_ARRIVAL, setup, base, settling)
+    naming = _naming_ids(pipeline, feed)
+    order = replace(_ARRIVAL, change=_delayed) if naming else _ARRIVAL
+    arrival = Violated(order_matters, ()) if order_matters else _check(order, setup, base, settling)
     found = {
         relation.name: arrival if relation is _ARRIVAL else _check(relation, setup, base, settling)
         for relation in chosen
@@ -132,24 +137,49 @@ def check_relations(
     found[REPLAY] = check_replay(history, pipeline)
     if isinstance(weak := found.get("weak"), Violated):
         found["weak"] = Unknown(f"this code needs strong productions; {weak.message}")
-    why = _excuse(arrival, feed, settling)
-    return {name: _excused(name, verdict, why) for name, verdict in found.items()} if why else found
+    why = _uncomparable(pipeline, feed, settling, naming)
+    kept = {REPLAY, ARRIVAL} if order_matters or not why else {REPLAY}
+    why = why or _by_order(arrival)
+    return {name: verdict if name in kept else _excused(verdict, why) for name, verdict in found.items()}
 
 
-def _excuse(arrival: Verdict, feed: Feed, settling: Settling | None) -> str:
-    """Return why correct runs may differ; ``""`` if they may not."""
+def _naming_ids(pipeline: Pipeline, feed: Feed) -> frozenset[str]:
+    """Return the computations whose outcome changes with the ids of the records that they process."""
+    found: set[str] = set()
+
+    def host(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
+        result = run_step(pipeline, stage, step)
+        if step.record is not None and step.computation not in found:
+            renamed = run_step(pipeline, stage, replace(step, cause=f"{step.cause}'"))
+            if (renamed.state, renamed.made) != (result.state, result.made):
+                found.add(step.computation)
+        return result
+
+    run_reference(with_fresh_code(pipeline), feed, host=host)
+    return frozenset(found)
+
+
+def _uncomparable(pipeline: Pipeline, feed: Feed, settling: Settling | None, naming: frozenset[str]) -> str:
+    """Return why correct runs may differ, whatever code does with the order of arrival; ``""`` if they may not."""
     if settling is None and has_late_records(feed):
         return "the source delivers late records, and their lateness depends on how far the low watermark has advanced"
+    injected = {stream for spec in pipeline.injectors.values() for stream in spec.all_outputs}
+    for name in sorted(naming):
+        if not injected.issuperset(pipeline.computations[name].inputs):
+            return f"the outcome of {name!r} contains ids of productions, which differ from run to run"
+    return ""
+
+
+def _by_order(arrival: Verdict) -> str:
+    """Return why correct runs may differ if the order of arrival decides the outcome; ``""`` if it does not."""
     if isinstance(arrival, Violated):
         return "the outcome depends on the order of arrival"
     return arrival.why if arrival == _RERUN_DIFFERS else ""
 
 
-def _excused(name: str, verdict: Verdict, why: str) -> Verdict:
-    """Turn a violation into `Unknown`: the engine may be correct although the runs differ."""
-    if isinstance(verdict, Violated) and name not in (ARRIVAL, REPLAY):
-        return Unknown(f"{why}; {verdict.message}")
-    return verdict
+def _excused(verdict: Verdict, why: str) -> Verdict:
+    """Turn a violation into `Unknown` if correct runs may differ; ``why``: the reason, ``""`` if there is none."""
+    return Unknown(f"{why}; {verdict.message}") if why and isinstance(verdict, Violated) else verdict
 
 
 _RERUN_DIFFERS = Unknown("weak user code produced something else when it was rerun (S5-weak)")
@@ -251,9 +281,11 @@ def _with_faults(setup: RunSetup) -> list[RunSetup]:
 def _reordered(setup: RunSetup) -> list[RunSetup]:
     """Reorder the records of each source, and change delays, which reorders records of several sources or stages."""
     feeds = [permuted(setup.feed, Random(f"{setup.seed}/{more}")) for more in _SEEDS]
-    return [replace(setup, feed=feed) for feed in feeds] + [
-        replace(setup, seed=setup.seed + more) for more in _SEEDS
-    ]
+    return [*[replace(setup, feed=feed) for feed in feeds], *_delayed(setup)]
+
+
+def _delayed(setup: RunSetup) -> list[RunSetup]:
+    return [replace(setup, seed=setup.seed + more) for more in _SEEDS]
 
 
 def _split(setup: RunSetup) -> list[RunSetup]:

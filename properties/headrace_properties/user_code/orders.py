@@ -3,7 +3,7 @@
 Rules of this file:
 
 * In every order, all records between two watermarks of their source arrive together with the later watermark, so lateness and the
-  wall clock are the same in all orders.
+  wall clock are the same in all orders; so are the records' ids.
 * On another schedule each source delivers its records in the same order, but lags occasionally and reports fewer watermarks:
   timers fire later, the wall clock shows another time, and the low watermark is further behind. This makes no record late;
   records that are late anyway are left out, since their treatment depends on the low watermark.
@@ -25,7 +25,7 @@ from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.user_code.calls import LOTS, THE_DAY, clock_at
 from headrace_properties.user_code.comparison import leveled_value
-from headrace_properties.user_code.feeds import permuted, slower, without_late_records
+from headrace_properties.user_code.feeds import shuffled, slower, without_late_records
 from headrace_sim import Feed
 from headrace_sim.feed import FeedEntry
 
@@ -75,7 +75,7 @@ def outcomes_of(pipeline: Pipeline, feed: Feed, seed: int, orders: int) -> Order
         orders: number of orders.
     """
     level = at_watermarks(feed)
-    others = (permuted(level, random.Random(f"{seed}/{number}")) for number in range(orders))
+    others = (Feed(tuple(shuffled(level, random.Random(f"{seed}/{number}")))) for number in range(orders))
     return _compared(pipeline, level, others)
 
 
@@ -106,18 +106,13 @@ def at_watermarks(feed: Feed) -> Feed:
     for entry in reversed(feed.entries):
         if isinstance(entry.event, SourceRecord):
             at_us = due.setdefault(entry.address, entry.at_us)
-            late.append(msgspec.structs.replace(entry, at_us=at_us))
+            event = msgspec.structs.replace(entry.event, arrived_us=at_us)
+            late.append(msgspec.structs.replace(entry, at_us=at_us, event=event))
         else:
             due[entry.address] = entry.at_us
             late.append(entry)
     late.reverse()
-    entries, places = sorted(late, key=lambda entry: entry.at_us), Counter[str]()
-    numbered = []
-    for entry in entries:
-        event = msgspec.structs.replace(entry.event, offset=places[entry.address], arrived_us=entry.at_us)
-        places[entry.address] += 1
-        numbered.append(msgspec.structs.replace(entry, event=event))
-    return Feed(tuple(numbered))
+    return Feed(tuple(sorted(late, key=lambda entry: entry.at_us)))
 
 
 def _run(pipeline: Pipeline, feed: Feed) -> _Run:

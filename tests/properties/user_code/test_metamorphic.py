@@ -18,6 +18,7 @@ from headrace import (
     Pipeline,
     Productions,
     Record,
+    Timer,
     TypedCodec,
     same_key,
 )
@@ -28,6 +29,7 @@ from headrace_properties.reference import Emitted, RunResult
 from headrace_properties.search.workloads import WORKLOADS, Echo, Refusing, Workload, city
 from headrace_properties.user_code.comparison import without_ids
 from headrace_properties.user_code.feeds import has_late_records, permuted, smallest
+from headrace_properties.user_code.findings import examine
 from headrace_properties.user_code.metamorphic import (
     ARRIVAL,
     REFERENCE,
@@ -324,6 +326,67 @@ def test_a_shared_state_is_replayed_as_it_is_read_and_not_as_it_was_written() ->
 def test_a_declared_order_does_not_excuse_a_step_that_is_replayed_in_its_order() -> None:
     shown = [review(*at_once(IntForFloat(shows=shows))).relations[REPLAY] for shows in (False, True)]
     assert [type(verdict) for verdict in shown] == [Holds, Violated]
+
+
+class Ids(Computation):
+    """Keeps and emits the ids of its records."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state[record.record_id] = record.value
+        context.produce("ids", record.record_id)
+
+
+def test_ids_of_records_go_with_them_into_another_order() -> None:
+    pipeline = Pipeline("ids")
+    pipeline.injector("in")
+    pipeline.add(Ids(), name="planted", inputs=["in"], outputs=["ids"])
+    feed = planted(Ids())[1]
+    assert examine(pipeline, feed) == []
+    assert kinds(check_relations(pipeline, feed)) == dict.fromkeys(NAMES, Holds)
+
+
+def test_ids_of_productions_differ_from_run_to_run() -> None:
+    pipeline = mail()
+    pipeline.add(Ids(), name="ids", inputs=["sorted"], outputs=["ids"])
+    found = check_relations(pipeline, letters(pipeline, 20))
+    reference = found[REFERENCE]
+    assert isinstance(reference, Unknown)
+    assert reference.why.startswith("the outcome of 'ids' contains ids of productions")
+    assert broken(found) == set()
+
+
+class LateAside(Computation):
+    """Adds up each second's numbers, and passes on those that are late."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.late:
+            context.produce("late", record.value)
+            return
+        end = record.timestamp // SECOND * SECOND + SECOND
+        context.state[str(end)] = context.state.get(str(end), 0) + record.value
+        context.set_timer(str(end), at=end)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("out", context.state.pop(timer.tag))
+
+
+def test_which_records_are_late_may_depend_on_their_order() -> None:
+    pipeline = Pipeline("aside")
+    pipeline.injector("in")
+    pipeline.add(LateAside(), name="planted", inputs=["in"], outputs=["out", "late"])
+    builder, random = FeedBuilder(pipeline), Random(0)
+    for number in range(40):
+        at_us = SECOND + number * 200 * MILLISECOND
+        builder.record(
+            at_us=at_us, value=number, timestamp=at_us - random.randrange(SECOND), key="ab"[number % 2]
+        )
+        if number % 5 == 4:
+            builder.watermark(at_us=at_us, low_watermark=at_us - 250 * MILLISECOND)
+    found = check_relations(pipeline, builder.build())
+    arrival = found[ARRIVAL]
+    assert isinstance(arrival, Unknown)
+    assert arrival.why.startswith("the source delivers late records")
+    assert broken(found) == set()
 
 
 def test_code_that_reads_the_wall_clock_cannot_be_replayed() -> None:
