@@ -8,7 +8,8 @@ Rules of this file:
   timers fire later, the wall clock shows another time, and the low watermark is further behind. This makes no record late;
   records that are late anyway are left out, since their treatment depends on the low watermark.
 * Computations are compared one by one, sources first. A computation whose input has changed is not accused; the one upstream is.
-* `headrace_properties.user_code.comparison` defines which outcomes count as equal.
+* `headrace_properties.user_code.comparison` defines which outcomes count as equal. Between computations, entries of lists may be
+  in another order, too, as a group's values are, provided that what comes out in the end is the same.
 """
 
 import random
@@ -20,7 +21,7 @@ import msgspec
 
 from headrace import HeadraceError, Pipeline
 from headrace.wire.effects import SourceRecord
-from headrace_properties.reference import Step, StepResult, run_reference, run_step
+from headrace_properties.reference import Emitted, Step, StepResult, run_reference, run_step
 from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.user_code.calls import LOTS, THE_DAY, clock_at
@@ -51,10 +52,11 @@ class Ordered:
 
 @dataclass(slots=True)
 class _Told:
-    """A computation's input and its outcome."""
+    """A computation's input and its outcome; ``unordered``: what it made, with the entries of lists in order."""
 
     inputs: Counter[object] = field(default_factory=Counter)
     made: Counter[object] = field(default_factory=Counter)
+    unordered: Counter[object] = field(default_factory=Counter)
     states: dict[str, object] = field(default_factory=dict)
     steps: dict[object, tuple[Step, object]] = field(default_factory=dict)
 
@@ -131,16 +133,9 @@ def _run(pipeline: Pipeline, feed: Feed) -> _Run:
             mine.made[type(error).__name__, step.key] += 1
             stopped = step.computation
             raise
-        made = [
-            (
-                emitted.stream,
-                emitted.key,
-                emitted.timestamp,
-                leveled_value(pipeline.codec(emitted.stream), emitted.value),
-            )
-            for emitted in result.made
-        ]
+        made = _leveled(pipeline, result.made)
         mine.made.update(made)
+        mine.unordered.update(_leveled(pipeline, result.made, unordered=True))
         if result.state is not None:
             mine.states[step.key] = leveled_value(stage.spec.state_codec, result.state, is_state=True)
         timers = {tag: timer and (timer.at, timer.clock) for tag, timer in result.timers.items()}
@@ -158,6 +153,20 @@ def _run(pipeline: Pipeline, feed: Feed) -> _Run:
     return _Run(told, stopped)
 
 
+def _leveled(
+    pipeline: Pipeline, made: Iterable[Emitted], *, unordered: bool = False
+) -> list[tuple[str, str, int, str]]:
+    return [
+        (
+            emitted.stream,
+            emitted.key,
+            emitted.timestamp,
+            leveled_value(pipeline.codec(emitted.stream), emitted.value, is_state=unordered),
+        )
+        for emitted in made
+    ]
+
+
 def _difference(pipeline: Pipeline, base: _Run, other: _Run) -> Ordered | None:
     if bool(base.stopped) != bool(other.stopped):
         shown = {False: "its end", True: "an error, which stops the run"}
@@ -169,13 +178,34 @@ def _difference(pipeline: Pipeline, base: _Run, other: _Run) -> Ordered | None:
         if spec.ordered or spec.nondeterministic or one.inputs != two.inputs:
             continue
         steps = _differing(one, two)
-        if one.made != two.made:
+        if one.made != two.made and (
+            one.unordered != two.unordered or _comes_out_otherwise(pipeline, base, other)
+        ):
             return Ordered(name, _shown(one.made - two.made), _shown(two.made - one.made), *steps)
         for key in sorted(one.states.keys() | two.states.keys()):
             before, after = one.states.get(key), two.states.get(key)
             if before != after:
                 return Ordered(name, f"state {before} of key {key!r}", f"state {after}", *steps)
     return None
+
+
+def _comes_out_otherwise(pipeline: Pipeline, base: _Run, other: _Run) -> bool:
+    """Return whether what is sent outside differs, or a final state."""
+    outside = set(pipeline.output_streams)
+
+    def sent(told: _Told) -> Counter[object]:
+        return Counter(
+            {
+                made: times
+                for made, times in told.made.items()
+                if isinstance(made, tuple) and made[0] in outside
+            }
+        )
+
+    return any(
+        sent(one) != sent(other.told[name]) or one.states != other.told[name].states
+        for name, one in base.told.items()
+    )
 
 
 def _differing(one: _Told, two: _Told) -> tuple[Step, Step] | tuple[()]:

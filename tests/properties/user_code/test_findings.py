@@ -684,6 +684,53 @@ def test_objects_without_a_text_are_compared_by_what_they_hold() -> None:
     assert examine(pipeline, feed) == []
 
 
+class Listing(Computation):
+    """Lists the numbers as they come, and sends the list at the end."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state = [*(context.state or []), record.value]
+        context.set_timer("end", at=SECOND)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("listed", context.state)
+        context.clear_state()
+
+
+class Reading(Computation):
+    """Sends on what a function reads from each list."""
+
+    def __init__(self, read: Callable[[list[int]], int]) -> None:
+        self.read = read
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.produce("out", self.read(record.value))
+
+
+@pytest.mark.parametrize("read", [sum, max, len])
+def test_a_list_that_nobody_reads_in_its_order_may_be_in_any(read: Callable[[list[int]], int]) -> None:
+    assert examine(*read_lists(read)) == []
+
+
+@pytest.mark.parametrize(
+    "read", [lambda values: values[0], lambda values: sum(values[:2])], ids=["first", "two"]
+)
+def test_a_list_that_is_read_in_its_order_is_a_finding(read: Callable[[list[int]], int]) -> None:
+    (finding,) = examine(*read_lists(read))
+    assert (finding.habit, finding.computation) == (Habit.DEPENDS_ON_ORDER, "lists")
+
+
+def read_lists(read: Callable[[list[int]], int]) -> tuple[Pipeline, Feed]:
+    pipeline = Pipeline("lists")
+    pipeline.injector("in")
+    pipeline.add(Listing(), name="lists", inputs=["in"], outputs=["listed"])
+    pipeline.add(Reading(read), name="reads", inputs=["listed"], outputs=["out"])
+    builder = FeedBuilder(pipeline)
+    for number in range(12):
+        builder.record(at_us=number, value=(number * 7) % 12, timestamp=number, key="ab"[number % 2])
+    builder.watermark(at_us=20, low_watermark=2 * SECOND)
+    return pipeline, builder.build()
+
+
 def test_fields_that_differ_are_a_finding() -> None:
     class Latest(Adding):
         def process_record(self, context: Context, record: Record) -> None:
