@@ -9,7 +9,8 @@ Rules of this file:
   records that are late anyway are left out, since their treatment depends on the low watermark.
 * Computations are compared one by one, sources first. A computation whose input has changed is not accused; the one upstream is.
 * `headrace_properties.user_code.comparison` defines which outcomes count as equal. Between computations, entries of lists may be
-  in another order, too, as a group's values are, provided that what comes out in the end is the same.
+  in another order, too, as a group's values are, provided that what comes out in the end is the same. Groupings of the Dataflow
+  layer may fire other panes, if all panes settle to the same.
 """
 
 import random
@@ -20,13 +21,15 @@ from dataclasses import dataclass, field
 import msgspec
 
 from headrace import HeadraceError, Pipeline
+from headrace.dataflow import GroupByKeyAndWindow
 from headrace.wire.effects import SourceRecord
-from headrace_properties.reference import Emitted, Step, StepResult, run_reference, run_step
+from headrace_properties.reference import Emitted, RunResult, Step, StepResult, run_reference, run_step
 from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.user_code.calls import LOTS, THE_DAY, clock_at
 from headrace_properties.user_code.comparison import leveled_value
 from headrace_properties.user_code.feeds import shuffled, slower, without_late_records
+from headrace_properties.user_code.settled_runs import Settling, settling_of
 from headrace_sim import Feed
 from headrace_sim.feed import FeedEntry
 
@@ -64,6 +67,7 @@ class _Told:
 @dataclass(slots=True)
 class _Run:
     told: dict[str, _Told]
+    result: RunResult | None = None
     stopped: str = ""
 
 
@@ -96,8 +100,8 @@ def schedules_of(pipeline: Pipeline, feed: Feed, seed: int, schedules: int) -> O
 
 
 def _compared(pipeline: Pipeline, feed: Feed, others: Iterable[Feed]) -> Ordered | None:
-    base = _run(pipeline, feed)
-    differences = (_difference(pipeline, base, _run(pipeline, other)) for other in others)
+    base, settling = _run(pipeline, feed), settling_of(pipeline, feed)
+    differences = (_difference(pipeline, base, _run(pipeline, other), settling) for other in others)
     return next((difference for difference in differences if difference is not None), None)
 
 
@@ -118,7 +122,7 @@ def at_watermarks(feed: Feed) -> Feed:
 
 
 def _run(pipeline: Pipeline, feed: Feed) -> _Run:
-    told = {name: _Told() for name in pipeline.computations}
+    told, result = {name: _Told() for name in pipeline.computations}, None
     stopped = ""
 
     def host(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
@@ -146,11 +150,11 @@ def _run(pipeline: Pipeline, feed: Feed) -> _Run:
 
     with clock_at(THE_DAY):
         try:
-            run_reference(pipeline, feed, host=host)
+            result = run_reference(pipeline, feed, host=host)
             stopped = ""
         except (HeadraceError, SystemExit, CodeOverrunError):
             pass
-    return _Run(told, stopped)
+    return _Run(told, result, stopped)
 
 
 def _leveled(
@@ -167,15 +171,18 @@ def _leveled(
     ]
 
 
-def _difference(pipeline: Pipeline, base: _Run, other: _Run) -> Ordered | None:
+def _difference(pipeline: Pipeline, base: _Run, other: _Run, settling: Settling | None) -> Ordered | None:
     if bool(base.stopped) != bool(other.stopped):
         shown = {False: "its end", True: "an error, which stops the run"}
         return Ordered(base.stopped or other.stopped, shown[bool(base.stopped)], shown[bool(other.stopped)])
     if base.stopped:
         return None
+    settles = _settle_to_the_same(base, other, settling)
     for name, spec in pipeline.computations.items():
         one, two = base.told[name], other.told[name]
         if spec.ordered or spec.nondeterministic or one.inputs != two.inputs:
+            continue
+        if settles and isinstance(spec.computation, GroupByKeyAndWindow):
             continue
         steps = _differing(one, two)
         if one.made != two.made and (
@@ -187,6 +194,14 @@ def _difference(pipeline: Pipeline, base: _Run, other: _Run) -> Ordered | None:
             if before != after:
                 return Ordered(name, f"state {before} of key {key!r}", f"state {after}", *steps)
     return None
+
+
+def _settle_to_the_same(base: _Run, other: _Run, settling: Settling | None) -> bool:
+    if settling is None or base.result is None or other.result is None:
+        return False
+    if settling.has_dropped(base.result) or settling.has_dropped(other.result):
+        return False
+    return settling.outputs(base.result) == settling.outputs(other.result)
 
 
 def _comes_out_otherwise(pipeline: Pipeline, base: _Run, other: _Run) -> bool:

@@ -20,6 +20,8 @@ from headrace.dataflow import (
     after_watermark,
     read,
 )
+from headrace_properties.user_code.findings import examine
+from headrace_properties.user_code.habits import Habit
 from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, REPLAY, check_relations
 from headrace_properties.user_code.metamorphic import RELATIONS as ALL
 from headrace_properties.user_code.review import review
@@ -39,6 +41,18 @@ def feed_of(pipeline: Pipeline) -> Feed:
         at_us = SECOND + number * SECOND // 10
         timestamp = at_us - random.randrange(SECOND)
         builder.record(at_us=at_us, value=random.randint(1, 9), timestamp=timestamp, key=random.choice("ab"))
+        if number % 4 == 3:
+            builder.watermark(at_us=at_us, low_watermark=at_us - SECOND // 2)
+    return builder.build()
+
+
+def later_feed_of(pipeline: Pipeline, seed: int) -> Feed:
+    """The same with more elements, of which one in ten is three seconds late."""
+    random, builder = Random(seed), FeedBuilder(pipeline)
+    for number in range(64):
+        at_us = 4 * SECOND + number * SECOND // 5
+        timestamp = at_us - (random.randrange(SECOND // 2) if random.random() < 0.9 else 3 * SECOND)
+        builder.record(at_us=at_us, value=random.randint(1, 9), timestamp=timestamp, key=random.choice("abc"))
         if number % 4 == 3:
             builder.watermark(at_us=at_us, low_watermark=at_us - SECOND // 2)
     return builder.build()
@@ -70,6 +84,53 @@ SETTLING: dict[str, Callable[[], PCollection[Any]]] = {
 def relations_of(flow: Flow) -> dict[str, Verdict]:
     pipeline = flow.pipeline("settling")
     return check_relations(pipeline, feed_of(pipeline), relations=RELATIONS)
+
+
+def histogram() -> PCollection[Any]:
+    """How many keys have how many elements, corrected with each."""
+    counts = (
+        windows()
+        .trigger(after_watermark(early=AtCount(1), late=AtCount(1)))
+        .accumulating_and_retracting()
+        .count()
+    )
+    return counts.key_by(lambda count: count % 2).count()
+
+
+SETTLING_ALSO: dict[str, Callable[[], PCollection[Any]]] = {
+    **SETTLING,
+    "counts of counts": histogram,
+    "lists when they are complete": lambda: (
+        read("in").window_into(FixedWindows(SECOND)).allowed_lateness(5 * SECOND).group()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETTLING_ALSO)
+def test_another_order_of_what_settles_is_no_finding(name: str) -> None:
+    pipeline = SETTLING_ALSO[name]().to("out").pipeline("settling")
+    assert examine(pipeline, later_feed_of(pipeline, 5)) == []
+
+
+FIRST = CombineFn(
+    lambda: None, lambda kept, value: value if kept is None else kept, lambda kept, other: kept or other
+)
+
+
+@pytest.mark.parametrize(
+    ("collection", "computation"),
+    [
+        (lambda: read("in").window_into(FixedWindows(SECOND)).combine(FIRST), "combine"),
+        (lambda: read("in").window_into(FixedWindows(SECOND)).group().map(lambda values: values[0]), "group"),
+    ],
+    ids=["combined", "grouped"],
+)
+def test_another_order_of_what_goes_by_it_is_a_finding(
+    collection: Callable[[], PCollection[Any]], computation: str
+) -> None:
+    pipeline = collection().to("out").pipeline("settling")
+    (finding,) = examine(pipeline, feed_of(pipeline))
+    assert (finding.habit, finding.computation) == (Habit.DEPENDS_ON_ORDER, computation)
 
 
 @pytest.mark.parametrize("name", SETTLING)
