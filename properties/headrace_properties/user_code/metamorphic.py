@@ -7,8 +7,8 @@ finding about user code. Only `ARRIVAL` decides whether the order matters, so no
 
 Relations are also `Unknown` where the source delivers late records: lateness at a computation depends on how far its low
 watermark has advanced. But runs of a Dataflow pipeline are compared by what their panes settle to (`settled_runs`), where late
-records change nothing. And they are where an outcome contains ids of productions, which differ from run to run (6.1.1). Ids of
-injected records number them in order, so the records are not reordered then.
+records change nothing. And they are where an outcome contains ids of productions, which differ from run to run (6.1.1), unless
+the ids decide more than that. Ids of injected records number them in order, so the records are not reordered then.
 """
 
 from collections.abc import Callable, Sequence
@@ -143,28 +143,45 @@ def check_relations(
     return {name: verdict if name in kept else _excused(verdict, why) for name, verdict in found.items()}
 
 
-def _naming_ids(pipeline: Pipeline, feed: Feed) -> frozenset[str]:
-    """Return the computations whose outcome changes with the ids of the records that they process."""
-    found: set[str] = set()
+def _naming_ids(pipeline: Pipeline, feed: Feed) -> dict[str, bool]:
+    """Return the computations whose outcome changes with the ids of the records that they process.
+
+    The value is whether it only contains the ids, so that it is the same but for them; otherwise they decide something.
+    """
+    found: dict[str, bool] = {}
 
     def host(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
         result = run_step(pipeline, stage, step)
-        if step.record is not None and step.computation not in found:
-            renamed = run_step(pipeline, stage, replace(step, cause=f"{step.cause}'"))
-            if (renamed.state, renamed.made) != (result.state, result.made):
-                found.add(step.computation)
+        if step.record is not None and found.get(step.computation, True):
+            renamed = run_step(pipeline, stage, replace(step, cause=f"{step.cause}~"))
+            if _written(renamed) != _written(result):
+                found[step.computation] = _written(renamed, f"{step.cause}~", step.cause) == _written(result)
         return result
 
     run_reference(with_fresh_code(pipeline), feed, host=host)
-    return frozenset(found)
+    return found
 
 
-def _uncomparable(pipeline: Pipeline, feed: Feed, settling: Settling | None, naming: frozenset[str]) -> str:
+def _written(result: StepResult, name: str = "", instead: str = "") -> tuple[object, ...]:
+    """Return a call's outcome as bytes, with one id replaced by another; ``name``: of the first, ``""`` replaces nothing."""
+    state = None if result.state is None else bytes(result.state)
+    written = [(emitted.stream, emitted.key, emitted.timestamp, emitted.value) for emitted in result.made]
+    if not name:
+        return state, written
+    old, new = name.encode(), instead.encode()
+    renamed = [
+        (stream, key.replace(name, instead), at, value.replace(old, new))
+        for stream, key, at, value in written
+    ]
+    return state and state.replace(old, new), renamed
+
+
+def _uncomparable(pipeline: Pipeline, feed: Feed, settling: Settling | None, naming: dict[str, bool]) -> str:
     """Return why correct runs may differ, whatever code does with the order of arrival; ``""`` if they may not."""
     if settling is None and has_late_records(feed):
         return "the source delivers late records, and their lateness depends on how far the low watermark has advanced"
     injected = {stream for spec in pipeline.injectors.values() for stream in spec.all_outputs}
-    for name in sorted(naming):
+    for name in sorted(name for name, contains in naming.items() if contains):
         if not injected.issuperset(pipeline.computations[name].inputs):
             return f"the outcome of {name!r} contains ids of productions, which differ from run to run"
     return ""

@@ -1,5 +1,6 @@
 """Runs that must have the same outcome do; broken relations are reported; inapplicable ones are Unknown."""
 
+import zlib
 from collections import Counter
 from dataclasses import dataclass, replace
 from random import Random
@@ -353,6 +354,27 @@ def test_ids_of_productions_differ_from_run_to_run() -> None:
     assert isinstance(reference, Unknown)
     assert reference.why.startswith("the outcome of 'ids' contains ids of productions")
     assert broken(found) == set()
+
+
+class Sampling(Computation):
+    """Passes on the records whose ids it likes."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if zlib.crc32(record.record_id.encode()) % 2:
+            context.produce("sampled", record.value)
+
+
+def test_what_ids_of_productions_decide_is_another_outcome() -> None:
+    pipeline = mail()
+    pipeline.add(Sampling(), name="sampling", inputs=["sorted"], outputs=["sampled"])
+    assert REFERENCE in broken(check_relations(pipeline, letters(pipeline, 20)))
+
+
+def test_what_ids_of_injected_records_decide_is_the_same_in_every_run() -> None:
+    pipeline = Pipeline("sampling")
+    pipeline.injector("in")
+    pipeline.add(Sampling(), name="planted", inputs=["in"], outputs=["sampled"])
+    assert broken(check_relations(pipeline, planted(Ids())[1])) == set()
 
 
 class LateAside(Computation):
