@@ -4,6 +4,7 @@ Every stream and every computation's state has a codec. User code only ever sees
 """
 
 import contextlib
+import dataclasses
 import math
 import pickle
 import re
@@ -133,7 +134,25 @@ def _encode_other_keys(value: Any, sorter: Callable[[Any], Any] | None) -> bytes
     if sorter is not None:
         with contextlib.suppress(Exception):  # it is not of the type that the sorter is for
             return _JSON_AS_IT_IS.encode(sorter(value))
-    return _JSON.encode(msgspec.to_builtins(value, str_keys=True, order="deterministic"))
+    try:
+        plain = msgspec.to_builtins(value, str_keys=True, order="deterministic")
+    except TypeError:  # a set whose elements have no order, such as an enum's
+        plain = msgspec.to_builtins(_with_lists_for_sets(value), str_keys=True)
+    return _JSON.encode(plain)
+
+
+def _with_lists_for_sets(value: Any) -> Any:
+    """Return a value whose sets are lists, in the order of their elements' JSON."""
+    if isinstance(value, set | frozenset):
+        return sorted(map(_with_lists_for_sets, value), key=_JSON_AS_IT_IS.encode)
+    if isinstance(value, dict):
+        return {key: _with_lists_for_sets(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [*map(_with_lists_for_sets, value)]
+    names: Iterable[str] = getattr(value, "__struct_fields__", ())
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+    return _with_sorted([(name, _with_lists_for_sets) for name in names], value)
 
 
 def _sorter_of(type_: Any) -> Callable[[Any], Any] | None:
@@ -185,13 +204,16 @@ def _sorted(value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _with_sorted(parts: list[tuple[str, Callable[[Any], Any]]], value: Any) -> Any:
-    changed = value
+    changed, set_frozen = (
+        value,
+        msgspec.structs.force_setattr if isinstance(value, msgspec.Struct) else object.__setattr__,
+    )
     for name, in_order in parts:
         before = getattr(value, name)
         after = in_order(before)
         if after is not before:
             changed = copy(value) if changed is value else changed
-            object.__setattr__(changed, name, after)  # the class may be frozen
+            set_frozen(changed, name, after)
     return changed
 
 

@@ -1,5 +1,6 @@
 """Codecs (MillWheel 4.4): what goes in comes out, or an error says where it did not."""
 
+import enum
 import pickle
 import struct
 from collections.abc import Callable
@@ -232,6 +233,43 @@ def test_a_part_of_a_subclass_is_put_in_order_although_the_type_does_not_tell_of
     codec = TypedCodec(dict[int, Page])
     data = codec.encode({1: Tagged("a", {"x", "y", "z", "q"})})
     assert data == b'{"1":{"name":"a","tags":["q","x","y","z"]}}'
+
+
+class Phase(enum.Enum):
+    NEW = "new"
+    PAID = "paid"
+    SENT = "sent"
+
+
+@dataclass(frozen=True)
+class Mark:
+    phase: Phase
+    note: str | None = None
+
+
+class Order(msgspec.Struct, frozen=True):
+    phases: frozenset[Phase]
+    marks: set[Mark]
+    by_day: dict[int, list[set[tuple[int, str | None]]]]
+
+
+def test_sets_whose_elements_have_no_order_are_written_in_the_order_of_their_json() -> None:
+    codec = TypedCodec(Order)
+    marks = [Mark(Phase.SENT), Mark(Phase.NEW, "b"), Mark(Phase.NEW, "a")]
+    value = Order(frozenset(Phase), {*marks}, {2: [{(1, None), (1, "x"), (0, None)}], 1: []})
+    data = codec.encode(value)
+    assert data == (
+        b'{"by_day":{"1":[],"2":[[[0,null],[1,"x"],[1,null]]]},"marks":[{"note":"a","phase":"new"},'
+        b'{"note":"b","phase":"new"},{"note":null,"phase":"sent"}],"phases":["new","paid","sent"]}'
+    )
+    assert codec.decode(data) == value
+    assert codec.encode(Order(frozenset(reversed(Phase)), {*reversed(marks)}, value.by_day)) == data
+    assert isinstance(value.marks, set), "the value stays as it is"
+
+
+def test_what_json_cannot_write_is_refused_also_beside_such_a_set() -> None:
+    with pytest.raises(TypeError, match="object is unsupported"):
+        TypedCodec(dict[str, Any]).encode({"phases": {*Phase}, "other": object()})
 
 
 def test_a_typed_value_is_encoded_as_it_is_and_not_as_its_class_would_make_it() -> None:
