@@ -13,14 +13,14 @@ from headrace.spark import session
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two threads, with the two shuffle partitions of `headrace.spark.session`."""
+    """A session on two threads, with the two shuffle partitions of `headrace.spark.session`; or on another master."""
     place = tmp_path_factory.mktemp("spark")
     config = {
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.local.dir": str(place / "local"),
         "spark.sql.streaming.pollingDelay": "5ms",
     }
-    with session("local[2]", "headrace tests", config=config) as spark:
+    with session(os.environ.get("SPARK_TESTS_MASTER", "local[2]"), "headrace tests", config=config) as spark:
         yield spark
 
 

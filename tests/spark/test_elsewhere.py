@@ -16,7 +16,7 @@ from headrace import Computation, Pipeline
 from headrace.spark import Input, SparkHostError, deploy
 from headrace.spark.io_errors import SinkError
 from headrace.spark.runtime.session import query_of
-from tests.readme_blocks import README, files
+from tests.readme_blocks import README, ROOT, files
 
 ON_CONNECT = """
 import sys
@@ -74,7 +74,9 @@ def _on_connect() -> DataFrame:
     return cast("DataFrame", SimpleNamespace(sparkSession=_ConnectSession(), isStreaming=True))
 
 
-def run(command: list[str], place: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str], place: Path, timeout_s: int = 600, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run it where its modules are."""
     modules = os.pathsep.join([str(place), *(str(Path(one).absolute()) for one in sys.path if one)])
     return subprocess.run(
@@ -83,7 +85,7 @@ def run(command: list[str], place: Path, **environment: str) -> subprocess.Compl
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": modules} | environment,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=timeout_s,
         check=False,
     )
 
@@ -119,6 +121,19 @@ def test_the_readmes_script_runs_under_spark_submit_on_an_executor_of_its_own_wi
     (log,) = events.iterdir()
     added = [line for line in log.read_text().splitlines() if "SparkListenerExecutorAdded" in line]
     assert {json.loads(line)["Executor ID"] for line in added} == {"0"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("steps", ["test_operate.py", "test_changes.py", "test_resharding.py"])
+def test_a_job_is_operated_on_executors_of_their_own(steps: str, tmp_path: Path) -> None:
+    """What the tests do in one process, on two executors: their Python workers have nothing of the driver's memory."""
+    options = f"-q -p no:cacheprovider -p no:xdist -m spark --rootdir {ROOT} --basetemp {tmp_path / 'steps'}"
+    command = [sys.executable, "-m", "pytest", *options.split(), f"tests/spark/{steps}"]
+    done = run(
+        command, ROOT, 3_600, SPARK_TESTS_MASTER="local-cluster[2,1,1024]", HYPOTHESIS_PROFILE="nightly"
+    )
+    assert done.returncode == 0, done.stdout[-5_000:]
+    assert " passed" in done.stdout
 
 
 @pytest.mark.slow
