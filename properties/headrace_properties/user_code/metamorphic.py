@@ -152,10 +152,16 @@ def _naming_ids(pipeline: Pipeline, feed: Feed) -> dict[str, bool]:
 
     def host(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
         result = run_step(pipeline, stage, step)
-        if step.record is not None and found.get(step.computation, True):
-            renamed = run_step(pipeline, stage, replace(step, cause=f"{step.cause}~"))
-            if _written(renamed) != _written(result):
-                found[step.computation] = _written(renamed, f"{step.cause}~", step.cause) == _written(result)
+        if step.record is None or not found.get(step.computation, True):
+            return result
+        name = f"{step.cause}~"
+        try:
+            renamed = run_step(pipeline, stage, replace(step, cause=name))
+        except Exception:  # noqa: BLE001  user code may raise anything, such as for an id that it cannot parse
+            found[step.computation] = False
+            return result
+        if _written(renamed) != _written(result):
+            found[step.computation] = _written(renamed, name, step.cause) == _written(result)
         return result
 
     run_reference(with_fresh_code(pipeline), feed, host=host)

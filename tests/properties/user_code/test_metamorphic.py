@@ -337,10 +337,18 @@ class Ids(Computation):
         context.produce("ids", record.record_id)
 
 
-def test_ids_of_records_go_with_them_into_another_order() -> None:
+class Offsets(Computation):
+    """Emits the position of each record in its source, which it reads from the id."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.produce("ids", int(record.record_id.rpartition(":")[2]))
+
+
+@pytest.mark.parametrize("computation", [Ids(), Offsets()], ids=["kept", "parsed"])
+def test_ids_of_records_go_with_them_into_another_order(computation: Computation) -> None:
     pipeline = Pipeline("ids")
     pipeline.injector("in")
-    pipeline.add(Ids(), name="planted", inputs=["in"], outputs=["ids"])
+    pipeline.add(computation, name="planted", inputs=["in"], outputs=["ids"])
     feed = planted(Ids())[1]
     assert examine(pipeline, feed) == []
     assert kinds(check_relations(pipeline, feed)) == dict.fromkeys(NAMES, Holds)
