@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
-from headrace.api.time import MAX_TIME
+from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.deadlines import Deadline, Wakes
 from headrace.delivery.routing import routing_of
 from headrace.dispatch import Transition, ignore, undeclared
@@ -129,7 +129,7 @@ class Master:
         )
         self._members: dict[str, _Member] = {}
         self._balance_due = Deadline(options.balance_period_us)
-        self._ticked_us = 0
+        self._ticked_us = MIN_TIME
         self._wakes = Wakes()
         self._forget()
 
@@ -155,6 +155,8 @@ class Master:
         transition = TRANSITIONS.get((self._election.standing, type(event)))
         if transition is None:
             raise undeclared(self.address, self._election.standing, event)
+        if now < self._ticked_us:
+            self._set_clock_back(now)
         transition.handler(self, now, event)
         assert self._election.standing in transition.leads_to, f"{event} led to {self._election.standing}"
         effects = self._effects
@@ -192,15 +194,20 @@ class Master:
     def _on_wake(self, now: int, _event: Wake) -> None:
         self._wakes.came(now)
         gap, self._ticked_us = now - self._ticked_us, now
-        if gap < 0:
-            for waiting in (self._store, self._election, self._balance_due):
-                waiting.set_clock_back(now)
-        if not 0 <= gap <= 2 * self._options.heartbeat_period_us:
+        if gap > 2 * self._options.heartbeat_period_us:
             self._settle(now)
         self._election.tick(now)
         self._store.sweep(now)
         if self.is_active:
             self._decide(now)
+        self._ask_to_wake(now)
+
+    def _set_clock_back(self, now: int) -> None:
+        """Adjust at the first event: the wake that it has asked for may be hours away."""
+        for waiting in (self._store, self._election, self._balance_due):
+            waiting.set_clock_back(now)
+        self._ticked_us = now
+        self._settle(now)
         self._ask_to_wake(now)
 
     def _ask_to_wake(self, now: int) -> None:

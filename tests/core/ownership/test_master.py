@@ -172,6 +172,18 @@ def test_a_clock_that_is_put_back_kills_nobody_and_stops_nothing() -> None:
     assert bench.wake(1) == asks(1, change(RIGHT, "w0"))
 
 
+def test_a_heartbeat_tells_a_master_that_its_clock_was_put_back() -> None:
+    """A master whose clock jumps ahead asks for its next wake then. When the clock is put back, that is hours away."""
+    master = Master("master-0", [pipeline()], OPTIONS, History())
+    for now, event in (
+        (0, Start(1)), (1, Peeked(FIRST, 0, 0)), (2, Claimed(FIRST + 1, 1, (), 0, Table())),
+        (1_000_000, Wake()),
+    ):  # fmt: skip
+        master.handle(now, event)
+    (wake,) = [effect for effect in master.handle(150, Heartbeat("w0", 1, 0)) if isinstance(effect, WakeAt)]
+    assert wake.at_us <= 250
+
+
 def test_an_interval_that_its_live_owner_does_not_list_is_minted_anew() -> None:
     # w1 knows the table, but has lost the interval (or never began to scan it).
     bench = Bench()
