@@ -105,7 +105,8 @@ class Cluster:
         self.history.record(RunEnded(self.kernel.now, "", why))
 
     def check_invariants(self) -> None:
-        """Assert each process's invariants between events, such as the memory that its cache and filters take."""
+        """Assert what must hold between events of the store and each process, such as the memory that filters take."""
+        self.store.mediator.check_invariants()
         for node in self.nodes.values():
             if node.state is NodeState.UP:
                 node.process.check_invariants()

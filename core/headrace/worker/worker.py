@@ -513,6 +513,14 @@ class Worker:
             assert interval.state is not IntervalState.DROPPED
             assert interval.sequencer == sequencer
             interval.check_invariants()
+        owned = self._intervals.keys()
+        assert owned >= self._last_reports.keys(), "a report of an interval that is gone is kept"
+        listed = {interval.sequencer for held in self._by_computation.values() for interval in held}
+        assert owned == listed, "deliveries find other intervals than it owns"
+        slots = [slot for interval in self._intervals.values() for slot in interval.soft.slots.values()]
+        assert self._shared.cache.used_bytes == sum(slot.cached_bytes for slot in slots), (
+            "the cache keeps rows of intervals that are gone"
+        )
 
 
 def _wants_percentiles(pipeline: Pipeline) -> bool:
