@@ -35,6 +35,7 @@ from headrace_properties.dataflow.transcripts import (
     settled,
     until_the_end,
 )
+from headrace_properties.mutation.disturbed import DISTURBED, try_disturbed
 from headrace_properties.mutation.flows import FLOWS, MODEL, flows_pipeline, try_flows
 from headrace_properties.mutation.operated import OPERATED, try_operated
 from headrace_properties.promises import Promise
@@ -102,7 +103,7 @@ def engine_spec(seeds: int, workloads: tuple[str, ...] = (), protocol: str = "")
         SETTLING: _drawn(seeds, cases(settling=True)),
         MERGING: _drawn(seeds, merging_cases()),
     }
-    wanted = workloads or (*WORKLOADS, FLOWS, OPERATED, *drawn)
+    wanted = workloads or (*WORKLOADS, FLOWS, OPERATED, *DISTURBED, *drawn)
     groupings = {name: found for name, found in drawn.items() if name in wanted}
     # Drawn here, as a mutant of the layer's own checks would draw others.
     pickled = base64.b64encode(pickle.dumps(groupings)).decode()
@@ -122,6 +123,8 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
             return try_flows(number, protocol)
         if name == OPERATED:
             return try_operated(number, protocol)
+        if name in DISTURBED:
+            return try_disturbed(name, number, protocol)
         workload = WORKLOADS[name]
         feed = workload.feed(number)
         table = NEWEST_TABLE if number % 2 else FIRST_TABLE  # as in `verify`
