@@ -6,9 +6,12 @@ A child process cannot be given functions, so it is told by `RunsSpec` where to 
 import base64
 import importlib
 import pickle
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import cycle
 from types import CodeType
 from typing import Any
 
@@ -20,7 +23,7 @@ from headrace import SECOND
 from headrace.dataflow import Pane, Timing
 from headrace.history import History
 from headrace_properties.dataflow.cases import GroupingCase, cases, merging_cases
-from headrace_properties.dataflow.model import EmittedPane, run_model
+from headrace_properties.dataflow.model import EmittedPane, Query, run_model
 from headrace_properties.dataflow.transcripts import (
     LOST,
     PROMPT,
@@ -35,6 +38,7 @@ from headrace_properties.dataflow.transcripts import (
     settled,
     until_the_end,
 )
+from headrace_properties.mutation.chunked import badly_kept, in_small_chunks
 from headrace_properties.mutation.disturbed import DISTURBED, try_disturbed
 from headrace_properties.mutation.flows import FLOWS, MODEL, flows_pipeline, try_flows
 from headrace_properties.mutation.operated import OPERATED, try_operated
@@ -133,7 +137,7 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
             plan = msgspec.structs.replace(plan_of(workload, feed, 0), seed=number)
         return try_workload(workload, feed, _limited(plan), protocol)
 
-    makers = (simulate, pipeline_of, feed_of, flows_pipeline, read_files)
+    makers = (simulate, pipeline_of, in_small_chunks, feed_of, flows_pipeline, read_files)
     roots = frozenset(made.__code__ for made in makers)
     return Runs(tuple(arguments["workloads"]), run, roots)
 
@@ -177,7 +181,7 @@ def _drawn(count: int, strategy: st.SearchStrategy[GroupingCase]) -> list[Groupi
 
     @seed(0)
     @settings(
-        max_examples=count,
+        max_examples=_CHOICE * count,
         database=None,
         deadline=None,
         derandomize=False,  # by the seed above, whatever a profile says
@@ -189,15 +193,41 @@ def _drawn(count: int, strategy: st.SearchStrategy[GroupingCase]) -> list[Groupi
         found.append(case)
 
     draw()
-    while len(found) < count:  # it knows no more that differ
-        found.append(found[len(found) % max(1, len(found) // 2)])
-    return found[:count]
+    return [case for _, case in zip(range(count), _varied(found), strict=False)]
+
+
+def _varied(cases: Sequence[GroupingCase]) -> Iterator[GroupingCase]:
+    """Yield cases, for ever, each with as many of the things that have come up least as any that is left.
+
+    Any input goes with any query; the longest come first.
+    """
+    seen: Counter[str] = Counter()
+    left: dict[str, Query] = {}
+    inputs = cycle(sorted({case.steps: None for case in cases}, key=len, reverse=True))
+    while True:
+        left = left or {repr(case.query): case.query for case in cases}
+        most = max(left, key=lambda text: sum(1 / (1 + seen[name]) for name in _things(text)))
+        seen.update(_things(most))
+        yield GroupingCase(left.pop(most), next(inputs))
+
+
+@cache
+def _things(query: str) -> frozenset[str]:
+    """What there is in a query, as text: kinds of windows, of triggers and of engines, and options."""
+    return frozenset(_NAME.findall(query))
+
+
+_CHOICE = 40
+"""Of so many cases one is chosen."""
+_NAME = re.compile(r"[A-Z]\w+(?=\()|(?<=\w\.)[A-Z_]+|\w+=(?:None|True|False)|us=0")
 
 
 def _try_grouping(case: GroupingCase, number: int, protocol: Protocol, *, faulty: bool) -> JudgedRun:
     query = case.query
     drops = not faulty and query.allowed_lateness_us is not None
     pipeline = pipeline_of(query, dropped_to=LOST if drops else "")
+    if number % 2:
+        pipeline = in_small_chunks(pipeline)
     feed = feed_of(pipeline, case.steps)
     workload = Workload(SETTLING if faulty else GROUPING, pipeline, lambda _: feed, PROMPT)
     plan = plan_of(workload, feed, number if faulty else 0)
@@ -218,8 +248,11 @@ def _try_grouping(case: GroupingCase, number: int, protocol: Protocol, *, faulty
                 if one is not None
             )
             agrees &= lost == lost_elements(history, pipeline)
-        differs = {MODEL: Violated("panes differ from what the model tells of the same input", ())}
-        return by_calm(workload, plan, history) | ({} if agrees else differs)
+        problem = badly_kept(history, pipeline)
+        if not agrees:
+            problem = "panes differ from what the model tells of the same input"
+        differs = {MODEL: Violated(problem, ())} if problem else {}
+        return by_calm(workload, plan, history) | differs
 
     return try_plan(Application.with_input(pipeline, feed), Trial(_limited(plan)), protocol, more=by_model)
 

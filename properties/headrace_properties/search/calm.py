@@ -168,9 +168,6 @@ class _Calm:
         turns = times(engine.lease_us // 4) + 3
         peeks = times(engine.lease_us // 2) + 3
         looks = times(engine.broadcast_period_us) + 3
-        wall = sum(
-            timer.clock is Clock.WALL for event in self._of(Applied) for timer in event.delta.set_timers
-        )
         held = sum(1 for _ in self._of(SourceHeld))
         beats = times(engine.heartbeat_period_us) + 3
         changes = held + sum(1 for event in self._of(Acked))
@@ -198,8 +195,14 @@ class _Calm:
             ("injector", "Watermarks"): broadcasts,
             ("worker", "Table"): 3,
             ("worker", "Watermarks"): broadcasts,
-            ("worker", "Wake"): beats + reports + sweeps + 4 * wall + lingers,
+            ("worker", "Wake"): beats + reports + sweeps + 4 * self._wall_timers + lingers,
         }  # fmt: skip
+
+    @property
+    def _wall_timers(self) -> int:
+        return sum(
+            timer.clock is Clock.WALL for event in self._of(Applied) for timer in event.delta.set_timers
+        )
 
     def _most_wakes(self, role: str, messages: int) -> float:
         """How often a process may be woken at most: for its periods, and once for what follows from each message."""
@@ -209,7 +212,7 @@ class _Calm:
         )
         if role == "master":
             return beats + turns
-        return messages + (3 + turns if role == "authority" else beats)
+        return messages + (3 + turns if role == "authority" else beats + self._wall_timers)
 
     def _most_in_all(self) -> Mapping[tuple[str, str], float]:
         """The same for all processes of a role together."""

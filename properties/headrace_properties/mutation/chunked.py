@@ -1,0 +1,58 @@
+"""Rows of the Dataflow layer in chunks of a few windows, and what must hold of every row, whatever it has been through.
+
+Random groupings have few windows in a key, and would never write a chunk of the usual size.
+"""
+
+from itertools import pairwise
+
+from headrace import Pipeline
+from headrace.dataflow.chunks import CHUNKED, ChunkedRow
+from headrace.dataflow.rows import RowCodec
+from headrace.dataflow.transforms import GroupByKeyAndWindow
+from headrace.history import Applied, History
+
+FEW = 2
+"""Windows in a chunk."""
+
+
+def in_small_chunks(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline with few windows in each chunk. Codecs are made again as a host makes them that pickles them."""
+    for name, spec in pipeline.computations.items():
+        if isinstance(spec.state_codec, RowCodec):
+            make, (values, due_of, held, _) = spec.state_codec.__reduce__()
+            pipeline = pipeline.with_computation(name, state_codec=make(values, due_of, held, FEW))
+    return pipeline
+
+
+def badly_kept(history: History, pipeline: Pipeline) -> str:
+    """Say which row is not what it must be at the end: its times those of its windows, each window once, its table right."""
+    groupings = {
+        name: spec
+        for name, spec in pipeline.computations.items()
+        if isinstance(spec.computation, GroupByKeyAndWindow)
+    }
+    rows: dict[tuple[str, str], bytes] = {}
+    for event in history:
+        if isinstance(event, Applied) and event.computation in groupings and event.delta.state:
+            rows[event.computation, event.delta.key] = bytes(event.delta.state)
+    for (name, key), data in rows.items():
+        computation, codec = groupings[name].computation, groupings[name].state_codec
+        assert isinstance(computation, GroupByKeyAndWindow)
+        state = codec.decode(data)
+        if state.unread is not None:
+            state.read(state.unread.all())
+        try:
+            computation.grouping.check_invariants(state)
+        except AssertionError as error:
+            return f"the row of {key!r} at {name!r} contradicts itself: {error}"
+        if data[0] == CHUNKED and (problem := _misplaced(ChunkedRow.of(data))):
+            return f"the row of {key!r} at {name!r} has {problem}"
+    return ""
+
+
+def _misplaced(row: ChunkedRow) -> str:
+    ends, starts, _, _, counts = row.columns[:5]
+    if [*counts] != [len(chunk.lines) for chunk in row.chunks]:
+        return "chunks with other windows than its table says"
+    out_of_order = any(before > after for before, after in pairwise(zip(ends, starts, strict=True)))
+    return "chunks out of order" if out_of_order else ""
