@@ -3,10 +3,12 @@
 Random groupings have few windows in a key, and would never write a chunk of the usual size.
 """
 
+from collections.abc import Container
 from itertools import pairwise
 
 from headrace import Pipeline
 from headrace.dataflow.chunks import CHUNKED, ChunkedRow
+from headrace.dataflow.enriching import Enrichment
 from headrace.dataflow.rows import RowCodec
 from headrace.dataflow.transforms import GroupByKeyAndWindow
 from headrace.history import Applied, History
@@ -26,16 +28,14 @@ def in_small_chunks(pipeline: Pipeline) -> Pipeline:
 
 def badly_kept(history: History, pipeline: Pipeline) -> str:
     """Say which row is not what it must be at the end: its times those of its windows, each window once, its table right."""
+    if problem := _remembered(history, pipeline):
+        return problem
     groupings = {
         name: spec
         for name, spec in pipeline.computations.items()
         if isinstance(spec.computation, GroupByKeyAndWindow)
     }
-    rows: dict[tuple[str, str], bytes] = {}
-    for event in history:
-        if isinstance(event, Applied) and event.computation in groupings and event.delta.state:
-            rows[event.computation, event.delta.key] = bytes(event.delta.state)
-    for (name, key), data in rows.items():
+    for (name, key), data in _rows(history, groupings).items():
         computation, codec = groupings[name].computation, groupings[name].state_codec
         assert isinstance(computation, GroupByKeyAndWindow)
         state = codec.decode(data)
@@ -48,6 +48,28 @@ def badly_kept(history: History, pipeline: Pipeline) -> str:
         if data[0] == CHUNKED and (problem := _misplaced(ChunkedRow.of(data))):
             return f"the row of {key!r} at {name!r} has {problem}"
     return ""
+
+
+def _remembered(history: History, pipeline: Pipeline) -> str:
+    """Say which side input has versions that no element will meet, once its source has ended."""
+    forgetful = {
+        name: spec for name, spec in pipeline.computations.items()
+        if isinstance(spec.computation, Enrichment) and spec.computation._enrich.lateness_us is not None
+    }  # fmt: skip
+    for (name, key), data in _rows(history, forgetful).items():
+        versions = forgetful[name].state_codec.decode(data)["versions"]
+        if any(len(kept) > 1 for kept in versions.values()):
+            return f"the side input of {key!r} at {name!r} still has {versions}"
+    return ""
+
+
+def _rows(history: History, names: Container[str]) -> dict[tuple[str, str], bytes]:
+    """The last state of each key of some computations."""
+    return {
+        (event.computation, event.delta.key): bytes(event.delta.state)
+        for event in history
+        if isinstance(event, Applied) and event.computation in names and event.delta.state
+    }
 
 
 def _misplaced(row: ChunkedRow) -> str:

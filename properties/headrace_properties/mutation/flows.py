@@ -60,7 +60,7 @@ _FINE_US = _SPAN_US // 40
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class Given:
     """An element of the input."""
 
     key: str
@@ -314,9 +314,38 @@ def flows_pipeline() -> Pipeline:
 
 def try_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
     """Run it under the plan of a seed, and judge it by the invariants and by what must come of the input."""
-    pipeline = in_small_chunks(flows_pipeline()) if seed % 4 > 1 else flows_pipeline()
-    given, feed = _input(pipeline, seed)
-    workload = Workload(FLOWS, pipeline, lambda _: feed, ClusterOptions(grace_us=15 * SECOND))
+    pipeline = flows_pipeline()
+    given, feed = input_of(pipeline, seed)
+
+    def differing(history: History) -> list[str]:
+        told, expected = told_panes(history, pipeline), _expected(given)
+        told, phases = _without_phases(told, given)
+        wrong = sorted({stream for stream, _, _ in told.keys() ^ expected.keys()} | {
+            where[0] for where in told.keys() & expected.keys() if told[where] != expected[where]
+        })  # fmt: skip
+        return wrong + phases
+
+    return try_layer(pipeline, feed, seed, protocol, differing)
+
+
+def try_layer(
+    pipeline: Pipeline,
+    feed: Feed,
+    seed: int,
+    protocol: Protocol,
+    differing: Callable[[History], Sequence[str]],
+) -> JudgedRun:
+    """Run a pipeline of the layer under the plan of a seed, two of four times in small chunks.
+
+    Args:
+        pipeline: the pipeline.
+        feed: its input, which has nothing late.
+        seed: of the plan.
+        protocol: the state machines to host.
+        differing: names the streams that differ from what plain Python makes of the input.
+    """
+    pipeline = in_small_chunks(pipeline) if seed % 4 > 1 else pipeline
+    workload = Workload(pipeline.name, pipeline, lambda _: feed, ClusterOptions(grace_us=15 * SECOND))
     plan = plan_of(workload, feed, seed)
     in_time = [fault for fault in plan.faults.planned if not _makes_late(fault)]
     plan = msgspec.structs.replace(
@@ -326,13 +355,7 @@ def try_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
     )
 
     def by_model(history: History) -> dict[str, Verdict]:
-        told = _told(history, pipeline)
-        expected = _expected(given)
-        told, phases = _without_phases(told, given)
-        wrong = sorted({stream for stream, _, _ in told.keys() ^ expected.keys()} | {
-            where[0] for where in told.keys() & expected.keys() if told[where] != expected[where]
-        })  # fmt: skip
-        wrong += phases
+        wrong = differing(history)
         what = f"{', '.join(wrong)} differ from what plain Python makes of the same input" if wrong else ""
         what = what or badly_kept(history, pipeline)
         return by_calm(workload, plan, history) | ({MODEL: Violated(what, ())} if what else {})
@@ -341,8 +364,8 @@ def try_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
 
 
 def _without_phases(
-    told: "Mapping[_Where, Any]", given: Iterable[_Given]
-) -> "tuple[dict[_Where, Any], list[str]]":
+    told: "Mapping[Where, Any]", given: Iterable[Given]
+) -> "tuple[dict[Where, Any], list[str]]":
     """Leave out windows whose phase is their key's own, and return whether these hold what there is of each key, once."""
     phased = {(key, start): value for (stream, key, start), value in told.items() if stream == "phased"}
     phases = {key: {start % _SPAN_US for other, start in phased if other == key} for key, _ in phased}
@@ -360,7 +383,7 @@ def _makes_late(fault: object) -> bool:
     return isinstance(fault.fault if isinstance(fault, StepFault) else fault, LateRecords)
 
 
-def _input(pipeline: Pipeline, seed: int) -> tuple[list[_Given], Feed]:
+def input_of(pipeline: Pipeline, seed: int, keys: str = "ab") -> tuple[list[Given], Feed]:
     """Numbers of two keys, in some disorder, none of them late; then the end of the source.
 
     In every other input, times are whole tenths of a second, so that many fall on the boundaries of windows.
@@ -370,7 +393,7 @@ def _input(pipeline: Pipeline, seed: int) -> tuple[list[_Given], Feed]:
     for _ in range(_RECORDS):
         at_us += random.randrange(0, 300, step_ms) * MILLISECOND
         time = at_us - random.randrange(0, 400, step_ms) * MILLISECOND
-        element = _Given(random.choice("ab"), random.randint(1, 9), time)
+        element = Given(random.choice(keys), random.randint(1, 9), time)
         given.append(element)
         builder.record(at_us=at_us, value=element.value, timestamp=element.time, key=element.key)
         builder.watermark(at_us=at_us + 1, low_watermark=at_us - 500 * MILLISECOND)
@@ -378,11 +401,11 @@ def _input(pipeline: Pipeline, seed: int) -> tuple[list[_Given], Feed]:
     return given, builder.build()
 
 
-_Where = tuple[str, str, int]
+Where = tuple[str, str, int]
 """Stream, key, and where the window begins."""
 
 
-def _expected(given: Iterable[_Given]) -> dict[_Where, Any]:
+def _expected(given: Iterable[Given]) -> dict[Where, Any]:
     plain: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     shaped: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     flattened: Counter[tuple[str, int]] = Counter()
@@ -397,7 +420,7 @@ def _expected(given: Iterable[_Given]) -> dict[_Where, Any]:
     again: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for (_, start), values in plain.items():
         again[_residue(sum(values)), start].append(sum(values))
-    found: dict[_Where, Any] = {("flattened", *where): total for where, total in flattened.items()}
+    found: dict[Where, Any] = {("flattened", *where): total for where, total in flattened.items()}
     for name, combine in {**_COMBINED, "top": _greatest_two}.items():
         found |= {(name, *where): combine(values) for where, values in shaped.items()}
     found |= _expected_beside(given, plain)
@@ -412,7 +435,7 @@ def _expected(given: Iterable[_Given]) -> dict[_Where, Any]:
         for tag, remainder in (("even", 0), ("odd", 1)):
             if tagged := [value for value in values if value % 2 == remainder]:
                 found[tag, key, start] = sum(tagged)
-    sliding: Counter[_Where] = Counter()
+    sliding: Counter[Where] = Counter()
     for (key, start), values in plain.items():
         for begin in (start - _SPAN_US, start):
             sliding["sliding", key, begin] += sum(values)
@@ -423,15 +446,15 @@ def _expected(given: Iterable[_Given]) -> dict[_Where, Any]:
     return found
 
 
-def _expected_seldom(
-    given: Iterable[_Given], plain: Mapping[tuple[str, int], list[int]]
-) -> dict[_Where, Any]:
-    found: Counter[_Where] = Counter()
-    for key, elements in _by_key(given).items():
+def _expected_seldom(given: Iterable[Given], plain: Mapping[tuple[str, int], list[int]]) -> dict[Where, Any]:
+    found: Counter[Where] = Counter()
+    for key, elements in by_key(given).items():
         found.update({("own windows", key, start): total for start, total in _overlapping(elements).items()})
         for end, total in _finely(elements).items():
             found["fine again", key, (end - 1) // (2 * _FINE_US) * 2 * _FINE_US] += total
-        found.update({("merged weighty", key, start): total for start, total in _sessions(elements).items()})
+        found.update(
+            {("merged weighty", key, start): total for start, total in sums_of_sessions(elements).items()}
+        )
     for (key, start), values in plain.items():
         found["weighty", key, start] = sum(values)
         found["tripled", key, start] = 3 * sum(values)
@@ -440,15 +463,15 @@ def _expected_seldom(
     return dict(found)
 
 
-def _by_key(given: Iterable[_Given]) -> Mapping[str, list[_Given]]:
+def by_key(given: Iterable[Given]) -> Mapping[str, list[Given]]:
     """The elements of each key, by time."""
-    found: defaultdict[str, list[_Given]] = defaultdict(list)
+    found: defaultdict[str, list[Given]] = defaultdict(list)
     for element in sorted(given, key=lambda element: element.time):
         found[element.key].append(element)
     return found
 
 
-def _overlapping(given: Iterable[_Given]) -> Mapping[int, int]:
+def _overlapping(given: Iterable[Given]) -> Mapping[int, int]:
     sums: Counter[int] = Counter()
     for element in given:
         half = element.time - element.time % (_SPAN_US // 2)
@@ -457,7 +480,7 @@ def _overlapping(given: Iterable[_Given]) -> Mapping[int, int]:
     return sums
 
 
-def _finely(given: Iterable[_Given]) -> Mapping[int, int]:
+def _finely(given: Iterable[Given]) -> Mapping[int, int]:
     """Sums of what is left out, by the ends of the windows that it slides through."""
     sums: Counter[int] = Counter()
     for element in given:
@@ -467,7 +490,7 @@ def _finely(given: Iterable[_Given]) -> Mapping[int, int]:
     return sums
 
 
-def _sessions(given: Iterable[_Given]) -> Mapping[int, int]:
+def sums_of_sessions(given: Iterable[Given]) -> Mapping[int, int]:
     """Sums of what comes within a fifth of a second of what was before; ``given``: of one key, by time."""
     sums: dict[int, int] = {}
     start = last = -_SPAN_US
@@ -479,10 +502,8 @@ def _sessions(given: Iterable[_Given]) -> Mapping[int, int]:
     return sums
 
 
-def _expected_beside(
-    given: Iterable[_Given], plain: Mapping[tuple[str, int], list[int]]
-) -> dict[_Where, Any]:
-    found: Counter[_Where] = Counter()
+def _expected_beside(given: Iterable[Given], plain: Mapping[tuple[str, int], list[int]]) -> dict[Where, Any]:
+    found: Counter[Where] = Counter()
     for element in given:
         start = element.time - element.time % _SPAN_US
         # The count of a second is known from its last microsecond on.
@@ -500,10 +521,10 @@ def _expected_beside(
     return dict(found)
 
 
-def _told(history: History, pipeline: Pipeline) -> dict[_Where, Any]:
+def told_panes(history: History, pipeline: Pipeline) -> dict[Where, Any]:
     """The last pane of each key and window; none, if it was taken back."""
-    found: dict[_Where, tuple[int, Any]] = {}
-    ends: dict[_Where, int] = {}
+    found: dict[Where, tuple[int, Any]] = {}
+    ends: dict[Where, int] = {}
     for event in history:
         if not isinstance(event, Output):
             continue
@@ -526,6 +547,6 @@ def _told(history: History, pipeline: Pipeline) -> dict[_Where, Any]:
     }
 
 
-def _merged(where: _Where, other: _Where, ends: Mapping[_Where, int]) -> bool:
+def _merged(where: Where, other: Where, ends: Mapping[Where, int]) -> bool:
     """Return whether one window has become part of another of its key."""
     return where[:2] == other[:2] and other[2] < where[2] < ends[other]

@@ -41,6 +41,7 @@ from headrace_properties.dataflow.transcripts import (
 from headrace_properties.mutation.chunked import badly_kept, in_small_chunks
 from headrace_properties.mutation.disturbed import DISTURBED, try_disturbed
 from headrace_properties.mutation.flows import FLOWS, MODEL, flows_pipeline, try_flows
+from headrace_properties.mutation.more_flows import MORE_FLOWS, more_flows_pipeline, try_more_flows
 from headrace_properties.mutation.operated import OPERATED, try_operated
 from headrace_properties.promises import Promise
 from headrace_properties.search.application import Application, Trial
@@ -102,13 +103,8 @@ def engine_spec(seeds: int, workloads: tuple[str, ...] = (), protocol: str = "")
         workloads: only these; none: all, and those of the Dataflow layer.
         protocol: a file of Python that is executed before the first run; the runs host its ``protocol``, if it has one.
     """
-    drawn = {
-        GROUPING: _drawn(seeds, cases()),
-        SETTLING: _drawn(seeds, cases(settling=True)),
-        MERGING: _drawn(seeds, merging_cases()),
-    }
-    wanted = workloads or (*WORKLOADS, FLOWS, OPERATED, *DISTURBED, *drawn)
-    groupings = {name: found for name, found in drawn.items() if name in wanted}
+    wanted = workloads or (*WORKLOADS, FLOWS, MORE_FLOWS, OPERATED, *DISTURBED, *_DRAWN)
+    groupings = {name: _drawn(seeds, name) for name in _DRAWN if name in wanted}
     # Drawn here, as a mutant of the layer's own checks would draw others.
     pickled = base64.b64encode(pickle.dumps(groupings)).decode()
     arguments = {"workloads": list(wanted), "groupings": pickled, "protocol": protocol}
@@ -125,6 +121,8 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
             return _try_grouping(groupings[name][number], number, protocol, faulty=name == SETTLING)
         if name == FLOWS:
             return try_flows(number, protocol)
+        if name == MORE_FLOWS:
+            return try_more_flows(number, protocol)
         if name == OPERATED:
             return try_operated(number, protocol)
         if name in DISTURBED:
@@ -137,7 +135,15 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
             plan = msgspec.structs.replace(plan_of(workload, feed, 0), seed=number)
         return try_workload(workload, feed, _limited(plan), protocol)
 
-    makers = (simulate, pipeline_of, in_small_chunks, feed_of, flows_pipeline, read_files)
+    makers = (
+        simulate,
+        pipeline_of,
+        in_small_chunks,
+        feed_of,
+        flows_pipeline,
+        more_flows_pipeline,
+        read_files,
+    )
     roots = frozenset(made.__code__ for made in makers)
     return Runs(tuple(arguments["workloads"]), run, roots)
 
@@ -175,20 +181,28 @@ def _protocol_of(path: str) -> Protocol:
 # Random groupings
 
 
-def _drawn(count: int, strategy: st.SearchStrategy[GroupingCase]) -> list[GroupingCase]:
-    """Draw cases, always the same."""
+_DRAWN: Mapping[str, Callable[[], st.SearchStrategy[GroupingCase]]] = {
+    GROUPING: cases,
+    SETTLING: lambda: cases(settling=True),
+    MERGING: merging_cases,
+}
+
+
+@cache
+def _drawn(count: int, name: str) -> list[GroupingCase]:
+    """Draw the cases of a workload, always the same."""
     found: list[GroupingCase] = []
 
     @seed(0)
     @settings(
-        max_examples=_CHOICE * count,
+        max_examples=_CHOICE * max(count, 30),
         database=None,
         deadline=None,
         derandomize=False,  # by the seed above, whatever a profile says
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(strategy)
+    @given(_DRAWN[name]())
     def draw(case: GroupingCase) -> None:
         found.append(case)
 
@@ -217,7 +231,7 @@ def _things(query: str) -> frozenset[str]:
     return frozenset(_NAME.findall(query))
 
 
-_CHOICE = 40
+_CHOICE = 20
 """Of so many cases one is chosen."""
 _NAME = re.compile(r"[A-Z]\w+(?=\()|(?<=\w\.)[A-Z_]+|\w+=(?:None|True|False)|us=0")
 

@@ -20,6 +20,7 @@ from headrace_properties.mutation.judging import (
     turns,
 )
 from headrace_properties.mutation.measuring import measure, unreached
+from headrace_properties.mutation.more_flows import try_more_flows
 from headrace_properties.mutation.runs import Runs, RunsSpec, engine_spec
 from headrace_properties.mutation.sampling import AutomaticMutant, Module, engine_modules, mutants_of
 from headrace_properties.mutation.survey import (
@@ -54,6 +55,10 @@ def test_no_fault_of_the_sound_engine_makes_a_record_late_of_which_the_model_kno
     assert not try_flows(83).failed
 
 
+def test_what_comes_of_the_second_pipeline_is_what_plain_python_makes_of_its_input() -> None:
+    assert not any(try_more_flows(seed).failed for seed in range(8))
+
+
 def test_a_broken_rule_is_killed_and_code_that_no_run_reaches_is_said_to_survive() -> None:
     """Timers that fire at the wrong time break S9; percentile watermarks are on neither workload."""
     negated = mutant(RULES, "Rules.is_late", "timestamp < watermark -> timestamp <= watermark")
@@ -68,7 +73,7 @@ def test_a_broken_rule_is_killed_and_code_that_no_run_reaches_is_said_to_survive
 def test_a_broken_grouping_is_killed_by_the_model() -> None:
     (contents,) = engine_modules(["headrace.dataflow.contents"])
     name = "random groupings"
-    spec = engine_spec(9, (name,))
+    spec = engine_spec(10, (name,))
     runs = [SurveyedRun(name, seed, "", {}) for seed in range(9)]
     broken = mutant(contents, "Contents.results", "self.values -> not self.values")
     (judged,) = judge_all([({contents.name: broken.mutation.source}, runs)], spec, 1)
@@ -113,6 +118,14 @@ def test_a_broken_combiner_is_killed_by_what_plain_python_makes_of_the_input() -
             "flows", "headrace.dataflow.stateful", "StatefulParDo.process_record",
             "self._send(context, 'process', made, element) -> self._send('process', context, made, element)", "error",
         ),
+        (
+            "more flows", "headrace.dataflow.grouping", "Grouping.assigned",
+            "type(self.windows) in _OURS -> type(self.windows) not in _OURS", "model",
+        ),
+        (
+            "random groupings", "headrace.dataflow.grouping", "Grouping.advance",
+            "unread.due_by(now, watermark) -> unread.due_by(watermark, now)", "calm",
+        ),
         ("flows", "headrace.dataflow.windows", "_phase", "1000003 -> 1000004", ""),
     ],
 )  # fmt: skip
@@ -121,10 +134,10 @@ def test_what_was_alive_is_killed_on_the_runs_that_it_needs(
 ) -> None:
     """The last one chooses another phase, which is as good; it tells that the others are not killed by whatever changes."""
     (changed,) = engine_modules([module])
-    runs = [SurveyedRun(name, seed, "", {}) for seed in range(1 if name == "flows" else 9)]
+    runs = [SurveyedRun(name, seed, "", {}) for seed in range(1 if name == "flows" else 10)]
     sources = {changed.name: mutant(changed, function, change).mutation.source}
-    (judged,) = judge_all([(sources, runs)], engine_spec(9, (name,)), 1)
-    assert judged.killed_by == ((killed_by,) if killed_by else ())
+    (judged,) = judge_all([(sources, runs)], engine_spec(10, (name,)), 1)
+    assert judged.killed_by[:1] == ((killed_by,) if killed_by else ())
 
 
 def test_a_hard_case_is_missed_where_it_came_up_in_many_runs() -> None:
