@@ -95,7 +95,8 @@ class _Calm:
         yield from self._slow_deletions()
         yield from self._slow_wall_timers()
         if not limited and not self._waits_for_the_wall():
-            yield from self._slow_timers()
+            if not failed:
+                yield from self._slow_timers()
             yield from self._slow_collection()
 
     def _of(self, kind: type) -> Iterator:  # type: ignore[type-arg]
@@ -147,7 +148,10 @@ class _Calm:
                 explained = min(explained, self._most_wakes(role, messages[process]))
             if count > explained:
                 yield f"{process} got {count} {what}, of which {explained:.1f} are explained"
-        for (role, what), explained in self._most_in_all().items():
+        all_most = self._most_in_all()
+        if in_all["worker", "Deliver"] < all_most["worker", "Deliver"]:
+            yield f"workers got only {in_all['worker', 'Deliver']} of {all_most['worker', 'Deliver']} deliveries"
+        for (role, what), explained in all_most.items():
             if in_all[role, what] > explained:
                 yield f"each {role} together got {in_all[role, what]} {what}, of which {explained:.1f} are explained"
         beats = self._times(self._engine.heartbeat_period_us) - 2

@@ -11,7 +11,17 @@ from random import Random
 import msgspec
 
 from headrace import Productions
-from headrace.history import Applied, Delivered, Executed, History, Injected, IntervalMinted, Output
+from headrace.history import (
+    Applied,
+    Delivered,
+    Executed,
+    History,
+    Injected,
+    IntervalMinted,
+    Output,
+    ProcessStarted,
+    RoleClaimed,
+)
 from headrace.worker.running import MOST_IN_STEP
 from headrace_properties.checkers import all_checkers
 from headrace_properties.reference import run_reference
@@ -96,7 +106,12 @@ def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str,
 
 def _by_expectation(workload: Workload, plan: Plan, history: History) -> dict[str, Verdict]:
     most = min(plan.options.engine.commit_batch, MOST_IN_STEP)
-    problem = workload.unexpected(history) or _overfull(history, most) or _strayed(history, workload)
+    problem = (
+        workload.unexpected(history)
+        or _overfull(history, most)
+        or _strayed(history, workload)
+        or _impersonated(history)
+    )
     return {EXPECTED: Violated(problem, ())} if problem else {}
 
 
@@ -126,6 +141,17 @@ def _strayed(history: History, workload: Workload) -> str:
                     return f"{production.record_id} has the origin {production.origin}, and its cause {own}"
         if isinstance(event, Executed | Injected):
             origins |= {production.record_id: production.origin for production in event.productions}
+    return ""
+
+
+def _impersonated(history: History) -> str:
+    """Say which role is held by somebody who has not been started: incarnations tell zombies from their successors (7.1)."""
+    started = set[str]()
+    for event in history:
+        if isinstance(event, ProcessStarted):
+            started.add(f"{event.process}#{event.incarnation}")
+        elif isinstance(event, RoleClaimed) and event.holder not in started:
+            return f"{event.holder} claimed the role {event.role}, and was never started"
     return ""
 
 

@@ -89,6 +89,9 @@ def test_a_broken_combiner_is_killed_by_what_plain_python_makes_of_the_input() -
     assert judged.killed_by == ("model",)
 
 
+_OWNER = "before.owner(pending.production.consumer, pending.production.key)"
+
+
 @pytest.mark.parametrize(
     ("name", "module", "function", "change", "killed_by"),
     [
@@ -117,6 +120,22 @@ def test_a_broken_combiner_is_killed_by_what_plain_python_makes_of_the_input() -
         (
             "flows", "headrace.dataflow.stateful", "StatefulParDo.process_record",
             "self._send(context, 'process', made, element) -> self._send('process', context, made, element)", "error",
+        ),
+        (
+            "windows", "headrace.injector.injector", "Injector._start",
+            "self._incarnation = event.incarnation -> pass", "expected",
+        ),
+        (
+            "windows", "headrace.injector.injector", "Injector._on_table",
+            f"{_OWNER} is None -> {_OWNER} is not None", "calm",
+        ),
+        (
+            "sharing", "headrace.worker.running", "StepRun._new_state",
+            "context.uses_state -> not context.uses_state", "reference",
+        ),
+        (
+            "forgetful", "headrace.worker.soft_state", "SoftState.forget_idle",
+            "self._forgotten.add_all([fingerprint(slot.key) for slot in idle if slot.stored]) -> pass", "reference",
         ),
         (
             "more flows", "headrace.dataflow.grouping", "Grouping.assigned",

@@ -9,7 +9,9 @@ from headrace_properties.search.workloads.computations import HOUR_US, Counting,
 from headrace_properties.search.workloads.stages import (
     apart,
     chains,
+    failing,
     files,
+    forgetful,
     forked,
     holding,
     late_start,
@@ -64,6 +66,7 @@ def _all() -> list[Workload]:
         malformed(), apart(), draining(),
         withdrawing(), files(), witnesses(), busy(),
         windows.varied("two shards", authority_shards=2),
+        failing(share_state=False), failing(share_state=True), forgetful(),
     ]  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from headrace import MILLISECOND, SECOND, Computation, Context, Record, Timer
 
 
@@ -163,6 +165,36 @@ class Refusing(Computation):
         if record.value % 3 == 0:
             raise ValueError(record.value)
         context.produce("read", record.value)
+
+
+class Sums(msgspec.Struct):
+    """Sums by the end of their window."""
+
+    by_end: dict[str, int] = {}
+
+
+class Failing(Computation):
+    """Adds up by the half second of event time; fails on every fourth number, and on the end of windows with an odd sum."""
+
+    def initial_state(self) -> Sums:
+        """Nothing yet."""
+        return Sums()
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Add a number to its window, and then fail on some."""
+        end = record.timestamp // WINDOW_US * WINDOW_US + WINDOW_US
+        sums = context.state.by_end
+        sums[str(end)] = sums.get(str(end), 0) + record.value
+        context.set_timer(str(end), end)
+        if record.value % 4 == 0:
+            raise ValueError(record.value)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Tell a sum, or fail."""
+        total = context.state.by_end.pop(timer.tag)
+        if total % 2:
+            raise ValueError(total)
+        context.produce("sums", total)
 
 
 class Counting(Computation):

@@ -6,7 +6,17 @@ from random import Random
 
 import msgspec
 
-from headrace import MAX_TIME, MILLISECOND, MIN_TIME, SECOND, Computation, DeadLetter, Pipeline, Productions
+from headrace import (
+    MAX_TIME,
+    MILLISECOND,
+    MIN_TIME,
+    SECOND,
+    Computation,
+    DeadLetter,
+    Pipeline,
+    Productions,
+    TypedCodec,
+)
 from headrace.injector.file_injector import FileInjectorSource
 from headrace.wire.effects import SourceEvent, SourceWatermark
 from headrace_properties.search.workloads.computations import (
@@ -14,6 +24,7 @@ from headrace_properties.search.workloads.computations import (
     Chain,
     Counting,
     Echo,
+    Failing,
     Holding,
     Prompt,
     Refusing,
@@ -22,6 +33,7 @@ from headrace_properties.search.workloads.computations import (
     Sorter,
     Stragglers,
     SumPerSecond,
+    Sums,
     Windows,
 )
 from headrace_properties.search.workloads.workload import RECORDS, SHORT, Workload, city, letters, same
@@ -156,6 +168,28 @@ def refusing() -> Workload:
     pipeline.add(Echo("done"), name="echo", inputs=["read"], outputs=["done"])
     pipeline.add(Counting(), name="clerks", inputs=["unread"], outputs=["counted"])
     return Workload("refusing", pipeline, letters(pipeline, "refusing"), SHORT, settled=True)
+
+
+def failing(*, share_state: bool) -> Workload:
+    """User code that fails in records and timers, whose runs may share a state within a step."""
+    name = "sharing" if share_state else "failing timers"
+    pipeline = Pipeline(name)
+    pipeline.injector("letters")
+    pipeline.add(
+        Failing(), name="adders", inputs={"letters": city}, outputs=["sums", "failed"], on_failure=DeadLetter("failed"),
+        state_codec=TypedCodec(Sums), share_state=share_state,
+    )  # fmt: skip
+    pipeline.add(Counting(), name="clerks", inputs=["failed"], outputs=["counted"])
+    feed = letters(pipeline, name, records=12, gap_ms=100, lag_us=800 * MILLISECOND)
+    return Workload(name, pipeline, feed, SHORT, settled=True)
+
+
+def forgetful() -> Workload:
+    """Echoes of keys that come back when their owner has forgotten them, and their rows are in the store alone (6.2)."""
+    one = two_stages("forgetful", Echo).varied(
+        "forgetful", cache_bytes=0, collect_period_us=100 * MILLISECOND
+    )
+    return dataclasses.replace(one, feed=letters(one.pipeline, "forgetful", records=8, gap_ms=1_500))
 
 
 def prompt() -> Workload:
