@@ -403,6 +403,7 @@ class Mediator:
 
     def check_invariants(self) -> None:
         """Assert what must hold between requests: live intervals are disjoint and are those of the table."""
+        assert self._live.keys() == self._valid.keys(), "a computation that was removed has a sequencer"
         for computation, live in self._live.items():
             assigned = {
                 a.sequencer: a.interval for a in self._table.assignments if a.computation == computation

@@ -15,16 +15,18 @@ from random import Random
 import msgspec
 
 from headrace import MILLISECOND, SECOND
-from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
+from headrace.history import History, VersionAdopted
+from headrace.wire.messages import STORE, ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
 from headrace_properties.search.ground import Ground, ground_of
 from headrace_properties.search.judging import JudgedRun
-from headrace_properties.search.oracles import try_workload
+from headrace_properties.search.oracles import EXPECTED, try_workload
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.workloads import HOUR_US, WORKLOADS
+from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, FaultSchedule, Protocol
 from headrace_sim.faults import AnyFault, Noise, Operate, Pause, SkewClock
 
-_BEGIN_US = 700 * MILLISECOND
+_BEGIN_US = 900 * MILLISECOND
 """By then the first intervals have been scanned."""
 _LEADERS_ASK = (
     "Peek",
@@ -53,8 +55,8 @@ _Verb = MoveInterval | SplitInterval | MergeIntervals
 _Draw = Callable[[Random, Ground], list[AnyFault]]
 
 
-def _at(random: Random, ground: Ground) -> int:
-    return random.randrange(_BEGIN_US, max(ground.horizon_us, 2 * SECOND), MILLISECOND)
+def _at(random: Random, ground: Ground, begin_us: int = _BEGIN_US) -> int:
+    return random.randrange(begin_us, max(ground.horizon_us, 2 * SECOND), MILLISECOND)
 
 
 def _moved(random: Random, ground: Ground) -> list[AnyFault]:
@@ -94,7 +96,7 @@ def _set_back(random: Random, ground: Ground) -> list[AnyFault]:
     struck = random.sample(ground.processes, random.randint(1, len(ground.processes)))
     return [
         SkewClock(
-            at_us=_at(random, ground),
+            at_us=_at(random, ground, 300 * MILLISECOND),
             process=process,
             by_us=HOUR_US,
             for_us=random.randrange(1, 600) * MILLISECOND,
@@ -131,12 +133,8 @@ _KINDS: Mapping[str, tuple[_Draw, tuple[str, ...]]] = {
             "weak slow scans",
             "holding",
             "weak windows",
-            "limited",
-            "outliers",
-            "reminders",
-            "stragglers",
             "slips",
-            "chains",
+            "stragglers",
         ),
     ),
     "replaced": (_replaced, ("changing", "draining", "gaining", "withdrawing", "weak changing")),
@@ -163,4 +161,26 @@ def try_disturbed(kind: str, seed: int, protocol: Protocol = SOUND) -> JudgedRun
     faults.sort(key=lambda fault: fault.at_us)
     options = msgspec.structs.replace(workload.options, limit_us=600 * SECOND)
     plan = Plan(FaultSchedule(tuple(faults), max(fault.end_us for fault in faults) + SECOND), options, seed)
-    return try_workload(workload, feed, plan, protocol)
+    wanted = [
+        fault.verb.topology
+        for fault in faults
+        if isinstance(fault, Operate) and isinstance(fault.verb, ChangeTopology)
+    ]
+
+    def expected(history: History) -> dict[str, Verdict]:
+        adopted = [
+            0,
+            *(
+                event.version
+                for event in history
+                if isinstance(event, VersionAdopted) and event.process == STORE
+            ),
+        ]
+        problem = (
+            f"versions {wanted} were asked for, and {adopted} adopted"
+            if wanted and adopted[-1] != wanted[-1]
+            else ""
+        )
+        return {EXPECTED: Violated(problem, ())} if problem else {}
+
+    return try_workload(workload, feed, plan, protocol, more=expected)

@@ -11,20 +11,27 @@ from typing import Any
 
 from headrace import MIN_TIME, SECOND, JsonCodec, Pipeline, Record
 from headrace.dataflow import (
+    AfterDelay,
+    AllOf,
     AnyOf,
     AtCount,
+    AtPeriod,
     AtWatermark,
     CombineFn,
     Element,
     FixedWindows,
     Flow,
     KeyContext,
+    OrFinally,
     Pane,
     PCollection,
     Repeat,
+    RepeatUntil,
+    SequenceOf,
     Sessions,
     SlidingWindows,
     TimestampCombiner,
+    Trigger,
     Window,
     co_group,
     flatten,
@@ -48,6 +55,15 @@ _BY_SESSION: Mapping[str, Callable[[list[int]], Any]] = {
     "mean": lambda values: sum(values) / len(values), "min": min, "max": max, "group": sorted, "count": len,
     "distinct": lambda values: sum(set(values)), "top": lambda values: sorted(values, reverse=True)[:3],
 }  # fmt: skip
+
+
+_TRIGGERS: Mapping[str, Trigger] = {
+    "all of": Repeat(AllOf(AtCount(1), AtWatermark())),
+    "or finally": Repeat(OrFinally(Repeat(AtCount(2)), AtWatermark())),
+    "until": Repeat(RepeatUntil(AnyOf(AfterDelay(_GAP_US), AtPeriod(_HALF_US)), AtWatermark())),
+    "in turn": Repeat(SequenceOf(AtCount(3), AtWatermark())),
+}
+"""All of these have told everything in the end."""
 
 
 def _own_key(record: Record) -> Any:
@@ -155,9 +171,16 @@ def more_flows_pipeline() -> Pipeline:
     lengths: PCollection[Any] = sessions.trigger(early).accumulating_and_retracting().count(name="lengths")
     flows: list[Flow] = [totals.to("totals"), totals.map(_same, name="same").to("mapped")]
     flows.append(bare.map(_tenfold, name="tenfold").to("plain"))
-    low = bare.filter(_is_odd, name="plain odd").map(_tenfold, name="and ten")
+    low = bare.filter(_is_odd, name="plain odd").map(_tenfold, name="tenfold")
     flows.append(flatten(low, bare.filter(_is_high, name="plain high")).to("either"))
     flows.append(totals.discarding().trigger(early).max(name="owed").to("owed"))
+    flows.append(
+        totals.discarding()
+        .trigger(early)
+        .group(name="owed group")
+        .map(sum, name="owed sum")
+        .to("owed in all")
+    )
     plain = CombineFn(int, lambda total, value: total + value, lambda one, other: one + other)
     found: dict[str, PCollection[Any]] = {
         "moved": numbers.with_time(_time_of, name="with time").window_into(FixedWindows(SECOND)).accumulating().sum(name="moved"),
@@ -179,6 +202,10 @@ def more_flows_pipeline() -> Pipeline:
             .timestamps_of_panes(TimestampCombiner.END_OF_WINDOW).allowed_lateness(0).window_into(FixedWindows(_HALF_US))
             .sum(name="earliest"),
     }  # fmt: skip
+    chained = totals.window_into(Sessions(SECOND)).accumulating().group(name="chained group")
+    found["chained"] = chained.map(sum, name="chained")
+    for name, trigger in _TRIGGERS.items():
+        found[name] = windowed.trigger(trigger).accumulating().sum(name=name)
     for how in ("left", "right", "outer"):
         right = windowed.filter(_is_odd, name=f"{how} odd")
         joined = windowed.filter(_is_high, name=f"{how} high").join(right, how=how, name=f"{how} pairs")
@@ -199,6 +226,9 @@ def try_more_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
 
     def differing(history: History) -> list[str]:
         told, expected = _told(history, pipeline), _expected(given)
+        assert pipeline.computations.keys() >= {"totals", "chained", "tenfold", "tenfold-2"}, (
+            "names are as they were given"
+        )
         names = told.keys() | expected.keys()
         return sorted({where[0] for where in names if told.get(where) != expected.get(where)})
 
@@ -222,7 +252,7 @@ def _told(history: History, pipeline: Pipeline) -> dict[_Found, Any]:
         where: _Found = (made.stream, made.key, value.window.start)
         if made.stream in ("totals", "mapped"):
             alike[made.key, repr(value), value.time] += 1 if made.stream == "totals" else -1
-        if made.stream == "owed":
+        if made.stream.startswith("owed"):
             counts[where] += -value.value if value.retraction else value.value
         elif not value.retraction:
             where = (*where, value.window.end) if made.stream == "by kind" else where
@@ -267,13 +297,9 @@ def _expected(given: Iterable[Given]) -> dict[_Found, Any]:
             late = (time - SECOND // 10) % _HALF_US
             if late < SECOND // 4:
                 found["gaps", text, time - late] += value
-        for some in sessions:
-            values = [element.value for element in some]
-            for name, combine in _BY_SESSION.items():
-                found[name, text, some[0].time] = combine(values)
-            found["labels", text, some[0].time] = 100 * sum(values) + sum(filter(_is_high, values))
+        found |= _expected_sessions(text, elements)
     for (text, start), values in seconds.items():
-        for name in ("totals", "owed", "shards", "odd values"):
+        for name in ("totals", "owed", "owed in all", "shards", "odd values", *_TRIGGERS):
             found[name, text, start] = sum(values)
         first = firsts[text, start]
         found["earliest", text, first - first % _HALF_US] += sum(values)
@@ -282,10 +308,27 @@ def _expected(given: Iterable[Given]) -> dict[_Found, Any]:
     return found | mapped
 
 
-def _sessions_of(elements: Sequence[Given]) -> list[list[Given]]:
+def _expected_sessions(text: str, elements: Sequence[Given]) -> dict[_Found, Any]:
+    """What must come of a key's sessions."""
+    found: dict[_Found, Any] = {}
+    for some in _sessions_of(elements, by_second=True):
+        found["chained", text, some[0].time - some[0].time % SECOND + SECOND - 1] = sum(
+            one.value for one in some
+        )
+    for some in _sessions_of(elements):
+        values = [element.value for element in some]
+        for name, combine in _BY_SESSION.items():
+            found[name, text, some[0].time] = combine(values)
+        found["labels", text, some[0].time] = 100 * sum(values) + sum(filter(_is_high, values))
+    return found
+
+
+def _sessions_of(elements: Sequence[Given], *, by_second: bool = False) -> list[list[Given]]:
+    """Elements by session; ``by_second``: of the sums of seconds, a second apart."""
     found: list[list[Given]] = []
     for element in elements:
-        if found and element.time <= found[-1][-1].time + _GAP_US:
+        unit, gap = (SECOND, 1) if by_second else (1, _GAP_US)
+        if found and element.time // unit <= found[-1][-1].time // unit + gap:
             found[-1].append(element)
         else:
             found.append([element])

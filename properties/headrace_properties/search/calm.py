@@ -42,6 +42,7 @@ from headrace.history import (
     UserCodeFailed,
     WriteRefused,
 )
+from headrace.store.mediator import MASTER_ROLE
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace.wire.messages import STORE
 from headrace_properties.verdict import Verdict, Violated
@@ -88,6 +89,7 @@ class _Calm:
         yield from self._too_often()
         failed = any(self._of(UserCodeFailed))
         limited = any(spec.skew_limit_us is not None for spec in self._pipeline.injectors.values())
+        yield from self._slow_mints()
         if not limited:
             yield from self._slow_injection()
         if not failed:
@@ -241,6 +243,15 @@ class _Calm:
         return found
 
     # Nothing comes late
+
+    def _slow_mints(self) -> Iterator[str]:
+        """The first intervals: a new master listens for two heartbeat periods, and decides at its next wake (7.1)."""
+        beat_us = self._engine.heartbeat_period_us
+        for claim in self._of(RoleClaimed):
+            for mint in self._of(IntervalMinted):
+                waited_us = mint.at_us - claim.at_us
+                if claim.role == MASTER_ROLE and not 2 * beat_us <= waited_us <= 3 * beat_us + _MESSAGE_US:
+                    yield f"{mint.computation} was minted {waited_us} us after the master's claim"
 
     def _slow_injection(self) -> Iterator[str]:
         """Records that an injector could send, and kept."""

@@ -6,6 +6,7 @@ without faults may cost (`headrace_properties.search.calm`). ``error``: a run th
 function of its workload and its seed; that of seed 0 has no faults.
 """
 
+from collections.abc import Callable
 from random import Random
 
 import msgspec
@@ -21,6 +22,7 @@ from headrace.history import (
     Output,
     ProcessStarted,
     RoleClaimed,
+    UserCodeFailed,
 )
 from headrace.worker.running import MOST_IN_STEP
 from headrace_properties.checkers import all_checkers
@@ -40,7 +42,13 @@ EXPECTED = "expected"
 ERROR = "error"
 
 
-def try_workload(workload: Workload, feed: Feed, plan: Plan, protocol: Protocol = SOUND) -> JudgedRun:
+def try_workload(
+    workload: Workload,
+    feed: Feed,
+    plan: Plan,
+    protocol: Protocol = SOUND,
+    more: Callable[[History], dict[str, Verdict]] = lambda _: {},
+) -> JudgedRun:
     """Run a plan on a workload once, and consult all oracles.
 
     Args:
@@ -48,6 +56,7 @@ def try_workload(workload: Workload, feed: Feed, plan: Plan, protocol: Protocol 
         feed: its input, or a part of it.
         plan: the faults, options and seed.
         protocol: the state machines to host.
+        more: gives further verdicts of the History.
     """
     return try_plan(
         Application.with_input(workload.deployed, feed),
@@ -57,6 +66,7 @@ def try_workload(workload: Workload, feed: Feed, plan: Plan, protocol: Protocol 
             _by_reference(workload, feed, history)
             | _by_expectation(workload, plan, history)
             | by_calm(workload, plan, history)
+            | more(history)
         ),
     )
 
@@ -111,6 +121,7 @@ def _by_expectation(workload: Workload, plan: Plan, history: History) -> dict[st
         or _overfull(history, most)
         or _strayed(history, workload)
         or _impersonated(history)
+        or _miscounted(history)
     )
     return {EXPECTED: Violated(problem, ())} if problem else {}
 
@@ -152,6 +163,18 @@ def _impersonated(history: History) -> str:
             started.add(f"{event.process}#{event.incarnation}")
         elif isinstance(event, RoleClaimed) and event.holder not in started:
             return f"{event.holder} claimed the role {event.role}, and was never started"
+    return ""
+
+
+def _miscounted(history: History) -> str:
+    """Say which attempt of user code was not the first of an owner's, nor the one after its last."""
+    attempts: dict[tuple[str, str, str], int] = {}
+    for event in history:
+        if isinstance(event, UserCodeFailed):
+            name = event.process, event.computation, event.cause
+            if event.attempt not in (1, attempts.get(name, 0) + 1):
+                return f"{event.process} failed on {event.cause} for the {event.attempt}th time, after {attempts.get(name, 0)}"
+            attempts[name] = event.attempt
     return ""
 
 
