@@ -3,8 +3,8 @@
 Rules of this file:
 
 * A mutation is a change of text, so that all other lines keep their numbers; where it is follows from the syntax tree.
-* What is no behaviour is left alone: annotations, docstrings, assertions, messages of exceptions, f-strings, and functions that
-  only check (`SELF_CHECKS`), or calls of them (`check_...`).
+* What is no behaviour is left alone: annotations, docstrings, assertions (as `assert_never`), messages of exceptions,
+  f-strings, and functions that only check (`SELF_CHECKS`), or calls of them (`check_...`).
 * What a module calls to make its tables is executed when it is imported, like the rest of the module.
 """
 
@@ -175,7 +175,8 @@ def _is_no_behaviour(node: ast.AST) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return True  # a docstring
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        return isinstance(node.value.func, ast.Name) and node.value.func.id.lstrip("_").startswith("check_")
+        name = node.value.func.id if isinstance(node.value.func, ast.Name) else ""
+        return name == "assert_never" or name.lstrip("_").startswith("check_")
     types_only = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
     return types_only or isinstance(
         node, ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Raise
