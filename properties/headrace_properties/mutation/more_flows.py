@@ -4,7 +4,7 @@ As in `flows`, plain Python says what must come of it.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -57,13 +57,16 @@ _BY_SESSION: Mapping[str, Callable[[list[int]], Any]] = {
 }  # fmt: skip
 
 
-_TRIGGERS: Mapping[str, Trigger] = {
-    "all of": Repeat(AllOf(AtCount(1), AtWatermark())),
-    "or finally": Repeat(OrFinally(Repeat(AtCount(2)), AtWatermark())),
-    "until": Repeat(RepeatUntil(AnyOf(AfterDelay(_GAP_US), AtPeriod(_HALF_US)), AtWatermark())),
-    "in turn": Repeat(SequenceOf(AtCount(3), AtWatermark())),
-}
-"""All of these have told everything in the end."""
+_ALL_TOLD = ("all of", "or finally", "until", "in turn")
+"""By these triggers everything has been told in the end."""
+
+
+def _triggers() -> Iterator[Trigger]:
+    """Make them, with the pipeline."""
+    yield AllOf(AtCount(1), AtWatermark())
+    yield OrFinally(Repeat(AtCount(2)), AtWatermark())
+    yield RepeatUntil(AnyOf(AfterDelay(_GAP_US), AtPeriod(_HALF_US)), AtWatermark())
+    yield SequenceOf(AtCount(3), AtWatermark())
 
 
 def _own_key(record: Record) -> Any:
@@ -204,8 +207,8 @@ def more_flows_pipeline() -> Pipeline:
     }  # fmt: skip
     chained = totals.window_into(Sessions(SECOND)).accumulating().group(name="chained group")
     found["chained"] = chained.map(sum, name="chained")
-    for name, trigger in _TRIGGERS.items():
-        found[name] = windowed.trigger(trigger).accumulating().sum(name=name)
+    for name, trigger in zip(_ALL_TOLD, _triggers(), strict=True):
+        found[name] = windowed.trigger(Repeat(trigger)).accumulating().sum(name=name)
     for how in ("left", "right", "outer"):
         right = windowed.filter(_is_odd, name=f"{how} odd")
         joined = windowed.filter(_is_high, name=f"{how} high").join(right, how=how, name=f"{how} pairs")
@@ -299,7 +302,7 @@ def _expected(given: Iterable[Given]) -> dict[_Found, Any]:
                 found["gaps", text, time - late] += value
         found |= _expected_sessions(text, elements)
     for (text, start), values in seconds.items():
-        for name in ("totals", "owed", "owed in all", "shards", "odd values", *_TRIGGERS):
+        for name in ("totals", "owed", "owed in all", "shards", "odd values", *_ALL_TOLD):
             found[name, text, start] = sum(values)
         first = firsts[text, start]
         found["earliest", text, first - first % _HALF_US] += sum(values)

@@ -116,6 +116,7 @@ class _Calm:
         mints, scans = sum(1 for _ in self._of(IntervalMinted)), sum(1 for _ in self._of(ScanEnded))
         if mints != scans:
             yield f"{mints} intervals were minted and {scans} scanned"
+        yield from self._hasty()
         first: dict[tuple[str, str], int] = {}
         for event in self._history:
             for production in _sent_first(event):
@@ -126,6 +127,16 @@ class _Calm:
                     yield f"{event.record_id} was sent again at {event.at_us} us, and for the first time at {sent_us} us"
                 if event.at_us < sent_us + self._engine.retry_us and sent_us > self._scanned_us:
                     yield f"{event.record_id} was sent again too soon"
+
+    def _hasty(self) -> Iterator[str]:
+        """Retries whose delays do not double (6.1.1), up to the longest."""
+        times: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+        for event in self._of(Resent):
+            times[event.process, event.record_id, event.consumer].append(event.at_us)
+        for (process, record_id, _), sent in times.items():
+            for first_us, second_us, third_us in zip(sent, sent[1:], sent[2:], strict=False):
+                if third_us - second_us < min(1.5 * (second_us - first_us), self._engine.retry_max_us):
+                    yield f"{process} sent {record_id} again {third_us - second_us} us after {second_us - first_us} us"
 
     # Nobody is asked more often than the periods say
 

@@ -130,6 +130,20 @@ _OWNER = "before.owner(pending.production.consumer, pending.production.key)"
             f"{_OWNER} is None -> {_OWNER} is not None", "calm",
         ),
         (
+            "late owners", "headrace.delivery.outbox", "Outbox.__init__",
+            "_pauses(retry_us, retry_max_us) -> _pauses(retry_max_us, retry_us)", "calm",
+        ),
+        (
+            "windows", "headrace.ownership.master", "Master._settle", "self._since_us = now -> pass", "calm",
+        ),
+        (
+            "slips", "headrace.worker.running", "StepRun._fail", "1 -> 2", "expected",
+        ),
+        (
+            "replaced", "headrace.ownership.master", "Master._change_topology",
+            "0 <= topology < len(self._topologies) -> 0 < topology < len(self._topologies)", "expected",
+        ),
+        (
             "sharing", "headrace.worker.running", "StepRun._new_state",
             "context.uses_state -> not context.uses_state", "reference",
         ),

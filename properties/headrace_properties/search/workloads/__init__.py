@@ -14,6 +14,7 @@ from headrace_properties.search.workloads.stages import (
     forgetful,
     forked,
     holding,
+    late_owners,
     late_start,
     long_quiet,
     malformed,
@@ -66,7 +67,7 @@ def _all() -> list[Workload]:
         malformed(), apart(), draining(),
         withdrawing(), files(), witnesses(), busy(),
         windows.varied("two shards", authority_shards=2),
-        failing(share_state=False), failing(share_state=True), forgetful(),
+        failing(share_state=False), failing(share_state=True), forgetful(), late_owners(),
     ]  # fmt: skip
 
 

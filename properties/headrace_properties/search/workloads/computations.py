@@ -181,8 +181,8 @@ class Failing(Computation):
         return Sums()
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Add a number to its window, and then fail on some; look at the state for no multiple of five."""
-        if record.value % 5 == 0:
+        """Add a number to its window, and then fail on some; look at the state for no multiple of three."""
+        if record.value % 3 == 0:
             return
         end = record.timestamp // WINDOW_US * WINDOW_US + WINDOW_US
         sums = context.state.by_end

@@ -180,8 +180,15 @@ def failing(*, share_state: bool) -> Workload:
         state_codec=TypedCodec(Sums), share_state=share_state,
     )  # fmt: skip
     pipeline.add(Counting(), name="clerks", inputs=["failed"], outputs=["counted"])
-    feed = letters(pipeline, name, records=12, gap_ms=100, lag_us=800 * MILLISECOND)
+    feed = letters(pipeline, name, records=16, gap_ms=10, lag_us=800 * MILLISECOND)
     return Workload(name, pipeline, feed, SHORT, settled=True)
+
+
+def late_owners() -> Workload:
+    """Echoes whose owners take seconds to scan their rows, while their senders try again and again."""
+    one = two_stages("late owners", Echo).varied("late owners", store_timeout_us=5 * SECOND)
+    options = msgspec.structs.replace(one.options, store_scan=Uniform(2 * SECOND, 3 * SECOND))
+    return dataclasses.replace(one, options=options)
 
 
 def forgetful() -> Workload:
