@@ -94,7 +94,7 @@ def chaos(
     ] = None,
     master: Annotated[
         str, typer.Option(metavar="URL", help="Spark's master, with separate processes for executors.")
-    ] = "local-cluster[2,1,1024]",
+    ] = "local-cluster[1,2,1024]",
     patience: Annotated[
         float,
         typer.Option(
@@ -112,8 +112,8 @@ def chaos(
 ) -> None:
     """Run a pipeline on Spark on this machine while killing, pausing and resuming executors, Python workers and drivers.
 
-    Then compare outputs and states with the sequential reference, and check the History. Each fault takes about as long as
-    a start of Spark, half a minute.
+    Then compare outputs and states with the sequential reference, and check the History. Each fault takes about a quarter of a
+    minute.
     """  # fmt: skip
     with tidy_errors():
         with stdout_reserved():

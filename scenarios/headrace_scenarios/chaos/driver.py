@@ -58,9 +58,12 @@ def main(job_file: str, number: int) -> int:
     Returns:
         The exit code: 1 if the query failed.
     """
-    job = msgspec.json.decode(Path(job_file).read_bytes(), type=ChaosJob)
+    job = _read(job_file)
     told = job.told(number)
     with session(job.master, "headrace chaos", log_level="WARN", config=job.config) as spark:
+        if not _may_go(job.go_file(number)):
+            return 0
+        job = _read(job_file)
         running: _Query | _Job | None = None
         try:
             running = _Job(spark, job, told) if job.deployed else _Query(spark, job, told)
@@ -72,6 +75,18 @@ def main(job_file: str, number: int) -> int:
         running.stop()
         tell(told, Ended("", ""))
     return 0
+
+
+def _read(job_file: str) -> ChaosJob:
+    return msgspec.json.decode(Path(job_file).read_bytes(), type=ChaosJob)
+
+
+def _may_go(go_file: Path) -> bool:
+    """Wait for a file; return whether it came before the parent process was gone."""
+    parent = os.getppid()
+    while not go_file.exists() and os.getppid() == parent:
+        time.sleep(_LOOK_EVERY_S)
+    return go_file.exists()
 
 
 class _Query:

@@ -96,6 +96,10 @@ class ChaosJob(msgspec.Struct, frozen=True):
         """The file with the number of computations that a running driver is to have added."""
         return self.control / "additions"
 
+    def go_file(self, driver: int) -> Path:
+        """Return the file for whose existence a driver waits once its Spark is started. It then reads the job again."""
+        return self.control / f"go-{driver}"
+
     def told(self, driver: int) -> Path:
         """Return the file with a driver's reports."""
         return Path(self.directory, f"driver-{driver}.jsonl")

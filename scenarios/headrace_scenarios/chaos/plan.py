@@ -52,6 +52,9 @@ MOMENTS: dict[Verb, tuple[BatchMoment, ...]] = {
 """The moments of a micro-batch at which a fault can strike; none: between two micro-batches."""
 
 
+SURVIVED = (Verb.KILL_EXECUTOR, Verb.KILL_PYTHON_WORKER)
+"""Kinds after which the same driver goes on."""
+
 DEPLOYED_ONLY = (Verb.RESHARD, Verb.CHANGE)
 """Kinds for jobs of `headrace.spark.deploy`."""
 

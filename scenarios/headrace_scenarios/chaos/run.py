@@ -1,7 +1,7 @@
 """Running a pipeline on Spark to its end while killing and pausing its processes (MillWheel 6.2, 7.1).
 
 The harness runs outside Spark: it starts drivers as separate processes, feeds the input part by part, injects faults by the plan,
-and starts a successor for each driver that is gone.
+and a successor for each driver that is gone. The next driver starts Spark ahead of time, and waits until it is needed.
 
 Rules of this file: a fault strikes a process that is held in the middle of a micro-batch, and only processes that this run
 started. A part is processed completely before the next one is fed. A fault counts only if its effect was observed.
@@ -43,7 +43,7 @@ from headrace_scenarios.chaos.job import (
     read_told,
     release,
 )
-from headrace_scenarios.chaos.plan import ChaosPlan, Strike, Verb
+from headrace_scenarios.chaos.plan import SURVIVED, ChaosPlan, Strike, Verb
 from headrace_scenarios.chaos.processes import (
     SystemProcess,
     ancestor,
@@ -97,7 +97,7 @@ class ChaosOptions:
         deployed: run a job of `headrace.spark.deploy`, without a History.
     """
 
-    master: str = "local-cluster[2,1,1024]"
+    master: str = "local-cluster[1,2,1024]"
     fencing: bool = True
     state_ids: bool = True
     intervals: int = 2
@@ -271,6 +271,7 @@ class _Run:
             options.fencing, _config(options), options.deployed,
         )  # fmt: skip
         self.drivers: list[_Driver] = []
+        self._standby: _Driver | None = None
         self.seen: list[StrikeResult] = []
         self._job_file = directory / "job.json"
         self._options = options
@@ -278,6 +279,7 @@ class _Run:
         self._strikes = {strike.part: strike for strike in plan.strikes}
         self._on_progress = on_progress
         self._doing = ""
+        self._begun = 0
         self._numbers = cycle(range(options.intervals + 1, options.intervals + 4))
         self.job.control.mkdir(parents=True)
         (directory / "plan.json").write_bytes(msgspec.json.encode(plan))
@@ -297,6 +299,7 @@ class _Run:
             self._begin("starting Spark", 0)
             self._start()
             for number, events in enumerate(self._parts):
+                self._prepare(number)
                 strike = self._strikes.get(number)
                 self._begin(strike.describe() if strike else f"part {number}", number)
                 if strike is None:
@@ -309,7 +312,7 @@ class _Run:
             self._stop("with the states")
         finally:
             release(self.job.control)
-            for driver in self.drivers:
+            for driver in (*self.drivers, *([self._standby] if self._standby else [])):
                 driver.kill()
 
     def _begin(self, doing: str, part: int) -> None:
@@ -318,10 +321,27 @@ class _Run:
 
     # Drivers
 
+    def _prepare(self, part: int) -> None:
+        """Start the driver that will succeed the present one, if one will: it waits with a Spark of its own."""
+        to_come = [strike for number, strike in self._strikes.items() if number >= part]
+        if self._standby is None and any(strike.verb not in SURVIVED for strike in to_come):
+            with _interrupted_later():  # an unrecorded driver would outlive the run
+                self._standby = self._new_driver()
+
     def _start(self) -> None:
+        with _interrupted_later():
+            if self._standby is not None and not self._standby.is_running:
+                self._standby.kill()
+                self._standby = None
+            self._job_file.write_bytes(msgspec.json.encode(self.job))
+            self.drivers.append(self._standby or self._new_driver())
+            self._standby = None
+            self.job.go_file(self._driver.number).touch()
+
+    def _new_driver(self) -> _Driver:
         self._job_file.write_bytes(msgspec.json.encode(self.job))
-        with _interrupted_later():  # an unrecorded driver would outlive the run
-            self.drivers.append(_Driver(self.job, self._job_file, len(self.drivers)))
+        self._begun += 1
+        return _Driver(self.job, self._job_file, self._begun - 1)
 
     def _stop(self, how: str = "") -> None:
         """Let the driver stop its query and exit; ``how``: what its stop file says."""
