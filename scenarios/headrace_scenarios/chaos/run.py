@@ -7,10 +7,7 @@ Rules of this file: a fault strikes a process that is held in the middle of a mi
 started. A part is processed completely before the next one is fed. A fault counts only if its effect was observed.
 """
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,29 +20,23 @@ import msgspec
 
 from headrace import HeadraceError, Pipeline
 from headrace.spark.jobs.recorded_input import Landing
-from headrace.spark.runtime.session import worker_path
 from headrace.wire.effects import SourceEvent
 from headrace_properties.reference import run_reference
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_scenarios.chaos.drivers import Driver
 from headrace_scenarios.chaos.findings import ChaosFindings, find, read_rows, read_states
 from headrace_scenarios.chaos.job import (
     ADDED,
-    Added,
     BatchMoment,
     BatchWritten,
-    Begun,
     ChaosJob,
     Ended,
-    Idle,
-    Told,
     held,
     hold,
-    read_told,
     release,
 )
 from headrace_scenarios.chaos.plan import SURVIVED, ChaosPlan, Strike, Verb
 from headrace_scenarios.chaos.processes import (
-    SystemProcess,
     ancestor,
     check_process_table,
     processes_of,
@@ -63,7 +54,6 @@ _TRIES = 3
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Choice: these JVMs live for seconds, which they would otherwise spend on compilation."""
 _NEVER_S = "86400"
-_MODULE = "headrace_scenarios.chaos.driver"
 
 _REFUSALS = (
     ("FencedWriterError", "the sink: a newer epoch owns the table"),
@@ -195,72 +185,6 @@ def run_chaos(
     )
 
 
-class _Driver:
-    """A driver's processes and reports."""
-
-    def __init__(self, job: ChaosJob, job_file: Path, number: int) -> None:
-        self._job = job
-        self.number = number
-        command = [sys.executable, "-m", _MODULE, str(job_file), str(number)]
-        with job.log(number).open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: S603  our own module
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, "PYTHONPATH": worker_path()},
-            )  # fmt: skip
-
-    @property
-    def session(self) -> int:
-        """The session of all its processes."""
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its Python process is running."""
-        return self._process.poll() is None
-
-    @property
-    def log(self) -> str:
-        """Path of its log."""
-        return str(self._job.log(self.number))
-
-    def told(self) -> list[Told]:
-        """Return its reports so far."""
-        return read_told(self._job.told(self.number))
-
-    def ended(self) -> Ended | None:
-        """Return how its query ended, if it has reported that."""
-        return next((told for told in self.told() if isinstance(told, Ended)), None)
-
-    def idle_files(self) -> int:
-        """Return how many files it had processed when it was last idle; -1: never."""
-        return max([told.files for told in self.told() if isinstance(told, Idle)], default=-1)
-
-    def written(self) -> list[BatchWritten]:
-        """Return the micro-batches that reached the sink."""
-        return [told for told in self.told() if isinstance(told, BatchWritten)]
-
-    def batch(self) -> int | None:
-        """Return the number of its current or last micro-batch."""
-        return next((told.batch for told in reversed(self.told()) if isinstance(told, Begun)), None)
-
-    def additions(self) -> int:
-        """Return how many computations it has added last; 0: none."""
-        return max([told.additions for told in self.told() if isinstance(told, Added)], default=0)
-
-    def main_processes(self) -> list[SystemProcess]:
-        """Return its Python and its Java process, without executors and workers."""
-        return [
-            process
-            for process in processes_of(self.session)
-            if process.pid == self.session or process.is_java_of_driver
-        ]
-
-    def kill(self) -> None:
-        """Kill all its remaining processes."""
-        signal_all(self.session, signal.SIGKILL)
-        self._process.wait()
-
-
 class _Run:
     def __init__(
         self, target: str, pipeline: Pipeline, feed: Feed, plan: ChaosPlan, directory: Path, options: ChaosOptions,
@@ -270,8 +194,8 @@ class _Run:
             target, str(directory.absolute()), options.master, options.intervals,
             options.fencing, _config(options), options.deployed,
         )  # fmt: skip
-        self.drivers: list[_Driver] = []
-        self._standby: _Driver | None = None
+        self.drivers: list[Driver] = []
+        self._standby: Driver | None = None
         self.seen: list[StrikeResult] = []
         self._job_file = directory / "job.json"
         self._options = options
@@ -286,7 +210,7 @@ class _Run:
         self._landing = Landing(pipeline, self.job.landing)
 
     @property
-    def _driver(self) -> _Driver:
+    def _driver(self) -> Driver:
         return self.drivers[-1]
 
     def run(self) -> None:
@@ -338,10 +262,10 @@ class _Run:
             self._standby = None
             self.job.go_file(self._driver.number).touch()
 
-    def _new_driver(self) -> _Driver:
+    def _new_driver(self) -> Driver:
         self._job_file.write_bytes(msgspec.json.encode(self.job))
         self._begun += 1
-        return _Driver(self.job, self._job_file, self._begun - 1)
+        return Driver(self.job, self._job_file, self._begun - 1)
 
     def _stop(self, how: str = "") -> None:
         """Let the driver stop its query and exit; ``how``: what its stop file says."""
@@ -615,7 +539,7 @@ def _refused_by(ended: Ended) -> str | None:
     return next((who for mark, who in _REFUSALS if mark in said), None)
 
 
-def _reason(driver: _Driver) -> str:
+def _reason(driver: Driver) -> str:
     ended = driver.ended()
     if ended is None:
         return "the driver exited without a report"

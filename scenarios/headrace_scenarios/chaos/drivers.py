@@ -1,0 +1,79 @@
+"""A driver of a chaos run, from outside: its process, what it reports, and what it has started."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from headrace.spark.runtime.session import worker_path
+from headrace_scenarios.chaos.job import Added, BatchWritten, Begun, ChaosJob, Ended, Idle, Told, read_told
+from headrace_scenarios.chaos.processes import SystemProcess, processes_of, signal_all
+
+_MODULE = "headrace_scenarios.chaos.driver"
+
+
+class Driver:
+    """A driver's processes and reports."""
+
+    def __init__(self, job: ChaosJob, job_file: Path, number: int) -> None:
+        self._job = job
+        self.number = number
+        command = [sys.executable, "-m", _MODULE, str(job_file), str(number)]
+        with job.log(number).open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603  our own module
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, "PYTHONPATH": worker_path()},
+            )  # fmt: skip
+
+    @property
+    def session(self) -> int:
+        """The session of all its processes."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its Python process is running."""
+        return self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """Path of its log."""
+        return str(self._job.log(self.number))
+
+    def told(self) -> list[Told]:
+        """Return its reports so far."""
+        return read_told(self._job.told(self.number))
+
+    def ended(self) -> Ended | None:
+        """Return how its query ended, if it has reported that."""
+        return next((told for told in self.told() if isinstance(told, Ended)), None)
+
+    def idle_files(self) -> int:
+        """Return how many files it had processed when it was last idle; -1: never."""
+        return max([told.files for told in self.told() if isinstance(told, Idle)], default=-1)
+
+    def written(self) -> list[BatchWritten]:
+        """Return the micro-batches that reached the sink."""
+        return [told for told in self.told() if isinstance(told, BatchWritten)]
+
+    def batch(self) -> int | None:
+        """Return the number of its current or last micro-batch."""
+        return next((told.batch for told in reversed(self.told()) if isinstance(told, Begun)), None)
+
+    def additions(self) -> int:
+        """Return how many computations it has added last; 0: none."""
+        return max([told.additions for told in self.told() if isinstance(told, Added)], default=0)
+
+    def main_processes(self) -> list[SystemProcess]:
+        """Return its Python and its Java process, without executors and workers."""
+        return [
+            process
+            for process in processes_of(self.session)
+            if process.pid == self.session or process.is_java_of_driver
+        ]
+
+    def kill(self) -> None:
+        """Kill all its remaining processes."""
+        signal_all(self.session, signal.SIGKILL)
+        self._process.wait()
