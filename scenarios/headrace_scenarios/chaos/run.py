@@ -277,8 +277,13 @@ class _Run:
 
     def _work_off(self, events: Sequence[tuple[str, SourceEvent]]) -> None:
         """Feed a part, and wait until it is processed."""
-        self._landing.put(events)
+        self._feed(events)
         self._await_idle()
+
+    def _feed(self, events: Sequence[tuple[str, SourceEvent]]) -> None:
+        """Feed a part. The libraries that write it are imported at the first one, and some swallow any exception meanwhile."""
+        with _interrupted_later():
+            self._landing.put(events)
 
     def _await_idle(self) -> None:
         """Wait until all input so far is processed; start a successor for each driver that exits by itself."""
@@ -310,7 +315,7 @@ class _Run:
         """Feed a part, wait until a process is held in the middle of it, and return its id."""
         assert moment is not None, "a strike during a micro-batch has a moment"
         hold(self.job.control, moment)
-        self._landing.put(events)
+        self._feed(events)
         return self._await_held()
 
     def _await_held(self) -> int:
@@ -406,14 +411,14 @@ class _Run:
         self._stop()
         self.job = msgspec.structs.replace(self.job, intervals=next(self._numbers))
         if moment is BatchMoment.CHANGING:  # the old intervals must first come to rest
-            self._landing.put(events)
+            self._feed(events)
             hold(self.job.control, moment)
             self._start()
         else:
             self._start()
             self._await_idle()
             hold(self.job.control, moment)
-            self._landing.put(events)
+            self._feed(events)
         self._await_held()
         seen.notes.append(f"{before} intervals became {self.job.intervals}")
         self._killed(seen)
@@ -429,7 +434,7 @@ class _Run:
             driver = self._driver
             self._wait(lambda: driver.additions() == additions, "the job was not changed")
             hold(self.job.control, moment)
-        self._landing.put(events)
+        self._feed(events)
         self._await_held()
         seen.notes.append(f"the pipeline has {ADDED}{additions - 1}")
         self._killed(seen)
