@@ -3,7 +3,6 @@
 import base64
 from collections.abc import Iterable
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -39,7 +38,7 @@ _SESSION = {"spark.sql.shuffle.partitions": "2"}
 
 @app.command("state", epilog=_EXAMPLES)
 def state(
-    directory: Annotated[Path, typer.Argument(help="The job's directory, as given to deploy.")],
+    directory: Annotated[str, typer.Argument(help="The job's directory, as given to deploy.")],
     computation: Annotated[
         str | None, typer.Argument(help="Print the key intervals and rows of this one.")
     ] = None,
@@ -62,8 +61,10 @@ def state(
         codec = _codec(pipeline, computation)
         from headrace.spark import JobState, session  # noqa: PLC0415  needs PySpark; the other commands do not
         from headrace.spark.jobs.job import shape_of_job  # noqa: PLC0415  see above
+        from headrace.spark.runtime.files import local_directory, scheme_of  # noqa: PLC0415  see above
 
-        shape_of_job(directory)  # before Spark is started for nothing
+        if scheme_of(directory) in (None, "file"):
+            shape_of_job(local_directory("directory", directory))  # before Spark is started for nothing
         with stdout_reserved(), session("local[2]", "headrace state", config=_SESSION) as spark:
             job = JobState(spark, directory)
             if computation is None:

@@ -1,7 +1,7 @@
 """A job's directory behind Hadoop's file systems: here a mount table (``viewfs``), which is no path of this machine."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,19 @@ from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 from headrace import Computation, Context, OptionsError, Pipeline, Record
-from headrace.spark import Deployment, Input, JobStoppedError, Layout, SparkHostError, deploy, skip_record
+from headrace.spark import (
+    Deployment,
+    Input,
+    JobState,
+    JobStoppedError,
+    Layout,
+    SparkHostError,
+    deploy,
+    skip_record,
+)
 from headrace.spark.runtime.hadoop import HadoopPath, files_in, job_directory, write
 from headrace_cli.main import app
+from headrace_scenarios.chaos.object_store import ObjectStore
 
 
 class Sums(Computation):
@@ -61,15 +71,79 @@ def test_a_file_is_replaced_whole_and_found_by_name(session: SparkSession, mount
         (place / "none").read_bytes()
 
 
-def test_a_file_that_is_not_replaced_is_an_error(fresh_session: SparkSession, mounted: str) -> None:
-    fresh_session.conf.set(SETTING, f"{MANAGERS}.FileSystemBasedCheckpointFileManager")
+def test_any_manager_of_checkpoints_will_do(fresh_session: SparkSession, mounted: str) -> None:
+    fresh_session.conf.set(
+        SETTING, f"{MANAGERS}.FileSystemBasedCheckpointFileManager"
+    )  # it cannot replace a file there
     place = job_directory(mounted, fresh_session) / "a.json"
-    write(place, b"one")
-    with pytest.raises(
-        OSError, match=r"a\.json was not replaced: Spark's FileSystemBasedCheckpointFileManager only creates"
-    ):
+    for text in (b"one", b"two"):
+        write(place, text)
+        assert place.read_bytes() == text
+
+
+@pytest.fixture
+def object_store() -> Iterator[ObjectStore]:
+    with ObjectStore() as store:
+        yield store
+
+
+class Broken(ObjectStore):
+    """A store on which the clients of renames die before the first step, as often as it is told."""
+
+    broken = 0
+
+    def rename(self, path: str, target: str, is_wanted: Callable[[], bool]) -> None:
+        self.broken -= 1
+        super().rename(path, target, (lambda: False) if self.broken >= 0 else is_wanted)
+
+
+def test_a_driver_that_dies_while_it_writes_leaves_the_file_as_it_was(session: SparkSession) -> None:
+    with Broken() as store:
+        place = job_directory(f"{store.uri}/job", session) / "a.json"
+        write(place, b"one")
+        store.broken = 100
+        with pytest.raises(
+            OSError, match=r"a\.json was written 5 times, and the store has something else each time"
+        ):
+            write(place, b"two")
+        assert place.read_bytes() == b"one"
+        store.broken = 1
         write(place, b"two")
-    assert place.read_bytes() == b"one"
+        assert place.read_bytes() == b"two"
+        assert [
+            path.name for path in files_in(job_directory(f"{store.uri}/job", session)) if path.name[0] != "."
+        ] == ["a.json"]
+
+
+def test_what_is_written_again_is_no_new_version(session: SparkSession, object_store: ObjectStore) -> None:
+    place = job_directory(f"{object_store.uri}/job", session) / "a.json"
+    write(place, b"one")
+    write(place, b"one")
+    assert list(object_store.objects) == ["/job/a.json"]
+    for text in (b"two", b"three"):
+        write(place, text)
+    assert list(object_store.objects) == ["/job/a.json.version-3"]
+    assert place.exists()
+
+
+def test_the_store_shows_the_steps_of_a_rename_and_ends_it_with_its_client(object_store: ObjectStore) -> None:
+    store = object_store
+    for name in "ab":
+        store.put(f"/from/{name}", name.encode())
+    seen: list[list[str]] = []
+
+    def is_wanted() -> bool:
+        seen.append(sorted(store.objects))
+        return len(seen) < 4
+
+    store.rename("/from", "/to", is_wanted)
+    assert seen == [
+        ["/from/a", "/from/b"],
+        ["/from/a", "/from/b", "/to/a"],
+        ["/from/b", "/to/a"],
+        ["/from/b", "/to/a", "/to/b"],
+    ]
+    assert sorted(store.objects) == seen[-1]
 
 
 @pytest.mark.parametrize("place", ["s3a://bucket/job", "dbfs:/job", "viewfs://nowhere/job"])
@@ -114,14 +188,14 @@ class Job:
 
 
 def test_a_job_resumes_from_there_and_skips_what_stops_it(
-    session: SparkSession, mounted: str, tmp_path: Path
+    session: SparkSession, object_store: ObjectStore, tmp_path: Path
 ) -> None:
-    job = Job(session, f"{mounted}/job", tmp_path / "in")
+    job = Job(session, f"{object_store.uri}/job", tmp_path / "in")
     job.put(1, "1")
     with job.start() as running:
         running.await_idle()
         job.put(2, "two")
-        with pytest.raises(JobStoppedError, match="headrace skip viewfs://tests/data/job adder numbers:2"):
+        with pytest.raises(JobStoppedError, match=f"headrace skip {job.directory} adder numbers:2"):
             running.await_idle()
     done = CliRunner().invoke(app, ["skip", job.directory, "adder", "numbers:2"], catch_exceptions=False)
     assert done.exit_code == 0
@@ -131,11 +205,14 @@ def test_a_job_resumes_from_there_and_skips_what_stops_it(
         running.await_idle()
         (progress,) = running.progress()
     assert job.sums == ["1", "4"]
+    (row,) = JobState(session, job.directory).rows("adder")
+    assert (row.key, row.state) == ("anna", b'{"sum":4}')
     assert progress.records == 3  # one of them was skipped
-    store = tmp_path / "store" / "job"
-    assert {path.name for path in store.iterdir() if not path.name.startswith(".")} == {
+    names = object_store.names_in("/job")
+    assert {name.partition(".version-")[0] for name in names} == {
         "checkpoints", "dead-letters", "deployment.json", "progress.json", "skips"
     }  # fmt: skip
+    assert len(names) == 5  # one version of each
 
 
 def test_the_staged_layout_refuses_it(session: SparkSession, mounted: str, tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ from headrace.spark.hosting.layout import computation_of, interval_of, number_of
 from headrace.spark.jobs.job import check_computation, last_committed, shape_of_job
 from headrace.spark.jobs.log import Log, beginnings_of, file_name
 from headrace.spark.runtime.file_errors import storage_error_of
-from headrace.spark.runtime.files import local_directory, scratch
+from headrace.spark.runtime.files import scratch
+from headrace.spark.runtime.hadoop import HadoopPath, Place, job_directory
 from headrace.store.mediator import StoredRow
 
 _GROUP, _DATA = "user_map_key.group", "user_map_value.data"
@@ -119,7 +120,7 @@ class JobState:
 
     Args:
         spark: a session on this machine, which need not be the job's.
-        directory: directory of the job: a path or a ``file:`` URI, as given to `deploy`.
+        directory: directory of the job: a path or a URI, as given to `deploy`.
 
     Attributes:
         layout: ``pipelined`` or ``staged``.
@@ -127,12 +128,12 @@ class JobState:
 
     Raises:
         SparkHostError: there is no such job.
-        OptionsError: the directory is a URI of another scheme.
+        OptionsError: the session's Hadoop client does not reach the directory.
     """
 
     def __init__(self, spark: SparkSession, directory: str | Path) -> None:
         self._spark = spark
-        self._directory = local_directory("directory", directory)
+        self._directory = job_directory(directory, spark)
         self._shape = shape_of_job(self._directory)
         self.layout, self.pipeline = self._shape.layout, self._shape.pipeline
 
@@ -201,6 +202,7 @@ class JobState:
     def _waiting(self, name: str) -> dict[str, int]:
         if self.layout != "staged":
             return {}
+        assert isinstance(self._directory, Path), "the staged layout has its logs on all machines"
         log, found = Log(self._directory, name), {}
         for consumer in self._present():
             begin = beginnings_of(self._directory, consumer)
@@ -217,7 +219,7 @@ class StoredState:
     """The state of one computation in a query's checkpoint, as of the last micro-batch committed when this was created."""
 
     def __init__(
-        self, spark: SparkSession, checkpoint: Path, operator: int, computation: str, *, fused: bool = False
+        self, spark: SparkSession, checkpoint: Place, operator: int, computation: str, *, fused: bool = False
     ) -> None:
         self.batch = last_committed(checkpoint)
         self._spark, self._checkpoint, self._operator = spark, checkpoint, operator
@@ -297,9 +299,9 @@ class StoredState:
             raise SparkHostError(problem, remedy) from error
 
 
-def _plain(checkpoint: Path) -> str:
+def _plain(checkpoint: Place) -> str:
     """Return a path that Spark's data source for state can read: it does not find one with characters that a URI escapes."""
-    if quote(str(checkpoint)) == str(checkpoint):
+    if isinstance(checkpoint, HadoopPath) or quote(str(checkpoint)) == str(checkpoint):
         return str(checkpoint)
     link = scratch() / "state" / sha256(str(checkpoint).encode()).hexdigest()
     link.parent.mkdir(exist_ok=True)

@@ -1,12 +1,16 @@
 """A job's directory on a file system that this machine does not mount: HDFS, an object store, whatever Hadoop's clients reach.
 
-Rules of this file: every file goes through the manager that Spark keeps the query's own checkpoint with
-(``spark.sql.streaming.checkpointFileManagerClass``). So wherever a checkpoint is safe, the job's own files are: a file appears
-whole or not at all, and no rename is needed where the store writes conditionally.
+Rules of this file:
+
+* Every file goes through the manager that Spark keeps the query's own checkpoint with
+  (``spark.sql.streaming.checkpointFileManagerClass``), and like Spark's logs it is only ever created. So wherever a checkpoint is
+  safe, the job's own files are: a file appears whole or not at all, and no rename is needed where the store writes conditionally.
+* **No file is replaced**: on most stores that means to delete it first, and a driver that dies in between would leave none. What
+  is written to a name again is a new file, its next version (``NAME.version-2``); then the older ones are deleted.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -75,14 +79,25 @@ class HadoopPath:
     def exists(self) -> bool:
         """Whether there is such a file or directory."""
         with _java_errors():
-            return bool(self._manager.exists(self._path))
+            return bool(self._manager.exists(self._path)) or bool(self._versions())
 
     def read_bytes(self) -> bytes:
-        """Read a file.
+        """Read a file: its newest version.
 
         Raises:
             FileNotFoundError: there is none.
         """
+        before = 0
+        while True:
+            newest = max(self._versions(), default=1)
+            try:
+                return self._version(newest)._read()
+            except FileNotFoundError:
+                if newest == before:
+                    raise
+                before = newest  # perhaps a newer one has been written since
+
+    def _read(self) -> bytes:
         with _java_errors():
             stream = self._manager.open(self._path)
             try:
@@ -90,40 +105,89 @@ class HadoopPath:
             finally:
                 stream.close()
 
-    def replace(self, data: bytes) -> None:
-        """Replace the file atomically, or create it and its directory.
+    def write(self, data: bytes) -> None:
+        """Write the next version of the file, and delete the older ones. Create its directory if there is none.
 
         Raises:
-            OSError: it was not replaced, for one because Spark's manager of checkpoint files can only create files.
+            OSError: the store did not keep it.
         """
         with _java_errors():
             self._manager.mkdirs(self._path.getParent())
-            stream = self._manager.createAtomic(self._path, True)  # noqa: FBT003  Java
+        for _ in range(_TRIES):
+            versions = self._versions()
+            if versions and versions[max(versions)]._has(data):
+                return
+            new = self._version(max(versions, default=0) + 1)
+            with suppress(FileExistsError):
+                new._create(data)
+            if new._has(data):
+                for old in versions.values():
+                    old._delete()
+                return
+        raise OSError(f"{self} was written {_TRIES} times, and the store has something else each time")
+
+    def _create(self, data: bytes) -> None:
+        with _java_errors():
+            stream = self._manager.createAtomic(self._path, False)  # noqa: FBT003  Java
             try:
                 stream.write(bytearray(data))
             except BaseException:
                 stream.cancel()
                 raise
             stream.close()
-        if self.read_bytes() != data:
-            kind = self._manager.getClass().getSimpleName()
-            raise OSError(
-                f"{self} was not replaced: Spark's {kind} only creates files here. Unset or change "
-                "spark.sql.streaming.checkpointFileManagerClass"
-            )
+
+    def _has(self, data: bytes) -> bool:
+        try:
+            return self._read() == data
+        except FileNotFoundError:
+            return False
+
+    def _delete(self) -> None:
+        with _java_errors(), suppress(FileNotFoundError):
+            self._manager.delete(self._path)
+
+    def _versions(self) -> "dict[int, HadoopPath]":
+        """Return the versions of the file that are there, by number."""
+        beside = self._at(self._path.getParent())._list()
+        found = [_version_of(path.name) for path in beside]
+        return {number: self._version(number) for name, number in found if name == self.name}
+
+    def _version(self, number: int) -> "HadoopPath":
+        """Return the file of a version. The first has the plain name."""
+        return self if number == 1 else self._at(self._path.suffix(f"{_VERSION}{number}"))
 
     def files(self) -> "list[HadoopPath]":
         """Return what is in the directory, by name; nothing, if there is none."""
+        return [self / name for name in sorted({_version_of(path.name)[0] for path in self._list()})]
+
+    def _list(self) -> "list[HadoopPath]":
         try:
             with _java_errors():
-                found = [self._at(status.getPath()) for status in self._manager.list(self._path)]
+                return [self._at(status.getPath()) for status in self._manager.list(self._path)]
         except FileNotFoundError:
             return []
-        return sorted(found, key=str)
 
 
 Place = Path | HadoopPath
 """A file or directory of a job."""
+
+_KINDS: dict[str, type[OSError]] = {
+    "FileNotFoundException": FileNotFoundError,
+    "NoSuchFileException": FileNotFoundError,
+    "FileAlreadyExistsException": FileExistsError,
+}
+_VERSION = ".version-"
+_TRIES = 5
+
+
+def _version_of(name: str) -> tuple[str, int]:
+    """Return a file's name without its version, and the version.
+
+    >>> _version_of("deployment.json.version-12"), _version_of("deployment.json")
+    (('deployment.json', 12), ('deployment.json', 1))
+    """
+    plain, mark, number = name.partition(_VERSION)
+    return (plain, int(number)) if mark and number.isdecimal() else (name, 1)
 
 
 @contextmanager
@@ -133,8 +197,8 @@ def _java_errors() -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         raised = error.java_exception
-        missing = raised.getClass().getSimpleName() in ("FileNotFoundException", "NoSuchFileException")
-        raise (FileNotFoundError if missing else OSError)(str(raised.getMessage())) from None
+        kind = _KINDS.get(str(raised.getClass().getSimpleName()), OSError)
+        raise kind(str(raised.getMessage())) from None
 
 
 def job_directory(directory: str | Path, spark: SparkSession) -> Place:
@@ -165,7 +229,7 @@ def job_directory(directory: str | Path, spark: SparkSession) -> Place:
 def write(place: Place, data: bytes) -> None:
     """Replace a file atomically, or create it and its directory."""
     if isinstance(place, HadoopPath):
-        place.replace(data)
+        place.write(data)
     else:
         replace_file(place, data)
 
