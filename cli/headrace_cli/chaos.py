@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,6 +30,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace chaos my_job:pipeline --faults 4 --kinds zombie,kill_driver --keep chaos/
   headrace chaos --faults 2 --kinds zombie --without fencing
   headrace chaos --deployed --kinds reshard,change --faults 4
+  headrace chaos --deployed --object-store --faults 8
 
 [bold]Exit codes[/]
   0 outputs and states match the reference, and no invariant is violated; 1 otherwise; 2 usage error;
@@ -54,6 +56,14 @@ class ChaosUseError(HeadraceError):
         return f"{self.option}: {self.problem}. {self.remedy}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Whether a job of deploy runs, and whether it is kept in an object store."""
+
+    deployed: bool
+    object_store: bool
+
+
 @app.command("chaos", epilog=_EXAMPLES)
 def chaos(
     pipeline: Annotated[
@@ -77,6 +87,12 @@ def chaos(
         typer.Option(
             help="Run it as a job of deploy, whose keys are divided anew and whose pipeline changes while drivers are killed. "
             "It has no History to check."
+        ),
+    ] = False,
+    object_store: Annotated[  # noqa: FBT002  typer's way
+        bool,
+        typer.Option(
+            help="Keep checkpoint and job in a store as weak as S3, without atomic renames. Keys cannot be divided anew there."
         ),
     ] = False,
     feed: Annotated[
@@ -118,7 +134,8 @@ def chaos(
     with tidy_errors():
         with stdout_reserved():
             target = load_target(pipeline, feed)
-            done = _run(target, faults, seed, kinds, without or [], master, patience, keep, deployed=deployed)
+            where = _Where(deployed, object_store)
+            done = _run(target, faults, seed, kinds, without or [], master, patience, keep, where)
         if as_json:
             print_document(done.document())
         else:
@@ -128,7 +145,7 @@ def chaos(
 
 def _run(
     target: PipelineTarget, faults: int, seed: int, kinds: str | None, without: list[Protection], master: str, patience: float,
-    keep: Path | None, *, deployed: bool,
+    keep: Path | None, where: _Where,
 ) -> "Chaos":  # fmt: skip
     # These need PySpark; the rest of the command does not.
     from headrace_cli._chaos_report import Chaos  # noqa: PLC0415
@@ -145,11 +162,13 @@ def _run(
         Protection.FENCING not in without,
         Protection.STATE_IDS not in without,
         patience_s=patience,
-        deployed=deployed,
+        deployed=where.deployed,
+        object_store=where.object_store,
     )
     feed = target.feed(seed)
     verbs = None if wanted is None else [Verb(kind) for kind in wanted]
-    plan = draw_plan(faults, seed, len(feed.entries), verbs, deployed=deployed)
+    mounted = not where.object_store
+    plan = draw_plan(faults, seed, len(feed.entries), verbs, deployed=where.deployed, mounted=mounted)
     directory = _directory(keep)
     try:
         with RunProgress(f"chaos on {target.name}") as progress:

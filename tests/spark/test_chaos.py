@@ -97,6 +97,14 @@ def test_what_only_a_job_can_have_is_refused_for_a_query() -> None:
         draw_plan(2, 0, 150, [Verb.ZOMBIE, Verb.RESHARD])
 
 
+def test_what_an_object_store_cannot_have_is_neither_drawn_nor_accepted() -> None:
+    assert set(draw_plan(16, 0, 150, deployed=True, mounted=False).verbs) == {*Verb} - {Verb.RESHARD}
+    with pytest.raises(
+        ChaosPlanError, match=r"its keys are not divided anew\. Use other kinds, or no --object-store"
+    ):
+        draw_plan(2, 0, 150, [Verb.RESHARD], deployed=True, mounted=False)
+
+
 def test_a_plan_can_be_written_and_read() -> None:
     plan = draw_plan(7, 1, 150)
     assert msgspec.json.decode(msgspec.json.encode(plan), type=ChaosPlan) == plan
@@ -356,6 +364,19 @@ def test_a_driver_killed_in_a_change_of_its_job_leaves_no_trace(tmp_path: Path, 
         "the pipeline has chaos addition 0",
         "3 intervals became 4",
     ]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("deployed", [False, True])
+@pytest.mark.parametrize("object_store", [False, True])
+def test_two_hundred_faults_leave_no_trace(tmp_path: Path, *, deployed: bool, object_store: bool) -> None:
+    """Fifty for each way to keep a job, of all kinds that it can be struck by. It takes about an hour on two cores."""
+    seed = 2 * deployed + object_store
+    feed = turnstiles.feed(seed)
+    plan = draw_plan(50, seed, len(feed.entries), deployed=deployed, mounted=not object_store)
+    options = ChaosOptions(deployed=deployed, object_store=object_store)
+    report = run_chaos(TARGET, turnstiles.pipeline, feed, plan, tmp_path / "run", options)
+    assert report.verdict == Holds(50)
 
 
 @pytest.mark.nightly

@@ -23,6 +23,7 @@ from headrace.spark.jobs.deploy import deploy
 from headrace.spark.jobs.recorded_input import landed
 from headrace.spark.jobs.state import JobState
 from headrace.spark.runtime.file_errors import storage_error_of
+from headrace.spark.runtime.hadoop import job_directory
 from headrace.spark.runtime.session import session
 from headrace.spark.sinks.database_sink import DatabaseSink
 from headrace_scenarios.chaos.job import (
@@ -93,14 +94,14 @@ class _Query:
     """A query of its own on the outputs of `attach`, with a History."""
 
     def __init__(self, spark: SparkSession, job: ChaosJob, told: Path) -> None:
-        self._checkpoint = job.checkpoint
+        self._checkpoint = job_directory(job.checkpoint, spark)
         outputs = attach(
             _pipeline(job), _inputs(spark, job), intervals=job.intervals, history=True
         ).everything
         passed = outputs.mapInArrow(partial(_passing, job.control, BatchMoment.WORKING), outputs.schema)
         self._writer = _Writer(_sink(job), job.control, told)
         stream = passed.writeStream.foreachBatch(self._writer)
-        self._query = stream.option("checkpointLocation", str(job.checkpoint)).start()
+        self._query = stream.option("checkpointLocation", job.checkpoint).start()
 
     def settle(self) -> None:
         self._query.processAllAvailable()

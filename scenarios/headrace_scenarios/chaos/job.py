@@ -43,6 +43,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
         intervals: number of key intervals of each computation.
         deployed: whether it is a job of `headrace.spark.deploy`, without a History; otherwise a query of its own, with one.
         additions: number of computations that were added to the pipeline.
+        store: URI of the object store with the checkpoint and the job's files; empty: they are in ``directory``.
         fencing: whether the sink is a `DatabaseSink`; otherwise any driver can append rows.
         config: Spark's settings.
     """
@@ -55,6 +56,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
     config: dict[str, str] = {}
     deployed: bool = False
     additions: int = 0
+    store: str = ""
 
     @property
     def landing(self) -> Path:
@@ -62,14 +64,18 @@ class ChaosJob(msgspec.Struct, frozen=True):
         return Path(self.directory, "landing")
 
     @property
-    def home(self) -> Path:
-        """Directory of the deployed job."""
-        return Path(self.directory, "job")
+    def home(self) -> str:
+        """Directory of the deployed job: a path or a URI."""
+        return f"{self.store or self.directory}/job"
 
     @property
-    def checkpoint(self) -> Path:
-        """Directory of the query's checkpoint."""
-        return self.home / "checkpoints" / "pipeline" if self.deployed else Path(self.directory, "checkpoint")
+    def checkpoint(self) -> str:
+        """Directory of the query's checkpoint: a path or a URI."""
+        return (
+            f"{self.home}/checkpoints/pipeline"
+            if self.deployed
+            else f"{self.store or self.directory}/checkpoint"
+        )
 
     @property
     def states(self) -> Path:

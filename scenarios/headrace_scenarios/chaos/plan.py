@@ -59,9 +59,15 @@ DEPLOYED_ONLY = (Verb.RESHARD, Verb.CHANGE)
 """Kinds for jobs of `headrace.spark.deploy`."""
 
 
-def kinds_of(*, deployed: bool) -> tuple[Verb, ...]:
-    """Return the kinds of faults that can strike a job of `headrace.spark.deploy`, or a query of its own."""
-    return tuple(verb for verb in Verb if deployed or verb not in DEPLOYED_ONLY)
+def kinds_of(*, deployed: bool, mounted: bool = True) -> tuple[Verb, ...]:
+    """Return the kinds of faults that can strike a job.
+
+    Args:
+        deployed: whether it is a job of `headrace.spark.deploy`, or else a query of its own.
+        mounted: whether its directory is one that the machine mounts: only there are keys divided anew.
+    """
+    found = tuple(verb for verb in Verb if deployed or verb not in DEPLOYED_ONLY)
+    return tuple(verb for verb in found if mounted or verb is not Verb.RESHARD)
 
 
 class ChaosPlanError(HeadraceError):
@@ -116,7 +122,13 @@ class ChaosPlan(msgspec.Struct, frozen=True):
 
 
 def draw_plan(
-    faults: int, seed: int, entries: int, verbs: Sequence[Verb] | None = None, *, deployed: bool = False
+    faults: int,
+    seed: int,
+    entries: int,
+    verbs: Sequence[Verb] | None = None,
+    *,
+    deployed: bool = False,
+    mounted: bool = True,
 ) -> ChaosPlan:
     """Draw a plan.
 
@@ -126,17 +138,23 @@ def draw_plan(
         entries: number of entries of the input; each part has at least one.
         verbs: kinds of faults to use; ``None``: all.
         deployed: whether they strike a job of `headrace.spark.deploy`.
+        mounted: see `kinds_of`.
 
     Raises:
         ChaosPlanError: there is too little input for that many faults, or there is no kind.
     """
     if verbs is None:
-        verbs = kinds_of(deployed=deployed)
+        verbs = kinds_of(deployed=deployed, mounted=mounted)
     if not verbs:
         raise ChaosPlanError("no kind of fault is given", f"The kinds are: {', '.join(Verb)}")
     if not deployed and (strange := [verb for verb in verbs if verb in DEPLOYED_ONLY]):
         problem = f"only a job of deploy can be struck by {', '.join(strange)}"
         raise ChaosPlanError(problem, "Use --deployed, or other kinds")
+    if not mounted and Verb.RESHARD in verbs:
+        problem = (
+            f"in an object store no job can be struck by {Verb.RESHARD}: there its keys are not divided anew"
+        )
+        raise ChaosPlanError(problem, "Use other kinds, or no --object-store")
     if faults >= entries:
         problem = (
             f"{faults} faults need more than {entries} entries of input, because each strikes a separate part"

@@ -11,10 +11,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import cycle, pairwise
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -35,6 +36,7 @@ from headrace_scenarios.chaos.job import (
     hold,
     release,
 )
+from headrace_scenarios.chaos.object_store import ObjectStore
 from headrace_scenarios.chaos.plan import SURVIVED, ChaosPlan, Strike, Verb
 from headrace_scenarios.chaos.processes import (
     ancestor,
@@ -54,6 +56,8 @@ _TRIES = 3
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Choice: these JVMs live for seconds, which they would otherwise spend on compilation."""
 _NEVER_S = "86400"
+_STEP_S = 0.002
+"""How long each step of a rename in the object store takes: long enough to be killed in."""
 
 _REFUSALS = (
     ("FencedWriterError", "the sink: a newer epoch owns the table"),
@@ -85,6 +89,7 @@ class ChaosOptions:
         intervals: number of key intervals of each computation.
         patience_s: maximum wait for any single step, seconds of wall time.
         deployed: run a job of `headrace.spark.deploy`, without a History.
+        object_store: keep the checkpoint and the job's own files in an `ObjectStore`.
     """
 
     master: str = "local-cluster[1,2,1024]"
@@ -93,6 +98,7 @@ class ChaosOptions:
     intervals: int = 2
     patience_s: float = 300.0
     deployed: bool = False
+    object_store: bool = False
 
 
 @dataclass(slots=True)
@@ -190,9 +196,10 @@ class _Run:
         self, target: str, pipeline: Pipeline, feed: Feed, plan: ChaosPlan, directory: Path, options: ChaosOptions,
         on_progress: Callable[[float, str], object],
     ) -> None:  # fmt: skip
+        self._store = ObjectStore(_STEP_S) if options.object_store else None
         self.job = ChaosJob(
             target, str(directory.absolute()), options.master, options.intervals,
-            options.fencing, _config(options), options.deployed,
+            options.fencing, _config(options), options.deployed, store="" if self._store is None else self._store.uri,
         )  # fmt: skip
         self.drivers: list[Driver] = []
         self._standby: Driver | None = None
@@ -215,7 +222,7 @@ class _Run:
 
     def run(self) -> None:
         """Run all parts and stop; kill everything that was started in any case."""
-        with _terminated_as_interrupted():
+        with _terminated_as_interrupted(), self._store or nullcontext():
             self._run()
 
     def _run(self) -> None:
@@ -371,15 +378,24 @@ class _Run:
     def forget_commit(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         self._work_off(events)
         self._stop()
-        commits = self.job.checkpoint / "commits"
-        last = max((int(entry.name) for entry in commits.iterdir() if entry.name.isdecimal()), default=None)
-        if last is not None:
-            (commits / f"{last}").unlink()
-            (commits / f".{last}.crc").unlink(missing_ok=True)
-            seen.struck = True
+        last = self._delete_last_commit()
+        seen.struck = last is not None
         self._start()
         self._recover(seen)
         self._note_repetition(seen, last)
+
+    def _delete_last_commit(self) -> int | None:
+        """Delete the newest entry of the query's commit log, and return its number; ``None``: there is none."""
+        commits = Path(urlsplit(self.job.checkpoint).path, "commits")
+        store = self._store
+        names = [path.name for path in commits.iterdir()] if store is None else store.names_in(str(commits))
+        last = max((int(name) for name in names if name.isdecimal()), default=None)
+        if last is not None and store is not None:
+            store.delete(f"{commits}/{last}")
+        elif last is not None:
+            (commits / f"{last}").unlink()
+            (commits / f".{last}.crc").unlink(missing_ok=True)
+        return last
 
     def zombie(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         self._hold(seen.strike.moment, events)
