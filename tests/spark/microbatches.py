@@ -14,7 +14,15 @@ from headrace.spark.hosting.fused import HEADERS, FusedTask, bundle_rows, decode
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import JobPlan, MicroBatch, Reshard, computation_of, limits_of, plan_of
+from headrace.spark.hosting.layout import (
+    JobPlan,
+    MicroBatch,
+    Reshard,
+    Splits,
+    computation_of,
+    limits_of,
+    plan_of,
+)
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
 from headrace.spark.hosting.processor import run_bounded
 from headrace.spark.hosting.resharding import images_of, retire, to_wake, write_images
@@ -136,15 +144,17 @@ class Query:
         if low > 0:
             self.watermark_ms = max(self.watermark_ms, END_MS if low == MAX_TIME else low // MILLISECOND)
 
-    def reshard(self, intervals: int, place: Path) -> None:
-        """Begin anew with another number of intervals."""
+    def reshard(self, intervals: int, place: Path, splits: Splits | None = None) -> None:
+        """Begin anew with another number of intervals, or other splits."""
         before = {group: (header, self._chunks(group)) for group, header in self.headers().items()}
         number = 1 if self.plan.reshard is None else self.plan.reshard.number + 1
-        images = images_of(self.laid_out(intervals), before, self.plan.intervals, number)
+        images = images_of(self.laid_out(intervals, splits=splits), before, self.plan.intervals, number)
         path = place / str(number)
         write_images(path, images)
-        reshard = Reshard(number, self.number - 1, self.plan.intervals, str(path), tuple(images))
-        self.plan = self.laid_out(intervals, reshard)
+        reshard = Reshard(
+            number, self.number - 1, self.plan.intervals, str(path), tuple(images), self.plan.splits
+        )
+        self.plan = self.laid_out(intervals, reshard, splits)
         for name in self.plan.pipeline.computations:  # Spark knows of a timer by the name of its interval
             for group in self.plan.groups[name]:
                 self.stores.setdefault(group, Store())
@@ -161,12 +171,14 @@ class Query:
             return {number: data for (own, number), data in self.fused.values.items() if own == group}
         return self.stores[group].chunks
 
-    def laid_out(self, intervals: int, reshard: Reshard | None = None) -> JobPlan:
+    def laid_out(
+        self, intervals: int, reshard: Reshard | None = None, splits: Splits | None = None
+    ) -> JobPlan:
         """The same pipeline with other intervals."""
         plan = self.plan
         return plan_of(
             plan.pipeline, intervals=intervals, with_ids=plan.with_ids, clock=plan.clock, history=False, progress=True,
-            limits=plan.limits, reshard=reshard, fused=plan.fused,
+            limits=plan.limits, reshard=reshard, fused=plan.fused, splits=splits,
         )  # fmt: skip
 
     def _inject(self, post: Post, injector: str, entry: FeedEntry) -> None:

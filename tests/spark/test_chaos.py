@@ -362,7 +362,7 @@ def test_a_driver_killed_in_a_change_of_its_job_leaves_no_trace(tmp_path: Path, 
     assert [note for seen in report.seen for note in seen.notes] == [
         "2 intervals became 3",
         "the pipeline has chaos addition 0",
-        "3 intervals became 4",
+        "3 intervals became 3, one of them split",
     ]
 
 

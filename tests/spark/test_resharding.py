@@ -12,14 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace import SECOND, Computation, Context, OptionsError, Pipeline, Record, Timer
 from headrace.api.progress import ComputationProgress
-from headrace.spark import CheckpointDamagedError, Input, JobState, SparkHostError, deploy
+from headrace.spark import CheckpointDamagedError, Input, JobState, Layout, SparkHostError, deploy
 from headrace.spark.hosting.chunks import Chunks, decode_header
 from headrace.spark.hosting.fused import HEADERS, decode_headers
-from headrace.spark.hosting.layout import computation_of
+from headrace.spark.hosting.layout import Splits, computation_of, interval_of, plan_of
+from headrace.spark.hosting.placement import partition_of, placed_groups
 from headrace.spark.hosting.resharding import Image, Watch, is_done, retire, to_wake
 from headrace.spark.jobs import resharding as _resharding
+from headrace.spark.jobs.deploy import _check_splits
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.job import Shape, read_shape, write_shape
 from headrace.spark.jobs.resharding import carried, check_reshardable, forget, is_at_rest, reshard
@@ -50,19 +52,37 @@ def _rest(running: Query, entries: list[object], size: int = 10) -> None:
     running.batch()
 
 
+DIVISIONS = st.integers(1, 5).flatmap(
+    lambda number: st.tuples(
+        st.just(number),
+        st.dictionaries(
+            st.sampled_from(["sorter", "counter"]),
+            st.tuples(st.integers(0, number - 1))
+            | st.tuples(st.integers(0, number - 1), st.integers(0, number)),
+        ),
+    )
+)
+"""Numbers of intervals, and splits."""
+
+
 @settings(max_examples=25)
-@given(before=st.integers(1, 5), after=st.integers(1, 5), again=st.integers(1, 5), fused=st.booleans())
+@given(before=st.integers(1, 5), after=DIVISIONS, again=DIVISIONS, fused=st.booleans())
 def test_the_outputs_are_the_references_whatever_the_intervals(
-    tmp_path_factory: pytest.TempPathFactory, *, before: int, after: int, again: int, fused: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    *,
+    before: int,
+    after: tuple[int, Splits],
+    again: tuple[int, Splits],
+    fused: bool,
 ) -> None:
-    """Half of the input with one number of intervals, a quarter with another one, and the rest with a third."""
+    """Half of the input with one number of intervals, a quarter with another one and splits, and the rest with a third."""
     pipeline = mail(processes=2)
     feed, place = letters(pipeline), tmp_path_factory.mktemp("images")
     running = query(pipeline, intervals=before, fused=fused)
     left = _half(running, feed)
-    running.reshard(after, place)
+    running.reshard(after[0], place, after[1])
     _rest(running, left[: len(left) // 2])
-    running.reshard(again, place)
+    running.reshard(again[0], place, again[1])
     _rest(running, left[len(left) // 2 :])
     assert running.outputs == run_reference(pipeline, feed).outputs
     assert running.headers().keys() == {
@@ -154,6 +174,10 @@ def test_rows_sizes_and_counts_are_divided(tmp_path: Path) -> None:
         sum(len(chunk) for chunk in store.chunks.values()) for store in running.stores.values() if store.head
     ]
     assert [header.state_bytes for header in headers] == sizes
+    running.reshard(2, tmp_path, {"count": (0, 0)})
+    running.batch([_entry(running.plan.pipeline, 1_001, key="key 1")])
+    headers = [Chunks(store, 2).header for store in running.stores.values() if store.head]
+    assert [sum(getattr(header, name) for header in headers) for name in names] == [299, 301, 301, 301]
 
 
 def test_a_record_that_came_before_is_recognized(tmp_path: Path) -> None:
@@ -284,8 +308,8 @@ class Machine:
         write_shape(self.directory, self._shape(2), self.pipeline)
         monkeypatch.setattr(_resharding, "StoredState", self._stored)
 
-    def _shape(self, intervals: int) -> Shape:
-        return Shape("pipelined", "mail", intervals, ["mail"], [["sorter"], ["counter"]])
+    def _shape(self, intervals: int, splits: Splits | None = None) -> Shape:
+        return Shape("pipelined", "mail", intervals, ["mail"], [["sorter"], ["counter"]], splits=splits or {})
 
     def _stored(
         self, _spark: object, _checkpoint: object, _operator: int, name: str, **_options: bool
@@ -301,21 +325,19 @@ class Machine:
 
     computation = ""
 
-    def deploy(self, intervals: int) -> None:
+    def deploy(self, intervals: int, splits: Splits | None = None) -> None:
         """Start it with this number of intervals; it may die before it runs."""
         before = read_shape(self.directory)
         assert before is not None
-        if before.intervals != intervals:
-            reshard(
-                None,
-                self.directory, self.directory / "checkpoints/pipeline", self.running.laid_out(intervals),
-                self._shape(intervals), self.pipeline,
-            )  # fmt: skip
-        shape = read_shape(self.directory)
-        assert shape is not None
-        write_shape(self.directory, carried(shape, self._shape(intervals)), self.pipeline)
-        forget(shape)
-        self.running.plan = self.running.laid_out(intervals, shape.reshard)
+        shape = self._shape(intervals, splits)
+        if (before.intervals, before.splits) != (shape.intervals, shape.splits):
+            plan = self.running.laid_out(intervals, splits=splits)
+            reshard(None, self.directory, self.directory / "checkpoints/pipeline", plan, shape, self.pipeline)
+        written = read_shape(self.directory)
+        assert written is not None
+        write_shape(self.directory, carried(written, shape), self.pipeline)
+        forget(written)
+        self.running.plan = self.running.laid_out(intervals, written.reshard, splits)
 
     def run(self) -> None:
         """Process what is left."""
@@ -367,6 +389,54 @@ def test_a_driver_that_dies_leaves_the_old_intervals_or_the_new_ones(
     assert (shape.intervals, shape.reshards) == ((2, 0) if at <= WRITES else (3, 1))
     machine.deploy(then)
     machine.run()
+
+
+SPLIT: Splits = {"counter": (1, 2)}
+
+
+@pytest.mark.parametrize("then", [None, SPLIT], ids=["without the splits", "with them"])
+@pytest.mark.parametrize("at", range(1, WRITES + 2))
+def test_a_driver_that_dies_as_it_splits_a_hot_interval_leaves_it_whole_or_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, then: Splits | None
+) -> None:
+    machine = Machine(tmp_path, monkeypatch)
+    with monkeypatch.context() as patched:
+        _dying(patched, at)
+        with pytest.raises(Killed):
+            machine.deploy(2, SPLIT)
+    shape = read_shape(machine.directory)
+    assert shape is not None
+    assert (shape.splits, shape.reshards) == (({}, 0) if at <= WRITES else (SPLIT, 1))
+    machine.deploy(2, then)
+    machine.run()
+
+
+@given(st.lists(st.text(), min_size=1), st.integers(1, 6), st.data())
+def test_a_split_moves_keys_from_the_interval_that_it_splits_alone(
+    keys: list[str], intervals: int, data: st.DataObject
+) -> None:
+    splits: list[int] = []
+    for there in range(intervals, intervals + 4):
+        split = data.draw(st.integers(0, there - 1))
+        for key in keys:
+            before, after = interval_of(key, intervals, splits), interval_of(key, intervals, [*splits, split])
+            assert after == before or (before, after) == (split, there)
+        splits.append(split)
+
+
+def test_half_of_the_keys_move_to_another_partition() -> None:
+    places = [interval_of(f"key {number}", 16, [3, 3, 16]) for number in range(16_000)]
+    sizes = Bag(places)
+    assert all(
+        400 < sizes[place] / fraction < 1_600
+        for place, fraction in ((3, 0.25), (16, 0.25), (17, 0.25), (18, 0.25), (4, 1))
+    )
+    for partitions in range(2, 20):
+        groups = placed_groups("counter", 16, partitions, [3, 3, 16])
+        assert groups[:16] == placed_groups("counter", 16, partitions)
+        homes = [partition_of(group, partitions) for group in groups]
+        assert homes[16] != homes[3] != homes[17]
+        assert homes[18] != homes[16]
 
 
 def test_another_change_waits_until_all_intervals_have_their_rows(
@@ -430,16 +500,35 @@ def test_what_keeps_the_number_as_it_is(tmp_path: Path, monkeypatch: pytest.Monk
         check_reshardable(machine.directory, shape, machine.pipeline.without("counter"), history=False)
 
 
+def test_no_two_intervals_have_the_same_sequencer() -> None:
+    plan = plan_of(mail(), intervals=2, with_ids=frozenset(), splits={"sorter": (0, 1, 2), "counter": (1,)})
+    groups = [group for name in plan.pipeline.computations for group in plan.groups[name]]
+    assert len({plan.sequencer(group, 7) for group in groups}) == len(groups) == 8
+
+
+def test_what_can_be_split() -> None:
+    pipeline = mail()
+    _check_splits({"counter": (1, 2, 0)}, 2, pipeline, Layout.PIPELINED)
+    with pytest.raises(
+        OptionsError, match=r"splits='mail': expected a computation of pipeline 'mail': 'sorter', 'counter'"
+    ):
+        _check_splits({"mail": (0,)}, 2, pipeline, Layout.PIPELINED)
+    with pytest.raises(OptionsError, match=r"splits\['counter'\]=3: expected one of the 3 intervals, from 0"):
+        _check_splits({"counter": (1, 3)}, 2, pipeline, Layout.PIPELINED)
+    with pytest.raises(SparkHostError, match=r"in the staged layout.*PIPELINED"):
+        _check_splits({"counter": (1,)}, 2, pipeline, Layout.STAGED)
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "numbers",
+    ("numbers", "split"),
     [
-        pytest.param((2, 3, 1), id="an operator for each level"),
-        pytest.param((1, 3, 2), id="one operator", marks=pytest.mark.nightly),
+        pytest.param((2, 2, 1), (1,), id="an operator for each level"),
+        pytest.param((1, 3, 2), (), id="one operator", marks=pytest.mark.nightly),
     ],
 )
 def test_a_job_on_spark_goes_on_with_more_intervals_and_with_fewer(
-    spark: SparkSession, tmp_path: Path, numbers: tuple[int, ...]
+    spark: SparkSession, tmp_path: Path, numbers: tuple[int, ...], split: tuple[int, ...]
 ) -> None:
     """Counts, ids and timers go on, and so does the progress."""
     pipeline, seen = Pipeline("letters"), Bag[tuple[str, object]]()
@@ -456,11 +545,22 @@ def test_a_job_on_spark_goes_on_with_more_intervals_and_with_fewer(
         (tmp_path / "mail" / f"{second}.json").write_text("\n".join(lines) + "\n")
         stream = spark.readStream.schema("key string, ts long").json(str(tmp_path / "mail"))
         inputs = {"mail": Input(stream, key="key", timestamp="ts")}
+        splits = {"tolling": split if second == 2 else ()}
         with deploy(
-            pipeline, inputs, directory=tmp_path / "job", sinks={"tolls": take}, intervals=intervals
+            pipeline,
+            inputs,
+            directory=tmp_path / "job",
+            sinks={"tolls": take},
+            intervals=intervals,
+            splits=splits,
         ) as job:
             job.await_idle()
             progress = job.progress()
+        if split and second == 2:
+            stored = JobState(spark, tmp_path / "job")
+            of_key = {row.key: row for row in stored.rows("tolling")}
+            assert stored.row("tolling", "k1") == of_key["k1"]
+            assert {row.interval for row in of_key.values()} == {0, 1, 2}
     state = JobState(spark, tmp_path / "job").computation("tolling")
     assert [interval.number for interval in state.intervals] == list(range(numbers[-1]))
     assert [(one.records, one.keys) for one in progress] == [(27, 9)]

@@ -130,7 +130,12 @@ class _Job:
             for stream in pipeline.output_streams
         }
         self._deployment = deploy(
-            pipeline, _inputs(spark, job), directory=job.home, sinks=sinks, intervals=job.intervals
+            pipeline,
+            _inputs(spark, job),
+            directory=job.home,
+            sinks=sinks,
+            intervals=job.intervals,
+            splits=job.splits,
         )
 
     def settle(self) -> None:

@@ -41,6 +41,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
         directory: directory of the run, which has all its files.
         master: Spark's master.
         intervals: number of key intervals of each computation.
+        splits: by computation, the intervals that are split; a deployed job's only.
         deployed: whether it is a job of `headrace.spark.deploy`, without a History; otherwise a query of its own, with one.
         additions: number of computations that were added to the pipeline.
         store: URI of the object store with the checkpoint and the job's files; empty: they are in ``directory``.
@@ -57,6 +58,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
     deployed: bool = False
     additions: int = 0
     store: str = ""
+    splits: dict[str, tuple[int, ...]] = {}
 
     @property
     def landing(self) -> Path:

@@ -211,7 +211,7 @@ class _Run:
         self._on_progress = on_progress
         self._doing = ""
         self._begun = 0
-        self._numbers = cycle(range(options.intervals + 1, options.intervals + 4))
+        self._divisions = cycle(_divisions(options.intervals, pipeline))
         self.job.control.mkdir(parents=True)
         (directory / "plan.json").write_bytes(msgspec.json.encode(plan))
         self._landing = Landing(pipeline, self.job.landing)
@@ -425,7 +425,8 @@ class _Run:
         before, moment = self.job.intervals, seen.strike.moment
         assert moment is not None, "its driver is killed at a moment"
         self._stop()
-        self.job = msgspec.structs.replace(self.job, intervals=next(self._numbers))
+        intervals, splits = next(self._divisions)
+        self.job = msgspec.structs.replace(self.job, intervals=intervals, splits=splits)
         if moment is BatchMoment.CHANGING:  # the old intervals must first come to rest
             self._feed(events)
             hold(self.job.control, moment)
@@ -436,7 +437,7 @@ class _Run:
             hold(self.job.control, moment)
             self._feed(events)
         self._await_held()
-        seen.notes.append(f"{before} intervals became {self.job.intervals}")
+        seen.notes.append(f"{before} intervals became {intervals}{', one of them split' if splits else ''}")
         self._killed(seen)
 
     def change(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
@@ -535,6 +536,12 @@ def _terminated_as_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _divisions(intervals: int, pipeline: Pipeline) -> list[tuple[int, dict[str, tuple[int, ...]]]]:
+    """Return the numbers and splits of key intervals that a job gets one after the other, each another than the one before."""
+    splits: dict[str, tuple[int, ...]] = dict.fromkeys(pipeline.computations, (0,))
+    return [(intervals + 1, {}), (intervals + 1, splits), (intervals, {}), (intervals, splits)]
 
 
 def _config(options: ChaosOptions) -> dict[str, str]:

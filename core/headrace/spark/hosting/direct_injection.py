@@ -6,13 +6,12 @@ consumer's key extractor through `key_for`. Choice: two paths, because injection
 """
 
 from typing import Any
-from zlib import crc32
 
 from headrace.api.codecs import Codec
 from headrace.api.specs import OUTSIDE, Subscriber, same_key
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.delivery.addressing import key_for
-from headrace.spark.hosting.layout import JobPlan
+from headrace.spark.hosting.layout import JobPlan, interval_of
 from headrace.spark.hosting.parcels import Packed, Post
 
 
@@ -25,15 +24,18 @@ class Lane:
         codec: the stream's codec.
         consumer: the consumer's name and key extractor.
         groups: the consumer's groups.
+        splits: those of the consumer that were split (see `interval_of`).
         kept_ids_us: how long record ids are kept, event time in microseconds; ``None``: the source tells how far it was read.
     """
 
     __slots__ = (
-        "_boxes", "_codec", "_consumer", "_decode", "_extractor", "_groups", "_keeps_key", "_kept_ids_us", "_post", "_stream",
+        "_boxes", "_codec", "_consumer", "_decode", "_extractor", "_groups", "_keeps_key", "_kept_ids_us", "_post", "_splits",
+        "_stream", "_unsplit",
     )  # fmt: skip
 
     def __init__(
-        self, post: Post, stream: str, codec: Codec, consumer: Subscriber, groups: tuple[str, ...], kept_ids_us: int | None
+        self, post: Post, stream: str, codec: Codec, consumer: Subscriber, groups: tuple[str, ...],
+        splits: tuple[int, ...], kept_ids_us: int | None,
     ) -> None:  # fmt: skip
         self._post = post
         self._stream = stream
@@ -41,6 +43,7 @@ class Lane:
         self._consumer, self._extractor = consumer
         self._keeps_key = self._extractor is same_key
         self._groups = groups
+        self._splits, self._unsplit = splits, len(groups) - len(splits)
         self._kept_ids_us = kept_ids_us
         self._boxes: dict[int, list[Packed]] = {}
 
@@ -57,7 +60,7 @@ class Lane:
                 key = key_for(
                     self._consumer, self._extractor, self._codec, self._stream, key, data, timestamp, name
                 )
-            place = crc32(key.encode()) % len(self._groups)
+            place = interval_of(key, self._unsplit, self._splits)
         except Exception:  # noqa: BLE001  a codec and an extractor may raise anything; the full path reports it
             return False
         origin = MIN_TIME if arrived is None else arrived
@@ -103,5 +106,6 @@ def lane_of(plan: JobPlan, post: Post, injector: str, stream: str, kept_ids_us: 
         pipeline.codec(stream),
         consumer,
         plan.groups[name],
+        plan.splits.get(name, ()),
         None if timed else kept_ids_us,
     )

@@ -6,13 +6,15 @@ Rules of this file:
   with one partition, all levels.
 * Choice: a hash of the key divides the key space of a computation into as many intervals as the caller asks for. Spark cannot
   split a group while a query runs, so the intervals must be of even size for any keys; within an interval keys keep their order.
-  The hash is CRC-32, the same in every process.
+  The hash is CRC-32, the same in every process. An interval that is hot all the same can be split at a restart of the job (7.1):
+  each split moves the half of its keys that another bit of the hash says to an interval of the next number.
 * A group is an interval, ``computation/number`` and possibly a tail (`headrace.spark.hosting.placement`): its name, and so its
   state, outlives changes to the rest of the pipeline. Outputs travel in separate groups, ``/number``, which have no state.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from zlib import crc32
 
 import msgspec
@@ -29,6 +31,9 @@ OUTSIDE_GROUPS = 8
 
 _MOST_GROUPS = 1 << 24
 
+Splits = dict[str, tuple[int, ...]]
+"""By computation, the numbers of the intervals that were split, in this order."""
+
 
 class Reshard(msgspec.Struct, frozen=True):
     """The keys of a job were divided anew into intervals (see `headrace.spark.hosting.resharding`).
@@ -36,9 +41,10 @@ class Reshard(msgspec.Struct, frozen=True):
     Attributes:
         number: counts these changes of a job, from 1.
         batch: number of the last micro-batch of the old intervals.
-        before: number of the old intervals.
+        before: number of the old intervals, but for those that splits had added.
         path: directory with the images of the new intervals.
         images: the groups that have one.
+        splits_before: the old intervals' splits (see `JobPlan`).
     """
 
     number: int
@@ -46,6 +52,7 @@ class Reshard(msgspec.Struct, frozen=True):
     before: int
     path: str
     images: tuple[str, ...]
+    splits_before: Splits = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ class JobPlan:
     Attributes:
         pipeline: the pipeline as it is run: within one query a production is delivered in the micro-batch that makes it or not
             at all, so only records from a source need deduplication (6.1.1).
-        intervals: number of key intervals of each computation.
+        intervals: number of key intervals of each computation, but for those that splits have added.
         levels: names of the computations, level by level.
         groups: the intervals of each computation.
         timed_by_source: injectors whose sources tell how far they were read (`horizon`); record ids of the others are kept by
@@ -72,6 +79,7 @@ class JobPlan:
         reshard: how the intervals came about, if not all of them are known to have their rows.
         retired: by computation, the old intervals that are none any more.
         wake_until: number of the last micro-batch in which all intervals are called.
+        splits: the intervals that were split.
     """
 
     pipeline: Pipeline
@@ -91,15 +99,18 @@ class JobPlan:
     reshard: Reshard | None = None
     retired: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     wake_until: int = -1
+    splits: Splits = field(default_factory=dict)
 
     def group(self, consumer: str, key: str) -> str:
         """Return the group for a record with this consumer and key."""
-        return self.groups[consumer][interval_of(key, len(self.groups[consumer]))]
+        groups, splits = self.groups[consumer], self.splits.get(consumer, ())
+        return groups[interval_of(key, len(groups) - len(splits), splits)]
 
     def sequencer(self, group: str, batch: int) -> int:
         """Return the sequencer of a group in a micro-batch: unique, and greater in later batches."""
-        place = list(self.pipeline.computations).index(computation_of(group))
-        return batch * _MOST_GROUPS + place * self.intervals + number_of(group) + 1
+        name = computation_of(group)
+        before = sum(len(self.groups[other]) for other in takewhile(name.__ne__, self.pipeline.computations))
+        return batch * _MOST_GROUPS + before + number_of(group) + 1
 
     def consumers(self, computation: str) -> tuple[str, ...]:
         """Return the computations that consume a computation's outputs."""
@@ -123,9 +134,36 @@ class MicroBatch:
     in_order: bool = False
 
 
-def interval_of(key: str, intervals: int) -> int:
-    """Return the number of a key's interval."""
-    return crc32(key.encode()) % intervals
+def interval_of(key: str, intervals: int, splits: Sequence[int] = ()) -> int:
+    """Return the number of a key's interval.
+
+    >>> [interval_of(key, 2) for key in ("anna", "bert", "gina", "hugo")]
+    [1, 0, 0, 0]
+    >>> [interval_of(key, 2, [0]) for key in ("anna", "bert", "gina", "hugo")]
+    [1, 2, 0, 2]
+
+    Args:
+        key: the key.
+        intervals: number of intervals, but for those that splits have added.
+        splits: the numbers of the intervals that were split, in this order. The first split adds interval ``intervals``.
+    """
+    hashed = crc32(key.encode())
+    place = hashed % intervals
+    if not splits:
+        return place
+    mixed = (
+        hashed * _MIX & _MASK
+    )  # its high bits depend on all bits of the hash, and so tell keys of one interval apart
+    for number, split in enumerate(splits, intervals):
+        if place == split:
+            if mixed >> 31:
+                place = number
+            mixed = mixed << 1 & _MASK
+    return place
+
+
+_MASK = 0xFFFFFFFF
+_MIX = 0x9E3779B1
 
 
 def batch_of(sequencer: int) -> int:
@@ -167,12 +205,13 @@ def plan_of(
     limits: Mapping[str, int] | None = None,
     reshard: Reshard | None = None,
     wake_until: int = -1,
+    splits: Splits | None = None,
 ) -> JobPlan:
     """Lay out a pipeline.
 
     Args:
         pipeline: a valid pipeline.
-        intervals: number of key intervals of each computation.
+        intervals: see `JobPlan`.
         with_ids: see `JobPlan`.
         timed_by_source: see `JobPlan`.
         clock: see `JobPlan`.
@@ -184,6 +223,7 @@ def plan_of(
         limits: see `JobPlan`.
         reshard: see `JobPlan`.
         wake_until: see `JobPlan`.
+        splits: see `JobPlan`.
 
     Raises:
         SparkHostError: the pipeline uses a feature that Spark does not support.
@@ -208,11 +248,15 @@ def plan_of(
         )
     generations = [sorted(names) for names in nx.topological_generations(graph)]
     levels = [tuple(name for name in names if name in pipeline.computations) for names in generations]
-    groups = {name: placed_groups(name, intervals, partitions) for name in pipeline.computations}
+    splits = splits or {}
+    groups = {
+        name: placed_groups(name, intervals, partitions, splits.get(name, ()))
+        for name in pipeline.computations
+    }
     retired: dict[str, tuple[str, ...]] = {}
     if reshard is not None:
         for name, present in groups.items():
-            old = placed_groups(name, reshard.before, partitions)
+            old = placed_groups(name, reshard.before, partitions, reshard.splits_before.get(name, ()))
             retired[name] = tuple(group for group in old if group not in present)
     return JobPlan(
         pipeline=as_run,
@@ -235,4 +279,5 @@ def plan_of(
         reshard=reshard,
         retired=retired,
         wake_until=wake_until,
+        splits=splits,
     )

@@ -2,9 +2,10 @@
 
 Rules of this file: Spark puts a group on the partition that its hash of the name says. With plain names 16 intervals left 4 to 6
 of 16 partitions idle. So a name carries a tail that is chosen until the hash gives the wanted partition: ``counter/3.17``. Names
-are where state is stored, so they depend on nothing but computation, number and partitions, all fixed for a job.
+are where state is stored, so they depend on nothing but computation, number, what it was split from, and partitions.
 """
 
+from collections.abc import Sequence
 from itertools import count
 from zlib import crc32
 
@@ -12,21 +13,26 @@ _MASK = 0xFFFFFFFF
 _SEED = 42
 
 
-def placed_groups(computation: str, intervals: int, partitions: int) -> tuple[str, ...]:
+def placed_groups(
+    computation: str, intervals: int, partitions: int, splits: Sequence[int] = ()
+) -> tuple[str, ...]:
     """Return names of a computation's groups, one for each interval, that Spark spreads evenly over partitions.
 
     Args:
         computation: name of the computation; computations begin on different partitions.
-        intervals: number of key intervals.
+        intervals: number of key intervals, but for those that splits have added.
         partitions: number of Spark's shuffle partitions; 0: unknown, so the names are plain.
+        splits: numbers of the intervals that were split: the half that moves is on another partition than the one that stays.
     """
-    plain = [f"{computation}/{number}" for number in range(intervals)]
+    plain = [f"{computation}/{number}" for number in range(intervals + len(splits))]
     if partitions < 2:
         return tuple(plain)
     first = crc32(computation.encode())
-    return tuple(
-        _placed(name, (first + number) % partitions, partitions) for number, name in enumerate(plain)
-    )
+    places = [(first + number) % partitions for number in range(intervals)]
+    for number, split in enumerate(splits, intervals):
+        place = (first + number) % partitions
+        places.append(place if place != places[split] else (place + 1) % partitions)
+    return tuple(_placed(name, place, partitions) for name, place in zip(plain, places, strict=True))
 
 
 def _placed(name: str, wanted: int, partitions: int) -> str:

@@ -21,7 +21,7 @@ import msgspec
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.chunks import Chunks, Header, IntervalStore, MemoryStore, decode_header
-from headrace.spark.hosting.layout import JobPlan, Reshard, batch_of, computation_of, interval_of
+from headrace.spark.hosting.layout import JobPlan, Reshard, batch_of, computation_of
 from headrace.spark.hosting.waiting import Limited, WaitingRoom
 from headrace.spark.io_errors import CheckpointDamagedError
 from headrace.spark.runtime.files import write_file
@@ -55,17 +55,18 @@ def images_of(plan: JobPlan, before: Mapping[str, Image], intervals: int, number
             group: held[group] for sender in plan.pipeline.senders(name) for group in plan.groups.get(sender, ())
             if group in held and held[group] < MAX_TIME
         }  # fmt: skip
-        for place, group in enumerate(plan.groups[name]):
+        groups = plan.groups[name]
+        for place, group in enumerate(groups):
             store = MemoryStore()
             chunks = Chunks(store, plan.intervals)
             header = chunks.header
-            _take_over(header, old, place, plan.intervals)
+            _take_over(header, old, place, len(groups))
             header.generation, header.holds, header.told_to = number, holds, plan.consumers(name)
             moved = {
                 key: entry
                 for before in old
                 for key, entry in before.entries.items()
-                if interval_of(key, plan.intervals) == place
+                if plan.group(name, key) == group
             }
             from_here = [
                 before.header.reported for before in old if not moved.keys().isdisjoint(before.entries)
@@ -74,7 +75,7 @@ def images_of(plan: JobPlan, before: Mapping[str, Image], intervals: int, number
             chunks.adopt(moved)
             room = WaitingRoom(header, store, plan.limits)
             room.keep([
-                limited for before in old for limited in before.waiting if interval_of(limited[2][2], plan.intervals) == place
+                limited for before in old for limited in before.waiting if plan.group(name, limited[2][2]) == group
             ])  # fmt: skip
             header.held = held[group] = min([chunks.dues()[0], *holds.values(), room.earliest])
             chunks.write_header()

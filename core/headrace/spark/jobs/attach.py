@@ -20,7 +20,7 @@ from headrace.api.time import HOUR
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.injection import CLOCK, SOURCE_COLUMNS, UNPARSED, injecting
-from headrace.spark.hosting.layout import JobPlan, Reshard, limits_of, plan_of
+from headrace.spark.hosting.layout import JobPlan, Reshard, Splits, limits_of, plan_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import Outputs, unpacked
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
@@ -144,11 +144,12 @@ def attached(
     heartbeats: Heartbeats | None = None,
     reshard: Reshard | None = None,
     wake_until: int = -1,
+    splits: Splits | None = None,
 ) -> DataFrame:
     """Do what `attach` does, up to the last operator's rows, for a query with this many partitions (see `plan_of`).
 
     Without ``wall_timers`` a clock only tells the slowest low watermark. ``heartbeats`` tell low watermarks of inputs.
-    ``reshard`` and ``wake_until``: see `JobPlan`.
+    ``reshard``, ``wake_until`` and ``splits``: see `JobPlan`.
     """
     pipeline.validate()
     check_inputs(pipeline, inputs)
@@ -169,6 +170,7 @@ def attached(
         limits=limits_of(pipeline) if streaming else {},
         reshard=reshard,
         wake_until=wake_until,
+        splits=splits,
     )
     if streaming:
         if heartbeats is not None:

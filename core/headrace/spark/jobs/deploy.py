@@ -6,7 +6,7 @@ durable between two computations, and therefore in latency, in cost, and in what
 
 import enum
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -260,6 +260,7 @@ def deploy(
     retention_us: int | None = 24 * HOUR,
     available_now: bool = False,
     idle_us: Mapping[str, int] | None = None,
+    splits: Mapping[str, Sequence[int]] | None = None,
 ) -> Deployment:
     """Start a pipeline as a job on Spark, or resume it where it stopped.
 
@@ -290,6 +291,9 @@ def deploy(
         idle_us: by injector, the time after which its input no longer holds the low watermark if it brings nothing, wall time in
             microseconds; see docs/spark.md for what happens when it comes back. Pipelined only. The injectors with one cannot
             change later.
+        splits: by computation, the numbers of hot key intervals to split in two, in this order; `headrace state` shows how many
+            records each has had. The first split moves half of an interval's keys to a new one, number ``intervals``, the second
+            to the next. A change divides the keys anew, as one of ``intervals`` does. Pipelined only.
 
     Raises:
         SparkHostError: inputs and injectors do not match, the directory belongs to another job, or the pipeline uses a feature
@@ -312,6 +316,7 @@ def deploy(
         _check_available_now(layout, clock_us, trigger_us)
     pipeline.validate()
     _check_idle(idle_us or {}, pipeline, layout)
+    _check_splits(splits or {}, intervals, pipeline, layout)
     check_inputs(pipeline, inputs)
     check_streaming(inputs)
     spark = frame_of(next(iter(inputs.values()))).sparkSession
@@ -331,6 +336,7 @@ def deploy(
         sample=sample,
         available_now=available_now,
         idle_us=dict(idle_us or {}),
+        splits={name: tuple(numbers) for name, numbers in (splits or {}).items() if numbers},
     )
     host = PipelinedHost if layout is Layout.PIPELINED else StagedHost
     return Deployment(layout, host(settings, pipeline, inputs))
@@ -346,6 +352,21 @@ def _checked_directory(directory: str | Path, spark: SparkSession, layout: Layou
             "Deploy with Layout.PIPELINED, or give a directory on a file system that all machines mount",
         )
     return place
+
+
+def _check_splits(
+    splits: Mapping[str, Sequence[int]], intervals: int, pipeline: Pipeline, layout: Layout
+) -> None:
+    for name, numbers in splits.items():
+        if name not in pipeline.computations:
+            known = ", ".join(map(repr, pipeline.computations))
+            raise OptionsError("splits", name, f"a computation of pipeline {pipeline.name!r}: {known}")
+        for there, number in enumerate(numbers, intervals):
+            if not 0 <= number < there:
+                raise OptionsError(f"splits[{name!r}]", number, f"one of the {there} intervals, from 0")
+    if splits and layout is Layout.STAGED:
+        problem = "in the staged layout the intervals of a computation cannot change, so splits does not work"
+        raise SparkHostError(problem, "Deploy with Layout.PIPELINED")
 
 
 def _check_idle(idle_us: Mapping[str, int], pipeline: Pipeline, layout: Layout) -> None:

@@ -16,7 +16,7 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.versions import check_version, switches_of
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
-from headrace.spark.hosting.layout import Reshard
+from headrace.spark.hosting.layout import Reshard, Splits
 from headrace.spark.hosting.placement import partitions_for
 from headrace.spark.io_errors import CheckpointDamagedError
 from headrace.spark.runtime.hadoop import Place, files_in, write
@@ -30,7 +30,7 @@ class Shape(msgspec.Struct, frozen=True):
     Attributes:
         layout: ``pipelined`` or ``staged``.
         pipeline: name of the pipeline.
-        intervals: number of key intervals of each computation.
+        intervals: number of key intervals of each computation, but for those that splits have added.
         injectors: names, in order.
         stages: computations, level by level.
         place: path of the directory.
@@ -42,6 +42,7 @@ class Shape(msgspec.Struct, frozen=True):
         reshard: the last time, until all intervals are known to have their rows.
         consumers: by computation, who consumes its outputs or follows its pending work; ``None``: not known. Pipelined only.
         wake_until: number of the last micro-batch in which all intervals are called, because ``consumers`` changed.
+        splits: by computation, the intervals that were split; pipelined only.
         own_sources: sources of its query beside the inputs; ``None``: they are not known. Pipelined only.
     """
 
@@ -60,14 +61,13 @@ class Shape(msgspec.Struct, frozen=True):
     wake_until: int = -1
     reshards: int = 0
     reshard: Reshard | None = None
+    splits: Splits = {}
 
-    def intervals_at(self, batch: int) -> int:
-        """Return the number of intervals that have the state which a micro-batch has committed, if it is the last one."""
-        return (
-            self.reshard.before
-            if self.reshard is not None and batch <= self.reshard.batch
-            else self.intervals
-        )
+    def division_at(self, batch: int) -> tuple[int, Splits]:
+        """Return the intervals and splits that have the state which a micro-batch has committed, if it is the last one."""
+        if self.reshard is not None and batch <= self.reshard.batch:
+            return self.reshard.before, self.reshard.splits_before
+        return self.intervals, self.splits
 
     def operator_of(self, computation: str) -> int:
         """Return the number of the operator with a computation's state. Spark numbers them from the last one to the first."""
@@ -93,6 +93,7 @@ class Settings:
     sample: Sample = FULL
     available_now: bool = False
     idle_us: Mapping[str, int] = field(default_factory=dict)
+    splits: Splits = field(default_factory=dict)
     partitions: int = 0
     """Partitions of each query; 0: those of the session, because the directory is of an earlier version."""
     fused: bool = False
@@ -216,7 +217,7 @@ def check_shape(directory: Place, before: Shape | None, now: Shape) -> None:
     if (before.layout, before.pipeline) != (now.layout, now.pipeline):
         problem = f"{where} the {before.layout} pipeline {before.pipeline!r}, not to the {now.layout} {now.pipeline!r}"
         raise SparkHostError(problem, "Give each deployment a separate directory")
-    if before.intervals != now.intervals:
+    if (before.intervals, before.splits) != (now.intervals, now.splits):
         problem = f"{where} a deployment with {before.intervals} key intervals, not {now.intervals}"
         raise SparkHostError(
             problem, "In the staged layout keep their number, or start in an empty directory"

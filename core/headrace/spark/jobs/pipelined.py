@@ -74,12 +74,20 @@ class PipelinedHost:
     def _reshard_if_asked(self) -> None:
         """Divide the keys anew if the directory has another number of intervals: first let the old ones come to rest."""
         settings, pipeline, before = self._settings, self.pipeline, read_shape(self._settings.directory)
-        if before is None or before.layout != "pipelined" or before.intervals == settings.intervals:
+        if before is None or before.layout != "pipelined":
+            return
+        if (before.intervals, before.splits) == (settings.intervals, settings.splits):
             return
         directory, checkpoint = settings.directory, settings.checkpoint(_QUERY)
         self._board = Board()
         begin = self._checked(
-            replace(settings, intervals=before.intervals, available_now=True, trigger_us=None),
+            replace(
+                settings,
+                intervals=before.intervals,
+                splits=before.splits,
+                available_now=True,
+                trigger_us=None,
+            ),
             pipeline,
             self._inputs,
         )
@@ -124,14 +132,16 @@ class PipelinedHost:
             heartbeats=heartbeats,
             reshard=change,
             wake_until=layout.wake_until,
+            splits=settings.splits,
         )
         check_shape(settings.directory, before, layout)
         _check_levels(before, layout)
         check_switches(settings.directory, pipeline)
         sinks = with_dead_letters(settings.directory, settings.sinks)
-        senders = 1 if settings.fused else len(pipeline.computations) * settings.intervals
+        plan = _plan(pipeline, settings, change)
+        senders = 1 if settings.fused else sum(len(plan.groups[name]) for name in pipeline.computations)
         rows = senders * (settings.partitions or OUTSIDE_GROUPS)
-        watch = Watch(_plan(pipeline, settings, change))
+        watch = Watch(plan)
         writer = OutputWriter(as_run, sinks, self._board, driven, watch, HERE_BYTES // rows)
         name = f"{settings.directory}: {_QUERY}"
 
@@ -243,7 +253,7 @@ def _needs_clock(settings: Settings, pipeline: Pipeline) -> bool:
 def _plan(pipeline: Pipeline, settings: Settings, change: Reshard | None = None) -> JobPlan:
     return plan_of(
         pipeline, intervals=settings.intervals, with_ids=frozenset(), partitions=settings.partitions, limits=limits_of(pipeline),
-        reshard=change,
+        reshard=change, splits=settings.splits,
     )  # fmt: skip
 
 
@@ -257,6 +267,7 @@ def _layout(pipeline: Pipeline, settings: Settings, inputs: Mapping[str, Input |
         [list(level) for level in plan.levels],
         partitions=settings.partitions,
         fused=settings.fused,
+        splits=settings.splits,
         consumers={
             name: sorted({*plan.consumers(name), *plan.followers.get(name, ())})
             for name in pipeline.computations

@@ -104,10 +104,10 @@ def reshard(
         stored = _of_the_latest(before.reshard, stored, directory)
     path = directory / _FOLDER / str(number)
     shutil.rmtree(path, ignore_errors=True)  # of a start that died here
-    intervals = before.intervals_at(batch)
+    intervals, splits = before.division_at(batch)
     images = images_of(plan, stored, intervals, number)
     write_images(path, images)
-    change = Reshard(number, batch, intervals, str(path), tuple(images)) if stored else None
+    change = Reshard(number, batch, intervals, str(path), tuple(images), splits) if stored else None
     write_shape(directory, msgspec.structs.replace(now, reshard=change, reshards=number), pipeline)
     (directory / "progress.json").unlink(missing_ok=True)  # it has the old intervals' names
 

@@ -175,8 +175,8 @@ class JobState:
             The errors of `computation`.
         """
         stored = self._stored(name)
-        intervals = self._shape.intervals_at(stored.batch)
-        place = interval_of(key, intervals)
+        intervals, splits = self._shape.division_at(stored.batch)
+        place = interval_of(key, intervals, splits.get(name, ()))
         for group, header in stored.headers().items():
             if number_of(group) == place:
                 for _, chunk in stored.chunks(group, chunk_of(key, intervals, header.chunks)):
