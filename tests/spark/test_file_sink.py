@@ -1,5 +1,6 @@
 """Files on Spark: each batch once and whole, one writer at a time (MillWheel 6.1.1, 6.2); without Spark."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from headrace import OptionsError, Pipeline
 from headrace.spark.errors import SparkHostError
 from headrace.spark.io_errors import FencedWriterError
+from headrace.spark.sinks import file_sink
 from headrace.spark.sinks.file_sink import FileSink
 from headrace.spark.sinks.job_sinks import Sinks, TypedSink
 
@@ -39,7 +41,23 @@ class Frame:
             return
         assert path is not None
         Path(path).mkdir(parents=True)  # as Spark does, with all that is missing on the way
-        Path(path, "part-0").write_text(self.text)
+        for number in range(self.files):
+            Path(path, f"part-{number}").write_text(self.text[number :: self.files])
+
+    files = 1
+
+    @property
+    def sparkSession(self) -> "Frame":  # noqa: N802  Spark's name
+        return self
+
+    read = sparkSession
+
+    def load(self, paths: list[str]) -> "Frame":
+        return Frame("".join(Path(path, "part-0").read_text() for path in paths))
+
+    def coalesce(self, files: int) -> "Frame":
+        self.files = files
+        return self
 
 
 def put(sink: FileSink, batch: int, text: str, meanwhile: Callable[[], object] = lambda: None) -> bool:
@@ -53,6 +71,83 @@ def seen(path: Path) -> dict[str, str]:
     """As Spark reads it: without what begins with an underscore."""
     files = [file for file in sorted(path.rglob("part-*")) if "_writers" not in file.relative_to(path).parts]
     return {str(file.parent.relative_to(path)): file.read_text() for file in files}
+
+
+TOGETHER = [(0, "a"), (1, "b"), (2, "c"), (3, "d"), (4, "e"), (5, "f"), (6, "g")]
+
+
+def test_batches_are_published_together(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path, batches=3)
+    shown = []
+    for batch, text in TOGETHER:
+        assert put(sink, batch, text)
+        assert not put(sink, batch, "again")
+        shown.append(seen(tmp_path))
+    first, second = {"query=q/batch=2": "abc"}, {"query=q/batch=5": "def"}
+    assert shown == [{}, {}, first, first, first, first | second, first | second]
+    sink.publish(Frame(""))
+    assert seen(tmp_path) == first | second | {"query=q/batch=6": "g"}
+    assert not put(sink, 1, "restored from a backup")
+    assert not [path for path in tmp_path.rglob("part-*") if "_writers" in path.parts]
+
+
+def test_a_sink_with_another_number_of_batches_goes_on(tmp_path: Path) -> None:
+    for batches, (batch, text) in zip((3, 3, 1, 2, 2, 9, 2), TOGETHER, strict=True):
+        put(FileSink(tmp_path, batches=batches), batch, text)
+    assert seen(tmp_path) == {
+        "query=q/batch=1": "ab", "query=q/batch=2": "c", "query=q/batch=4": "de", "query=q/batch=6": "fg"
+    }  # fmt: skip
+
+
+def test_large_files_are_not_made_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_sink, "_FILE_BYTES", 4)
+    sink = FileSink(tmp_path, batches=2)
+    put(sink, 0, "abcde")
+    put(sink, 1, "fgh")
+    files = sorted((tmp_path / "query=q" / "batch=1").iterdir())
+    assert ["".join(file.read_text()) for file in files] == ["aceg", "bdfh"]
+
+
+@pytest.mark.parametrize("at", range(24))
+def test_a_driver_that_dies_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """It dies at each of its steps, before or after it. The next one gets the batch again."""
+    steps = 0
+
+    def dying(step: Callable[..., object]) -> Callable[..., object]:
+        def run(*arguments: object, **options: object) -> object:
+            nonlocal steps
+            steps += 1
+            if steps == at // 2 + 1 and at % 2 == 0:
+                raise KeyboardInterrupt
+            result = step(*arguments, **options)
+            if steps == at // 2 + 1:
+                raise KeyboardInterrupt
+            return result
+
+        return run
+
+    sink = FileSink(tmp_path, batches=3)
+    last = 0
+
+    def run_all() -> None:
+        nonlocal last
+        for last, text in TOGETHER[:6]:
+            put(sink, last, text)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", dying(Path.rename))
+        patched.setattr(shutil, "rmtree", dying(shutil.rmtree))
+        with pytest.raises(KeyboardInterrupt):
+            run_all()
+    sink = FileSink(tmp_path, batches=3)
+    for batch, text in TOGETHER[last:]:
+        put(sink, batch, text)
+        sofar = "".join(seen(tmp_path).values())
+        assert sofar == "abcdefg"[: len(sofar)]
+    sink.publish(Frame(""))
+    assert "".join(seen(tmp_path).values()) == "abcdefg"
 
 
 def test_a_batch_that_comes_again_is_computed_and_the_first_one_stands(tmp_path: Path) -> None:
@@ -140,6 +235,12 @@ def test_writers_by_name_share_a_path(tmp_path: Path) -> None:
 
 
 def test_a_place_that_knows_no_rename_and_other_formats_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionsError, match="batches=0: expected at least 1"):
+        FileSink(tmp_path, batches=0)
+    with pytest.raises(
+        OptionsError, match="batches=2: expected 1 for json; only orc and parquet can be merged"
+    ):
+        FileSink(tmp_path, "json", batches=2)
     with pytest.raises(OptionsError, match="path='s3://bucket/out': expected a directory"):
         FileSink("s3://bucket/out")
     with pytest.raises(OptionsError, match="format='xml': expected one of json, parquet"):

@@ -106,9 +106,10 @@ class Job:
         letters = self.session.readStream.schema(
             "id long, key string, pair string, city string, ts timestamp"
         ).json(str(self.directory / "in"))
+        self.files = FileSink(self.directory / "totals", batches=2)
         sinks: dict[str, object] = {
             "late": self.sink("late"),
-            "totals": TypedSink(FileSink(self.directory / "totals"), "total long, late boolean"),
+            "totals": TypedSink(self.files, "total long, late boolean"),
         }
         if self.layout is Layout.STAGED:
             sinks["pairs"] = self.sink("pairs")
@@ -147,6 +148,7 @@ class Job:
         )
 
     def totals(self) -> list[tuple[int, bool]]:
+        self.files.publish(self.session)
         rows = self.session.read.parquet(str(self.directory / "totals")).collect()
         return sorted((row["total"], row["late"]) for row in rows)
 

@@ -7,17 +7,20 @@ Rules of this file:
 * Each `FileSink` **claims** the next epoch of its writer, as `DatabaseSink` does. An epoch is a directory that its batches pass
   through and that its successor renames away. After that, the final rename of an older epoch finds nothing to rename. There is no
   gap between a check and the write.
+* Several batches can be **published** together, as few large files: until then each waits aside, under the same rules. The rename
+  of the new directory, which has the last batch's number, makes all of them count; what waits up to that number is deleted then.
 * Choice: a directory that all machines mount, as for a deployment. Object stores have no atomic rename.
 """
 
 import json
 import os
 import shutil
+import threading
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.api.errors import OptionsError
 from headrace.spark.io_errors import FencedWriterError, SinkError
@@ -25,12 +28,19 @@ from headrace.spark.runtime.files import local_directory
 from headrace.spark.runtime.session import query_of
 
 FORMATS = ("json", "parquet", "csv", "orc")
+BY_COLUMN = ("orc", "parquet")
+"""Formats whose files tell their schema, so that they can be read and written again."""
 
 _AWAY = ".away"
+_FILE_BYTES = 128 << 20
+"""Size of the largest files that are published for several batches: what Spark reads in one task."""
 
 
 class FileSink:
     """Writes files, each micro-batch to a separate directory, ``PATH/query=ID/batch=NUMBER``; read them all as ``PATH``.
+
+    With ``batches`` above 1, so many micro-batches share a directory, with one file for each 128 MiB. Readers see them when the
+    last one is written, or at `publish`; they are durable before.
 
     Create a new sink for each start of a query and for each stream: a new sink fences those created before it.
 
@@ -38,6 +48,7 @@ class FileSink:
         path: a directory on a file system that all machines mount, as a path or a ``file:`` URI. Other schemes are refused.
         format: ``json``, ``parquet``, ``csv`` or ``orc``.
         writer: a name that distinguishes sinks that write to one path at the same time.
+        batches: number of micro-batches to publish together; above 1 only for ``parquet`` and ``orc``.
 
     Attributes:
         name: its name in messages.
@@ -47,14 +58,26 @@ class FileSink:
         OptionsError: the format or the scheme of the path is not supported.
     """
 
-    def __init__(self, path: str | Path, format: str = "parquet", *, writer: str = "") -> None:  # noqa: A002  Spark's word
+    def __init__(
+        self, path: str | Path, format: str = "parquet", *, writer: str = "", batches: int = 1  # noqa: A002  Spark's word
+    ) -> None:  # fmt: skip
         if format not in FORMATS:
             raise OptionsError("format", format, f"one of {', '.join(FORMATS)}")
+        if batches < 1:
+            raise OptionsError("batches", batches, "at least 1")
+        if batches > 1 and format not in BY_COLUMN:
+            raise OptionsError(
+                "batches", batches, f"1 for {format}; only {' and '.join(BY_COLUMN)} can be merged"
+            )
+        self._batches = batches
         self.path, self.format = local_directory("path", path), format
         self.name = f"files in {str(self.path)!r}"
         self._writer = writer
         # Readers of the path, including Spark, ignore names that begin with an underscore.
         self._epochs = self.path / "_writers" / f"writer-{quote(writer, safe='')}"
+        self._waiting = self._epochs / "waiting"
+        self._newest: dict[str, int] = {}
+        self._lock = threading.Lock()
         self.epoch = self._claim()
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
@@ -77,14 +100,62 @@ class FileSink:
         Raises:
             FencedWriterError: see `__call__`.
         """
+        with self._lock:
+            return self._write(frame, query, batch)
+
+    def _write(self, frame: DataFrame, query: str, batch: int) -> bool:
         if not self._gate(self.epoch).is_dir():
             raise self._fenced()
         # Several sinks may serve one query, each for one stream.
-        own = f"{query}-{self._writer}" if self._writer else query
-        target = self.path / f"query={quote(own, safe='')}" / f"batch={batch}"
-        if target.exists():
+        own = quote(f"{query}-{self._writer}" if self._writer else query, safe="")
+        waiting = _batches_in(self._waiting / own)
+        if batch <= self._published(own) or batch in waiting:
             frame.write.format("noop").mode("overwrite").save()
             return False
+        if self._batches == 1:
+            if waiting:  # for a sink before this one, which published several at once
+                self._publish(frame.sparkSession, own)
+            return self._put_published(frame, own, batch)
+        written = self._save(frame, self._waiting / own / f"batch={batch}")
+        if len(waiting) + 1 >= self._batches:
+            self._publish(frame.sparkSession, own)
+        return written
+
+    def publish(self, spark: SparkSession) -> None:
+        """Publish what has been written and waits for more batches, of all queries with this writer, also while they run.
+
+        Raises:
+            FencedWriterError: see `__call__`.
+        """
+        with self._lock:
+            for waiting in sorted(self._waiting.iterdir()) if self._waiting.is_dir() else ():
+                self._publish(spark, waiting.name)
+
+    def _publish(self, spark: SparkSession, own: str) -> None:
+        waiting = self._waiting / own
+        numbers = _batches_in(waiting)
+        coming = [number for number in numbers if number > self._published(own)]
+        if coming:
+            paths = [waiting / f"batch={number}" for number in coming]
+            size = sum(file.stat().st_size for path in paths for file in path.iterdir())
+            rows = spark.read.format(self.format).load([str(path) for path in paths])
+            self._put_published(rows.coalesce(-(-size // _FILE_BYTES)), own, coming[-1])
+        for number in numbers:
+            shutil.rmtree(waiting / f"batch={number}", ignore_errors=True)
+
+    def _published(self, own: str) -> int:
+        """Return the number of the newest batch that readers see; -1: none. The batches of a query come in their order."""
+        if own not in self._newest:
+            self._newest[own] = max(_batches_in(self.path / f"query={own}"), default=-1)
+        return self._newest[own]
+
+    def _put_published(self, frame: DataFrame, own: str, batch: int) -> bool:
+        written = self._save(frame, self.path / f"query={own}" / f"batch={batch}")
+        self._newest[own] = batch
+        return written
+
+    def _save(self, frame: DataFrame, target: Path) -> bool:
+        """Write rows to a draft, and move it to its place; return whether this one was first."""
         draft = f"{os.getpid()}-{os.urandom(6).hex()}"
         aside, passing = self._epochs / "drafts" / draft, self._gate(self.epoch) / draft
         frame.write.mode("overwrite").format(self.format).save(str(aside))
@@ -137,6 +208,12 @@ class FileSink:
 
     def _fenced(self) -> FencedWriterError:
         return FencedWriterError(self.name, self.epoch, self._latest())
+
+
+def _batches_in(directory: Path) -> list[int]:
+    """Return the numbers of the batches in a directory, ascending."""
+    names = [path.name.removeprefix("batch=") for path in directory.glob("batch=*")]
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def committed_files(directory: str | Path) -> list[str]:
