@@ -87,7 +87,9 @@ class ObjectStore:
             self.objects.pop(each, None)
         self.objects.pop(path, None)
         below = path.rstrip("/") + "/"
-        self._markers -= {each for each in self._markers if each == path or each.startswith(below)} - {"/"}
+        self._markers -= {each for each in list(self._markers) if each == path or each.startswith(below)} - {
+            "/"
+        }
         return there
 
     def rename(self, path: str, target: str, is_wanted: Callable[[], bool]) -> None:
