@@ -29,8 +29,8 @@ _EXAMPLES = """[bold]Examples[/]
   headrace chaos --faults 20 --seed 3
   headrace chaos my_job:pipeline --faults 4 --kinds zombie,kill_driver --keep chaos/
   headrace chaos --faults 2 --kinds zombie --without fencing
-  headrace chaos --deployed --kinds reshard,change --faults 4
-  headrace chaos --deployed --object-store --faults 8
+  headrace chaos --layout pipelined --kinds reshard,change --faults 4
+  headrace chaos --layout pipelined --object-store --faults 8
 
 [bold]Exit codes[/]
   0 outputs and states match the reference, and no invariant is violated; 1 otherwise; 2 usage error;
@@ -56,11 +56,19 @@ class ChaosUseError(HeadraceError):
         return f"{self.option}: {self.problem}. {self.remedy}"
 
 
+class Layout(StrEnum):
+    """How the pipeline runs (see `headrace_scenarios.chaos.job.JobLayout`, which needs PySpark)."""
+
+    QUERY = "query"
+    PIPELINED = "pipelined"
+    STAGED = "staged"
+
+
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """Whether a job of deploy runs, and whether it is kept in an object store."""
+    """How the pipeline runs, and whether it is kept in an object store."""
 
-    deployed: bool
+    layout: Layout
     object_store: bool
 
 
@@ -79,20 +87,20 @@ def chaos(
         typer.Option(
             metavar="KIND,...",
             help="Kinds of faults to use: kill_executor, kill_python_worker, kill_driver, kill_driver_after_sink, "
-            "forget_commit, zombie, restart; with --deployed, reshard and change, too. Default: all, in turn.",
+            "forget_commit, zombie, restart; for a job of deploy also change and, pipelined, reshard. Default: all, in turn.",
         ),
     ] = None,
-    deployed: Annotated[  # noqa: FBT002  typer's way
-        bool,
+    layout: Annotated[
+        Layout,
         typer.Option(
-            help="Run it as a job of deploy, whose keys are divided anew and whose pipeline changes while drivers are killed. "
-            "It has no History to check."
+            help="Run it as a query of its own, with a History to check, or as a job of deploy in one of its layouts, whose "
+            "pipeline changes and whose keys are divided anew while drivers are killed."
         ),
-    ] = False,
+    ] = Layout.QUERY,
     object_store: Annotated[  # noqa: FBT002  typer's way
         bool,
         typer.Option(
-            help="Keep checkpoint and job in a store as weak as S3, without atomic renames. Keys cannot be divided anew there."
+            help="Keep checkpoint and job in a store as weak as S3, without atomic renames. Not staged, and without reshard."
         ),
     ] = False,
     feed: Annotated[
@@ -134,7 +142,9 @@ def chaos(
     with tidy_errors():
         with stdout_reserved():
             target = load_target(pipeline, feed)
-            where = _Where(deployed, object_store)
+            if object_store and layout is Layout.STAGED:
+                raise ChaosUseError("--object-store", "no staged job can be there", "Use another --layout")
+            where = _Where(layout, object_store)
             done = _run(target, faults, seed, kinds, without or [], master, patience, keep, where)
         if as_json:
             print_document(done.document())
@@ -149,6 +159,7 @@ def _run(
 ) -> "Chaos":  # fmt: skip
     # These need PySpark; the rest of the command does not.
     from headrace_cli._chaos_report import Chaos  # noqa: PLC0415
+    from headrace_scenarios.chaos.job import JobLayout  # noqa: PLC0415
     from headrace_scenarios.chaos.plan import Verb, draw_plan  # noqa: PLC0415
     from headrace_scenarios.chaos.run import ChaosOptions, run_chaos  # noqa: PLC0415
 
@@ -162,13 +173,13 @@ def _run(
         Protection.FENCING not in without,
         Protection.STATE_IDS not in without,
         patience_s=patience,
-        deployed=where.deployed,
+        layout=JobLayout(where.layout),
         object_store=where.object_store,
     )
     feed = target.feed(seed)
     verbs = None if wanted is None else [Verb(kind) for kind in wanted]
     mounted = not where.object_store
-    plan = draw_plan(faults, seed, len(feed.entries), verbs, deployed=where.deployed, mounted=mounted)
+    plan = draw_plan(faults, seed, len(feed.entries), verbs, layout=options.layout, mounted=mounted)
     directory = _directory(keep)
     try:
         with RunProgress(f"chaos on {target.name}") as progress:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from headrace_scenarios.chaos.findings import ChaosFindings, Row, find, read_row
 from headrace_scenarios.chaos.job import (
     ADDED,
     BatchMoment,
+    JobLayout,
     StoredRow,
     held,
     hold,
@@ -70,7 +72,7 @@ def test_each_strike_has_a_part_of_its_own_and_a_moment_that_fits(seed: int) -> 
 
 
 def test_no_kind_comes_again_before_all_others_have_come() -> None:
-    kinds = kinds_of(deployed=False)
+    kinds = kinds_of(JobLayout.QUERY)
     verbs = [strike.verb for strike in draw_plan(2 * len(kinds), 0, 150).strikes]
     assert Counter(verbs[: len(kinds)]) == Counter(verbs[len(kinds) :]) == Counter(kinds)
 
@@ -84,7 +86,7 @@ def test_only_the_kinds_that_are_wanted_are_drawn() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_job_is_changed_too_and_only_at_moments_that_it_has(seed: int) -> None:
-    plan = draw_plan(18, seed, 150, deployed=True)
+    plan = draw_plan(18, seed, 150, layout=JobLayout.PIPELINED)
     assert Counter(strike.verb for strike in plan.strikes) == dict.fromkeys(Verb, 2)
     assert BatchMoment.WORKING not in {strike.moment for strike in plan.strikes}
     assert not {Verb.RESHARD, Verb.CHANGE} & set(draw_plan(18, seed, 150).verbs)
@@ -92,17 +94,18 @@ def test_a_job_is_changed_too_and_only_at_moments_that_it_has(seed: int) -> None
 
 def test_what_only_a_job_can_have_is_refused_for_a_query() -> None:
     with pytest.raises(
-        ChaosPlanError, match=r"only a job of deploy can be struck by reshard\. Use --deployed"
+        ChaosPlanError, match=r"this job cannot be struck by reshard\. reshard needs --layout pipelined"
     ):
         draw_plan(2, 0, 150, [Verb.ZOMBIE, Verb.RESHARD])
 
 
 def test_what_an_object_store_cannot_have_is_neither_drawn_nor_accepted() -> None:
-    assert set(draw_plan(16, 0, 150, deployed=True, mounted=False).verbs) == {*Verb} - {Verb.RESHARD}
+    for layout, mounted in ((JobLayout.PIPELINED, False), (JobLayout.STAGED, True)):
+        assert set(draw_plan(16, 0, 150, layout=layout, mounted=mounted).verbs) == {*Verb} - {Verb.RESHARD}
     with pytest.raises(
-        ChaosPlanError, match=r"its keys are not divided anew\. Use other kinds, or no --object-store"
+        ChaosPlanError, match=r"this job cannot be struck by reshard\. .* without --object-store"
     ):
-        draw_plan(2, 0, 150, [Verb.RESHARD], deployed=True, mounted=False)
+        draw_plan(2, 0, 150, [Verb.RESHARD], layout=JobLayout.PIPELINED, mounted=False)
 
 
 def test_a_plan_can_be_written_and_read() -> None:
@@ -267,7 +270,8 @@ def test_each_kind_is_in_the_help() -> None:
     ("arguments", "message"),
     [
         (["--kinds", "meteor"], r"--kinds: there is no kind 'meteor'. The kinds are: kill_executor"),
-        (["--kinds", "change"], r"only a job of deploy can be struck by change. Use --deployed"),
+        (["--kinds", "change"], r"this job cannot be struck by change. reshard needs --layout pipelined"),
+        (["--layout", "staged", "--object-store"], r"--object-store: no staged job can be there"),
         (["--faults", "500"], r"500 faults need more than 151 entries"),
         (["--keep", "."], r"--keep: . is not empty"),
     ],
@@ -352,7 +356,7 @@ def test_a_killed_driver_and_a_lost_commit_leave_no_trace(tmp_path: Path) -> Non
 @pytest.mark.nightly
 @pytest.mark.parametrize("moment", [BatchMoment.CHANGING, BatchMoment.READING])
 def test_a_driver_killed_in_a_change_of_its_job_leaves_no_trace(tmp_path: Path, moment: BatchMoment) -> None:
-    options = replace(IN_THE_DRIVER, deployed=True)
+    options = replace(IN_THE_DRIVER, layout=JobLayout.PIPELINED)
     strikes = [
         Strike(part, verb, moment) for part, verb in enumerate([Verb.RESHARD, Verb.CHANGE, Verb.RESHARD])
     ]
@@ -367,16 +371,19 @@ def test_a_driver_killed_in_a_change_of_its_job_leaves_no_trace(tmp_path: Path, 
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("deployed", [False, True])
-@pytest.mark.parametrize("object_store", [False, True])
-def test_two_hundred_faults_leave_no_trace(tmp_path: Path, *, deployed: bool, object_store: bool) -> None:
-    """Fifty for each way to keep a job, of all kinds that it can be struck by. It takes about an hour on two cores."""
-    seed = 2 * deployed + object_store
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("layout", "object_store"), [*product(JobLayout, [False]), (JobLayout.PIPELINED, True)]
+)
+def test_two_hundred_faults_leave_no_trace(
+    tmp_path: Path, seed: int, layout: JobLayout, *, object_store: bool
+) -> None:
+    """Ten in each run, of all kinds that can strike the job. All runs take about an hour on two cores."""
     feed = turnstiles.feed(seed)
-    plan = draw_plan(50, seed, len(feed.entries), deployed=deployed, mounted=not object_store)
-    options = ChaosOptions(deployed=deployed, object_store=object_store)
+    plan = draw_plan(10, seed, len(feed.entries), layout=layout, mounted=not object_store)
+    options = ChaosOptions(layout=layout, object_store=object_store)
     report = run_chaos(TARGET, turnstiles.pipeline, feed, plan, tmp_path / "run", options)
-    assert report.verdict == Holds(50)
+    assert report.verdict == Holds(10)
 
 
 @pytest.mark.nightly

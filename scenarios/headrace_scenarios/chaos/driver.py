@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from headrace import Computation, Context, HeadraceError, Pipeline, Record
-from headrace.spark.jobs import pipelined, resharding
+from headrace.spark.jobs import pipelined, resharding, staged
 from headrace.spark.jobs.attach import attach
-from headrace.spark.jobs.deploy import deploy
+from headrace.spark.jobs.deploy import Layout, deploy
 from headrace.spark.jobs.recorded_input import landed
 from headrace.spark.jobs.state import JobState
 from headrace.spark.runtime.file_errors import storage_error_of
@@ -36,6 +36,7 @@ from headrace_scenarios.chaos.job import (
     ChaosJob,
     Ended,
     Idle,
+    JobLayout,
     StoredRow,
     pass_moment,
     tell,
@@ -67,7 +68,7 @@ def main(job_file: str, number: int) -> int:
         job = _read(job_file)
         running: _Query | _Job | None = None
         try:
-            running = _Job(spark, job, told) if job.deployed else _Query(spark, job, told)
+            running = (_Query if job.layout is JobLayout.QUERY else _Job)(spark, job, told)
             _follow(running, job, told)
         except (StreamingQueryException, HeadraceError) as error:
             failure = error if running is None else running.cause_of(error)
@@ -136,6 +137,7 @@ class _Job:
             sinks=sinks,
             intervals=job.intervals,
             splits=job.splits,
+            layout=Layout(job.layout),
         )
 
     def settle(self) -> None:
@@ -165,7 +167,7 @@ class _Job:
 
 def _hold_before_shape(control: Path) -> None:
     """Let a change of a job be held after all that it needs is written, and before its shape makes that count."""
-    for module in (pipelined, resharding):
+    for module in (pipelined, resharding, staged):
         write_shape = module.write_shape
 
         def held(*args: Any, write_shape: Callable[..., None] = write_shape) -> None:

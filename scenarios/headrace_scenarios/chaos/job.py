@@ -15,6 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.spark.jobs.log import file_name
+
 _LOOK_EVERY_S = 0.02
 _HELD_AT_MOST_S = 300.0
 """Maximum time that a process is held."""
@@ -33,6 +35,17 @@ class BatchMoment(enum.StrEnum):
     """No batch: all that a change of the job needs is written, and its new shape is not."""
 
 
+class JobLayout(enum.StrEnum):
+    """How the pipeline runs."""
+
+    QUERY = "query"
+    """As a query of its own on the outputs of `headrace.spark.attach`, with a History."""
+    PIPELINED = "pipelined"
+    """As a job of `headrace.spark.deploy` in this layout."""
+    STAGED = "staged"
+    """As a job of `headrace.spark.deploy` in this layout."""
+
+
 class ChaosJob(msgspec.Struct, frozen=True):
     """The job that a driver runs.
 
@@ -41,8 +54,9 @@ class ChaosJob(msgspec.Struct, frozen=True):
         directory: directory of the run, which has all its files.
         master: Spark's master.
         intervals: number of key intervals of each computation.
-        splits: by computation, the intervals that are split; a deployed job's only.
-        deployed: whether it is a job of `headrace.spark.deploy`, without a History; otherwise a query of its own, with one.
+        splits: by computation, the intervals that are split; pipelined only.
+        layout: how it runs.
+        last: name of the pipeline's last computation.
         additions: number of computations that were added to the pipeline.
         store: URI of the object store with the checkpoint and the job's files; empty: they are in ``directory``.
         fencing: whether the sink is a `DatabaseSink`; otherwise any driver can append rows.
@@ -55,7 +69,8 @@ class ChaosJob(msgspec.Struct, frozen=True):
     intervals: int = 2
     fencing: bool = True
     config: dict[str, str] = {}
-    deployed: bool = False
+    layout: JobLayout = JobLayout.QUERY
+    last: str = ""
     additions: int = 0
     store: str = ""
     splits: dict[str, tuple[int, ...]] = {}
@@ -72,12 +87,11 @@ class ChaosJob(msgspec.Struct, frozen=True):
 
     @property
     def checkpoint(self) -> str:
-        """Directory of the query's checkpoint: a path or a URI."""
-        return (
-            f"{self.home}/checkpoints/pipeline"
-            if self.deployed
-            else f"{self.store or self.directory}/checkpoint"
-        )
+        """Directory of the query's checkpoint, staged of the last computation's: a path or a URI."""
+        if self.layout is JobLayout.QUERY:
+            return f"{self.store or self.directory}/checkpoint"
+        name = file_name(self.last) if self.layout is JobLayout.STAGED else "pipeline"
+        return f"{self.home}/checkpoints/{name}"
 
     @property
     def states(self) -> Path:

@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 
 from headrace import HeadraceError
-from headrace_scenarios.chaos.job import BatchMoment
+from headrace_scenarios.chaos.job import BatchMoment, JobLayout
 
 
 class Verb(enum.StrEnum):
@@ -55,19 +55,24 @@ MOMENTS: dict[Verb, tuple[BatchMoment, ...]] = {
 SURVIVED = (Verb.KILL_EXECUTOR, Verb.KILL_PYTHON_WORKER)
 """Kinds after which the same driver goes on."""
 
-DEPLOYED_ONLY = (Verb.RESHARD, Verb.CHANGE)
-"""Kinds for jobs of `headrace.spark.deploy`."""
 
-
-def kinds_of(*, deployed: bool, mounted: bool = True) -> tuple[Verb, ...]:
+def kinds_of(layout: JobLayout, *, mounted: bool = True) -> tuple[Verb, ...]:
     """Return the kinds of faults that can strike a job.
 
     Args:
-        deployed: whether it is a job of `headrace.spark.deploy`, or else a query of its own.
+        layout: how it runs.
         mounted: whether its directory is one that the machine mounts: only there are keys divided anew.
     """
-    found = tuple(verb for verb in Verb if deployed or verb not in DEPLOYED_ONLY)
-    return tuple(verb for verb in found if mounted or verb is not Verb.RESHARD)
+    changes = () if layout is JobLayout.QUERY else (Verb.CHANGE,)
+    reshards = (Verb.RESHARD,) if layout is JobLayout.PIPELINED and mounted else ()
+    return tuple(verb for verb in Verb if verb not in _OF_DEPLOYED or verb in (*changes, *reshards))
+
+
+_OF_DEPLOYED = (Verb.RESHARD, Verb.CHANGE)
+_NEEDS = (
+    f"{Verb.RESHARD} needs --layout {JobLayout.PIPELINED} without --object-store, and {Verb.CHANGE} --layout "
+    f"{JobLayout.PIPELINED} or {JobLayout.STAGED}"
+)
 
 
 class ChaosPlanError(HeadraceError):
@@ -127,7 +132,7 @@ def draw_plan(
     entries: int,
     verbs: Sequence[Verb] | None = None,
     *,
-    deployed: bool = False,
+    layout: JobLayout = JobLayout.QUERY,
     mounted: bool = True,
 ) -> ChaosPlan:
     """Draw a plan.
@@ -137,24 +142,19 @@ def draw_plan(
         seed: seed for the plan.
         entries: number of entries of the input; each part has at least one.
         verbs: kinds of faults to use; ``None``: all.
-        deployed: whether they strike a job of `headrace.spark.deploy`.
+        layout: of the job that they strike.
         mounted: see `kinds_of`.
 
     Raises:
         ChaosPlanError: there is too little input for that many faults, or there is no kind.
     """
+    possible = kinds_of(layout, mounted=mounted)
     if verbs is None:
-        verbs = kinds_of(deployed=deployed, mounted=mounted)
+        verbs = possible
     if not verbs:
         raise ChaosPlanError("no kind of fault is given", f"The kinds are: {', '.join(Verb)}")
-    if not deployed and (strange := [verb for verb in verbs if verb in DEPLOYED_ONLY]):
-        problem = f"only a job of deploy can be struck by {', '.join(strange)}"
-        raise ChaosPlanError(problem, "Use --deployed, or other kinds")
-    if not mounted and Verb.RESHARD in verbs:
-        problem = (
-            f"in an object store no job can be struck by {Verb.RESHARD}: there its keys are not divided anew"
-        )
-        raise ChaosPlanError(problem, "Use other kinds, or no --object-store")
+    if strange := [verb for verb in verbs if verb not in possible]:
+        raise ChaosPlanError(f"this job cannot be struck by {', '.join(strange)}", _NEEDS)
     if faults >= entries:
         problem = (
             f"{faults} faults need more than {entries} entries of input, because each strikes a separate part"
@@ -164,7 +164,7 @@ def draw_plan(
     parts = faults + 1
     struck = sorted(random.sample(range(parts), faults))
     dealt = _deal(random, verbs)
-    return ChaosPlan(parts, tuple(_strike(random, part, next(dealt), deployed=deployed) for part in struck))
+    return ChaosPlan(parts, tuple(_strike(random, part, next(dealt), layout) for part in struck))
 
 
 def _deal(random: Random, verbs: Sequence[Verb]) -> Iterator[Verb]:
@@ -172,7 +172,9 @@ def _deal(random: Random, verbs: Sequence[Verb]) -> Iterator[Verb]:
         yield from random.sample(list(verbs), len(verbs))
 
 
-def _strike(random: Random, part: int, verb: Verb, *, deployed: bool) -> Strike:
+def _strike(random: Random, part: int, verb: Verb, layout: JobLayout) -> Strike:
     # The tasks of a deployed job's last level are out of reach: its rows pass through the driver on their way to the sinks.
-    moments = [moment for moment in MOMENTS[verb] if not (deployed and moment is BatchMoment.WORKING)]
+    moments = [
+        moment for moment in MOMENTS[verb] if layout is JobLayout.QUERY or moment is not BatchMoment.WORKING
+    ]
     return Strike(part, verb, random.choice(moments) if moments else None)

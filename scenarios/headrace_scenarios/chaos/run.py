@@ -32,6 +32,7 @@ from headrace_scenarios.chaos.job import (
     BatchWritten,
     ChaosJob,
     Ended,
+    JobLayout,
     held,
     hold,
     release,
@@ -88,7 +89,7 @@ class ChaosOptions:
             (``checkpointFormatVersion`` 2); without it, the last write wins.
         intervals: number of key intervals of each computation.
         patience_s: maximum wait for any single step, seconds of wall time.
-        deployed: run a job of `headrace.spark.deploy`, without a History.
+        layout: how the pipeline runs.
         object_store: keep the checkpoint and the job's own files in an `ObjectStore`.
     """
 
@@ -97,7 +98,7 @@ class ChaosOptions:
     state_ids: bool = True
     intervals: int = 2
     patience_s: float = 300.0
-    deployed: bool = False
+    layout: JobLayout = JobLayout.QUERY
     object_store: bool = False
 
 
@@ -182,7 +183,8 @@ def run_chaos(
     run.run()
     rows = read_rows(run.job.database)
     on_progress(1.0, "judging the run")
-    findings = find(pipeline, expected, rows, read_states(run.job.states) if run.job.deployed else None)
+    states = None if run.job.layout is JobLayout.QUERY else read_states(run.job.states)
+    findings = find(pipeline, expected, rows, states)
     batches = {
         told.batch for driver in run.drivers for told in driver.told() if isinstance(told, BatchWritten)
     }
@@ -199,7 +201,8 @@ class _Run:
         self._store = ObjectStore(_STEP_S) if options.object_store else None
         self.job = ChaosJob(
             target, str(directory.absolute()), options.master, options.intervals,
-            options.fencing, _config(options), options.deployed, store="" if self._store is None else self._store.uri,
+            options.fencing, _config(options), options.layout, list(pipeline.computations)[-1],
+            store="" if self._store is None else self._store.uri,
         )  # fmt: skip
         self.drivers: list[Driver] = []
         self._standby: Driver | None = None
