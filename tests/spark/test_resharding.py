@@ -515,6 +515,10 @@ def test_what_can_be_split() -> None:
         _check_splits({"mail": (0,)}, 2, pipeline, Layout.PIPELINED)
     with pytest.raises(OptionsError, match=r"splits\['counter'\]=3: expected one of the 3 intervals, from 0"):
         _check_splits({"counter": (1, 3)}, 2, pipeline, Layout.PIPELINED)
+    with pytest.raises(
+        OptionsError, match=r"splits\['counter'\]=1: expected a list of intervals, such as \[1\]"
+    ):
+        _check_splits({"counter": 1}, 2, pipeline, Layout.PIPELINED)  # type: ignore[dict-item]  # a mistake of users
     with pytest.raises(SparkHostError, match=r"in the staged layout.*PIPELINED"):
         _check_splits({"counter": (1,)}, 2, pipeline, Layout.STAGED)
 

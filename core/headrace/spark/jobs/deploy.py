@@ -361,8 +361,10 @@ def _check_splits(
         if name not in pipeline.computations:
             known = ", ".join(map(repr, pipeline.computations))
             raise OptionsError("splits", name, f"a computation of pipeline {pipeline.name!r}: {known}")
+        if isinstance(numbers, (int, str)):
+            raise OptionsError(f"splits[{name!r}]", numbers, f"a list of intervals, such as [{numbers}]")
         for there, number in enumerate(numbers, intervals):
-            if not 0 <= number < there:
+            if type(number) is not int or not 0 <= number < there:
                 raise OptionsError(f"splits[{name!r}]", number, f"one of the {there} intervals, from 0")
     if splits and layout is Layout.STAGED:
         problem = "in the staged layout the intervals of a computation cannot change, so splits does not work"
