@@ -8,7 +8,6 @@ import itertools
 import linecache
 import logging
 import os
-import pickle
 import random
 import sqlite3
 import subprocess
@@ -17,34 +16,29 @@ import tempfile
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from headrace import (
     MILLISECOND,
-    SECOND,
     Computation,
     Context,
     DeadLetter,
-    Pipeline,
     Productions,
     Record,
     Timer,
-    TypedCodec,
 )
 from headrace.api.specs import KeyExtractor
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError, call_time_limited
 from headrace_properties.user_code.findings import examine
 from headrace_properties.user_code.habits import Habit, UserFinding
 from headrace_scenarios import zeitgeist
-from headrace_sim import Feed, FeedBuilder
+from headrace_sim import FeedBuilder
+from tests.properties.user_code.numbers import Note, numbers
 from tests.sim.rig import letters, mail
 
 SENT: list[int] = []
@@ -54,8 +48,6 @@ LOTS = random.Random(1)
 TURN = itertools.cycle("ab")
 
 WINDOW_US = 50 * MILLISECOND
-
-Note = Callable[[Context, Record], None]
 
 
 class Sum(Computation):
@@ -113,43 +105,6 @@ class Newest(Computation):
 
     def process_record(self, context: Context, record: Record) -> None:
         context.state = record.value
-
-
-@dataclass
-class Sums:
-    """A state in which the order of arrival decides the last digits, the list's order and, perhaps, the set's."""
-
-    total: float = 0.0
-    came: list[int] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
-
-
-class SumsStruct(msgspec.Struct):
-    """The same as a struct."""
-
-    total: float = 0.0
-    came: list[int] = []
-    seen: set[str] = set()
-
-
-class Adding(Computation):
-    """Sound: adds up fractions.
-
-    Args:
-        kind: of its state.
-    """
-
-    def __init__(self, kind: type[Sums] | type[SumsStruct]) -> None:
-        self.kind = kind
-
-    def initial_state(self) -> Any:
-        return self.kind()
-
-    def process_record(self, context: Context, record: Record) -> None:
-        state = context.state
-        state.total += record.value / 10 + 0.07
-        state.came.append(record.value)
-        state.seen.add(f"number {record.value}")
 
 
 class Lag(Computation):
@@ -290,20 +245,6 @@ def on_time(context: Context, record: Record) -> None:
     context.produce(
         "out", [day.isoformat(), hashlib.sha256(context.key.encode()).hexdigest(), square_of(record.value)]
     )
-
-
-def numbers(computation: Computation, **switches: Any) -> tuple[Pipeline, Feed]:
-    """Twenty numbers for three keys."""
-    pipeline = Pipeline("numbers")
-    pipeline.injector("in")
-    pipeline.add(computation, name="planted", inputs=["in"], outputs=["out"], **switches)
-    builder = FeedBuilder(pipeline)
-    for number in range(20):
-        at_us = (number + 1) * 10 * MILLISECOND
-        builder.record(at_us=at_us, value=number, timestamp=at_us, key="abc"[number % 3])
-        if number % 5 == 4:
-            builder.watermark(at_us=at_us, low_watermark=at_us)
-    return pipeline, builder.build()
 
 
 def found(computation: Computation) -> UserFinding:
@@ -483,262 +424,6 @@ def test_the_treatment_of_late_records_may_depend_on_the_low_watermark() -> None
         builder.record(at_us=at_us, value=number, timestamp=at_us - late_us, key="a")
         builder.watermark(at_us=at_us, low_watermark=at_us - 30 * MILLISECOND)
     assert examine(pipeline, builder.build()) == []
-
-
-@pytest.mark.parametrize("kind", [Sums, SumsStruct])
-def test_the_fields_of_a_state_are_compared_as_values_are(kind: type[Sums] | type[SumsStruct]) -> None:
-    assert examine(*numbers(Adding(kind), state_codec=TypedCodec(kind))) == []
-
-
-@dataclass
-class Total:
-    """A state that a codec reads as it says here, whatever was written."""
-
-    value: float = 0.0
-    by_name: dict[str, int] = field(default_factory=dict)
-    twice: list[list[int]] = field(default_factory=list)
-
-
-class Totals(Computation):
-    """Computes on a `Total`.
-
-    Args:
-        note: what it does for each record.
-        first: value of the initial state.
-    """
-
-    def __init__(self, note: Note, first: float = 0.0) -> None:
-        self.note, self.first = note, first
-
-    def initial_state(self) -> Total:
-        return Total(self.first)
-
-    def process_record(self, context: Context, record: Record) -> None:
-        self.note(context, record)
-
-    def process_timer(self, context: Context, timer: Timer) -> None:
-        context.produce("out", type(context.state.value).__name__)
-
-
-def add_ints(context: Context, record: Record) -> None:
-    context.state.value += record.value
-    context.produce("out", context.state.value)
-
-
-def count(context: Context, record: Record) -> None:
-    state = context.state
-    if not state.by_name:
-        state.by_name = Counter()
-    state.by_name[f"{record.value}"] += 1
-
-
-def alias(context: Context, record: Record) -> None:
-    state = context.state
-    if not state.twice:
-        state.twice = [[]] * 2
-    state.twice[0].append(record.value)
-    context.produce("out", len(state.twice[1]))
-
-
-def add_and_tell_much(context: Context, record: Record) -> None:
-    context.state.value += record.value
-    context.produce("out", context.state.value > 100)
-
-
-def count_in_a_copy(context: Context, record: Record) -> None:
-    context.state.by_name = Counter(context.state.by_name)
-    count(context, record)
-
-
-def set_a_timer(context: Context, record: Record) -> None:
-    context.state.value = record.value
-    context.set_timer("tell", at=record.timestamp)
-
-
-def totals(note: Note, first: float = 0.0, **switches: Any) -> tuple[Pipeline, Feed]:
-    """A computation whose runs share the state."""
-    return numbers(
-        Totals(note, first), state_codec=TypedCodec(Total), share_state=True, ordered=True, **switches
-    )
-
-
-@pytest.mark.parametrize(
-    ("note", "first", "outcomes"),
-    [
-        (add_ints, 0, ("5.0 on 'out', state Total(value=5.0", "5 on 'out', state Total(value=5.0")),
-        (count, 0.0, ("KeyError: '3'", "state Total(")),
-        (alias, 0.0, ("1 on 'out'", "2 on 'out'")),
-    ],
-    ids=["int for float", "Counter for dict", "alias"],
-)
-def test_what_a_shared_state_hides_is_a_finding(note: Note, first: float, outcomes: tuple[str, str]) -> None:
-    (finding,) = examine(*totals(note, first, on_failure=DeadLetter("dead")))
-    assert finding.habit is Habit.NOT_READ_BACK
-    assert finding.feed.records == 2
-    for (_, outcome), begins in zip(finding.outcomes, outcomes, strict=True):
-        assert outcome.startswith(begins)
-
-
-@pytest.mark.parametrize(
-    ("note", "first"),
-    [(add_and_tell_much, 0), (count_in_a_copy, 0.0), (set_a_timer, 0.0)],
-    ids=["shows in nothing", "read back first", "a step ends before the timer that it sets"],
-)
-def test_what_makes_no_difference_to_a_shared_state_is_no_finding(note: Note, first: float) -> None:
-    assert examine(*totals(note, first)) == []
-
-
-def test_a_step_runs_for_timers_first() -> None:
-    """The state that a record leaves is read before the next timer runs, and a timer leaves it to the records."""
-
-    def tell_and_set(context: Context, record: Record) -> None:
-        context.produce("out", type(context.state.value).__name__)
-        context.set_timer("tell", at=record.timestamp + 1)
-
-    class Leaves(Totals):
-        def process_timer(self, context: Context, timer: Timer) -> None:
-            context.state.value = int(context.state.value)
-
-    pipeline, feed = totals(tell_and_set)
-    pipeline = pipeline.with_computation("planted", computation=Leaves(tell_and_set))
-    (finding,) = examine(pipeline, feed)
-    assert finding.habit is Habit.NOT_READ_BACK
-    assert finding.cause.startswith("record ")
-
-
-def test_the_next_timer_reads_what_a_record_or_a_timer_has_left() -> None:
-    """The second timer that a record sets fires after the record behind the first; what a timer sets fires in a later step."""
-
-    def set_two(context: Context, record: Record) -> None:
-        context.state.value = record.value
-        for wait in (0, 100) if record.value == 0 else ():
-            context.set_timer(f"after {wait}", at=record.timestamp + wait * MILLISECOND)
-
-    class Telling(Totals):
-        def process_timer(self, context: Context, timer: Timer) -> None:
-            super().process_timer(context, timer)
-            if timer.tag.endswith("100"):
-                context.state.value = int(context.state.value)
-                context.set_timer(f"{timer.tag} more", at=timer.timestamp)
-
-    pipeline, _ = totals(set_two)
-    pipeline = pipeline.with_computation("planted", computation=Telling(set_two))
-    builder = FeedBuilder(pipeline)
-    for number in range(2):
-        at_us = (1 + number) * 200 * MILLISECOND
-        builder.record(at_us=at_us, value=number, timestamp=at_us, key="a")
-        builder.watermark(at_us=at_us + 1, low_watermark=at_us + 50 * MILLISECOND)
-        builder.record(at_us=at_us + 2, value=number + 10, timestamp=at_us + 60 * MILLISECOND, key="a")
-    builder.watermark(at_us=SECOND, low_watermark=SECOND)
-    assert examine(pipeline, builder.build()) == []
-
-
-def test_a_call_that_fails_on_a_shared_state_is_run_again_with_a_copy() -> None:
-    def refuse_int(context: Context, record: Record) -> None:
-        if context.state.value and type(context.state.value) is int:
-            raise ValueError("int")
-        context.state.value += record.value
-
-    assert examine(*totals(refuse_int, 0)) == []
-
-    def add_and_fail(context: Context, record: Record) -> None:
-        context.state.value += record.value
-        context.produce("out", context.state.value)
-        if record.value % 4 == 1:
-            raise ValueError("nothing of this counts")
-
-    assert examine(*totals(add_and_fail, on_failure=DeadLetter("dead"))) == []
-
-
-class Box:
-    """An object whose text is its address."""
-
-    def __init__(self, value: int) -> None:
-        self.value = value
-
-
-class PickleCodec:
-    """Writes any object."""
-
-    def encode(self, value: Any) -> bytes:
-        return pickle.dumps(value)
-
-    def decode(self, data: bytes) -> Any:
-        return pickle.loads(data)  # noqa: S301  its own
-
-
-class Boxing(Computation):
-    """Sound: adds up in an object, and produces others."""
-
-    def initial_state(self) -> Any:
-        return Box(0)
-
-    def process_record(self, context: Context, record: Record) -> None:
-        context.state.value += record.value
-        context.produce("out", Box(record.value))
-
-
-def test_objects_without_a_text_are_compared_by_what_they_hold() -> None:
-    pipeline, feed = numbers(Boxing(), state_codec=PickleCodec())
-    pipeline.stream("out", PickleCodec())
-    assert examine(pipeline, feed) == []
-
-
-class Listing(Computation):
-    """Lists the numbers as they come, and sends the list at the end."""
-
-    def process_record(self, context: Context, record: Record) -> None:
-        context.state = [*(context.state or []), record.value]
-        context.set_timer("end", at=SECOND)
-
-    def process_timer(self, context: Context, timer: Timer) -> None:
-        context.produce("listed", context.state)
-        context.clear_state()
-
-
-class Reading(Computation):
-    """Sends on what a function reads from each list."""
-
-    def __init__(self, read: Callable[[list[int]], int]) -> None:
-        self.read = read
-
-    def process_record(self, context: Context, record: Record) -> None:
-        context.produce("out", self.read(record.value))
-
-
-@pytest.mark.parametrize("read", [sum, max, len])
-def test_a_list_that_nobody_reads_in_its_order_may_be_in_any(read: Callable[[list[int]], int]) -> None:
-    assert examine(*read_lists(read)) == []
-
-
-@pytest.mark.parametrize(
-    "read", [lambda values: values[0], lambda values: sum(values[:2])], ids=["first", "two"]
-)
-def test_a_list_that_is_read_in_its_order_is_a_finding(read: Callable[[list[int]], int]) -> None:
-    (finding,) = examine(*read_lists(read))
-    assert (finding.habit, finding.computation) == (Habit.DEPENDS_ON_ORDER, "lists")
-
-
-def read_lists(read: Callable[[list[int]], int]) -> tuple[Pipeline, Feed]:
-    pipeline = Pipeline("lists")
-    pipeline.injector("in")
-    pipeline.add(Listing(), name="lists", inputs=["in"], outputs=["listed"])
-    pipeline.add(Reading(read), name="reads", inputs=["listed"], outputs=["out"])
-    builder = FeedBuilder(pipeline)
-    for number in range(12):
-        builder.record(at_us=number, value=(number * 7) % 12, timestamp=number, key="ab"[number % 2])
-    builder.watermark(at_us=20, low_watermark=2 * SECOND)
-    return pipeline, builder.build()
-
-
-def test_fields_that_differ_are_a_finding() -> None:
-    class Latest(Adding):
-        def process_record(self, context: Context, record: Record) -> None:
-            context.state.total = record.value
-
-    (finding,) = examine(*numbers(Latest(Sums), state_codec=TypedCodec(Sums)))
-    assert finding.habit is Habit.DEPENDS_ON_ORDER
-    assert "state Sums(total=" in " ".join(finding.story())
 
 
 def test_a_finding_names_the_line_and_the_record() -> None:
