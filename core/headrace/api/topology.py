@@ -1,9 +1,9 @@
 """The graph of a pipeline (MillWheel 2, 3, Figure 3), validated as a whole before anything runs."""
 
-from collections.abc import Mapping
+import graphlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-
-import networkx as nx
+from heapq import heapify, heappop, heappush
 
 from headrace.api.codecs import Codec
 from headrace.api.dead_letters import SAMPLES, check_carries
@@ -38,12 +38,12 @@ class Nodes:
 class Topology:
     """A validated graph, and everything that validation found out about it."""
 
-    graph: "nx.DiGraph[str]"
     computations: dict[str, ComputationSpec]
     injectors: dict[str, InjectorSpec]
     streams: tuple[str, ...]
     consumers: dict[str, tuple[tuple[str, KeyExtractor], ...]]
     senders: dict[str, tuple[str, ...]]
+    receivers: dict[str, tuple[str, ...]]
 
     @staticmethod
     def build(nodes: Nodes) -> "Topology":
@@ -51,23 +51,28 @@ class Topology:
         computations, injectors = nodes.computations, nodes.injectors
         producers = producers_of(computations, injectors)
         _check_streams(nodes, producers)
-        graph = _graph(computations, injectors, producers)
-        _check_graph(nodes, graph)
-        order = [name for name in nx.lexicographical_topological_sort(graph) if name in computations]
+        receivers = _receivers(computations, injectors, producers)
+        senders = _turned(receivers)
+        order = [name for name in _in_order(nodes, senders) if name in computations]
+        _check_sources(nodes, receivers)
         subscribers: dict[str, list[tuple[str, KeyExtractor]]] = {stream: [] for stream in producers}
         for name in order:
             for stream, extractor in computations[name].inputs.items():
                 subscribers[stream].append((name, extractor))
         return Topology(
-            graph=graph,
             computations={name: _with_codecs(nodes, computations[name]) for name in order},
             injectors=dict(injectors),
             streams=tuple(sorted(producers)),
             consumers={
                 stream: tuple(found) or ((OUTSIDE, same_key),) for stream, found in subscribers.items()
             },
-            senders={name: tuple(sorted(graph.predecessors(name))) for name in order},
+            senders={name: senders[name] for name in order},
+            receivers=receivers,
         )
+
+    def upstream(self, name: str) -> set[str]:
+        """Return all computations and injectors that feed a computation directly or indirectly; nobody feeds an injector."""
+        return set() if name in self.injectors else _reached(self.senders[name], self.senders)
 
 
 def _with_codecs(nodes: Nodes, spec: ComputationSpec) -> ComputationSpec:
@@ -86,19 +91,61 @@ def producers_of(
     return producers
 
 
-def _graph(
+def _receivers(
     computations: Mapping[str, ComputationSpec],
     injectors: Mapping[str, InjectorSpec],
     producers: Mapping[str, list[str]],
-) -> "nx.DiGraph[str]":
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from([*injectors, *computations])
+) -> dict[str, tuple[str, ...]]:
+    """Return who receives what each node outputs, in the order of their declaration."""
+    found: dict[str, dict[str, None]] = {name: {} for name in (*injectors, *computations)}
     for name, spec in computations.items():
         for stream in spec.inputs:
             for producer in producers[stream]:
-                streams = graph.get_edge_data(producer, name, {"streams": ()})["streams"]
-                graph.add_edge(producer, name, streams=(*streams, stream))
-    return graph
+                found[producer][name] = None
+    return {name: tuple(receivers) for name, receivers in found.items()}
+
+
+def _turned(receivers: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return who sends to each node, sorted."""
+    return {
+        name: tuple(sorted(sender for sender, others in receivers.items() if name in others))
+        for name in receivers
+    }
+
+
+def _in_order(nodes: Nodes, senders: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Sort nodes so that each comes behind its senders; of those that could come next, the first by name does.
+
+    Raises:
+        CycleError: they cannot be sorted.
+    """
+    sorter = graphlib.TopologicalSorter(senders)
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        path = " -> ".join(error.args[1])
+        problem = f"computations form a cycle: {path}"
+        raise CycleError(nodes.pipeline, problem, "Break the cycle: watermarks need a direction") from None
+    ready, order = list(sorter.get_ready()), []
+    heapify(ready)
+    while ready:
+        order.append(heappop(ready))
+        sorter.done(order[-1])
+        for name in sorter.get_ready():
+            heappush(ready, name)
+    return order
+
+
+def _reached(starts: Iterable[str], next_of: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Return the nodes that can be reached, the starts among them."""
+    found: set[str] = set()
+    left = list(starts)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += next_of.get(name, ())
+    return found
 
 
 def _check_streams(nodes: Nodes, producers: Mapping[str, list[str]]) -> None:
@@ -138,16 +185,8 @@ def _check_dead_letters(nodes: Nodes) -> None:
                 raise PipelineError(nodes.pipeline, problem, remedy) from error
 
 
-def _check_graph(nodes: Nodes, graph: "nx.DiGraph[str]") -> None:
-    try:
-        cycle = [edge[0] for edge in nx.find_cycle(graph)]
-    except nx.NetworkXNoCycle:
-        cycle = []
-    if cycle:
-        path = " -> ".join([*cycle, cycle[0]])
-        problem = f"computations form a cycle: {path}"
-        raise CycleError(nodes.pipeline, problem, "Break the cycle: watermarks need a direction")
-    reached = set(nodes.injectors).union(*(nx.descendants(graph, name) for name in nodes.injectors))
+def _check_sources(nodes: Nodes, receivers: Mapping[str, tuple[str, ...]]) -> None:
+    reached = _reached(nodes.injectors, receivers)
     for name in nodes.computations:
         if name not in reached:
             raise NoSourceError(

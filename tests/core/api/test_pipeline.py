@@ -1,10 +1,16 @@
 """The topology (MillWheel 2, 3, Figure 3): what is read from a consistent graph, and how an inconsistent one is refused."""
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
+from random import Random
 from typing import Any, TypedDict
 
+import networkx as nx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace import (
     BytesCodec,
@@ -99,6 +105,32 @@ def test_edges_name_their_streams() -> None:
     pipeline = zeitgeist()
     pipeline.add(Computation(), name="undertaker", inputs=["dead", "counts"])
     assert pipeline.graph.edges["windows", "undertaker"] == {"streams": ("dead", "counts")}
+
+
+@given(st.lists(st.sets(st.integers(0, 9)), min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_order_and_neighbors_are_those_of_the_graph(inputs: list[set[int]], random: Random) -> None:
+    """Node 0 is the injector; each computation consumes what some before it output. They are added in any order."""
+    pipeline = Pipeline("p")
+    pipeline.injector("n0")
+    names = list(range(1, len(inputs) + 1))
+    random.shuffle(names)
+    for number in names:
+        sources = sorted({source for source in inputs[number - 1] if source < number} or {0})
+        streams = [f"n{source}" for source in sources]
+        pipeline.add(Computation(), name=f"n{number}", inputs=streams, outputs=[f"n{number}"])
+    graph = pipeline.graph
+    order = list(nx.lexicographical_topological_sort(graph))
+    assert list(pipeline.computations) == [name for name in order if name != "n0"]
+    for name in graph:
+        assert pipeline.receivers(name) == tuple(graph.successors(name))
+        assert pipeline.upstream(name) == tuple(sorted(nx.ancestors(graph, name)))
+    for name in pipeline.computations:
+        assert pipeline.senders(name) == tuple(sorted(graph.predecessors(name)))
+
+
+def test_no_process_imports_networkx_to_run_a_pipeline() -> None:
+    code = "import sys, headrace_scenarios.zeitgeist as z; z.pipeline.validate(); sys.exit('networkx' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_streams_without_a_codec_carry_json() -> None:

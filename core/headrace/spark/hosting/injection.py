@@ -111,9 +111,7 @@ class Injection:
         self._lanes: dict[tuple[str, str], Lane | None] = {}
         self._outputs = {name: spec.all_outputs for name, spec in self._specs.items()}
         self._intervals = [group for name in plan.pipeline.computations for group in plan.groups[name]]
-        delayed = {
-            consumer for injector in plan.limits for consumer in plan.pipeline.graph.successors(injector)
-        }
+        delayed = {consumer for injector in plan.limits for consumer in plan.pipeline.receivers(injector)}
         self._keeping_ids = [
             group
             for name, spec in plan.pipeline.computations.items()

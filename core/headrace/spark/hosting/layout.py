@@ -18,7 +18,6 @@ from itertools import takewhile
 from zlib import crc32
 
 import msgspec
-import networkx as nx
 
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import OUTSIDE
@@ -114,7 +113,7 @@ class JobPlan:
 
     def consumers(self, computation: str) -> tuple[str, ...]:
         """Return the computations that consume a computation's outputs."""
-        return tuple(self.pipeline.graph.successors(computation))
+        return self.pipeline.receivers(computation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +239,15 @@ def plan_of(
             for feeder in pipeline.upstream(name):
                 followers[feeder] = (*followers.get(feeder, ()), name)
     wanted = history if isinstance(history, Sample) else FULL if history else None
-    graph, as_run = pipeline.graph, pipeline
+    as_run = pipeline
     for name, spec in pipeline.computations.items():
         numbered = any(sender in with_ids for sender in pipeline.senders(name))
         as_run = as_run.with_computation(
             name, exactly_once=spec.exactly_once and (numbered or wanted is not None)
         )
-    generations = [sorted(names) for names in nx.topological_generations(graph)]
-    levels = [tuple(name for name in names if name in pipeline.computations) for names in generations]
+    depths = dict.fromkeys(pipeline.injectors, 0)
+    for name in pipeline.computations:
+        depths[name] = 1 + max(depths[sender] for sender in pipeline.senders(name))
     splits = splits or {}
     groups = {
         name: placed_groups(name, intervals, partitions, splits.get(name, ()))
@@ -261,7 +261,10 @@ def plan_of(
     return JobPlan(
         pipeline=as_run,
         intervals=intervals,
-        levels=tuple(level for level in levels if level),
+        levels=tuple(
+            tuple(sorted(name for name in pipeline.computations if depths[name] == depth))
+            for depth in range(1, 1 + max(depths.values()))
+        ),
         groups={
             OUTSIDE: placed_groups(OUTSIDE, 1 if staged else partitions or OUTSIDE_GROUPS, partitions),
             **groups,

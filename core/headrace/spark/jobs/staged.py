@@ -325,7 +325,7 @@ class StagedHost:
                 self._await_taken(name, self._written(before.senders(name)))
             self._stages.pop(name).stop()
         for name in names:
-            for consumer in before.graph.successors(name):
+            for consumer in before.receivers(name):
                 if consumer not in names:
                     self._await_taken(consumer, self._written([name]))
 
@@ -337,7 +337,7 @@ class StagedHost:
         with self._shortening:
             taken = [
                 taken_for_good(name, self._log(consumer), self._beginnings(consumer).get(name, -1))
-                for consumer in self.pipeline.graph.successors(name)
+                for consumer in self.pipeline.receivers(name)
             ]
             log.shorten(min(taken, default=log.last()), before_us=time.time_ns() // 1_000 - retention_us)
 
@@ -442,7 +442,7 @@ def _is_same(name: str, before: Pipeline, after: Pipeline) -> bool:
 
 
 def _consumers(pipeline: Pipeline, injector: str) -> Iterator[tuple[str, dict[str, object]]]:
-    for name in pipeline.graph.successors(injector):
+    for name in pipeline.receivers(injector):
         yield name, dict(pipeline.computations[name].inputs)
 
 
@@ -455,8 +455,7 @@ def _producers(pipeline: Pipeline, stream: str) -> list[str]:
 
 
 def _carried(pipeline: Pipeline, sender: str, consumer: str) -> tuple[str, ...]:
-    streams: tuple[str, ...] = pipeline.graph.edges[sender, consumer]["streams"]
-    return tuple(sorted(streams))
+    return tuple(sorted(pipeline.streams_between(sender, consumer)))
 
 
 def _comparable(spec: ComputationSpec) -> ComputationSpec:
