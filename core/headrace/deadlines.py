@@ -79,6 +79,12 @@ class Deadline:
         """The clock was put back."""
         self.due_us = brought_forward(self.due_us, now, self.wait_us)
 
+    def check_invariants(self, now: int) -> None:
+        """Assert that it waits, and for no longer than it would from now on."""
+        assert self.due_us <= now + self.wait_us, (
+            f"it waits until {self.due_us}, for {self.wait_us} from {now} on"
+        )
+
 
 class Wakes:
     """The wakes that a process has asked its host for and that are still to come, by its own clock.

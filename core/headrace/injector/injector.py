@@ -472,7 +472,17 @@ class Injector:
             assert not waiting or not self._may_enter(self._waiting[0][0]), (
                 f"{self.address}: a record waits for nothing"
             )
-            assert self._wakes.next_us < MAX_TIME, f"{self.address} would never wake"
+            due_us = [
+                self._store.next_due(),
+                self._heartbeat_due.due_us,
+                *(sent.due_us for sent in self._outbox),
+            ]
+            due_us += [self._journal_due.due_us] if self._has_news else []
+            due_us += [self._report_due.due_us] if self._has_unreported else []
+            first_us = min(us for us in due_us if us is not None)
+            assert self._wakes.next_us <= first_us, f"{self.address} would wake too late"
+            for deadline in (self._heartbeat_due, self._journal_due, self._report_due):
+                deadline.check_invariants(self._now)
         for sent in self._outbox:
             left = sent.holder.left
             assert left == pending[sent.holder.offset], (

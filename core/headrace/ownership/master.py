@@ -95,6 +95,7 @@ class Master:
         "_members",
         "_mint",
         "_mints",
+        "_now",
         "_options",
         "_record",
         "_rules",
@@ -129,7 +130,7 @@ class Master:
         )
         self._members: dict[str, _Member] = {}
         self._balance_due = Deadline(options.balance_period_us)
-        self._ticked_us = MIN_TIME
+        self._ticked_us = self._now = MIN_TIME
         self._wakes = Wakes()
         self._forget()
 
@@ -157,6 +158,7 @@ class Master:
             raise undeclared(self.address, self._election.standing, event)
         if now < self._ticked_us:
             self._set_clock_back(now)
+        self._now = now
         transition.handler(self, now, event)
         assert self._election.standing in transition.leads_to, f"{event} led to {self._election.standing}"
         effects = self._effects
@@ -447,6 +449,10 @@ class Master:
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
         self._election.check_invariants()
+        self._store.check_invariants()
+        turn_us = self._ticked_us + self._options.heartbeat_period_us if self.is_active else MAX_TIME
+        due_us = min(self._election.due_us, turn_us) if self._store.next_due() is None else turn_us
+        assert self._wakes.next_us <= max(due_us, self._now + 1), f"{self.address} would wake too late"
         assert self.is_active or (self._mint is None and self.table == Table() and not self._verbs)
         if self._mint:
             assert self._mint.epoch == self._election.epoch, "a mint of another tenure is under way"

@@ -125,6 +125,16 @@ class StoreClient:
                     due.append(asked)
                     self._effects.append(Send(STORE, asked.request))
 
+    def check_invariants(self) -> None:
+        """Assert that each open request is queued once, by its own time-out and in the order of time."""
+        for timeout_us, queue in self._due.items():
+            times = [asked.due_us for asked in queue if asked.is_open]
+            assert times == sorted(times), f"requests are out of order: {times}"
+            assert all(asked.timeout_us == timeout_us for asked in queue)
+        queued = [asked for queue in self._due.values() for asked in queue if asked.is_open]
+        assert sorted(asked.request.request for asked in queued) == sorted(self._open), "a request is lost"
+        assert [*self._due] == sorted(self._due)
+
     def __len__(self) -> int:
         """Return the number of open requests."""
         return len(self._open)

@@ -407,13 +407,24 @@ class WatermarkAuthority:
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
         self._election.check_invariants()
-        assert self._wakes.next_us < MAX_TIME or self._election.standing is Standing.NEW, (
-            f"{self.address} would never wake"
+        self._store.check_invariants()
+        due_us = [self._election.due_us, self._store.next_due()]
+        due_us += [self._look_due.due_us] if self._has_news and self._journaling is None else []
+        first_us = max(min(us for us in due_us if us is not None), self._now + 1)
+        assert self._wakes.next_us <= first_us or self._election.standing is Standing.NEW, (
+            f"{self.address} would wake too late"
         )
         assert self._journaling is None or self._journaling.request.epoch == self._election.epoch
         for known in self._known.values():
             known.map.check_invariants()
             assert self.is_active or known.published == Progress()
+            if self.is_active:
+                low = min(entry.confirmed_low_watermark for entry in known.map.entries())
+                assert low <= known.published.low_watermark, (
+                    f"{known.name}: {low} was confirmed and not journaled"
+                )
+        for deadline in (self._look_due, self._again_due) if self.is_active else ():
+            deadline.check_invariants(self._now)
 
 
 def _reporters(unconfirmed: Sequence[tuple[_Known, Unconfirmed]]) -> Iterator[Reporter]:

@@ -509,6 +509,23 @@ class Worker:
         """Assert what must hold between events."""
         self._shared.cache.check_invariants()
         self._shared.outbox.check_invariants()
+        self._shared.store.check_invariants()
+        outstanding = [self._shared.store.next_due(), *(pending.due_us for pending in self._shared.outbox)]
+        outstanding += [interval.commits.next_due() for interval in self._intervals.values()]
+        swept_us = min((due_us for due_us in outstanding if due_us is not None), default=MAX_TIME)
+        due_us = min(max(swept_us, self._sweep_due.due_us), self._heartbeat_due.due_us)
+        due_us = min(due_us, self._report_due.due_us) if self._has_news else due_us
+        for interval in self._intervals.values():
+            due_us = min(due_us, interval.next_turn(self._now))
+        assert self._wakes.next_us <= max(due_us, self._now + 1), f"{self.address} would wake too late"
+        for deadline in (
+            self._sweep_due,
+            self._report_due,
+            self._repeat_due,
+            self._heartbeat_due,
+            self._collect_due,
+        ):
+            deadline.check_invariants(self._now)
         for sequencer, interval in self._intervals.items():
             assert interval.state is not IntervalState.DROPPED
             assert interval.sequencer == sequencer

@@ -9,6 +9,7 @@ from headrace.history import History
 from headrace_properties.checkers import judge, reached
 from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.promises import PromiseError, judge_promises
+from headrace_properties.search.agreement import check_agreement
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot, covered, strikes_of
 from headrace_properties.search.limits import OverrunError, call_time_limited
@@ -118,6 +119,7 @@ def run_plan(
     def look(cluster: Cluster) -> None:
         try:
             cluster.check_invariants()
+            check_agreement(cluster, plan.faults)
         except AssertionError as error:
             wrong.append(error)
 

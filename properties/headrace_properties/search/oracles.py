@@ -15,13 +15,17 @@ from headrace import Productions
 from headrace.history import (
     Applied,
     Delivered,
+    DropCause,
     Executed,
     History,
     Injected,
+    IntervalDropped,
     IntervalMinted,
     Output,
     ProcessStarted,
     RoleClaimed,
+    ScanBegun,
+    ScanEnded,
     UserCodeFailed,
 )
 from headrace.worker.running import MOST_IN_STEP
@@ -122,6 +126,7 @@ def _by_expectation(workload: Workload, plan: Plan, history: History) -> dict[st
         or _strayed(history, workload)
         or _impersonated(history)
         or _miscounted(history)
+        or _misreported(history)
     )
     return {EXPECTED: Violated(problem, ())} if problem else {}
 
@@ -178,6 +183,34 @@ def _miscounted(history: History) -> str:
     return ""
 
 
+def _misreported(history: History) -> str:
+    """Say which scan tells of other rows than there are, and which owner gives another reason for the end of its tenure."""
+    written: dict[str, set[str]] = {}
+    since: dict[int, set[str]] = {}
+    given = {activation.first_event: activation.input for activation in history.activations}
+    input_ = ""
+    for number, event in enumerate(history):
+        input_ = given.get(number, input_)
+        match event:
+            case Applied():
+                written.setdefault(event.computation, set()).add(event.delta.key)
+            case ScanBegun():
+                since[event.sequencer] = _within(written, event)
+            case ScanEnded() if (
+                not len(since.get(event.sequencer, ())) <= event.keys <= len(_within(written, event))
+            ):
+                return f"the scan of {event.computation} that ended at {event.at_us} us brought {event.keys} rows"
+            case IntervalDropped() if (event.why is DropCause.REFUSED) != (input_ == "Refused"):
+                return f"{event.process} dropped {event.interval} as {event.why.value} when it got a {input_}"
+            case _:
+                pass
+    return ""
+
+
+def _within(written: dict[str, set[str]], event: ScanBegun | ScanEnded) -> set[str]:
+    return {key for key in written.get(event.computation, ()) if event.interval.contains(key)}
+
+
 def by_calm(workload: Workload, plan: Plan, history: History) -> dict[str, Verdict]:
     """What cost or took too much, in a run that nothing disturbed; nothing, if all is well or the plan disturbs it.
 
@@ -186,7 +219,10 @@ def by_calm(workload: Workload, plan: Plan, history: History) -> dict[str, Verdi
         plan: how.
         history: of the run.
     """
-    usual = msgspec.structs.replace(workload.options, limit_us=plan.options.limit_us)
+    options = plan.options
+    usual = msgspec.structs.replace(
+        workload.options, limit_us=options.limit_us, check_invariants=options.check_invariants
+    )
     disturbed = plan.faults.count or plan.delays is not None or plan.priorities is not None
     return {} if disturbed or plan.options != usual else judge_calm(history, workload.pipeline, usual)
 

@@ -1,5 +1,8 @@
 """Alarms: wake a process when its machine's clock reaches the time that it asked for."""
 
+from collections import Counter
+
+from headrace.api.time import MAX_TIME
 from headrace.wire.effects import Wake
 from headrace_sim.distributions import Sampler
 from headrace_sim.endpoints.node import Give, Node, NodeState
@@ -16,12 +19,16 @@ class Alarms:
         kernel: true time.
         lag_us: draws how late a process is woken.
         give: takes a machine, the event for its process, and the event's cause.
+
+    Attributes:
+        coming: how many alarms will come, by machine, incarnation and time on its clock; ``None``: nobody wants to know.
     """
 
     def __init__(self, kernel: Kernel, lag_us: Sampler, give: Give) -> None:
         self._kernel = kernel
         self._lag_us = lag_us
         self._give = give
+        self.coming: Counter[tuple[str, int, int]] | None = None
 
     def wake_at(self, node: Node, at_us: int, cause: int | None) -> None:
         """Wake a process when its machine's clock shows a time, even if the clock is set back meanwhile.
@@ -32,6 +39,8 @@ class Alarms:
             cause: the activation that sets the alarm.
         """
         kernel = self._kernel
+        if self.coming is not None:
+            self.coming[node.address, node.incarnation, at_us] += 1
         delay_us = at_us - node.clock_us - kernel.now
         if delay_us < 0:  # noqa: PLR1730  a call of max() for each alarm
             delay_us = 0
@@ -39,6 +48,8 @@ class Alarms:
 
     def _wake(self, alarm: _Alarm) -> None:
         node, incarnation, at_us, cause = alarm
+        if self.coming is not None and node.state is not NodeState.PAUSED:
+            self.coming[node.address, incarnation, at_us] -= 1
         if node.incarnation != incarnation or node.state is NodeState.DOWN:
             return
         if node.state is NodeState.PAUSED:
@@ -47,6 +58,15 @@ class Alarms:
             self.wake_at(node, at_us, cause)
         else:
             self._give(node, _WAKE, cause)
+
+    def check_invariants(self, node: Node) -> None:
+        """Assert that a process will be woken when it believes so."""
+        assert self.coming is not None
+        wakes = getattr(node.process, "_wakes", None)
+        if wakes is not None and wakes.next_us < MAX_TIME:
+            assert self.coming[node.address, node.incarnation, wakes.next_us] > 0, (
+                f"{node.address} believes that it will be woken at {wakes.next_us}"
+            )
 
 
 _WAKE = Wake()

@@ -5,6 +5,7 @@ the store two (there and back), and nothing is a process or a queue of its own.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -101,7 +102,9 @@ class Host:
         self._check_invariants = options.check_invariants
         self._book = Cpus(options, stream).book
         alarms = Alarms(kernel, options.timer_lag.sampler(stream("timer lag")), self.give)
-        self._wake_at = alarms.wake_at
+        if options.check_invariants:
+            alarms.coming = Counter()
+        self._alarms, self._wake_at = alarms, alarms.wake_at
         self.readers = Readers(kernel, history, nodes, sources, self.give)
         self.departures = Departures(kernel)
         store_us = options.store_link.sampler(stream("store link"))
@@ -164,6 +167,8 @@ class Host:
                 self._wake_at(node, effect.at_us, history.activation)
             else:
                 self.carry_out(node, effect)
+        if self._check_invariants:
+            self._alarms.check_invariants(node)
 
     def carry_out(self, node: Node, effect: Effect) -> None:
         """Carry out an effect other than sending a message."""

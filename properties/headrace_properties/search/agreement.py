@@ -1,0 +1,162 @@
+"""What processes believe at the end of a run, against the store: who holds what, who is told what, and what rows have.
+
+Invariants of a History do not tell what a process would do next. One that believes in a role which it has lost, in a table that
+has been replaced or in a row that has changed does harm some day, if not in this run.
+
+Rules of this file:
+
+* Beliefs are compared once nothing has disturbed them for so long that everybody has been told (`QUIET_US`).
+* Memory is compared with the store, which knows; never with what another process believes.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace import MAX_TIME, SECOND
+from headrace.history import IntervalMinted, Published, RoleClaimed, RunEnded
+from headrace.injector.injector import Injector, Phase
+from headrace.ownership.master import Master
+from headrace.store.mediator import MASTER_ROLE, Mediator, StoredRow, authority_role
+from headrace.watermarks.authority import WatermarkAuthority
+from headrace.wire.messages import Progress, Table
+from headrace.worker.interval import OwnedInterval
+from headrace.worker.slot import KeySlot
+from headrace.worker.worker import Worker
+from headrace_sim import FaultSchedule
+from headrace_sim.cluster import Cluster
+from headrace_sim.endpoints.node import NodeState
+
+QUIET_US = 3 * SECOND
+"""Choice: longer than a lease, a heartbeat's time-out and eight broadcast periods of the workloads."""
+_SETTLED_US = 3 * SECOND // 10
+"""Choice: what was minted or claimed so long ago is known to all, if nothing is disturbed."""
+_ON_ITS_WAY_US = SECOND // 10
+"""Choice: what was broadcast so long ago has come."""
+
+
+def check_agreement(cluster: Cluster, faults: FaultSchedule) -> None:
+    """Assert that the processes agree with the store, if a run has ended that nothing has disturbed for a while.
+
+    Args:
+        cluster: of the run.
+        faults: that were planned.
+
+    Raises:
+        AssertionError: one of them believes something else.
+    """
+    history = cluster.history
+    if type(history[-1]) is not RunEnded or history[-1].why != "quiescent":
+        return
+    end_us = history[-1].at_us
+    ends = (
+        [faults.heals_at_us]
+        if faults.at_steps or faults.lasting
+        else [fault.end_us for fault in faults.faults]
+    )
+    claims = [event.at_us for event in history if isinstance(event, RoleClaimed | IntervalMinted)]
+    if max(ends, default=-QUIET_US) + QUIET_US > end_us or max(claims, default=end_us) + _SETTLED_US > end_us:
+        return
+    told_us = max((event.at_us for event in history if type(event) is Published), default=end_us)
+    mediator = cluster.store.mediator
+    running = {name: node for name, node in cluster.nodes.items() if node.state is NodeState.UP}
+    for address, node in running.items():
+        process = node.process
+        match process:
+            case Worker():
+                _check_worker(process, node.incarnation, mediator, informed=end_us - told_us > _ON_ITS_WAY_US)
+            case Injector():
+                _check_injector(process, mediator)
+            case Master() if process.is_active:
+                _check_holder(address, mediator, MASTER_ROLE, process._election.epoch)
+                assert process.table == mediator.table, f"{address} knows another table than the store"
+            case WatermarkAuthority() if process.is_active:
+                _check_authority(process, mediator)
+
+
+def _check_holder(address: str, mediator: Mediator, role: str, epoch: int) -> None:
+    latest = mediator._journal(role).epoch
+    assert epoch == latest, (
+        f"{address} believes that it holds {role} in epoch {epoch}, and the latest is {latest}"
+    )
+
+
+def _check_authority(authority: WatermarkAuthority, mediator: Mediator) -> None:
+    role = authority_role(authority._shard)
+    _check_holder(authority.address, mediator, role, authority._election.epoch)
+    journaled = mediator._journal(role).contents
+    for name in authority._known:
+        assert authority.published(name) == journaled.get(name, Progress()), (
+            f"{authority.address} publishes {authority.published(name)} of {name}, and journaled {journaled.get(name)}"
+        )
+
+
+def _check_injector(injector: Injector, mediator: Mediator) -> None:
+    if injector.phase is not Phase.RUNNING:
+        return
+    journal = mediator._journal(injector.address)
+    _check_holder(injector.address, mediator, injector.address, injector._epoch)
+    assert injector._routing.table == mediator.table, f"{injector.address} knows another table than the store"
+    told = journal.position, journal.contents.get(injector.address)
+    intake = injector._intake
+    assert told == (intake.position, intake.promised), (
+        f"{injector.address} journaled {told}, and takes {intake.position}, {intake.promised} for journaled"
+    )
+
+
+def _check_worker(worker: Worker, incarnation: int, mediator: Mediator, *, informed: bool) -> None:
+    table: Table = mediator.table
+    assert worker._table == table, f"{worker.address} knows another table than the store"
+    mine = {
+        assignment.sequencer
+        for assignment in table.assignments
+        if (assignment.owner, assignment.incarnation) == (worker.address, incarnation)
+    }
+    owned = {interval.sequencer for interval in worker.intervals}
+    assert owned == mine, f"{worker.address} believes that it owns {owned}, and owns {mine}"
+    if informed and mine:
+        for name, progress in mediator._progress.items():
+            known = worker._progress.get(name)
+            assert known == progress, f"{worker.address} was told {known} of {name}, which is at {progress}"
+    for interval in worker.intervals:
+        for key, row in mediator.rows(interval.computation).items():
+            if interval.interval.contains(key):
+                for what, remembered, stored in _compared(
+                    interval.soft.slots.get(key), row, interval._collected_below
+                ):
+                    assert remembered == stored, (
+                        f"{worker.address} takes {what} of {interval.computation} for {remembered} at {key!r}, which is {stored}"
+                    )
+        _check_accounts(interval, worker)
+
+
+def _compared(slot: KeySlot | None, row: StoredRow, below: int) -> Iterator[tuple[str, object, object]]:
+    """What is remembered of a row, and what it is. A forgotten key has nothing that waits; ids before ``below`` count no more."""
+    timers: Mapping[str, Any] = {} if slot is None else slot.timers or {}
+    yield "the timers", {tag: live.timer for tag, live in timers.items()}, row.timers
+    yield "the hold", MAX_TIME if slot is None else slot.hold, row.hold
+    if slot is not None and slot.row is not None:
+        yield "the state", bytes(slot.row.state), bytes(row.state)
+        known, stored = (
+            {one for one in seen.items() if one[1] >= below} for seen in (slot.row.seen, row.seen)
+        )
+        yield "the seen ids", known, stored
+
+
+def _check_accounts(interval: OwnedInterval, worker: Worker) -> None:
+    """What holds its watermark and its horizon is what waits, and no more."""
+    soft, work, origins = interval.soft, list[int](), list[int]()
+    for slot in soft.slots.values():
+        work += [slot.hold] if slot.holds_watermark else []
+        for live in (slot.timers or {}).values():
+            if live.holds_watermark and live.timer.held is not None:
+                work.append(live.timer.held)
+            origins += [live.timer.origin] if live.holds_horizon else []
+    for pending in worker._shared.outbox:
+        for holder in pending.holder.all():
+            if holder.sequencer == interval.sequencer:
+                work += [pending.production.timestamp] if holder.holds_watermark else []
+                origins += [pending.production.origin] if holder.holds_horizon else []
+    for counted, waits in ((soft.accounts._work, work), (soft.accounts._origins, origins)):
+        assert (len(counted), counted.oldest()) == (len(waits), min(waits, default=MAX_TIME)), (
+            f"{worker.address} counts {len(counted)} from {counted.oldest()} on at {soft.computation}, and {len(waits)} wait"
+        )
