@@ -10,6 +10,7 @@ The incremental layer is compared with it; the two share only definitions. Rules
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 from headrace import MAX_TIME, MIN_TIME
@@ -21,7 +22,10 @@ from headrace.dataflow import (
     CombineFn,
     Element,
     Engine,
+    FixedWindows,
     MicroBatch,
+    Sessions,
+    SlidingWindows,
     Streaming,
     TimestampCombiner,
     Timing,
@@ -287,7 +291,7 @@ class _Chapter:
     def _arrive(self, element: Element) -> list[Window]:
         """Add an element to its windows, merge these, and show it to their triggers."""
         concerned = []
-        for window in self.query.windows.assign_windows(element):
+        for window in _assigned(self.query.windows, element):
             whole = self._merged_with(window)
             parts = [trigger for trigger in self.story.triggers if whole.covers(trigger)]
             closed = self._is_over(whole) and self.query.allowed_lateness_us is not None
@@ -310,7 +314,7 @@ class _Chapter:
         known = list(dict.fromkeys([*self.story.triggers, window]))
         return next(
             merge_window
-            for merge_window in self.query.windows.merge_windows(known)
+            for merge_window in _merging(self.query.windows, known)
             if merge_window.covers(window)
         )
 
@@ -466,3 +470,36 @@ class _Chapter:
     @property
     def _now(self) -> int:
         return self.history[self.number].step.at_us
+
+
+def _assigned(windows: WindowFn, element: Element) -> Iterable[Window]:
+    """Return an element's windows, in other words than the layer, except where each key has a phase."""
+    match windows:
+        case FixedWindows(size_us, offset_us, phase_spread=False):
+            begin = (element.time - offset_us) // size_us * size_us + offset_us
+            return [Window(begin, begin + size_us)]
+        case SlidingWindows(size_us, period_us, offset_us):
+            latest = (element.time - offset_us) // period_us
+            begins = [
+                offset_us + number * period_us
+                for number in range(latest - size_us // period_us - 1, latest + 1)
+            ]
+            return [Window(begin, begin + size_us) for begin in begins if element.time < begin + size_us]
+        case _:
+            return windows.assign_windows(element)
+
+
+def _merging(windows: WindowFn, known: Sequence[Window]) -> Iterable[Window]:
+    """Merge windows; sessions until no two of them overlap, or touch if they may not."""
+    if not isinstance(windows, Sessions):
+        return windows.merge_windows(known)
+    reach_us = 0 if windows.touching_merge else -1
+    merged = [*known]
+    while True:
+        for one, other in combinations(merged, 2):
+            if max(one.start, other.start) - min(one.end, other.end) <= reach_us:
+                rest = [window for window in merged if window not in (one, other)]
+                merged = [*rest, Window(min(one.start, other.start), max(one.end, other.end))]
+                break
+        else:
+            return merged

@@ -3,14 +3,16 @@
 Random groupings have few windows in a key, and would never write a chunk of the usual size.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from itertools import pairwise
 
-from headrace import Pipeline
-from headrace.dataflow.chunks import CHUNKED, ChunkedRow
+from headrace import Clock, Pipeline
+from headrace.dataflow.chunks import _DUE, _FRESH, CHUNKED, ChunkedRow, Unread
 from headrace.dataflow.enriching import Enrichment
+from headrace.dataflow.grouping import Grouping
 from headrace.dataflow.rows import RowCodec
-from headrace.dataflow.transforms import GroupByKeyAndWindow
+from headrace.dataflow.transforms import GroupByKeyAndWindow, _tag
+from headrace.dataflow.window_states import Due
 from headrace.history import Applied, History
 
 FEW = 2
@@ -35,16 +37,23 @@ def badly_kept(history: History, pipeline: Pipeline) -> str:
         for name, spec in pipeline.computations.items()
         if isinstance(spec.computation, GroupByKeyAndWindow)
     }
-    for (name, key), data in _rows(history, groupings).items():
+    for name, key, data, timers in _moments(history, groupings):
         computation, codec = groupings[name].computation, groupings[name].state_codec
         assert isinstance(computation, GroupByKeyAndWindow)
+        grouping, state = computation.grouping, codec.decode(data)
+        if state.unread is not None and (problem := _mistaken(state.unread, grouping)):
+            return f"the row of {key!r} at {name!r} has {problem}"
         state = codec.decode(data)
         if state.unread is not None:
             state.read(state.unread.all())
         try:
-            computation.grouping.check_invariants(state)
+            grouping.check_invariants(state)
         except AssertionError as error:
             return f"the row of {key!r} at {name!r} contradicts itself: {error}"
+        told = {_tag(alarm): alarm.time + (alarm.clock is Clock.WALL) for alarm in grouping.alarms(state)}
+        lags = {tag: time + computation._lag if tag == "at" else time for tag, time in told.items()}
+        if timers != lags:
+            return f"{key!r} at {name!r} waits for {timers}, and its row for {lags}"
         if data[0] == CHUNKED and (problem := _misplaced(ChunkedRow.of(data))):
             return f"the row of {key!r} at {name!r} has {problem}"
     return ""
@@ -60,6 +69,13 @@ def _remembered(history: History, pipeline: Pipeline) -> str:
         versions = forgetful[name].state_codec.decode(data)["versions"]
         if any(len(kept) > 1 for kept in versions.values()):
             return f"the side input of {key!r} at {name!r} still has {versions}"
+    enriching = {
+        name: spec for name, spec in pipeline.computations.items() if isinstance(spec.computation, Enrichment)
+    }
+    for (name, key), data in _rows(history, enriching).items():
+        versions = enriching[name].state_codec.decode(data)["versions"]
+        if any(count == 0 for kept in versions.values() for *_, count in kept):
+            return f"the side input of {key!r} at {name!r} keeps what was taken back: {versions}"
     return ""
 
 
@@ -70,6 +86,39 @@ def _rows(history: History, names: Container[str]) -> dict[tuple[str, str], byte
         for event in history
         if isinstance(event, Applied) and event.computation in names and event.delta.state
     }
+
+
+_EVERY = 5
+"""Choice: every so many rows are looked at, and the last one of each key."""
+
+
+def _moments(history: History, names: Container[str]) -> Iterator[tuple[str, str, bytes, dict[str, int]]]:
+    """Yield rows of some computations: name, key, state, and when which timer is due."""
+    timers: dict[tuple[str, str], dict[str, int]] = {}
+    written = [event for event in history if isinstance(event, Applied) and event.computation in names]
+    last = {(event.computation, event.delta.key): number for number, event in enumerate(written)}
+    for number, event in enumerate(written):
+        delta, here = event.delta, (event.computation, event.delta.key)
+        waits = timers.setdefault(here, {})
+        for tag in (*(timer.tag for timer in delta.fired), *delta.cancelled):
+            waits.pop(tag, None)
+        waits.update({timer.tag: timer.timestamp for timer in delta.set_timers})
+        if delta.state and (number % _EVERY == 0 or number == last[here]):
+            yield *here, bytes(delta.state), {tag: at for tag, at in waits.items() if tag != "leave"}
+
+
+def _mistaken(unread: Unread, grouping: Grouping) -> str:
+    """Say what the table of chunks says of one, and its windows do not; it may tell that something is due before it is."""
+    columns = unread._columns
+    for number in range(unread._chunks):
+        due, fresh = Due(*(column[number] for column in columns[_DUE])), columns[_FRESH][number]
+        windows = unread._take([number])
+        actual = Due()
+        for window_state in windows:
+            actual |= grouping.due_of(window_state)
+        if due | actual != due or (not fresh and any(window_state.fresh for window_state in windows)):
+            return f"a chunk {number} of which its table says {due}, {fresh}, and which has {actual}"
+    return ""
 
 
 def _misplaced(row: ChunkedRow) -> str:

@@ -168,24 +168,24 @@ class _Weighty:
 
     enough: int
 
-    def start(self, instant: Instant) -> int:
+    def start(self, instant: Instant) -> dict[str, int]:
         del instant
-        return 0
+        return {"sum": 0}
 
-    def on_element(self, state: int, value: int, instant: Instant) -> int:
+    def on_element(self, state: dict[str, int], value: int, instant: Instant) -> dict[str, int]:
         assert instant.window.start < instant.window.end
-        return state + value
+        return {"sum": state["sum"] + value}
 
-    def is_ready(self, state: int, instant: Instant) -> bool:
-        return state >= self.enough or instant.watermark >= instant.window.end - _SPAN_US // 10
+    def is_ready(self, state: dict[str, int], instant: Instant) -> bool:
+        return state["sum"] >= self.enough or instant.watermark >= instant.window.end - _SPAN_US // 10
 
-    def wanted(self, state: int, window: Window) -> Iterable[Wanted]:
-        del state
+    def wanted(self, state: dict[str, int], window: Window) -> Iterable[Wanted]:
+        assert state.keys() == {"sum"}
         return (Wanted(window.end - _SPAN_US // 10, Clock.WATERMARK),)
 
-    def merge(self, states: Sequence[int], instant: Instant) -> int:
-        del instant
-        return sum(states)
+    def merge(self, states: Sequence[dict[str, int]], instant: Instant) -> dict[str, int]:
+        assert instant.window.start < instant.window.end
+        return {"sum": sum(state["sum"] for state in states)}
 
 
 def _as_key(value: int) -> tuple[str, int, None]:
@@ -199,12 +199,13 @@ class _Tripled:
         return 0
 
     def process(self, context: KeyContext, element: Element) -> Iterable[tuple[str, Any]]:
+        assert context.watermark <= element.time, "nothing is late"
         context.state += element.value
         context.set_timer("end", element.time - element.time % _SPAN_US + _SPAN_US - 1)
         return [(context.key, 3 * element.value)]
 
     def on_timer(self, context: KeyContext, tag: str, time_us: int) -> Iterable[tuple[str, Any]]:
-        del tag, time_us
+        assert context.watermark >= time_us, f"{tag} is early"
         return [(context.key, 0)]
 
 
