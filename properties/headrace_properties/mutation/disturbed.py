@@ -1,9 +1,11 @@
 """Runs in which what random plans seldom do is sure to happen, each kind on several workloads in turn.
 
 * **moved**: intervals are moved, split and merged, while tables and rows take long (MillWheel 6.2, 7.1).
+* **rescanned**: owners change again and again while records come (6.2).
 * **replaced**: versions of the topology follow each other (3).
+* **restarted**: injectors and workers lose their memory again and again (5.2, 7.1).
 * **unanswered**: the store's requests and replies get lost, from the start (6.2).
-* **set back**: clocks jump ahead by an hour, and back (7.1).
+* **set back**: clocks jump ahead by an hour, and back, some while their process is paused (7.1).
 * **deposed**: masters and authorities stop for longer than their lease, with requests under way (7.1, 7.2).
 
 The oracles are those of the workload.
@@ -12,11 +14,11 @@ The oracles are those of the workload.
 from collections.abc import Callable, Mapping
 from random import Random
 
-import msgspec
-
 from headrace import MILLISECOND, SECOND
 from headrace.history import History, VersionAdopted
 from headrace.wire.messages import STORE, ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
+from headrace_properties.mutation.watching import watched
+from headrace_properties.search.agreement import QUIET_US
 from headrace_properties.search.ground import Ground, ground_of
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.oracles import EXPECTED, try_workload
@@ -24,7 +26,7 @@ from headrace_properties.search.plans import Plan
 from headrace_properties.search.workloads import HOUR_US, WORKLOADS
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, FaultSchedule, Protocol
-from headrace_sim.faults import AnyFault, Noise, Operate, Pause, SkewClock
+from headrace_sim.faults import AnyFault, Crash, Noise, Operate, Pause, SkewClock
 
 _BEGIN_US = 900 * MILLISECOND
 """By then the first intervals have been scanned."""
@@ -70,11 +72,49 @@ def _moved(random: Random, ground: Ground) -> list[AnyFault]:
 
 
 def _replaced(random: Random, ground: Ground) -> list[AnyFault]:
-    at_us, verbs = _at(random, ground), list[AnyFault]()
-    for topology in (1, 0, 1)[: random.randint(1, 3)]:
+    at_us, verbs, topology = _at(random, ground), list[AnyFault](), 0
+    for _ in range(random.randint(1, ground.versions + 1)):
+        topology = random.choice([other for other in range(ground.versions) if other != topology])
         verbs.append(Operate(at_us=at_us, verb=ChangeTopology(topology)))
         at_us += random.choice([50, 400, 2_000]) * MILLISECOND
-    return [*verbs, *(_moved(random, ground) if random.random() < 0.5 else [])]
+    late = ("Heartbeat", "Ack", "Deliver")  # who leaves goes by what others owe, and by what it has itself
+    noise = Noise(at_us=0, for_us=at_us, delay=0.3, drop=0.1, delay_us=600 * MILLISECOND, kinds=late)
+    also = random.randrange(3)
+    return [*verbs, *([noise] if also == 1 else _moved(random, ground) if also == 2 else [])]
+
+
+def _rescanned(random: Random, ground: Ground) -> list[AnyFault]:
+    """Owners change again and again while records come."""
+    at_us, verbs = _BEGIN_US, list[AnyFault]()
+    while at_us < ground.horizon_us:
+        name, key = random.choice(ground.computations), random.choice(["ab", "ad", "b"])
+        moves: list[_Verb] = [MoveInterval(name, key), SplitInterval(name, key), MergeIntervals(name, key)]
+        verbs.append(Operate(at_us=at_us, verb=random.choice([moves[0], *moves])))
+        at_us += random.randrange(100, 600) * MILLISECOND
+    return verbs
+
+
+def _restarted(random: Random, ground: Ground) -> list[AnyFault]:
+    """Injectors and workers lose their memory again and again, at times with the answers to what they have just asked."""
+    faults: list[AnyFault] = []
+    for process in (*ground.injectors, *random.sample(ground.workers, 1)):
+        at_us = 300 * MILLISECOND
+        while at_us < ground.horizon_us:
+            after_us = random.randrange(1, 200) * MILLISECOND
+            faults.append(Crash(at_us=at_us, process=process, restart_after_us=after_us))
+            at_us += after_us + random.randrange(100, 700) * MILLISECOND
+    verbs: list[AnyFault] = [
+        Operate(at_us=_at(random, ground), verb=ChangeTopology(topology))
+        for topology in range(1, ground.versions)
+    ]
+    late = Noise(
+        at_us=0,
+        for_us=ground.horizon_us,
+        delay=0.3,
+        delay_us=300 * MILLISECOND,
+        kinds=("Ack", "Claim", "Journaled"),
+    )
+    return [*faults, *verbs, *([late] if random.random() < 0.5 else [])]
 
 
 def _unanswered(random: Random, ground: Ground) -> list[AnyFault]:
@@ -93,21 +133,18 @@ def _unanswered(random: Random, ground: Ground) -> list[AnyFault]:
 
 
 def _set_back(random: Random, ground: Ground) -> list[AnyFault]:
-    struck = random.sample(ground.processes, random.randint(1, len(ground.processes)))
-    return [
-        SkewClock(
-            at_us=_at(random, ground, 300 * MILLISECOND),
-            process=process,
-            by_us=HOUR_US,
-            for_us=random.randrange(1, 600) * MILLISECOND,
-        )
-        for process in struck
-    ]
+    faults: list[AnyFault] = []
+    for process in random.sample(ground.processes, random.randint(1, len(ground.processes))):
+        at_us, for_us = _at(random, ground, 300 * MILLISECOND), random.randrange(1, 600) * MILLISECOND
+        faults.append(SkewClock(at_us=at_us, process=process, by_us=HOUR_US, for_us=for_us))
+        if random.random() < 0.5:  # alarms that came while it stood still are early when it goes on
+            faults.append(Pause(at_us=at_us + for_us // 2, process=process, for_us=for_us))
+    return faults
 
 
 def _deposed(random: Random, ground: Ground) -> list[AnyFault]:
     pauses: list[AnyFault] = [
-        Pause(at_us=_at(random, ground), process=process, for_us=random.randrange(1, 5) * SECOND)
+        Pause(at_us=_at(random, ground), process=process, for_us=random.randrange(2, 5) * SECOND)
         for process in random.sample(ground.leaders, random.randint(1, len(ground.leaders)))
     ]
     late = Noise(at_us=_BEGIN_US, for_us=4 * SECOND, delay=0.5, delay_us=2 * SECOND, kinds=_LEADERS_ASK)
@@ -137,7 +174,35 @@ _KINDS: Mapping[str, tuple[_Draw, tuple[str, ...]]] = {
             "stragglers",
         ),
     ),
-    "replaced": (_replaced, ("changing", "draining", "gaining", "withdrawing", "weak changing")),
+    "rescanned": (_rescanned, ("slow scans", "weak slow scans", "crowd", "weak windows")),
+    "replaced": (
+        _replaced,
+        (
+            "changing",
+            "staged",
+            "draining",
+            "gaining",
+            "staged",
+            "withdrawing",
+            "weak changing",
+        ),
+    ),
+    "restarted": (
+        _restarted,
+        (
+            "windows",
+            "staged",
+            "two processes",
+            "withdrawing",
+            "malformed",
+            "untimely",
+            "limited",
+            "draining",
+            "files",
+            "late windows",
+            "apart",
+        ),
+    ),
     "unanswered": (_unanswered, (*_PLAIN, "slow scans")),
     "set back": (_set_back, _PLAIN),
     "deposed": (_deposed, ("windows", "two shards", "outliers", "two processes", "late start")),
@@ -159,8 +224,10 @@ def try_disturbed(kind: str, seed: int, protocol: Protocol = SOUND) -> JudgedRun
     feed = workload.feed(seed)
     faults = draw(Random(f"{seed}/{kind}"), ground_of(workload.deployed, feed, workload.options))
     faults.sort(key=lambda fault: fault.at_us)
-    options = msgspec.structs.replace(workload.options, limit_us=600 * SECOND)
-    plan = Plan(FaultSchedule(tuple(faults), max(fault.end_us for fault in faults) + SECOND), options, seed)
+    heals_at_us = (
+        max(fault.end_us for fault in faults) + QUIET_US + SECOND
+    )  # everybody learns what has happened
+    plan = Plan(FaultSchedule(tuple(faults), heals_at_us), watched(workload.options), seed)
     wanted = [
         fault.verb.topology
         for fault in faults

@@ -10,6 +10,7 @@ from headrace import MILLISECOND, SECOND, Pipeline
 from headrace.history import History, IntervalMinted
 from headrace.wire.keys import ALL_KEYS, KeyInterval, cover_same_keys
 from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
+from headrace_properties.mutation.watching import watched
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.oracles import EXPECTED
@@ -40,7 +41,9 @@ def try_operated(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
     given = [Operate(at_us=_FIRST_US + number * _PAUSE_US, verb=verb) for number, verb in enumerate(verbs)]
     end_us = given[-1].at_us + SECOND
     again = Noise(at_us=0, for_us=end_us, duplicate=1.0, delay_us=SECOND, kinds=_REPEATED)
-    plan = Plan(FaultSchedule((*given, again) if seed % 2 else tuple(given), end_us), workload.options, seed)
+    plan = Plan(
+        FaultSchedule((*given, again) if seed % 2 else tuple(given), end_us), watched(workload.options), seed
+    )
     feed = workload.feed(seed)
 
     def expected(history: History) -> dict[str, Verdict]:

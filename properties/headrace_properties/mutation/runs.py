@@ -19,7 +19,6 @@ import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from headrace import SECOND
 from headrace.dataflow import Pane, Timing
 from headrace.history import History
 from headrace_properties.dataflow.cases import GroupingCase, cases, merging_cases
@@ -41,8 +40,10 @@ from headrace_properties.dataflow.transcripts import (
 from headrace_properties.mutation.chunked import badly_kept, in_small_chunks
 from headrace_properties.mutation.disturbed import DISTURBED, try_disturbed
 from headrace_properties.mutation.flows import FLOWS, MODEL, flows_pipeline, try_flows
+from headrace_properties.mutation.halting import HALTING, try_halting
 from headrace_properties.mutation.more_flows import MORE_FLOWS, more_flows_pipeline, try_more_flows
 from headrace_properties.mutation.operated import OPERATED, try_operated
+from headrace_properties.mutation.watching import watched
 from headrace_properties.promises import Promise
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
@@ -57,8 +58,6 @@ GROUPING, SETTLING = "random groupings", "random groupings under faults"
 MERGING = "random sessions"
 _HEALTHY = 10
 """Choice: every so many runs of a workload have no faults: what is only late, or costs too much, shows in these alone."""
-_LIMIT_US = 600 * SECOND
-"""Choice: a broken protocol may be busy for ever with what it repeats; ten minutes of that show as much as an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ def engine_spec(seeds: int, workloads: tuple[str, ...] = (), protocol: str = "")
         workloads: only these; none: all, and those of the Dataflow layer.
         protocol: a file of Python that is executed before the first run; the runs host its ``protocol``, if it has one.
     """
-    wanted = workloads or (*WORKLOADS, FLOWS, MORE_FLOWS, OPERATED, *DISTURBED, *_DRAWN)
+    wanted = workloads or (*WORKLOADS, FLOWS, MORE_FLOWS, OPERATED, HALTING, *DISTURBED, *_DRAWN)
     groupings = {name: _drawn(seeds, name) for name in _DRAWN if name in wanted}
     # Drawn here, as a mutant of the layer's own checks would draw others.
     pickled = base64.b64encode(pickle.dumps(groupings)).decode()
@@ -125,6 +124,8 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
             return try_more_flows(number, protocol)
         if name == OPERATED:
             return try_operated(number, protocol)
+        if name == HALTING:
+            return try_halting(number, protocol)
         if name in DISTURBED:
             return try_disturbed(name, number, protocol)
         workload = WORKLOADS[name]
@@ -165,7 +166,7 @@ def pipeline_runs(workload: Workload, promises: tuple[Promise, ...]) -> Runs:
 
 
 def _limited(plan: Plan) -> Plan:
-    return msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, limit_us=_LIMIT_US))
+    return msgspec.structs.replace(plan, options=watched(plan.options))
 
 
 def _protocol_of(path: str) -> Protocol:

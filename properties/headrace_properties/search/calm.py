@@ -229,7 +229,8 @@ class _Calm:
         )
         if role == "master":
             return beats + turns
-        return messages + (3 + turns if role == "authority" else beats + self._wall_timers)
+        resent = sum(1 for _ in self._of(Resent))
+        return messages + resent + (3 + turns if role == "authority" else beats + self._wall_timers)
 
     def _most_in_all(self) -> Mapping[tuple[str, str], float]:
         """The same for all processes of a role together."""

@@ -9,11 +9,13 @@ from headrace_properties.search.workloads.computations import HOUR_US, Counting,
 from headrace_properties.search.workloads.stages import (
     apart,
     chains,
+    crowd,
     failing,
     files,
     forgetful,
     forked,
     holding,
+    hurried,
     late_owners,
     late_start,
     long_quiet,
@@ -28,7 +30,7 @@ from headrace_properties.search.workloads.stages import (
     tallies,
     two_stages,
 )
-from headrace_properties.search.workloads.topologies import changing, draining, gaining, withdrawing
+from headrace_properties.search.workloads.topologies import changing, draining, gaining, staged, withdrawing
 from headrace_properties.search.workloads.witnesses import busy, witnesses
 from headrace_properties.search.workloads.workload import Workload, city, engine_options, same
 
@@ -64,10 +66,11 @@ def _all() -> list[Workload]:
         slow_scans(), slow_scans(weak),
         outliers(),
         reminders(),
-        malformed(), apart(), draining(),
-        withdrawing(), files(), witnesses(), busy(),
+        malformed(), malformed(untimely=True), apart(), draining(),
+        withdrawing(), staged(), files(), witnesses(), busy(),
         windows.varied("two shards", authority_shards=2),
-        failing(share_state=False), failing(share_state=True), forgetful(), late_owners(),
+        failing(share_state=False), failing(share_state=True),
+        failing(share_state=True, crammed=True), forgetful(), late_owners(), crowd(), hurried(),
     ]  # fmt: skip
 
 

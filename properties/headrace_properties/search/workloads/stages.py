@@ -17,8 +17,10 @@ from headrace import (
     Productions,
     TypedCodec,
 )
+from headrace.history import Executed, FaultStruck, History, Injected, Published
 from headrace.injector.file_injector import FileInjectorSource
 from headrace.wire.effects import SourceEvent, SourceWatermark
+from headrace.wire.rows import StoredTimer
 from headrace_properties.search.workloads.computations import (
     HOUR_US,
     Chain,
@@ -170,9 +172,14 @@ def refusing() -> Workload:
     return Workload("refusing", pipeline, letters(pipeline, "refusing"), SHORT, settled=True)
 
 
-def failing(*, share_state: bool) -> Workload:
-    """User code that fails in records and timers, whose runs may share a state within a step."""
-    name = "sharing" if share_state else "failing timers"
+def failing(*, share_state: bool, crammed: bool = False) -> Workload:
+    """User code that fails in records and timers, whose runs may share a state within a step.
+
+    Args:
+        share_state: they do.
+        crammed: many records come at once.
+    """
+    name = "cramming" if crammed else "sharing" if share_state else "failing timers"
     pipeline = Pipeline(name)
     pipeline.injector("letters")
     pipeline.add(
@@ -180,7 +187,8 @@ def failing(*, share_state: bool) -> Workload:
         state_codec=TypedCodec(Sums), share_state=share_state,
     )  # fmt: skip
     pipeline.add(Counting(), name="clerks", inputs=["failed"], outputs=["counted"])
-    feed = letters(pipeline, name, records=16, gap_ms=10, lag_us=800 * MILLISECOND)
+    records, gap_ms = (40, 3) if crammed else (16, 10)
+    feed = letters(pipeline, name, records=records, gap_ms=gap_ms, lag_us=800 * MILLISECOND)
     return Workload(name, pipeline, feed, SHORT, settled=True)
 
 
@@ -189,6 +197,32 @@ def late_owners() -> Workload:
     one = two_stages("late owners", Echo).varied("late owners", store_timeout_us=5 * SECOND)
     options = msgspec.structs.replace(one.options, store_scan=Uniform(2 * SECOND, 3 * SECOND))
     return dataclasses.replace(one, options=options)
+
+
+def hurried() -> Workload:
+    """The same, with senders that try again much sooner, and soon as seldom as they ever do."""
+    one = late_owners().varied("hurried", retry_us=50 * MILLISECOND, retry_max_us=200 * MILLISECOND)
+    return dataclasses.replace(one, feed=letters(one.pipeline, "hurried", begin_us=SECOND))
+
+
+def crowd() -> Workload:
+    """Echoes and windows of many intervals, whose times lie within some milliseconds: each interval has another watermark."""
+    pipeline = Pipeline("crowd")
+    keys = [f"{letter}{number}" for letter in "ab" for number in range(5)]
+    pipeline.injector("letters")
+    pipeline.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"], split_at=keys[1:])
+    pipeline.add(Windows("sums"), name="windows", inputs=["sent"], outputs=["sums"], split_at=keys[1:])
+
+    def feed(seed: int) -> Feed:
+        random, builder, at_us = Random(f"{seed}/crowd"), FeedBuilder(pipeline), 800 * MILLISECOND
+        for number in range(4 * RECORDS):
+            at_us += random.randrange(20 * MILLISECOND)
+            timestamp = 500 * MILLISECOND + 300 * number + random.randrange(3 * MILLISECOND)
+            builder.record(at_us=at_us, value=number, timestamp=timestamp, key=random.choice(keys))
+            builder.watermark(at_us=at_us + 1, low_watermark=500 * MILLISECOND + 300 * number)
+        return builder.build()
+
+    return Workload("crowd", pipeline, feed, SHORT, settled=True)
 
 
 def forgetful() -> Workload:
@@ -214,9 +248,13 @@ def prompt() -> Workload:
     return Workload("prompt", pipeline, feed, SHORT, settled=True)
 
 
-def malformed() -> Workload:
-    """Input that cannot be read, with a stream for its dead letters."""
-    pipeline = Pipeline("malformed")
+def malformed(*, untimely: bool = False) -> Workload:
+    """Input that cannot be read, with a stream for its dead letters.
+
+    Args:
+        untimely: it can be read, and has no time: its dead letter stands at the watermark, and from zero on.
+    """
+    pipeline = Pipeline("untimely" if untimely else "malformed")
     pipeline.injector("letters", outputs=["letters", "unread"], on_malformed=DeadLetter("unread"))
     pipeline.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
     pipeline.add(Counting(), name="clerks", inputs=["unread"], outputs=["counted"])
@@ -225,13 +263,27 @@ def malformed() -> Workload:
         random, builder, at_us = Random(f"{seed}/malformed"), FeedBuilder(pipeline), 300 * MILLISECOND
         for number in range(2 * RECORDS):
             at_us += random.randrange(200 * MILLISECOND)
-            data = b"{" if number % 3 == 1 else str(number).encode()
+            is_wrong, data, timestamp = number % 3 == 1, str(number).encode(), at_us
+            if is_wrong:
+                data, timestamp = (data, MAX_TIME) if untimely else (b"{", at_us)
             key = random.choice(["ab", "ac", "ba"])
-            builder.raw(at_us=at_us, data=data, timestamp=at_us, key=key)
+            builder.raw(at_us=at_us, data=data, timestamp=timestamp, key=key)
             builder.watermark(at_us=at_us + 1, low_watermark=at_us - 300 * MILLISECOND)
         return builder.build()
 
+    if untimely:
+        return Workload("untimely", pipeline, feed, SHORT, unexpected=_ill_timed)
     return Workload("malformed", pipeline, feed, SHORT, settled=True)
+
+
+def _ill_timed(history: History) -> str:
+    """Say which dead letter does not stand at what the injector had promised."""
+    for event in history:
+        if isinstance(event, Injected):
+            for letter in event.productions:
+                if letter.stream == "unread" and letter.timestamp != max(event.source_watermark, 0):
+                    return f"{letter.record_id} stands at {letter.timestamp}, and {event.source_watermark} was promised"
+    return ""
 
 
 def apart() -> Workload:
@@ -268,7 +320,26 @@ def outliers() -> Workload:
     pipeline.injector("letters")
     pipeline.add(Stragglers(), name="keepers", inputs=["letters"], outputs=["kept"])
     pipeline.add(Sorter(), name="sorters", inputs=["kept"], outputs=["sorted"], watermark_percentile=80)
-    return Workload("outliers", pipeline, letters(pipeline, "outliers", records=15, gap_ms=900), SHORT)
+    feed = letters(pipeline, "outliers", records=15, gap_ms=900)
+    return Workload("outliers", pipeline, feed, SHORT, unexpected=_held_up)
+
+
+def _held_up(history: History) -> str:
+    """Say that no timer of a computation went ahead of the work that it may leave behind, if nothing disturbed the run."""
+    low_us, ahead = MIN_TIME, 0
+    for event in history:
+        match event:
+            case FaultStruck():
+                return ""
+            case Published():
+                low_us = (
+                    dict(event.values)["keepers"].low_watermark if "keepers" in dict(event.values) else low_us
+                )
+            case Executed(computation="sorters", timer=StoredTimer(due=due)):
+                ahead += due > low_us
+            case _:
+                pass
+    return "" if ahead else "the sorters' timers waited for the low watermark"
 
 
 def chains() -> Workload:

@@ -61,3 +61,21 @@ def withdrawing() -> Workload:
     other.add(Windows("sums"), name="readers", inputs=["letters"], outputs=["sums"])
     feed = letters(one, "withdrawing", records=8, gap_ms=800)
     return Workload("withdrawing", one, feed, SHORT, versions=(other,))
+
+
+def staged() -> Workload:
+    """Three versions: a computation whose consumer is another in each of two, and that leaves in the third with all behind it.
+
+    What leaves does so by the version that it was in: to the consumers of that version, and after the one that feeds it.
+    """
+    versions = []
+    for reader in ("readers", "auditors", ""):
+        one = Pipeline("staged")
+        one.injector("letters")
+        one.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
+        if reader:
+            one.add(Windows("told"), name="clerks", inputs={"letters": same, "sent": city}, outputs=["told"])
+            one.add(Windows("sums"), name=reader, inputs=["told"], outputs=["sums"])
+        versions.append(one)
+    feed = letters(versions[0], "staged", records=10, gap_ms=800)
+    return Workload("staged", versions[2], feed, SHORT, versions=(versions[0], versions[1]))

@@ -1,0 +1,72 @@
+"""At the end of a quiet run every process agrees with the store, and one that does not is noticed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.deadlines import Wakes
+from headrace.store.mediator import Mediator
+from headrace.wire.messages import Journaled, JournalPosition, JournalWatermarks, Renew, Renewed
+from headrace.worker import soft_state
+from headrace_properties.mutation.disturbed import try_disturbed
+from headrace_properties.mutation.runs import engine_spec
+from headrace_properties.search.oracles import plan_of, try_workload
+from headrace_properties.search.workloads import WORKLOADS
+
+
+def _error() -> str:
+    workload = WORKLOADS["windows"]
+    feed = workload.feed(0)
+    return try_workload(workload, feed, plan_of(workload, feed, 0)).error
+
+
+def _takes(request: Any) -> Callable[[Mediator, Any], Any]:
+    def answer(_: Mediator, asked: Any) -> Journaled:
+        assert isinstance(asked, request)
+        return Journaled(asked.request)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("of", "method", "instead", "said"),
+    [
+        (Mediator, "_journal_watermarks", _takes(JournalWatermarks), "and journaled None"),
+        (Mediator, "_journal_position", _takes(JournalPosition), "for journaled"),
+        (soft_state, "compact", lambda _: b"{}", "takes the state of"),
+    ],
+)
+def test_whoever_believes_something_else_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, of: object, method: str, instead: object, said: str
+) -> None:
+    assert _error() == ""
+    monkeypatch.setattr(of, method, instead)
+    assert said in _error()
+
+
+def test_an_authority_that_does_not_learn_that_it_was_deposed_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Authorities that were paused until others had their role go on, and are not refused."""
+
+    def polite(_: Mediator, asked: Renew) -> Renewed:
+        return Renewed(asked.request)
+
+    monkeypatch.setattr(Mediator, "_renew", polite)
+    errors = [try_disturbed("deposed", seed).error for seed in range(8)]
+    assert any("believes that it holds" in error for error in errors)
+
+
+def test_a_process_that_sleeps_for_too_long_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each wake is taken for one of two."""
+    came = Wakes.came
+
+    def twice(self: Wakes, now: int) -> None:
+        came(self, now)
+        self._asked.insert(0, now + 1)
+        self.next_us = now + 1
+
+    monkeypatch.setattr(Wakes, "came", twice)
+    runs = engine_spec(1, ("windows",)).load()
+    assert "believes that it will be woken" in runs.run("windows", 0).error
