@@ -195,7 +195,6 @@ _KINDS: Mapping[str, tuple[_Draw, tuple[str, ...]]] = {
             "two processes",
             "withdrawing",
             "malformed",
-            "untimely",
             "limited",
             "draining",
             "files",

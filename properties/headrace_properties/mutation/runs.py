@@ -50,14 +50,20 @@ from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.oracles import by_calm, plan_of, try_workload
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.workloads import WORKLOADS, Workload, read_files
+from headrace_properties.search.workloads import WORKLOADS, Workload, malformed, read_files
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, Protocol, simulate
 
 GROUPING, SETTLING = "random groupings", "random groupings under faults"
 MERGING = "random sessions"
+UNTIMELY = "untimely"
+"""Records without a time, and no faults: what is read again may stand elsewhere, as the watermark has gone on."""
 _HEALTHY = 10
 """Choice: every so many runs of a workload have no faults: what is only late, or costs too much, shows in these alone."""
+
+_TURNS = 4
+"""Choice: a mutant is judged by so many runs of each kind of disturbance for one of each workload."""
+_DISTURBED = {f"{kind} {turn}": (kind, turn) for kind in DISTURBED for turn in range(_TURNS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,7 @@ def engine_spec(seeds: int, workloads: tuple[str, ...] = (), protocol: str = "")
         workloads: only these; none: all, and those of the Dataflow layer.
         protocol: a file of Python that is executed before the first run; the runs host its ``protocol``, if it has one.
     """
-    wanted = workloads or (*WORKLOADS, FLOWS, MORE_FLOWS, OPERATED, HALTING, *DISTURBED, *_DRAWN)
+    wanted = workloads or (*WORKLOADS, OPERATED, HALTING, UNTIMELY, *_DISTURBED, *_DRAWN, FLOWS, MORE_FLOWS)
     groupings = {name: _drawn(seeds, name) for name in _DRAWN if name in wanted}
     # Drawn here, as a mutant of the layer's own checks would draw others.
     pickled = base64.b64encode(pickle.dumps(groupings)).decode()
@@ -126,13 +132,14 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
             return try_operated(number, protocol)
         if name == HALTING:
             return try_halting(number, protocol)
-        if name in DISTURBED:
-            return try_disturbed(name, number, protocol)
-        workload = WORKLOADS[name]
+        if name in _DISTURBED:
+            kind, turn = _DISTURBED[name]
+            return try_disturbed(kind, number * _TURNS + turn, protocol)
+        workload = malformed(untimely=True) if name == UNTIMELY else WORKLOADS[name]
         feed = workload.feed(number)
         table = NEWEST_TABLE if number % 2 else FIRST_TABLE  # as in `verify`
         plan = plan_of(workload, feed, number, table)
-        if number % _HEALTHY == 0:
+        if number % _HEALTHY == 0 or name == UNTIMELY:
             plan = msgspec.structs.replace(plan_of(workload, feed, 0), seed=number)
         return try_workload(workload, feed, _limited(plan), protocol)
 

@@ -140,7 +140,7 @@ _OWNER = "before.owner(pending.production.consumer, pending.production.key)"
             "slips", "headrace.worker.running", "StepRun._fail", "1 -> 2", "expected",
         ),
         (
-            "replaced", "headrace.ownership.master", "Master._change_topology",
+            "replaced 0", "headrace.ownership.master", "Master._change_topology",
             "0 <= topology < len(self._topologies) -> 0 < topology < len(self._topologies)", "expected",
         ),
         (

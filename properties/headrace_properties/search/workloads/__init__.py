@@ -35,8 +35,8 @@ from headrace_properties.search.workloads.witnesses import busy, witnesses
 from headrace_properties.search.workloads.workload import Workload, city, engine_options, same
 
 __all__ = [
-    "HOUR_US", "WORKLOADS", "Counting", "Echo", "Refusing", "Windows", "Workload", "city", "engine_options", "read_files", "same",
-    "tallies",
+    "HOUR_US", "WORKLOADS", "Counting", "Echo", "Refusing", "Windows", "Workload", "city", "engine_options", "malformed",
+    "read_files", "same", "tallies",
 ]  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def _all() -> list[Workload]:
         slow_scans(), slow_scans(weak),
         outliers(),
         reminders(),
-        malformed(), malformed(untimely=True), apart(), draining(),
+        malformed(), apart(), draining(),
         withdrawing(), staged(), files(), witnesses(), busy(),
         windows.varied("two shards", authority_shards=2),
         failing(share_state=False), failing(share_state=True),
