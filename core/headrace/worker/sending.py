@@ -26,11 +26,10 @@ class Sending:
         pending: how many productions are not ACKed.
     """
 
-    __slots__ = ("_accounts", "_computation", "_sequencer", "_shared", "_soft", "pending")
+    __slots__ = ("_accounts", "_computation", "_sequencer", "_shared", "pending")
 
     def __init__(self, shared: Shared, soft: SoftState) -> None:
         self._shared = shared
-        self._soft = soft
         self._accounts, self._computation, self._sequencer = soft.accounts, soft.computation, soft.sequencer
         self.pending = 0
 

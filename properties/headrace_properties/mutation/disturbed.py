@@ -72,7 +72,10 @@ def _moved(random: Random, ground: Ground) -> list[AnyFault]:
 
 
 def _replaced(random: Random, ground: Ground) -> list[AnyFault]:
-    at_us, verbs, topology = _at(random, ground), list[AnyFault](), 0
+    at_us = random.randrange(
+        _BEGIN_US, max(ground.horizon_us - SECOND, 2 * SECOND), MILLISECOND
+    )  # while records come
+    verbs, topology = list[AnyFault](), 0
     for _ in range(random.randint(1, ground.versions + 1)):
         topology = random.choice([other for other in range(ground.versions) if other != topology])
         verbs.append(Operate(at_us=at_us, verb=ChangeTopology(topology)))

@@ -61,9 +61,13 @@ UNTIMELY = "untimely"
 _HEALTHY = 10
 """Choice: every so many runs of a workload have no faults: what is only late, or costs too much, shows in these alone."""
 
-_TURNS = 4
-"""Choice: a mutant is judged by so many runs of each kind of disturbance for one of each workload."""
-_DISTURBED = {f"{kind} {turn}": (kind, turn) for kind in DISTURBED for turn in range(_TURNS)}
+_TURNS = 8
+"""Choice: each kind of disturbance has so many turns where a workload has one, or half as many if it needs no second version."""
+_DISTURBED = {
+    f"{kind} {turn}": (kind, turn)
+    for kind in DISTURBED
+    for turn in range(_TURNS if kind == "replaced" else _TURNS // 2)
+}
 
 
 @dataclass(frozen=True, slots=True)

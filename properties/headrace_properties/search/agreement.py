@@ -71,6 +71,10 @@ def check_agreement(cluster: Cluster, faults: FaultSchedule) -> None:
                 assert process.table == mediator.table, f"{address} knows another table than the store"
             case WatermarkAuthority() if process.is_active:
                 _check_authority(process, mediator)
+                waits = [name for name, known in process._known.items() if any(known.map.pending())]
+                assert not waits or end_us - told_us <= _ON_ITS_WAY_US, (
+                    f"{address} still counts work of {waits}"
+                )
 
 
 def _check_holder(address: str, mediator: Mediator, role: str, epoch: int) -> None:

@@ -1,7 +1,7 @@
 """Workloads whose topology changes while they run (MillWheel 3)."""
 
 from headrace import Pipeline, Productions
-from headrace_properties.search.workloads.computations import Echo, Windows
+from headrace_properties.search.workloads.computations import Echo, Stragglers, Windows
 from headrace_properties.search.workloads.workload import SHORT, Workload, city, letters, same
 
 
@@ -66,7 +66,7 @@ def withdrawing() -> Workload:
 def staged() -> Workload:
     """Three versions: a computation whose consumer is another in each of two, and that leaves in the third with all behind it.
 
-    What leaves does so by the version that it was in: to the consumers of that version, and after the one that feeds it.
+    What leaves keeps some records for two seconds more, and sends them by the version that it was in.
     """
     versions = []
     for reader in ("readers", "auditors", ""):
@@ -74,8 +74,8 @@ def staged() -> Workload:
         one.injector("letters")
         one.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
         if reader:
-            one.add(Windows("told"), name="clerks", inputs={"letters": same, "sent": city}, outputs=["told"])
-            one.add(Windows("sums"), name=reader, inputs=["told"], outputs=["sums"])
+            one.add(Stragglers(), name="clerks", inputs={"letters": same, "sent": city}, outputs=["kept"])
+            one.add(Windows("sums"), name=reader, inputs=["kept"], outputs=["sums"])
         versions.append(one)
-    feed = letters(versions[0], "staged", records=10, gap_ms=800)
+    feed = letters(versions[0], "staged", records=12, gap_ms=800)
     return Workload("staged", versions[2], feed, SHORT, versions=(versions[0], versions[1]))
