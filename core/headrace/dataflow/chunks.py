@@ -205,6 +205,18 @@ class Unread:
         """Return whether no more windows than this have not been read; count them only if there are few chunks."""
         return self._chunks - len(self._taken) - len(self._single) <= number and len(self) <= number
 
+    def check_invariants(self, due_of: Callable[[WindowState], Due]) -> None:
+        """Assert of each chunk what the row's table says of it. Something may be due later there than the table says."""
+        for number in range(self._chunks):
+            due = Due(*(column[number] for column in self._columns[_DUE]))
+            fresh = self._columns[_FRESH][number]
+            windows = self._take([number])
+            actual = _first([due_of(window_state) for window_state in windows])
+            assert due | actual == due, f"chunk {number} is due at {actual}, and its table says {due}"
+            assert fresh or not any(window_state.fresh for window_state in windows), (
+                f"chunk {number} is fresh"
+            )
+
     def due(self) -> Due:
         """Return when something is first due in what has not been read."""
         return Due(*(min(column, default=MAX_TIME) for column in self._columns[_DUE]))

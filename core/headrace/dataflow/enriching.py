@@ -94,6 +94,11 @@ class Enrichment(Computation):
         self._panes = frozenset(panes)
         self._lateness_us = enrich.lateness_us or 0
 
+    @property
+    def forgets(self) -> bool:
+        """Whether it forgets versions of the side that no element will meet."""
+        return self._enrich.lateness_us is not None
+
     def initial_state(self) -> dict[str, Any]:
         """Return a state that knows nothing."""
         return {"versions": {}, "waiting": []}

@@ -121,6 +121,11 @@ class GroupByKeyAndWindow(Computation):
         self._panes = frozenset(panes)
         self._signals = signals
 
+    @property
+    def lag(self) -> int:
+        """Number of transforms above it that emit at a watermark: how much later its timers are."""
+        return self._lag
+
     def initial_state(self) -> KeyState:
         """Return a state without windows."""
         return self.grouping.initial_state()
@@ -157,7 +162,7 @@ class GroupByKeyAndWindow(Computation):
             state.leaving = []
             self._hold(context, state)
             return
-        before = {alarm for alarm in self.grouping.alarms(state) if _tag(alarm) != timer.tag}
+        before = {alarm for alarm in self.grouping.alarms(state) if tag_of(alarm) != timer.tag}
         panes = self.grouping.advance(state, context.wall_time - 1, watermark_at(context, self._lag))
         self._emit(context, panes)
         self._set_alarms(context, before, self.grouping.alarms(state))
@@ -197,15 +202,15 @@ class GroupByKeyAndWindow(Computation):
 
         A wall timer is set one microsecond later, since elements that arrive at that instant come first.
         """
-        wanted = {_tag(alarm) for alarm in after}
-        for tag in sorted({_tag(alarm) for alarm in before} - wanted):
+        wanted = {tag_of(alarm) for alarm in after}
+        for tag in sorted({tag_of(alarm) for alarm in before} - wanted):
             context.cancel_timer(tag)
         for alarm in sorted(after - before, key=_alarm_order):
             if alarm.clock is Clock.WATERMARK:
-                context.set_timer(_tag(alarm), alarm.time + self._lag)
+                context.set_timer(tag_of(alarm), alarm.time + self._lag)
             else:
                 hold = None if alarm.hold is None else alarm.hold + self._lag
-                context.set_wall_timer(_tag(alarm), alarm.time + 1, hold)
+                context.set_wall_timer(tag_of(alarm), alarm.time + 1, hold)
 
 
 class PercentileProbe(Computation):
@@ -291,7 +296,7 @@ def watermark_at(context: Context, lag: int) -> int:
 _LEAVE = "leave"
 
 
-def _tag(alarm: Alarm) -> str:
+def tag_of(alarm: Alarm) -> str:
     """Return an alarm's timer tag: one timer per clock."""
     return "at" if alarm.clock is Clock.WATERMARK else "clock"
 

@@ -133,6 +133,21 @@ class Injector:
         self._journal_due = Deadline(options.injector_journal_us)
         self._report_due = Deadline(options.report_period_us)
 
+    @property
+    def epoch(self) -> int:
+        """The epoch in which it holds its role, as far as it knows; 0: it does not."""
+        return self._epoch
+
+    @property
+    def table(self) -> m.Table:
+        """The latest table that it was told."""
+        return self._routing.table
+
+    @property
+    def intake(self) -> Intake:
+        """How far it has read, and what it has promised."""
+        return self._intake
+
     def handle(self, now: int, event: Event) -> list[Effect]:
         """Take an event, and say what is to be done.
 

@@ -147,6 +147,11 @@ class Master:
         self._draining = Draining(self._topologies)
 
     @property
+    def epoch(self) -> int:
+        """The epoch in which it holds the role, as far as it knows; 0: it does not."""
+        return self._election.epoch
+
+    @property
     def is_active(self) -> bool:
         """Whether it holds the role, as far as it knows."""
         return self._election.epoch > 0

@@ -10,7 +10,7 @@ Rules of this file:
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.api.ropes import Encoded
@@ -183,6 +183,15 @@ class Mediator:
     def is_live(self, computation: str, sequencer: int, low: str, high: str) -> bool:
         """Return whether a request for the keys from ``low`` to ``high``, both inclusive, is served under this sequencer now."""
         return self._is_valid(self._valid.get(computation, _NOBODY).get(sequencer), low, high)
+
+    @property
+    def progress(self) -> Mapping[str, Progress]:
+        """What authorities have journaled, by computation and injector."""
+        return self._progress
+
+    def journal(self, role: str) -> Journal:
+        """Return what the holders of a role have journaled."""
+        return self._journal(role)
 
     def live_sequencer(self, computation: str, key: str) -> int:
         """Return the sequencer that owns a key now; 0 if none does."""

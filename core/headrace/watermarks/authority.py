@@ -172,9 +172,28 @@ class WatermarkAuthority:
             known.published = Progress()
 
     @property
+    def epoch(self) -> int:
+        """The epoch in which it holds the role, as far as it knows; 0: it does not."""
+        return self._election.epoch
+
+    @property
     def is_active(self) -> bool:
         """Whether it holds the role, as far as it knows."""
         return self._election.epoch > 0
+
+    @property
+    def shard(self) -> int:
+        """The number of its shard."""
+        return self._shard
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The computations and injectors whose watermarks it publishes."""
+        return tuple(self._known)
+
+    def counts_work(self, name: str) -> bool:
+        """Return whether it counts anything pending of a computation or an injector."""
+        return any(self._known[name].map.pending())
 
     def handle(self, now: int, event: Event) -> list[Effect]:
         """Take an event; return what is to be done (sans-IO). ``now``: this process's clock, microseconds."""

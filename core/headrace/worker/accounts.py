@@ -44,6 +44,16 @@ class Accounts:
         self._work = OldestWork()
         self._origins = OldestWork()
 
+    @property
+    def work(self) -> OldestWork:
+        """What holds the low watermark."""
+        return self._work
+
+    @property
+    def origins(self) -> OldestWork:
+        """What holds the horizon."""
+        return self._origins
+
     def start_from(self, low_watermark: int, horizon: int) -> None:
         """Resume from a predecessor's reports: nothing that they led to is taken back."""
         self.low_watermark = self._rules.advanced(self.low_watermark, low_watermark)

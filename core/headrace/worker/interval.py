@@ -305,6 +305,11 @@ class OwnedInterval:
         return m.IntervalLoad(self.computation, self.sequencer, records, size, split_key, pending, cpu_us)
 
     @property
+    def collected_below(self) -> int:
+        """The origin below which it has asked the store to delete ids, microseconds."""
+        return self._collected_below
+
+    @property
     def unfinished(self) -> int:
         """What it is in the middle of: records, steps, writes, due timers, checkpoints to delete; 0: it only waits."""
         due = sum(slot.due for slot in self.soft.slots.values())

@@ -17,6 +17,7 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.deadlines import QUIET_PERIODS, Deadline, Waiting
 from headrace.delivery.deployed import Deployed, deployed
+from headrace.delivery.outbox import Outbox
 from headrace.delivery.routing import routing_of
 from headrace.history import Acked, History, ProcessStarted, Reported, Resent, VersionAdopted
 from headrace.rules import RULES, Rules
@@ -112,6 +113,21 @@ class Worker:
     def intervals(self) -> Sequence[OwnedInterval]:
         """What it owns, or scans."""
         return tuple(self._intervals.values())
+
+    @property
+    def table(self) -> m.Table:
+        """The latest table that it was told."""
+        return self._table
+
+    @property
+    def progress(self) -> Mapping[str, m.Progress]:
+        """The latest progress that it was told, by sender."""
+        return self._progress
+
+    @property
+    def outbox(self) -> Outbox[Holder]:
+        """What it has sent and not got ACKed."""
+        return self._shared.outbox
 
     @property
     def owned(self) -> frozenset[int]:

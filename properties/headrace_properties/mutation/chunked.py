@@ -7,12 +7,10 @@ from collections.abc import Container, Iterator
 from itertools import pairwise
 
 from headrace import Clock, Pipeline
-from headrace.dataflow.chunks import _DUE, _FRESH, CHUNKED, ChunkedRow, Unread
+from headrace.dataflow.chunks import CHUNKED, ChunkedRow
 from headrace.dataflow.enriching import Enrichment
-from headrace.dataflow.grouping import Grouping
 from headrace.dataflow.rows import RowCodec
-from headrace.dataflow.transforms import GroupByKeyAndWindow, _tag
-from headrace.dataflow.window_states import Due
+from headrace.dataflow.transforms import GroupByKeyAndWindow, tag_of
 from headrace.history import Applied, History
 
 FEW = 2
@@ -41,17 +39,16 @@ def badly_kept(history: History, pipeline: Pipeline) -> str:
         computation, codec = groupings[name].computation, groupings[name].state_codec
         assert isinstance(computation, GroupByKeyAndWindow)
         grouping, state = computation.grouping, codec.decode(data)
-        if state.unread is not None and (problem := _mistaken(state.unread, grouping)):
-            return f"the row of {key!r} at {name!r} has {problem}"
-        state = codec.decode(data)
-        if state.unread is not None:
-            state.read(state.unread.all())
         try:
+            if state.unread is not None:
+                state.unread.check_invariants(grouping.due_of)
+                state = codec.decode(data)
+                state.read(state.unread.all())
             grouping.check_invariants(state)
         except AssertionError as error:
             return f"the row of {key!r} at {name!r} contradicts itself: {error}"
-        told = {_tag(alarm): alarm.time + (alarm.clock is Clock.WALL) for alarm in grouping.alarms(state)}
-        lags = {tag: time + computation._lag if tag == "at" else time for tag, time in told.items()}
+        told = {tag_of(alarm): alarm.time + (alarm.clock is Clock.WALL) for alarm in grouping.alarms(state)}
+        lags = {tag: time + computation.lag if tag == "at" else time for tag, time in told.items()}
         if timers != lags:
             return f"{key!r} at {name!r} waits for {timers}, and its row for {lags}"
         if data[0] == CHUNKED and (problem := _misplaced(ChunkedRow.of(data))):
@@ -63,7 +60,7 @@ def _remembered(history: History, pipeline: Pipeline) -> str:
     """Say which side input has versions that no element will meet, once its source has ended."""
     forgetful = {
         name: spec for name, spec in pipeline.computations.items()
-        if isinstance(spec.computation, Enrichment) and spec.computation._enrich.lateness_us is not None
+        if isinstance(spec.computation, Enrichment) and spec.computation.forgets
     }  # fmt: skip
     for (name, key), data in _rows(history, forgetful).items():
         versions = forgetful[name].state_codec.decode(data)["versions"]
@@ -105,20 +102,6 @@ def _moments(history: History, names: Container[str]) -> Iterator[tuple[str, str
         waits.update({timer.tag: timer.timestamp for timer in delta.set_timers})
         if delta.state and (number % _EVERY == 0 or number == last[here]):
             yield *here, bytes(delta.state), {tag: at for tag, at in waits.items() if tag != "leave"}
-
-
-def _mistaken(unread: Unread, grouping: Grouping) -> str:
-    """Say what the table of chunks says of one, and its windows do not; it may tell that something is due before it is."""
-    columns = unread._columns
-    for number in range(unread._chunks):
-        due, fresh = Due(*(column[number] for column in columns[_DUE])), columns[_FRESH][number]
-        windows = unread._take([number])
-        actual = Due()
-        for window_state in windows:
-            actual |= grouping.due_of(window_state)
-        if due | actual != due or (not fresh and any(window_state.fresh for window_state in windows)):
-            return f"a chunk {number} of which its table says {due}, {fresh}, and which has {actual}"
-    return ""
 
 
 def _misplaced(row: ChunkedRow) -> str:

@@ -67,28 +67,28 @@ def check_agreement(cluster: Cluster, faults: FaultSchedule) -> None:
             case Injector():
                 _check_injector(process, mediator)
             case Master() if process.is_active:
-                _check_holder(address, mediator, MASTER_ROLE, process._election.epoch)
+                _check_holder(address, mediator, MASTER_ROLE, process.epoch)
                 assert process.table == mediator.table, f"{address} knows another table than the store"
             case WatermarkAuthority() if process.is_active:
                 _check_authority(process, mediator)
-                waits = [name for name, known in process._known.items() if any(known.map.pending())]
+                waits = list(filter(process.counts_work, process.names))
                 assert not waits or end_us - told_us <= _ON_ITS_WAY_US, (
                     f"{address} still counts work of {waits}"
                 )
 
 
 def _check_holder(address: str, mediator: Mediator, role: str, epoch: int) -> None:
-    latest = mediator._journal(role).epoch
+    latest = mediator.journal(role).epoch
     assert epoch == latest, (
         f"{address} believes that it holds {role} in epoch {epoch}, and the latest is {latest}"
     )
 
 
 def _check_authority(authority: WatermarkAuthority, mediator: Mediator) -> None:
-    role = authority_role(authority._shard)
-    _check_holder(authority.address, mediator, role, authority._election.epoch)
-    journaled = mediator._journal(role).contents
-    for name in authority._known:
+    role = authority_role(authority.shard)
+    _check_holder(authority.address, mediator, role, authority.epoch)
+    journaled = mediator.journal(role).contents
+    for name in authority.names:
         assert authority.published(name) == journaled.get(name, Progress()), (
             f"{authority.address} publishes {authority.published(name)} of {name}, and journaled {journaled.get(name)}"
         )
@@ -97,11 +97,11 @@ def _check_authority(authority: WatermarkAuthority, mediator: Mediator) -> None:
 def _check_injector(injector: Injector, mediator: Mediator) -> None:
     if injector.phase is not Phase.RUNNING:
         return
-    journal = mediator._journal(injector.address)
-    _check_holder(injector.address, mediator, injector.address, injector._epoch)
-    assert injector._routing.table == mediator.table, f"{injector.address} knows another table than the store"
+    journal = mediator.journal(injector.address)
+    _check_holder(injector.address, mediator, injector.address, injector.epoch)
+    assert injector.table == mediator.table, f"{injector.address} knows another table than the store"
     told = journal.position, journal.contents.get(injector.address)
-    intake = injector._intake
+    intake = injector.intake
     assert told == (intake.position, intake.promised), (
         f"{injector.address} journaled {told}, and takes {intake.position}, {intake.promised} for journaled"
     )
@@ -109,7 +109,7 @@ def _check_injector(injector: Injector, mediator: Mediator) -> None:
 
 def _check_worker(worker: Worker, incarnation: int, mediator: Mediator, *, informed: bool) -> None:
     table: Table = mediator.table
-    assert worker._table == table, f"{worker.address} knows another table than the store"
+    assert worker.table == table, f"{worker.address} knows another table than the store"
     mine = {
         assignment.sequencer
         for assignment in table.assignments
@@ -118,14 +118,14 @@ def _check_worker(worker: Worker, incarnation: int, mediator: Mediator, *, infor
     owned = {interval.sequencer for interval in worker.intervals}
     assert owned == mine, f"{worker.address} believes that it owns {owned}, and owns {mine}"
     if informed and mine:
-        for name, progress in mediator._progress.items():
-            known = worker._progress.get(name)
+        for name, progress in mediator.progress.items():
+            known = worker.progress.get(name)
             assert known == progress, f"{worker.address} was told {known} of {name}, which is at {progress}"
     for interval in worker.intervals:
         for key, row in mediator.rows(interval.computation).items():
             if interval.interval.contains(key):
                 for what, remembered, stored in _compared(
-                    interval.soft.slots.get(key), row, interval._collected_below
+                    interval.soft.slots.get(key), row, interval.collected_below
                 ):
                     assert remembered == stored, (
                         f"{worker.address} takes {what} of {interval.computation} for {remembered} at {key!r}, which is {stored}"
@@ -155,12 +155,12 @@ def _check_accounts(interval: OwnedInterval, worker: Worker) -> None:
             if live.holds_watermark and live.timer.held is not None:
                 work.append(live.timer.held)
             origins += [live.timer.origin] if live.holds_horizon else []
-    for pending in worker._shared.outbox:
+    for pending in worker.outbox:
         for holder in pending.holder.all():
             if holder.sequencer == interval.sequencer:
                 work += [pending.production.timestamp] if holder.holds_watermark else []
                 origins += [pending.production.origin] if holder.holds_horizon else []
-    for counted, waits in ((soft.accounts._work, work), (soft.accounts._origins, origins)):
+    for counted, waits in ((soft.accounts.work, work), (soft.accounts.origins, origins)):
         assert (len(counted), counted.oldest()) == (len(waits), min(waits, default=MAX_TIME)), (
             f"{worker.address} counts {len(counted)} from {counted.oldest()} on at {soft.computation}, and {len(waits)} wait"
         )
