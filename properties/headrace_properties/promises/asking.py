@@ -3,8 +3,10 @@
 import linecache
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
+from typing import Any
 
 from headrace import format_time
 from headrace.history import Event
@@ -66,33 +68,9 @@ class Asker:
         Raises:
             PromiseError: the promise is wrong in itself.
         """
-        watch, self._objection, self.unexercised = self._watch, None, ""
-        watch.calls += 1
-        try:
-            watch.inside = True
-            answer: object = check(self._moment)
-            watch.inside = False
-        except AssertionError as error:
-            self._objection = error
-            return False
-        except Unexercised as error:
-            self.unexercised = str(error) or "its case did not come up"
-            return None
-        except UnknownNameError as error:
-            raise self._wrong("declaration", f"is wrong{_innermost(error)}: {error.args[0]}") from error
-        except HangError as error:
-            reason = f"did not return within {watch.patience_s:g} s{_innermost(error)}. Make it faster, or end its loop"
-            raise self._wrong("hangs", reason) from error
-        except (Exception, SystemExit) as error:
-            reason = f"raises {type(error).__name__}: {error}{_innermost(error)}. Raise only AssertionError"
-            raise self._wrong("raises", reason) from error
-        finally:
-            watch.inside = False
-        silent = self.promise.kind in _MAY_BE_SILENT
-        if answer is True or answer is False or (answer is None and silent):
-            return answer
-        wanted = "True or False, or nothing" if silent else "True or False"
-        raise self._wrong("returns", f"returned {answer!r:.60}. Return {wanted}")
+        answer = ask(self.promise, check, self._moment, self._watch)
+        self._objection, self.unexercised = answer.objection, answer.unexercised
+        return answer.value
 
     @property
     def objected(self) -> bool:
@@ -144,12 +122,7 @@ class Asker:
     def _check_unchanged(self) -> None:
         changed = self._moment.changed_value()
         if changed:
-            raise self._wrong(
-                "changes", f"changes what it is given: {changed}. Copy it first, with copy.deepcopy"
-            )
-
-    def _wrong(self, kind: str, reason: str) -> PromiseError:
-        return PromiseError(self.promise.name, kind, self.promise.where, reason)
+            raise changes(self.promise, changed)
 
     def _note(self) -> str:
         """Name the pipeline's settings that may explain it (6.1.3)."""
@@ -173,6 +146,62 @@ class Asker:
                 f"weak productions of {which} permit that a step which is run again produces something else"
             )
         return f" (note: {'; '.join(notes)})" if notes else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a promise said.
+
+    Attributes:
+        value: ``False`` also for an ``AssertionError``; ``None``: nothing to object.
+        objection: the ``AssertionError``.
+        unexercised: why it could not tell.
+    """
+
+    value: bool | None
+    objection: AssertionError | None = None
+    unexercised: str = ""
+
+
+def ask(promise: Promise, check: Callable[[Any], Any], moment: object, watch: Watch) -> Answer:
+    """Ask a promise once.
+
+    Raises:
+        PromiseError: the promise is wrong in itself.
+    """
+    watch.calls += 1
+    try:
+        watch.inside = True
+        answer: object = check(moment)
+        watch.inside = False
+    except AssertionError as error:
+        return Answer(value=False, objection=error)
+    except Unexercised as error:
+        return Answer(None, unexercised=str(error) or "its case did not come up")
+    except UnknownNameError as error:
+        raise _wrong(promise, "declaration", f"is wrong{_innermost(error)}: {error.args[0]}") from error
+    except HangError as error:
+        reason = f"did not return within {watch.patience_s:g} s{_innermost(error)}. Make it faster, or end its loop"
+        raise _wrong(promise, "hangs", reason) from error
+    except (Exception, SystemExit) as error:
+        reason = f"raises {type(error).__name__}: {error}{_innermost(error)}. Raise only AssertionError"
+        raise _wrong(promise, "raises", reason) from error
+    finally:
+        watch.inside = False
+    silent = promise.kind in _MAY_BE_SILENT
+    if answer is True or answer is False or (answer is None and silent):
+        return Answer(answer)
+    wanted = "True or False, or nothing" if silent else "True or False"
+    raise _wrong(promise, "returns", f"returned {answer!r:.60}. Return {wanted}")
+
+
+def changes(promise: Promise, what: str) -> PromiseError:
+    """Return the error of a promise that changes what it is given."""
+    return _wrong(promise, "changes", f"changes what it is given: {what}. Copy it first, with copy.deepcopy")
+
+
+def _wrong(promise: Promise, kind: str, reason: str) -> PromiseError:
+    return PromiseError(promise.name, kind, promise.where, reason)
 
 
 def reason_of(promise: Promise, objection: AssertionError | None) -> str:

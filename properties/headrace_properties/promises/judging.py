@@ -60,15 +60,32 @@ def check_promises(promises: Iterable[Promise], pipelines: Sequence[Pipeline]) -
     return _checked(promises, Topology(pipelines))
 
 
-def _checked(promises: Iterable[Promise], topology: Topology) -> tuple[Promise, ...]:
+def check_are_promises(promises: object) -> tuple[Promise, ...]:
+    """Return a list of promises, each with a name of its own.
+
+    Raises:
+        PromiseError: it is not a list, something in it is not a promise, or two have one name.
+    """
+    if not isinstance(promises, Iterable):
+        reason = f"is a {type(promises).__name__}, not a list of promises. Write promises = [...]"
+        raise PromiseError("promises", "declaration", "", reason)
     checked = tuple(promises)
     names = set[str]()
     for promise in checked:
         _check_is_promise(promise)
-        problem = _problem_of(promise, names, topology)
-        if problem:
+        if promise.name in names:
+            problem = "has the name of another promise. Give each its own name"
             raise PromiseError(promise.name, "declaration", promise.where, problem)
         names.add(promise.name)
+    return checked
+
+
+def _checked(promises: Iterable[Promise], topology: Topology) -> tuple[Promise, ...]:
+    checked = check_are_promises(promises)
+    for promise in checked:
+        problem = _problem_of(promise, topology)
+        if problem:
+            raise PromiseError(promise.name, "declaration", promise.where, problem)
     return checked
 
 
@@ -80,11 +97,9 @@ def _check_is_promise(thing: object) -> None:
         raise PromiseError(name, "declaration", "", reason)
 
 
-def _problem_of(promise: Promise, names: set[str], topology: Topology) -> str:
+def _problem_of(promise: Promise, topology: Topology) -> str:
     if promise.name in rules():
         return "has the name of an invariant. Give it another name"
-    if promise.name in names:
-        return "has the name of another promise. Give each its own name"
     nodes = {*topology.computations}
     streams = {stream for pipeline in topology.versions for stream in pipeline.streams}
     for kind, asked, known in (

@@ -19,7 +19,6 @@ import time_machine
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.promises import Promise
-from headrace_properties.promises.promise import Kind
 from headrace_properties.spark_jobs.promised import Judge
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_properties.spark_jobs.watching import (
@@ -264,7 +263,8 @@ class _Check:
     ) -> None:
         self._promises = promises
         self._promised: dict[str, JobFinding] = {}
-        self._seen: set[str] = set()
+        self._tested: set[str] = set()
+        self._untested: dict[str, str] = {}
         self._duplicates = duplicates
         self._alone_differ: bool | None = None
         self._failure: Exception | None = None
@@ -301,16 +301,17 @@ class _Check:
                 progress(number + 1, schedules)
         unknown = [] if any(calm.outputs.values()) else ["the job gave no output"]
         unknown += [
-            f"the promise {promise.name} never came true"
+            f"the promise {promise.name} {self._untested.get(promise.name, 'never came true')}"
             for promise in self._promises
-            if promise.kind is Kind.SOMETIMES and promise.name not in self._seen
+            if promise.name not in self._tested
         ]
         findings = (*self._promised.values(), *self._findings.values())
         return JobReport(findings, tuple(unknown), schedules, most_late, calm)
 
     def _ask(self, judge: Judge, changed: Cause, schedule: Schedule) -> None:
         """Record the broken promises, each with the smallest feed and schedule that break it."""
-        self._seen |= judge.seen
+        self._tested |= judge.tested
+        self._untested |= judge.untested
         for name in judge.broken:
             if (known := self._promised.get(name)) is not None:
                 self._promised[name] = replace(known, schedules=known.schedules + 1)

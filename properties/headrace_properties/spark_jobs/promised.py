@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.api.errors import HeadraceError
-from headrace_properties.promises import Promise
-from headrace_properties.promises.asking import reason_of
+from headrace_properties.promises import Promise, PromiseError
+from headrace_properties.promises.asking import Answer, ask, changes, reason_of
+from headrace_properties.promises.judging import check_are_promises
 from headrace_properties.promises.promise import Kind, make
+from headrace_properties.promises.watch import Watch
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.queries import Batch, Outcome, hashable
 from headrace_sim.spark.values import InputRows
@@ -36,18 +37,6 @@ class JobMoment:
     outputs: tuple[Any, ...]
     state: Mapping[tuple[str, tuple[Any, ...]], Any]
     late: int
-
-
-class JobPromiseError(HeadraceError):
-    """A promise cannot be asked of a job. Fields: name, where, problem."""
-
-    def __init__(self, name: str, where: str, problem: str) -> None:
-        super().__init__(name, where, problem)
-        self.name, self.where, self.problem = name, where, problem
-
-    def __str__(self) -> str:
-        """Say which, where and why."""
-        return f"{self.where}: the promise {self.name!r} {self.problem}"
 
 
 def expected_rows(function: Callable[[tuple[Any, ...]], Iterable[Any]]) -> Promise:
@@ -75,21 +64,22 @@ def expected_rows(function: Callable[[tuple[Any, ...]], Iterable[Any]]) -> Promi
     return make(same, Kind.AT_END, written=function)
 
 
-def check_promises_of_job(promises: Sequence[Promise]) -> tuple[Promise, ...]:
+def check_promises_of_job(promises: object) -> tuple[Promise, ...]:
     """Return promises that can be asked of a job.
 
     Raises:
-        JobPromiseError: One cannot.
+        PromiseError: One cannot, is no promise, or has the name of another.
 
     """
-    for promise in promises:
+    checked = check_are_promises(promises)
+    for promise in checked:
         if promise.kind not in _ASKED:
             problem = f"is of kind {promise.kind.value}, which a job has not. Use always, never, sometimes or at_end"
-            raise JobPromiseError(promise.name, promise.where, problem)
+            raise PromiseError(promise.name, "declaration", promise.where, problem)
         if promise.of or promise.streams or promise.uses:
             problem = "names a computation or a stream, which a job has not. Leave of and stream out"
-            raise JobPromiseError(promise.name, promise.where, problem)
-    return tuple(promises)
+            raise PromiseError(promise.name, "declaration", promise.where, problem)
+    return checked
 
 
 class Judge:
@@ -101,36 +91,36 @@ class Judge:
 
     Attributes:
         broken: Why each broken promise is, by its name: only the first time counts.
-        seen: Promises of kind ``sometimes`` that came true.
+        tested: Promises that could tell; of kind ``sometimes``: that came true.
+        untested: Why the others could not.
 
     """
 
     def __init__(self, promises: Sequence[Promise], job: SparkJob) -> None:
         self.broken: dict[str, str] = {}
-        self.seen: set[str] = set()
+        self.tested: set[str] = set()
+        self.untested: dict[str, str] = {}
         self._promises = promises
         self._job = job
-        self._error: JobPromiseError | None = None
+        self._watch = Watch()
+        self._error: PromiseError | None = None
 
     def after_batch(self, batch: Batch, outcome: Outcome) -> None:
         """Check what must hold after each batch."""
-        if self._promises:
-            moment = self._moment(outcome)
-            for promise in self._promises:
-                if promise.kind is not Kind.AT_END:
-                    self._ask(promise, moment, f"after batch {batch.number}")
+        asked = [promise for promise in self._promises if promise.kind is not Kind.AT_END]
+        self._ask(asked, outcome, f"after batch {batch.number}")
 
     def at_end(self, outcome: Outcome) -> "Judge":
         """Check what must hold at the end of the run.
 
         Raises:
-            JobPromiseError: A promise raised something else than an ``AssertionError``.
+            PromiseError: A promise is wrong in itself.
 
         """
-        moment = self._moment(outcome) if self._promises and outcome.failure is None else None
-        for promise in self._promises:
-            if promise.kind is Kind.AT_END and moment is not None:
-                self._ask(promise, moment, "at the end")
+        if outcome.failure is None:
+            self._ask(
+                [promise for promise in self._promises if promise.kind is Kind.AT_END], outcome, "at the end"
+            )
         if self._error is not None:
             raise self._error
         return self
@@ -142,21 +132,32 @@ class Judge:
         given, told = InputRows(self._job.input).rows(rows), InputRows(self._job.output).rows(outputs)
         return JobMoment(tuple(given), tuple(told), state, outcome.late)
 
-    def _ask(self, promise: Promise, moment: JobMoment, when: str) -> None:
-        if promise.name in self.broken or promise.name in self.seen:
+    def _ask(self, promises: Sequence[Promise], outcome: Outcome, when: str) -> None:
+        if not promises or self._error is not None:
             return
-        check: Any = promise.check  # it takes a different moment from a pipeline's
-        why = ""
-        try:
-            answer = check(moment)
-        except AssertionError as error:
-            answer, why = False, reason_of(promise, error)
-        except Exception as error:  # noqa: BLE001  whatever the promise raises
-            problem = f"raises {type(error).__name__}: {error}. Raise only AssertionError"
-            self._error = JobPromiseError(promise.name, promise.where, problem)
-            return  # it is raised at the end: here it would look like an error of the job
-        if promise.kind is Kind.SOMETIMES:
-            if answer:
-                self.seen.add(promise.name)
-        elif (answer is False) is (promise.kind is not Kind.NEVER) and answer is not None:
-            self.broken[promise.name] = f"{when}: {why or reason_of(promise, None)}"
+        moment = self._moment(outcome)
+        shown = repr(moment)
+        for promise in promises:
+            if promise.name in self.broken or (
+                promise.kind is Kind.SOMETIMES and promise.name in self.tested
+            ):
+                continue
+            try:
+                with self._watch.watching():
+                    answer = ask(promise, promise.check, moment, self._watch)
+                if repr(moment) != shown:
+                    raise changes(promise, "the rows, the output or the state")
+            except PromiseError as error:
+                self._error = error
+                return  # it is raised at the end: here it would look like an error of the job
+            self._take(promise, answer, when)
+
+    def _take(self, promise: Promise, answer: Answer, when: str) -> None:
+        if answer.unexercised:
+            self.untested[promise.name] = f"was not tested: {answer.unexercised}"
+        elif promise.kind is Kind.SOMETIMES:
+            self.tested |= {promise.name} if answer.value else set()
+        else:
+            self.tested.add(promise.name)
+            if answer.objection is not None or answer.value is (promise.kind is Kind.NEVER):
+                self.broken[promise.name] = f"{when}: {reason_of(promise, answer.objection)}"

@@ -1,14 +1,26 @@
 """Promises about jobs: asked after each batch and at the end of each run, shrunk, and replayed."""
 
+import signal
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import pytest
 
-from headrace_properties.promises import always, at_end, eventually, never, sometimes
+from headrace_properties.promises import (
+    PromiseError,
+    Unexercised,
+    always,
+    at_end,
+    eventually,
+    never,
+    sometimes,
+)
+from headrace_properties.promises.watch import Watch
+from headrace_properties.spark_jobs import promised
 from headrace_properties.spark_jobs.outcomes import Cause, JobReport, check_again, check_job
-from headrace_properties.spark_jobs.promised import JobPromiseError, check_promises_of_job, expected_rows
+from headrace_properties.spark_jobs.promised import check_promises_of_job, expected_rows
 from headrace_properties.spark_jobs.replay_file import Again, SparkReplay, to_file
 from headrace_properties.spark_jobs.targets import spark_target
 from tests.properties.spark_jobs.planted import FEED, MENDED, SumOfCall, job, minute_of
@@ -101,15 +113,73 @@ def raises(moment: Any) -> bool:
     return bool(moment.nothing)
 
 
+@always
+def returns_what_is_wrong(moment: Any) -> Any:
+    return [row for row in moment.outputs if row.n < 0]
+
+
+@never
+def forgets_to_return(moment: Any) -> None:
+    any(row.n < 0 for row in moment.outputs)
+
+
+@at_end
+def drains_state(moment: Any) -> bool:
+    moment.state.clear()
+    return not moment.state
+
+
+@at_end
+def negative_rows_are_dropped(moment: Any) -> bool:
+    if all(row.n >= 0 for row in moment.rows):
+        raise Unexercised("no row is below 0")
+    return all(row.n >= 0 for row in moment.outputs)
+
+
+def test_promise_that_no_run_tested_is_unknown() -> None:
+    report = _report([negative_rows_are_dropped])
+    assert (report.findings, report.unknown) == (
+        (),
+        ("the promise negative_rows_are_dropped was not tested: no row is below 0",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("promises", "told"),
+    [
+        ([in_time], "is of kind eventually"),
+        ([of_a_computation], "names a computation or a stream"),
+        (raises, "is a Promise, not a list of promises"),
+        ([minute_of], "is a function, not a promise. Decorate"),
+        ([raises, raises], "name of another promise"),
+    ],
+)
+def test_promise_that_cannot_be_asked_is_refused(promises: Any, told: str) -> None:
+    with pytest.raises(PromiseError, match=told):
+        check_promises_of_job(promises)
+
+
 @pytest.mark.parametrize(
     ("promise", "told"),
-    [(in_time, "is of kind eventually"), (of_a_computation, "names a computation or a stream")],
+    [
+        (raises, r"'raises' \(test_promised.py, line \d+\) raises AttributeError"),
+        (returns_what_is_wrong, r"returned \[\]. Return True or False, or nothing"),
+        (forgets_to_return, "returned None. Return True or False"),
+        (drains_state, "changes what it is given"),
+    ],
 )
-def test_promise_that_cannot_be_asked_is_refused(promise: Any, told: str) -> None:
-    with pytest.raises(JobPromiseError, match=told):
-        check_promises_of_job([promise])
+def test_wrong_promise_is_not_a_finding(promise: Any, told: str) -> None:
+    with pytest.raises(PromiseError, match=told):
+        _report([promise])
 
 
-def test_promise_that_raises_is_not_a_finding() -> None:
-    with pytest.raises(JobPromiseError, match="'raises' raises AttributeError"):
-        _report([raises])
+def test_promise_that_never_returns_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    @always
+    def hangs(_moment: Any) -> bool:
+        while True:
+            with suppress(Exception):
+                signal.sigtimedwait([], 0.01)
+
+    monkeypatch.setattr(promised, "Watch", lambda: Watch(0.02))
+    with pytest.raises(PromiseError, match=r"did not return within 0.02 s"):
+        _report([hangs])
