@@ -24,14 +24,14 @@ class UnknownInvariantError(HeadraceError):
 def invariants_named(
     names: str, versions: Sequence[Pipeline], promises: Sequence[Promise] = ()
 ) -> tuple[str, ...]:
-    """Read a comma-separated list of names; ``all`` means every one that applies to a pipeline's versions.
+    """Read a comma-separated list of names; ``all`` means every one that applies to a pipeline's versions; a job has none.
 
     Choice: ``all`` means invariants; a promise that nothing exercises has to be named.
 
     Raises:
         UnknownInvariantError: there is none of a name.
     """
-    known = tuple(checker.name for checker in all_checkers(versions) if not checker.finding)
+    known = tuple(checker.name for checker in all_checkers(versions) if versions and not checker.finding)
     own = tuple(promise.name for promise in promises)
     wanted = tuple(name for name in map(str.strip, names.split(",")) if name)
     for name in wanted:

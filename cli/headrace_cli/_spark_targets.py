@@ -15,10 +15,11 @@ from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import RESULT_WORDS, ExitCode
 from headrace_cli._files import OutputFiles, write_bytes
+from headrace_cli._invariants import invariants_named
 from headrace_cli._kept import Memory
 from headrace_cli._pictures import Showing
 from headrace_cli._replay_file import save_failure
-from headrace_cli._targets import TargetError, load_named
+from headrace_cli._targets import DEFAULT_FEED, TargetError, load_named, picked
 from headrace_cli._trust import check_trusted
 from headrace_scenarios.pictures.side_by_side import side_by_side_html
 
@@ -32,7 +33,10 @@ _LINE_PERIOD_S = 10.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """What ``headrace verify`` takes for a Spark job: schemas of its input, what its outcome may depend on, how much to try."""
+    """What ``headrace verify`` takes for a Spark job: schemas of its input, what its outcome may depend on, how much to try.
+
+    ``promises`` are those to judge by (none: all), and ``allow_unknown`` those that need not be tested.
+    """
 
     schemas: Sequence[str]
     allow: str
@@ -40,6 +44,8 @@ class SparkOptions:
     feed_name: str
     schedules: int
     seed: int
+    promises: Sequence[str] = ()
+    allow_unknown: str = ""
 
 
 def verify_spark(
@@ -65,6 +71,7 @@ def verify_spark(
         from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
 
+        untested = invariants_named(options.allow_unknown, (), target.promises)
         allowed = causes_named([name.strip() for name in options.allow.split(",") if name.strip()])
         began = time.monotonic()
         retried = retry_findings(
@@ -78,6 +85,7 @@ def verify_spark(
             seed=options.seed,
             allow=allowed,
             duplicates=options.duplicates,
+            allow_unknown=untested,
             progress=_Progress(name),
         )
         elapsed_s = time.monotonic() - began
@@ -132,7 +140,8 @@ class Verified:
 
 
 def _target(name: str, options: SparkOptions) -> "SparkTarget":
-    return load_spark_target(name, _schemas(name, options.schemas), options.feed_name, options.seed)
+    target = load_spark_target(name, _schemas(name, options.schemas), options.feed_name, options.seed)
+    return dataclasses.replace(target, promises=picked(name, target.promises, options.promises))
 
 
 def load_spark_target(
@@ -158,6 +167,11 @@ def load_spark_target(
 
         raise
     feed = getattr(module, feed_name, None)
+    if feed is None and feed_name != DEFAULT_FEED:
+        problem = f"module {module.__name__!r} has no {feed_name!r} with the rows of its input"
+        raise TargetError(
+            name, problem, "Write it as batches of rows, or leave --feed out: rows are then drawn"
+        )
     return spark_target(name, found, module=module, schemas=schemas, feed=feed, seed=seed)
 
 

@@ -134,16 +134,24 @@ def _promises(
     if not isinstance(found, list | tuple):
         problem = f"{PROMISES!r} is a {type(found).__name__}, not a list of promises"
         raise TargetError(name, problem, f"Write {PROMISES} = [...] with promises, or give it another name")
-    checked = check_promises(found, pipelines)
-    known = [promise.name for promise in checked]
+    return picked(name, check_promises(found, pipelines), wanted)
+
+
+def picked(name: str, promises: Sequence[Promise], wanted: Sequence[str]) -> tuple[Promise, ...]:
+    """Return the promises that are asked for by name; if none is, all.
+
+    Raises:
+        TargetError: there is none of a name.
+    """
+    known = [promise.name for promise in promises]
     for asked in wanted:
         if asked not in known:
-            problem = f"--promise {asked}: module {module.__name__!r} has no such promise"
+            problem = f"--promise {asked}: module {name.partition(':')[0]!r} has no such promise"
             remedy = (
                 f"It has: {', '.join(known)}" if known else f"It has none: write {PROMISES} = [...] there"
             )
             raise TargetError(name, problem, remedy)
-    return tuple(promise for promise in checked if not wanted or promise.name in wanted)
+    return tuple(promise for promise in promises if not wanted or promise.name in wanted)
 
 
 def load_pipeline(name: str) -> Pipeline:

@@ -2,7 +2,7 @@
 
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -255,9 +255,25 @@ def verify(
         pools.check()
         if schema is not None or is_spark_job(pipeline):
             pools.check_here("for a Spark job, which is simulated in this process")
-            asked = SparkOptions(schema or (), allow, duplicates, feed, options.runs, options.seed)
+            searched = "" if options.how is SearchKind.RANDOM else options.how.value
+            _check_left_out(
+                "for a Spark job, which is tried under schedules and faults of its own",
+                {"search": searched, "minutes": options.minutes, "until_quiet": options.until_quiet, "resume": options.resume}
+                | {"outside": options.outside, "version": versions, "without": without, "history": history},
+            )  # fmt: skip
+            asked = SparkOptions(
+                schema or (),
+                allow,
+                duplicates,
+                feed,
+                options.runs,
+                options.seed,
+                promise or (),
+                allow_unknown,
+            )
             memory = Memory(failures, pipeline)
             raise typer.Exit(verify_spark(pipeline, asked, memory, files, save, as_json=as_json))
+        _check_left_out("for a pipeline: only a Spark job has it", {"allow": allow, "duplicates": duplicates})
         protocol = protocol_without(without)
         with stdout_reserved():
             target = load_target(pipeline, feed, versions or (), promise or ())
@@ -279,6 +295,17 @@ def verify(
         else:
             report.print(output_console(), verbose=verbose)
         raise typer.Exit(report.code)
+
+
+def _check_left_out(reason: str, options: Mapping[str, object]) -> None:
+    """Refuse options that would have no effect.
+
+    Raises:
+        OptionsError: one of them is given.
+    """
+    for name, value in options.items():
+        if value:
+            raise OptionsError(name, str(value), f"left out {reason}")
 
 
 def _save(report: SearchReport, path: Path | None, memory: Memory, files: OutputFiles) -> None:

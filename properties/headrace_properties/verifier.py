@@ -114,6 +114,7 @@ class Verifier:
         allow: Iterable[str] = (),
         duplicates: bool = False,
         promises: Sequence[Promise] | None = None,
+        allow_unknown: Collection[str] = (),
     ) -> "SparkReport": ...
 
     def __call__(self, pipeline: Any, feed: Any = None, **given: Any) -> Any:
@@ -212,6 +213,7 @@ class Verifier:
         allow: Iterable[str] = (),
         duplicates: bool = False,
         promises: Sequence[Promise] | None = None,
+        allow_unknown: Collection[str] = (),
     ) -> "SparkReport":
         """Run a Spark job under schedules, try its sink at each of its effects, and fail the test unless all outcomes are equal.
 
@@ -225,6 +227,7 @@ class Verifier:
             allow: on what its outcome may depend: ``batching``, ``order``, ``partitions``, ``late``, ``growth``.
             duplicates: whether the source may deliver a row twice.
             promises: what its author says of it; default: the list ``promises`` of the job's module.
+            allow_unknown: promises that no run needs to test.
 
         Raises:
             InvariantViolatedError: the outcome depends on something else, or an effect is not idempotent.
@@ -251,7 +254,9 @@ class Verifier:
         kept = KeptFailures(self.folder, names.job) if names.importable else None
         untold = allowed if duplicates else allowed | {Cause.DUPLICATES}
         retried = () if kept is None else retry_findings(kept, names.feed, target_of, untold)
-        report = target.verify(schedules=runs, seed=used_seed, allow=allowed, duplicates=duplicates)
+        report = target.verify(
+            schedules=runs, seed=used_seed, allow=allowed, duplicates=duplicates, allow_unknown=allow_unknown
+        )
         self._settle(kept, retried)
         if report.job is not None:
             self.record("headrace schedules", report.job.schedules)

@@ -86,8 +86,54 @@ def test_function_of_a_session_needs_no_schema(payments: Path, run: Run) -> None
         ),
         (("payments:build", *SCHEMA, "--schema", "x=a INT"), "with a parameter's name and without"),
         (("payments:feed", *SCHEMA), "list is no Spark job"),
+        (("payments:append", *SCHEMA, "--feed", "rows"), "has no 'rows' with the rows of its input"),
+        (
+            ("payments:append", *SCHEMA, "--search", "enumerate"),
+            "option search='enumerate': expected left out",
+        ),
+        (
+            ("payments:append", *SCHEMA, "--without", "sequencers"),
+            "option without='sequencers': expected left",
+        ),
+        (("payments:append", *SCHEMA, "--promise", "kept"), "--promise kept: module 'payments' has no such"),
+        (("payments:append", *SCHEMA, "--allow-unknown", "S8"), "no such invariant or promise"),
+        (
+            ("headrace_scenarios.zeitgeist:pipeline", "--allow", "order"),
+            "option allow='order': expected left",
+        ),
     ],
 )
 def test_wrong_use_is_one_message(payments: Path, run: Run, arguments: tuple[str, ...], told: str) -> None:
     done = run("verify", *arguments)
     assert (done.exit_code, told in done.output) == (2, True), done.output
+
+
+PROMISES = """
+from headrace_properties.promises import always, sometimes
+
+@always
+def few(moment):
+    return len(moment.rows) < 2
+
+@sometimes
+def refund(moment):
+    return any(row.amount < 0 for row in moment.rows)
+
+promises = [few, refund]
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        ((), 1, "VIOLATED: the promise few"),
+        (("--promise", "refund"), 3, "UNKNOWN: the promise refund never came true"),
+        (("--promise", "refund", "--allow-unknown", "refund"), 0, "Holds"),
+    ],
+)
+def test_promises_are_picked_and_may_go_untested(
+    payments: Path, run: Run, options: tuple[str, ...], code: int, told: str
+) -> None:
+    (payments / "payments.py").write_text(PAYMENTS + PROMISES)
+    done = run("verify", "payments:replace", *SCHEMA, "--examples", "5", *options)
+    assert (done.exit_code, told in done.output) == (code, True), done.output

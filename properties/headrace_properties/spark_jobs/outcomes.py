@@ -192,6 +192,7 @@ def check_job(
     allow: Collection[Cause] = (),
     duplicates: bool = False,
     promises: Sequence[Promise] = (),
+    allow_unknown: Collection[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> JobReport:
     """Run a job under schedules that each change one thing, and compare outcomes. Its sink is not called.
@@ -204,6 +205,7 @@ def check_job(
         allow: What the outcome may depend on, because that is intended.
         duplicates: Whether the source may deliver a row twice.
         promises: Its author's promises, checked in each run.
+        allow_unknown: Those that no run needs to test.
         progress: Told after each schedule.
 
     Raises:
@@ -213,7 +215,9 @@ def check_job(
 
     """
     check = _Check(without_sink(job), feed, frozenset(allow), promises, duplicates=duplicates)
-    return check.run(schedules, seed, progress)
+    report = check.run(schedules, seed, progress)
+    untested = (f"the promise {name} {why}" for name, why in check.untested() if name not in allow_unknown)
+    return replace(report, unknown=(*report.unknown, *untested))
 
 
 def check_again(
@@ -300,13 +304,14 @@ class _Check:
             if progress is not None:
                 progress(number + 1, schedules)
         unknown = [] if any(calm.outputs.values()) else ["the job gave no output"]
-        unknown += [
-            f"the promise {promise.name} {self._untested.get(promise.name, 'never came true')}"
-            for promise in self._promises
-            if promise.name not in self._tested
-        ]
         findings = (*self._promised.values(), *self._findings.values())
         return JobReport(findings, tuple(unknown), schedules, most_late, calm)
+
+    def untested(self) -> Iterator[tuple[str, str]]:
+        """Yield the promises that no run has tested, each with the reason."""
+        for promise in self._promises:
+            if promise.name not in self._tested:
+                yield promise.name, self._untested.get(promise.name, "never came true")
 
     def _ask(self, judge: Judge, changed: Cause, schedule: Schedule) -> None:
         """Record the broken promises, each with the smallest feed and schedule that break it."""

@@ -105,6 +105,7 @@ class SparkTarget:
         allow: Collection[Cause] = (),
         duplicates: bool = False,
         overtaken: bool = True,
+        allow_unknown: Collection[str] = (),
         progress: Progress | None = None,
     ) -> SparkReport:
         """Run the job under schedules, and then try its sink at each of its effects, on the job's output.
@@ -115,6 +116,7 @@ class SparkTarget:
             allow: On what the job's outcome may depend.
             duplicates: Whether the source may deliver a row twice.
             overtaken: Whether a driver that was replaced may go on (a zombie).
+            allow_unknown: Promises that no run needs to test.
             progress: Told the number of schedules or trials that are done, and of all.
 
         Raises:
@@ -135,6 +137,7 @@ class SparkTarget:
                 allow=allow,
                 duplicates=duplicates,
                 promises=self.promises,
+                allow_unknown=allow_unknown,
                 progress=progress,
             )
             judged = replace(judged, findings=tuple(placed(self.job, finding) for finding in judged.findings))
