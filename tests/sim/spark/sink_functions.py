@@ -1,5 +1,6 @@
 """Functions for `foreachBatch` as people write them: right ones, and wrong ones, whose line to blame is marked ``WRONG``."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -192,6 +193,32 @@ def checked_before_the_transaction(df: Any, batch_id: int) -> None:
         db.execute("INSERT OR IGNORE INTO batches VALUES (?)", (batch_id,))
 
 
+def checked_before_it_begins(df: Any, batch_id: int) -> None:
+    db = _connect(isolation_level=None)
+    if not db.execute("SELECT 1 FROM batches WHERE id = ?", (batch_id,)).fetchone():
+        db.execute("BEGIN IMMEDIATE")
+        for row in df.collect():
+            db.execute("INSERT INTO payments VALUES (?, ?, ?)", (batch_id, *row))  # WRONG
+        db.execute("INSERT OR IGNORE INTO batches VALUES (?)", (batch_id,))
+        db.execute("COMMIT")
+
+
+def numbered_by_place_in_the_batch(df: Any, batch_id: int) -> None:
+    """Run again after its first row, with rows in another order, it takes another row for that one."""
+    db = _connect(isolation_level=None)
+    add = "INSERT OR IGNORE INTO balances VALUES (?, ?)"
+    for place, row in enumerate(df.collect()):
+        db.execute(add, (f"{batch_id}/{place}", row.amount))  # WRONG
+
+
+def error_swallowed(df: Any, batch_id: int) -> None:
+    body = json.dumps([row.asDict() for row in df.collect()]).encode()
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(  # WRONG
+            urllib.request.Request(f"http://bank.test/{batch_id}", body, method="PUT")
+        )
+
+
 def file_appended(df: Any, batch_id: int) -> None:
     with open("payments.jsonl", "a") as file:
         for row in df.collect():
@@ -268,6 +295,9 @@ WRONG = {
     each_row_committed_by_itself: "missing",
     balance_added_to: "differs",
     checked_before_the_transaction: "twice",
+    checked_before_it_begins: "twice",
+    numbered_by_place_in_the_batch: "differs",
+    error_swallowed: "missing",
     file_appended: "twice",
     marked_before_the_rename: "missing",
     directory_made_once: "stuck",

@@ -55,6 +55,20 @@ def each_statement_committed(df: Any, batch_id: int) -> None:
     cursor.execute("INSERT INTO payments VALUES (%s, 'x', 1)", (batch_id,))
 
 
+def written_again_after_a_lost_reply(df: Any, batch_id: int) -> None:
+    rows = [(batch_id, *row) for row in df.collect()]
+    try:
+        with server_like.connect(database="bank") as db:
+            db.execute("INSERT INTO batches VALUES (%s)", (batch_id,))
+            db.cursor().executemany(INSERT, rows)
+    except server_like.IntegrityError:
+        pass  # it was written before
+    except server_like.OperationalError:
+        with server_like.connect(database="bank") as db:
+            db.execute("INSERT OR IGNORE INTO batches VALUES (%s)", (batch_id,))
+            db.cursor().executemany(INSERT, rows)
+
+
 def imported_late(df: Any, batch_id: int) -> None:
     del sys.modules[server_like.__name__]
     from tests.sim.spark.server_like import connect  # noqa: PLC0415  as people write it
@@ -74,7 +88,7 @@ def test_rows_and_batch_id_in_one_transaction_of_a_server_hold() -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [no_id, looked_up_first, each_statement_committed, imported_late],
+    [no_id, looked_up_first, each_statement_committed, written_again_after_a_lost_reply, imported_late],
     ids=lambda function: function.__name__,
 )
 def test_rows_written_twice_to_a_server_are_found(function: Callable[..., Any]) -> None:

@@ -68,6 +68,26 @@ def test_effect_that_is_not_idempotent_is_named_with_its_line(function: Callable
     )
 
 
+def test_driver_that_hung_before_the_call_finds_a_later_batch() -> None:
+    def only_the_last_id_is_kept(df: Any, batch_id: int) -> None:
+        with sqlite3.connect("bank.db") as db:
+            db.execute("BEGIN IMMEDIATE")
+            if not db.execute("SELECT 1 FROM batches WHERE id = ?", (batch_id,)).fetchone():
+                db.execute("UPDATE batches SET id = ?", (batch_id,))
+                db.executemany("INSERT INTO payments VALUES (0, ?, ?)", [tuple(row) for row in df.collect()])
+
+    def prepare() -> None:
+        make_tables()
+        with sqlite3.connect("bank.db") as db:
+            db.execute("INSERT INTO batches VALUES (-1)")
+
+    found = _check(
+        only_the_last_id_is_kept, batches=BATCHES, prepare=prepare, ignore=["bank.db: batches"]
+    ).findings
+    assert {(finding.wrong, finding.fault.effect) for finding in found} == {(Wrong.TWICE, -1)}
+    assert "In batch 0 the driver hung before it called the function" in found[0].story
+
+
 def test_dead_process_runs_no_cleanup() -> None:
     def clean_up(df: Any, batch_id: int) -> None:
         file = open("rows.txt", "a")  # noqa: SIM115  as people write it
@@ -146,6 +166,18 @@ def test_request_that_is_retried_after_a_lost_reply_is_found() -> None:
 
     retried = [finding for finding in _check(post).findings if finding.fault.kind is FaultKind.LOSE_REPLY]
     assert {finding.place for finding in retried} == _blamed_lines(post)
+
+
+def test_request_that_is_tried_until_it_succeeds_holds() -> None:
+    def put(df: Any, batch_id: int) -> None:
+        while True:
+            with contextlib.suppress(urllib.error.URLError, ConnectionError):
+                urllib.request.urlopen(
+                    urllib.request.Request(f"http://bank.test/{batch_id}", b"[1]", method="PUT")
+                )
+                return
+
+    assert _check(put).holds
 
 
 def test_answer_of_the_server_is_what_was_put_there() -> None:

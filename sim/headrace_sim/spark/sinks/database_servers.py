@@ -113,6 +113,7 @@ class _ServerCursor(Cursor):
 
 class _ServerConnection(Connection):
     of: ModuleType
+    remote = True
 
     def cursor(self, *args: Any, **options: Any) -> Any:
         if args or options:
@@ -150,8 +151,9 @@ def _errors_of(module: ModuleType) -> Iterator[None]:
     """Raise the module's exceptions instead of SQLite's."""
     try:
         yield
-    except sqlite3.Error as error:
-        kind = getattr(module, type(error).__name__, type(error))
+    except (sqlite3.Error, ConnectionError) as error:
+        name = "OperationalError" if isinstance(error, ConnectionError) else type(error).__name__
+        kind = getattr(module, name, type(error))
         if "UNIQUE constraint failed" in str(error):
             kind = getattr(getattr(module, "errors", None), "UniqueViolation", kind)
         told = f"{error} (here SQLite answers for {module.__name__})"

@@ -1,4 +1,4 @@
-"""A sink's effects on SQLite databases: each statement that changes one, and each commit."""
+"""A sink's effects on SQLite databases: each statement that changes one, each commit, and each begin, which may take a lock."""
 
 import re
 import sqlite3
@@ -11,11 +11,14 @@ from headrace_sim.spark.sinks.effects import Probe
 from headrace_sim.spark.sinks.files import shown
 
 _CHANGE = re.compile(
-    r"""\s*(?:WITH\b.*?\)\s*)?(?P<verb>INSERT|REPLACE|UPDATE|DELETE|CREATE|DROP|ALTER|COMMIT|END|VACUUM)\b
+    r"""\s*(?:WITH\b.*?\)\s*)?(?P<verb>BEGIN|INSERT|REPLACE|UPDATE|DELETE|CREATE|DROP|ALTER|COMMIT|END|VACUUM)\b
     (?:\s+OR\s+\w+)?(?:\s+(?:INTO|FROM|TABLE|INDEX|UNIQUE\s+INDEX|TRANSACTION|VIEW))?(?:\s+IF\s+(?:NOT\s+)?EXISTS)?
     (?:\s+["`\[]?(?P<table>\w+))?""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
+
+BEGIN = "BEGIN"
+"""The action that may take a lock: what was read before it may be out of date behind it."""
 
 _ROLLBACK = re.compile(r"\s*ROLLBACK\s*(?:TRANSACTION\s*)?;?\s*$", re.IGNORECASE)
 """Not ``ROLLBACK TO`` a savepoint, which leaves the transaction open."""
@@ -89,6 +92,7 @@ class Connection(sqlite3.Connection):
     probe: Probe
     shown = ""
     number = 0
+    remote = False  # whether a reply can be lost
 
     def cursor(self, factory: Any = None) -> Any:
         """Return a cursor."""
@@ -110,7 +114,7 @@ class Connection(sqlite3.Connection):
         """Commit, if there is something to commit."""
         if not self.in_transaction:
             return
-        with self.probe.effect("commit", self.shown, connection=self.number):
+        with self.probe.effect("commit", self.shown, replied=self.remote, connection=self.number):
             super().commit()
 
     def rollback(self) -> None:
@@ -141,6 +145,8 @@ def _changed(connection: sqlite3.Connection, sql: str) -> tuple[str, str] | None
         return None
     if matched["verb"].upper() in {"COMMIT", "END"}:
         return "commit", name
+    if matched["verb"].upper() == BEGIN:
+        return BEGIN, name
     if _is_temporary(connection, sql, matched["table"]):
         return None
     words = " ".join(matched.group(0).split())

@@ -28,10 +28,12 @@ class FaultKind(Enum):
     """The process dies in the middle of an effect that has several parts."""
     LOSE_REPLY = "reply lost"
     """The request is carried out, and its caller gets a connection error."""
+    REFUSE = "request refused"
+    """The request is not carried out, and its caller gets a connection error."""
     PAUSE = "overtaken"
     """The process pauses; another takes over and processes the batch and all after it; then the first goes on with its batch."""
     REORDER = "reordered"
-    """The process dies after the function has returned, and the batch comes back with its rows in another order."""
+    """The process dies, and the batch comes back with its rows in another order."""
     RESTART = "restarted"
     """The process dies after the batch was committed, and is not processed again."""
 
@@ -40,7 +42,7 @@ class FaultKind(Enum):
 class Fault:
     """One fault: its kind, the index of the batch, and the index of the effect in this batch before or in which it strikes.
 
-    An effect one past the last stands for the function's return.
+    An effect one past the last stands for the function's return, and -1 for its call.
     """
 
     kind: FaultKind
@@ -193,13 +195,20 @@ class Probe:
 
     def begin(self, batch: int) -> None:
         """Start counting for a batch."""
-        self._batch, self._count = batch, 0
+        self._batch, self._count = batch, -1
+        self._pause_if_due()
+        self._count = 0
 
     def returned(self) -> None:
         """Record that the function returned; inject the fault here if it is due."""
         self.ledger.append(Returned(self.attempt, self._batch))
         if self._due(FaultKind.KILL, FaultKind.REORDER, FaultKind.RESTART):
             die()
+
+    def _pause_if_due(self) -> None:
+        if self._due(FaultKind.PAUSE):
+            self.was_paused = True
+            self._pause()
 
     def _due(self, *kinds: FaultKind) -> bool:
         fault = self._fault
@@ -234,6 +243,7 @@ class Probe:
 
         Raises:
             ConnectionResetError: If this is the request whose reply is lost. It is carried out.
+            ConnectionRefusedError: If this is the request that is refused. It is not.
 
         """
         if self._busy or self._batch < 0:  # part of another effect, or of the preparation
@@ -242,11 +252,12 @@ class Probe:
         self._busy = True
         place = users_place()
         try:
-            if self._due(FaultKind.KILL):
+            if self._due(FaultKind.KILL, FaultKind.REORDER):
                 die()
-            if self._due(FaultKind.PAUSE):
-                self.was_paused = True
-                self._pause()
+            self._pause_if_due()
+            if self._due(FaultKind.REFUSE):
+                self._fault = None  # or else a loop that tries again would never end
+                raise ConnectionRefusedError(111, "Connection refused")
             if self._due(FaultKind.TEAR) and half is not None:
                 half()
                 die()

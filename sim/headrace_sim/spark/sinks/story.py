@@ -8,6 +8,7 @@ from enum import Enum
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sinks.contents import Expected, Item, destination_of
 from headrace_sim.spark.sinks.effects import Effect, Failed, Fault, FaultKind
+from headrace_sim.spark.sinks.requests_over_http import Request
 from headrace_sim.spark.sinks.tables import TableWrite
 
 
@@ -98,6 +99,8 @@ class Story:
         if missing and not surplus:
             told = f"{self._struck()}; then {destination} lacks {_shown(missing)}."
             remedy = "Mark the batch as done together with its last row, in one transaction or by one rename, not before."
+            if self.fault.kind is FaultKind.REFUSE:
+                remedy = "Let the error be raised: Spark then runs the batch again."
             return self._blamed(Wrong.MISSING, destination, missing, self._last_durable(), told, remedy)
         blamed = self._again(destination, usual.names)
         if missing and self.fault.kind is FaultKind.REORDER:
@@ -170,14 +173,14 @@ class Story:
 
     def _nearest(self) -> Effect:
         effects = self.by_batch[self.fault.batch] or [effect for batch in self.by_batch for effect in batch]
-        return effects[min(self.fault.effect, len(effects) - 1)]
+        return effects[max(0, min(self.fault.effect, len(effects) - 1))]
 
     def _struck(self) -> str:
         """What happened first."""
         effects = self.by_batch[self.fault.batch]
         place = self.fault.effect
         batch = f"batch {self.fault.batch}"
-        at = effects[place] if place < len(effects) else None
+        at = effects[place] if 0 <= place < len(effects) else None
         before = f"before {_named(at)}" if at is not None else "before Spark noted the batch as done"
         after = f"after {_named(effects[place - 1])} and " if place > 0 else ""
         match self.fault.kind:
@@ -189,8 +192,15 @@ class Story:
             case FaultKind.LOSE_REPLY:
                 assert at is not None
                 return f"in {batch} the request was carried out, but its reply was lost: {_named(at)}"
+            case FaultKind.REFUSE:
+                assert at is not None
+                return f"in {batch} the request failed, and was not carried out: {_named(at)}"
+            case FaultKind.PAUSE if place < 0:
+                return f"in {batch} the driver hung before it called the function, another took over, and then the first went on"
             case FaultKind.PAUSE:
                 return f"in {batch} the driver hung {after}{before}, another took over, and then the first went on"
+            case FaultKind.REORDER if at is not None:
+                return f"in {batch} the driver died {after}{before}, and its rows came back in another order"
             case FaultKind.REORDER | FaultKind.RESTART:
                 return f"the driver died after {batch}, before Spark noted it as done, and its rows came back in another order"
 
@@ -198,7 +208,7 @@ class Story:
 def _remedy(blamed: list[Effect]) -> str:
     """What makes an effect of this sort idempotent."""
     effect = blamed[-1] if blamed else None
-    if effect is not None and effect.replied:
+    if effect is not None and isinstance(effect.payload, Request):
         return "PUT it to an address that names the batch, or send an Idempotency-Key made of the batch id and the row."
     if effect is not None and isinstance(effect.payload, TableWrite):
         return "Overwrite the partition of the batch id, or let Delta skip it by txnAppId and txnVersion."

@@ -23,6 +23,7 @@ from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sessions import as_tuple
 from headrace_sim.spark.sinks.contents import Expected, Item, collected, expected
+from headrace_sim.spark.sinks.databases import BEGIN
 from headrace_sim.spark.sinks.effects import (
     Effect,
     Entry,
@@ -302,7 +303,7 @@ def _left_open(entries: list[Entry]) -> list[Effect]:
     """The last change on each connection that neither a commit nor a rollback has followed."""
     left: dict[int, Effect] = {}
     for entry in entries:
-        if isinstance(entry, Effect) and entry.pending:
+        if isinstance(entry, Effect) and entry.pending and entry.action != BEGIN:
             left[entry.connection] = entry
         elif isinstance(entry, (Effect, RolledBack)):
             left.pop(entry.connection, None)
@@ -336,19 +337,32 @@ def _faults(by_batch: list[list[Effect]], overtaken: bool) -> Iterator[Fault]:
     for batch, effects in enumerate(by_batch):
         last = len(effects)
         for place, effect in enumerate(effects):
-            yield Fault(FaultKind.KILL, batch, place)
+            if effect.action != BEGIN:  # which changes nothing, so that it is the same to die later
+                yield Fault(FaultKind.KILL, batch, place)
             if effect.replied:
                 yield Fault(FaultKind.LOSE_REPLY, batch, place)
+                yield Fault(FaultKind.REFUSE, batch, place)
         yield Fault(FaultKind.KILL, batch, last)
+        for place in _in_loops(effects):
+            yield Fault(FaultKind.REORDER, batch, place)
         yield Fault(FaultKind.REORDER, batch, last)
         yield Fault(FaultKind.RESTART, batch, last)
         if overtaken:
-            for place in range(last):
+            for place in range(-1, last):
                 yield Fault(FaultKind.PAUSE, batch, place)
     for batch, effects in enumerate(by_batch):
         yield from (
             Fault(FaultKind.TEAR, batch, place) for place, effect in enumerate(effects) if effect.parts
         )
+
+
+def _in_loops(effects: list[Effect]) -> Iterator[int]:
+    """Yield the second effect of each line that has several, unless dying before it undoes the first."""
+    lines = Counter[str]()
+    for place, effect in enumerate(effects):
+        lines[effect.place] += 1
+        if lines[effect.place] == 2 and not effects[place - 1].pending:
+            yield place
 
 
 @contextlib.contextmanager
