@@ -180,7 +180,9 @@ class JobFailsError(HeadraceError):
 
     def __str__(self) -> str:
         """Show the error and its place."""
-        return f"{shown_place(self.place)}: the job fails without faults: {self.error}. Fix it first"
+        return (
+            f"{shown_place(self.place)}: the job fails without faults: {self.error.rstrip('.')}. Fix it first"
+        )
 
 
 def check_job(

@@ -138,6 +138,12 @@ class _Binder:
     def _lit(self, node: Recorded) -> Bound:
         return self.bind(node.args[0]) if isinstance(node.args[0], Recorded) else _literal(node.args[0])
 
+    def _now(self, node: Recorded) -> Bound:
+        """One time for all rows, as in a query of Spark's."""
+        now, is_date = datetime.now(), node.name == "current_date"
+        kind = t.DateType() if is_date else t.TimestampType()
+        return Bound(shown(node), kind, False, lambda _row: now.date() if is_date else now)
+
     def _alias(self, node: Recorded) -> Bound:
         if not isinstance(node.args[1], str):
             raise CannotFollowError("alias() with several names", node.place, "Give one name to each column")
@@ -631,7 +637,8 @@ def _total(kind: t.DataType) -> tuple[t.DataType, bool, Callable[[list[Any]], An
 
 _METHODS: dict[str, Callable[[_Binder, Recorded], Bound]] = {
     "abs": _Binder._absolute, "apply": _Binder._item, "array": _Binder._array, "as": _Binder._alias, "cast": _Binder._cast,
-    "coalesce": _Binder._coalesce, "col": _Binder._name, "concat": _Binder._concat, "from_json": _Binder._from_json,
+    "coalesce": _Binder._coalesce, "col": _Binder._name, "concat": _Binder._concat,
+    "current_date": _Binder._now, "current_timestamp": _Binder._now, "now": _Binder._now, "from_json": _Binder._from_json,
     "greatest": _Binder._extreme, "isNotNull": _Binder._is_not_null, "isNull": _Binder._is_null, "isin": _Binder._is_in,
     "isnotnull": _Binder._is_not_null, "isnull": _Binder._is_null, "least": _Binder._extreme, "lit": _Binder._lit,
     "negate": _Binder._negate, "not": _Binder._logical_not, "otherwise": _Binder._case, "struct": _Binder._struct,

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from headrace_sim.spark.sinks import SinkFailsError, SinkReport, UnfollowableSinkError, Wrong, check_sink
 from headrace_sim.spark.sinks.effects import FaultKind
@@ -115,6 +116,24 @@ def test_natural_variation_between_runs_is_not_a_finding() -> None:
             )
 
     assert _check(stamp).holds
+
+
+def test_time_of_writing_in_a_column_is_not_a_finding() -> None:
+    def stamp(df: Any, batch_id: int) -> None:
+        stamped = df.withColumn("written_at", F.current_timestamp()).withColumn("day", F.current_date())
+        stamped.write.mode("overwrite").parquet(f"out/{batch_id}")
+
+    assert _check(stamp).holds
+
+
+def test_rows_sent_to_a_topic_are_appended_by_default_and_never_overwritten() -> None:
+    def send(df: Any, batch_id: int, mode: str | None = None) -> None:
+        df.write.format("kafka").option("topic", "payments").mode(mode).save()
+
+    found = _check(send, batches=BATCHES).findings
+    assert {(finding.wrong, finding.destination) for finding in found} == {(Wrong.TWICE, "payments")}
+    with pytest.raises(SinkFailsError, match="Save mode Overwrite not allowed for Kafka"):
+        _check(lambda df, batch_id: send(df, batch_id, "overwrite"))
 
 
 def test_files_with_random_names_are_counted() -> None:
@@ -224,6 +243,8 @@ def test_sink_that_fails_undisturbed_is_reported_with_its_line() -> None:
         SinkFailsError, match=r"test_sinks.py:\d+: the sink fails on batch 0, undisturbed: ZeroDivisionError"
     ):
         _check(lambda df, batch_id: 1 / 0)
+    with pytest.raises(SinkFailsError, match=r"is not supported\. Fix it first"):
+        _check(lambda df, batch_id: df.collect()[0].missing)
     with pytest.raises(SinkFailsError, match="the sink fails on the preparation"):
         _check(lambda df, batch_id: None, prepare=lambda: 1 / 0)
 

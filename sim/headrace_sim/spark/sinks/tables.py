@@ -189,6 +189,13 @@ class Writer(DataFrameWriter):
         self.mode(mode).options(**options)
 
     def _write(self, target: str) -> None:
+        if self._format == "kafka":
+            if self._mode in {"overwrite", "ignore"}:
+                allowed = "Allowed save modes are Append and ErrorIfExists (default)"
+                raise AnalysisException(
+                    message=f"Save mode {self._mode.title()} not allowed for Kafka. {allowed}"
+                )
+            self._mode = "append"
         target = target.rstrip("/")
         there = any(
             isinstance(effect.payload, TableWrite) and effect.target == target

@@ -76,7 +76,8 @@ class SinkFailsError(HeadraceError):
     def __str__(self) -> str:
         """Name the error, its place and the batch."""
         when = "the preparation" if self.batch < 0 else f"batch {self.batch}"
-        return f"{shown_place(self.place)}: the sink fails on {when}, undisturbed: {self.error}: {self.message}. Fix it first"
+        told = f"{self.error}: {self.message.rstrip('.')}"
+        return f"{shown_place(self.place)}: the sink fails on {when}, undisturbed: {told}. Fix it first"
 
 
 class UnfollowableSinkError(HeadraceError):
