@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import accumulate
 from typing import Any
@@ -18,6 +18,12 @@ ROWS_WITH_STATE = 5
 
 _GAPS_S = (1, 5, 10, 20, 60, 600, 3_600)
 """Choice: in seconds, from row to row. Timeouts and windows of every length have rows on both sides."""
+_LONG_GAP_S = 3 * 86_400
+"""Choice: with state, before the third batch and before a last row: the watermark then ends a day's window, and its like."""
+_NO_ROWS: tuple[list[Any], ...] = ([], [])
+"""Batches before each long gap, so that a row that comes two batches later does not come behind it."""
+_AGAIN = 0.25
+"""Choice: with state, the share of rows that have the values of an earlier one, but for times."""
 _START = datetime(2030, 1, 1)  # noqa: DTZ001  Spark's timestamps are naive
 _KEYS = ("ann", "bob", "eve")
 
@@ -34,20 +40,41 @@ class UndrawableError(HeadraceError):
         return f"no values are drawn for {self.kind.upper()}. Give the rows: feed = [[row, ...], ...] in the module"
 
 
-def drawn_batches(schema: Schema, seed: int, rows: int = ROWS) -> list[list[tuple[Any, ...]]]:
-    """Return `rows` rows for each of a few micro-batches. Keys repeat, time advances from row to row, and nothing is null.
+def drawn_batches(schema: Schema, seed: int, *, with_state: bool = False) -> list[list[tuple[Any, ...]]]:
+    """Return rows of a few micro-batches. Keys repeat, time advances from row to row, and nothing is null.
+
+    Args:
+        schema: Of the rows.
+        seed: They follow from it.
+        with_state: Whether they are for a job that keeps state.
 
     Raises:
         UndrawableError: If the schema has a type that cannot be drawn.
 
     """
-    chance = random.Random(seed)
-    gaps = random.Random(f"{seed}/gaps").choices(_GAPS_S, k=BATCHES * rows)
-    drawn = [
-        tuple(_drawn(field.dataType, chance, _START + timedelta(seconds=at)) for field in schema.fields)
-        for at in accumulate(gaps)
-    ]
-    return [drawn[start : start + rows] for start in range(0, len(drawn), rows)]
+    rows = ROWS_WITH_STATE if with_state else ROWS
+    count = BATCHES * rows + with_state
+    chance, again = random.Random(seed), random.Random(f"{seed}/again")
+    gaps = random.Random(f"{seed}/gaps").choices(_GAPS_S, k=count)
+    if with_state:
+        gaps[-1] = gaps[-1 - rows] = _LONG_GAP_S
+    drawn: list[tuple[Any, ...]] = []
+    for at in accumulate(gaps):
+        row = tuple(_drawn(field.dataType, chance, _START + timedelta(seconds=at)) for field in schema.fields)
+        drawn.append(
+            _at_times_of(row, again.choice(drawn))
+            if with_state and drawn and again.random() < _AGAIN
+            else row
+        )
+    first, second, *rest = (drawn[start : start + rows] for start in range(0, count, rows))
+    return [first, second, *(batch for late in rest for batch in (*(_NO_ROWS if with_state else ()), late))]
+
+
+def _at_times_of(row: Any, earlier: Any) -> Any:
+    """Return the values of an earlier row with the times of this one."""
+    if isinstance(row, tuple):
+        return tuple(map(_at_times_of, row, earlier))
+    return row if isinstance(row, date) else earlier
 
 
 def _drawn(kind: Any, chance: random.Random, at: datetime) -> Any:

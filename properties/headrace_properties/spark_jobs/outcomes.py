@@ -70,6 +70,9 @@ class Cause(Enum):
     EFFECT = "effect"
 
 
+_NO_OUTPUT = (
+    "the job gave no output. Give it a feed for which it has some: feed = [[row, ...], ...] in its module"
+)
 _ANY_TIMING = "Let the code accept these rows at any time: Spark promises neither batches nor their times"
 _TOLD = {
     Cause.FAULTS: (
@@ -305,7 +308,7 @@ class _Check:
             self._judge(cause, schedule, calm, outcome)
             if progress is not None:
                 progress(number + 1, schedules)
-        unknown = [] if any(calm.outputs.values()) else ["the job gave no output"]
+        unknown = [] if any(calm.outputs.values()) else [_NO_OUTPUT]
         findings = (*self._promised.values(), *self._findings.values())
         return JobReport(findings, tuple(unknown), schedules, most_late, calm)
 
@@ -469,7 +472,7 @@ class _Check:
         if last is not None and last.output_mode is not OutputMode.APPEND:
             rows = _last_by_key(outcome, last)
         held = {
-            (place, *key): hashable(value)
+            (place, *key): hashable(_in_any_order(value))
             for place, state in outcome.state.items()
             for key, value in state.items()
         }
@@ -640,6 +643,19 @@ class _chance:  # noqa: N801  a context
         self._entropy.stop()
         self._day.stop()
         random.setstate(self._state)
+
+
+def _in_any_order(held: Any) -> Any:
+    """State without the order of its lists and arrays: what was appended may be sorted later; if it is not, output shows it."""
+    match held:
+        case list():
+            return sorted(map(_in_any_order, held), key=repr)
+        case tuple():
+            return tuple(map(_in_any_order, held))
+        case dict():
+            return {key: _in_any_order(value) for key, value in held.items()}
+        case _:
+            return held
 
 
 def _last_by_key(outcome: Outcome, step: TransformWithState | ApplyWithState) -> Counter[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.promises import Promise
-from headrace_properties.spark_jobs.drawn_rows import ROWS, ROWS_WITH_STATE, drawn_batches
+from headrace_properties.spark_jobs.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.explaining import placed
 from headrace_properties.spark_jobs.outcomes import (
     SCHEDULES,
@@ -247,7 +247,7 @@ def spark_target(
             name, problem, "There is nothing to try: name one with state, or with foreachBatch()"
         )
     if given is None:
-        rows = drawn_batches(job.input, seed, ROWS_WITH_STATE if job.stateful else ROWS)
+        rows = drawn_batches(job.input, seed, with_state=bool(job.stateful))
     else:
         rows = given(seed) if callable(given) else given
     taken = _as_tuples(name, rows, job.input)

@@ -12,6 +12,7 @@ from tests.properties.spark_jobs.planted import (
     MENDED,
     MORE,
     PLANTED,
+    TOGETHER,
     ShortTtl,
     SumByMinute,
     SumOfCall,
@@ -105,7 +106,29 @@ def test_report_is_the_same_each_time() -> None:
 
 
 def test_job_without_output_is_unknown() -> None:
-    assert check_job(MENDED, [[("a", at(1), 1)]], schedules=5).unknown == ("the job gave no output",)
+    (why,) = check_job(MENDED, [[("a", at(1), 1)]], schedules=5).unknown
+    assert why.startswith("the job gave no output. Give it a feed")
+
+
+class SortsLater(SumByMinute):
+    """Appends rows as they come, in a list and in an array, and sorts them when a timer fires."""
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+        self.list = handle.getListState("list", "n INT")
+        self.array = handle.getValueState("array", "n ARRAY<INT>")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        numbers = [row.n for row in rows]
+        self.list.appendList([(n,) for n in numbers])
+        self.array.update(([*(self.array.get() or ([],))[0], *numbers],))
+        self.handle.registerTimer(10**13)
+        yield from ()
+
+
+def test_order_in_a_list_of_state_is_no_outcome() -> None:
+    report = check_job(job(SortsLater()), TOGETHER, schedules=40)
+    assert report.findings == ()
 
 
 def test_job_that_fails_without_faults_is_reported_with_its_line() -> None:

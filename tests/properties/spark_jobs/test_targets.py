@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,17 @@ def test_fixture_passes_a_sink_that_holds_and_notes_its_trials(tmp_path: Path) -
 def test_target_that_cannot_be_tried_is_refused(found: Any, told: str) -> None:
     with pytest.raises(HeadraceError, match=told):
         spark_target("it", found)
+
+
+def test_drawn_rows_for_a_job_with_state_repeat_and_end_what_was_begun() -> None:
+    drawn = drawn_batches(
+        parse_schema("k STRING, n INT, at TIMESTAMP, p STRUCT<at: TIMESTAMP>"), 0, with_state=True
+    )
+    rows = [row for batch in drawn for row in batch]
+    assert [len(batch) for batch in drawn] == [5, 5, 0, 0, 5, 0, 0, 1]
+    assert len({row[:2] for row in rows}) < len(rows) - 1
+    assert all(row[2] == row[3][0] for row in rows)
+    assert rows[10][2] - rows[9][2] == rows[15][2] - rows[14][2] == timedelta(days=3)
 
 
 @pytest.mark.parametrize("gap_ms", [10_000, 1_800_000])
