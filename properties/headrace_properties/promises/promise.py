@@ -215,5 +215,15 @@ def _several(names: Names) -> tuple[str, ...]:
 
 
 def _place(function: object) -> str:
+    """Return where a function is written; for one of ours, the line of the user's that asks for it."""
     code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
-    return f"{Path(code.co_filename).name}, line {code.co_firstlineno}" if code else ""
+    if code is None:
+        return ""
+    path, line = Path(code.co_filename), code.co_firstlineno
+    frame = inspect.currentframe() if path.parent == _OURS else None
+    while frame is not None and path.parent == _OURS:
+        path, line, frame = Path(frame.f_code.co_filename), frame.f_lineno, frame.f_back
+    return f"{path.name}, line {line}"
+
+
+_OURS = Path(__file__).parent

@@ -1,7 +1,7 @@
 """Ready-made promises that many pipelines need, written on the same `Moment` that users have."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from headrace_properties.promises.errors import Broken, PromiseError, Unexercised
@@ -210,13 +210,13 @@ def expected(
             for record in change.consumed:
                 state = memory[change.key] if change.key in memory else initial()
                 memory[change.key], made = function(state, record)
-                memory.setdefault(_MADE, []).extend(made)
+                memory.setdefault(_MADE, []).extend(_pairs(made))
 
         def stepped(moment: Moment) -> None:
             _same(moment, stream, moment.memory.get(_MADE, []))
 
         def whole(moment: Moment) -> None:
-            _same(moment, stream, function(moment.inputs()))
+            _same(moment, stream, _pairs(function(moment.inputs())))
 
         if of:
             return make(step, Kind.ALWAYS, name=name, of=of, uses=[stream], ending=stepped, written=function)
@@ -229,9 +229,18 @@ _MADE = object()
 """The model's output so far; not the key of any row."""
 
 
-def _same(moment: Moment, stream: str, made: Any) -> None:
+def _pairs(made: Any) -> list[Any]:
+    """Check what a model returns."""
+    rows = [*made] if isinstance(made, Iterable) else [made]
+    for row in rows:
+        if not isinstance(row, list | tuple) or len(row) not in {2, 3}:
+            message = f"{row!r:.60} is no (key, value) pair, and no (key, value, timestamp)"
+            raise TypeError(message)
+    return rows
+
+
+def _same(moment: Moment, stream: str, wanted: list[Any]) -> None:
     """Compare what left on a stream with what should have."""
-    wanted = [*made]
     left = moment.outputs(stream)
     if not wanted and not left:
         raise Unexercised(f"nothing is expected on {stream!r}, and nothing left")

@@ -1,5 +1,6 @@
 """An invalid promise is an error of its own, never a violation of the pipeline."""
 
+import inspect
 import signal
 import sys
 from contextlib import suppress
@@ -14,8 +15,11 @@ from headrace_properties.promises import (
     PromiseJudge,
     always,
     at_end,
+    bounded_state,
     check_promises,
     eventually,
+    expected,
+    in_order,
     judge_promises,
     never,
     sometimes,
@@ -117,6 +121,23 @@ def test_a_promise_that_never_returns_is_stopped_and_the_timer_of_others_is_kept
     assert error.value.kind == "hangs"
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+@pytest.mark.parametrize("made", [None, [{"id": 1}], ["id"], [("ann",)], 7])
+def test_a_model_that_returns_no_pairs_is_told_so(made: Any) -> None:
+    @expected("told")
+    def model(_records: Any) -> Any:
+        return made
+
+    with pytest.raises(PromiseError, match=r"is no \(key, value\) pair, and no \(key, value, timestamp\)"):
+        told().judge(model)
+
+
+def test_a_ready_made_promise_is_named_by_the_line_that_asks_for_it() -> None:
+    here = inspect.currentframe()
+    assert here is not None
+    promises = [in_order("told", by=len), bounded_state("accounts")]
+    assert {promise.where for promise in promises} == {f"test_wrong_promises.py, line {here.f_lineno - 1}"}
 
 
 @pytest.mark.parametrize("decorate", [never, sometimes, eventually(within_us=1)])
