@@ -376,8 +376,11 @@ class _Check:
         calm, noted = _watched_calmly(self._job, self._feed)
         self._kept = noted.kept
         if calm.failure is not None:
+            error = f"{type(calm.failure).__name__}: {calm.failure}".rstrip(".")
+            if noted.effects:
+                error += f" (its code {noted.effects[0][0]}, which a task that is run again repeats)"
             raise JobFailsError(
-                f"{type(calm.failure).__name__}: {calm.failure}",
+                error,
                 place_of_error(calm.failure, self._place_of_processor()),
             )
         return calm

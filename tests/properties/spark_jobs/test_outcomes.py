@@ -1,5 +1,6 @@
 """A job whose outcome depends on what it must not is found, with its cause; a fixed one holds in every schedule."""
 
+import socket
 from dataclasses import replace
 from typing import Any
 
@@ -129,6 +130,17 @@ class SortsLater(SumByMinute):
 def test_order_in_a_list_of_state_is_no_outcome() -> None:
     report = check_job(job(SortsLater()), TOGETHER, schedules=40)
     assert report.findings == ()
+
+
+class AsksAHost(SumByMinute):
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        socket.create_connection(("127.0.0.1", 9))
+        yield from ()
+
+
+def test_job_that_fails_for_want_of_a_host_is_told_what_it_does() -> None:
+    with pytest.raises(JobFailsError, match=r"its code uses a socket .*, which a task that is run again"):
+        check_job(job(AsksAHost()), FEED, schedules=1)
 
 
 def test_job_that_fails_without_faults_is_reported_with_its_line() -> None:
