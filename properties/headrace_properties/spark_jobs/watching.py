@@ -404,7 +404,12 @@ def _read(key: tuple[Any, ...], rows: Iterable[Any]) -> Iterator[Any]:
         yield item
 
 
-def _told(key: tuple[Any, ...], yielded: Iterable[Any]) -> Iterator[Any]:
+def _told(key: tuple[Any, ...], yielded: Iterable[Any] | None) -> Iterator[Any]:
+    if yielded is None:
+        message = (
+            "'NoneType' object is not iterable: the handler returned nothing. Yield rows, or return iter(())"
+        )
+        raise TypeError(message)
     if _journal is None:
         yield from yielded
         return

@@ -132,6 +132,16 @@ def test_order_in_a_list_of_state_is_no_outcome() -> None:
     assert report.findings == ()
 
 
+class ReturnsNothing(SumByMinute):
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        self.sum.updateValue((0,), (1,))
+
+
+def test_handler_that_returns_nothing_is_told_what_to_return() -> None:
+    with pytest.raises(JobFailsError, match=r"test_outcomes.py:\d+: .*Yield rows, or return iter"):
+        check_job(job(ReturnsNothing()), FEED, schedules=1)
+
+
 class AsksAHost(SumByMinute):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
         socket.create_connection(("127.0.0.1", 9))
