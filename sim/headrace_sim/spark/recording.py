@@ -125,18 +125,24 @@ def _unstarted(returned: Any) -> list[SparkJob]:
 def _argument(
     parameter: inspect.Parameter, schemas: Any, session: "RecordingSession", build: Callable[..., Any]
 ) -> Any:
-    if parameter.name in {"session", "spark"} or parameter.annotation in {SparkSession, "SparkSession"}:
+    if _is_session(parameter):
         return session
     named = isinstance(schemas, Mapping)
     schema = schemas.get(parameter.name) if isinstance(schemas, Mapping) else schemas
     has_default = parameter.default is not inspect.Parameter.empty
-    if schema is None or (has_default and parameter.default is not None and not named):
+    others = inspect.signature(build).parameters.values()
+    needs_another = any(other.default is other.empty and not _is_session(other) for other in others)
+    if schema is None or (has_default and not named and (parameter.default is not None or needs_another)):
         if has_default:
             return parameter.default
         name = getattr(build, "__name__", str(build))
         remedy = f"Give its columns: --schema '{parameter.name}=word STRING, at TIMESTAMP'"
         raise SparkJobError(f"{name}() takes {parameter.name!r}, whose schema is not known", "", remedy)
     return session.stream(schema, parameter.name)
+
+
+def _is_session(parameter: inspect.Parameter) -> bool:
+    return parameter.name in {"session", "spark"} or parameter.annotation in {SparkSession, "SparkSession"}
 
 
 class RecordingSession(Session):

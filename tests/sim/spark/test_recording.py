@@ -49,8 +49,8 @@ def test_query_is_recorded_step_by_step() -> None:
 
 
 def test_parameter_with_a_default_keeps_it() -> None:
-    def built(events: Any, sink: Any = write) -> Any:
-        return events.writeStream.foreachBatch(sink).start()
+    def built(events: Any, sink: Any = write, other: Any = None) -> Any:
+        return events.writeStream.foreachBatch(other or sink).start()
 
     assert record(built, WORDS).sink.function is write
 
