@@ -25,7 +25,7 @@ from headrace_sim.spark.ddl import Schema, parse_schema
 from headrace_sim.spark.job import Columns, SparkJob, SparkSink, Union, Watermark
 from headrace_sim.spark.queries import run_job
 from headrace_sim.spark.recording import record
-from headrace_sim.spark.refusals import place_of_error
+from headrace_sim.spark.refusals import place_of_error, shown_place
 from headrace_sim.spark.schedules import Schedule
 from headrace_sim.spark.sessions import as_tuple
 from headrace_sim.spark.sinks import Fault, OneTrial, SinkFinding, SinkReport, check_sink, try_fault
@@ -144,9 +144,11 @@ class SparkTarget:
         sink, unknown = None, list(judged.unknown if judged is not None else ())
         function = self.job.sink.function
         if function is not None:
+            batches = self._batches()
+            unknown += [] if any(batches) else ["no row came to the sink: nothing could be lost or doubled"]
             sink = check_sink(
                 function,
-                self._batches(),
+                batches,
                 self.job.output,
                 prepare=self.prepare,
                 overtaken=overtaken,
@@ -249,11 +251,25 @@ def spark_target(
     if given is None:
         rows = drawn_batches(job.input, seed, with_state=bool(job.stateful))
     else:
-        rows = given(seed) if callable(given) else given
+        rows = _made(name, given, seed) if callable(given) else given
     taken = _as_tuples(name, rows, job.input)
     if job.steps and isinstance(job.steps[0], Union):
         taken = _of_streams(name, job.input.names, taken, drawn=given is None)
     return SparkTarget(name, job, taken, prepare, check_promises_of_job(asked))
+
+
+def _made(name: str, feed: Callable[[int], Any], seed: int) -> Any:
+    try:
+        return feed(seed)
+    except Exception as error:
+        problem = (
+            f"the feed fails at {shown_place(place_of_error(error))}: {type(error).__name__}: {error}".rstrip(
+                "."
+            )
+        )
+        raise SparkTargetError(
+            name, problem, "Let it take a seed and return batches of rows: [[row, ...], ...]"
+        ) from error
 
 
 def _as_tuples(name: str, rows: Any, schema: Schema) -> list[list[tuple[Any, ...]]]:

@@ -114,6 +114,26 @@ def test_target_that_cannot_be_tried_is_refused(found: Any, told: str) -> None:
         spark_target("it", found)
 
 
+def test_sink_that_gets_no_row_is_unknown() -> None:
+    report = call(spark_target("positive", positive, schemas=SCHEMA, feed=[[("ann", -1)]]).verify)
+    assert (report.findings, report.unknown) == (
+        (),
+        ("no row came to the sink: nothing could be lost or doubled",),
+    )
+
+
+def _fails(seed: int) -> Any:
+    raise ValueError(seed)
+
+
+@pytest.mark.parametrize(
+    ("feed", "told"), [(_fails, "ValueError: 0"), (dict, "TypeError"), (lambda: 1, "TypeError")]
+)
+def test_feed_that_fails_is_refused(feed: Any, told: str) -> None:
+    with pytest.raises(HeadraceError, match=rf"the feed fails at .*: {told}.*Let it take a seed"):
+        spark_target("it", append, schemas=SCHEMA, feed=feed)
+
+
 def test_drawn_rows_for_a_job_with_state_repeat_and_end_what_was_begun() -> None:
     drawn = drawn_batches(
         parse_schema("k STRING, n INT, at TIMESTAMP, p STRUCT<at: TIMESTAMP>"), 0, with_state=True
