@@ -59,7 +59,7 @@ from headrace.wire.messages import (
 )
 
 _GRACE = 4
-"""An interval that its live owner does not list for this many heartbeat timeouts gets a new sequencer: a scan takes a while."""
+"""An interval that its live owner neither has nor scans for this many heartbeat timeouts gets a new sequencer."""
 
 
 class _Member:
@@ -259,7 +259,7 @@ class Master:
         assigned = routing_of(self.table).assigned_to(beat.sender)
         if not assigned:
             return
-        listed = {load.sequencer for load in beat.loads}
+        listed = {load.sequencer for load in beat.loads}.union(beat.scanning)
         for assignment in assigned:
             if not self._rules.is_owner(beat.incarnation, assignment.incarnation):
                 continue

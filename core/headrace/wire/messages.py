@@ -94,6 +94,7 @@ class Heartbeat(Value, frozen=True, gc=False):
         loads: load of each interval that it owns and has scanned; empty for injectors.
         owing: (consumer, number of its unACKed deliveries from this process), for retiring computations only.
         is_worker: whether it can own intervals.
+        scanning: sequencers of the intervals that it has been given and has not scanned yet.
     """
 
     sender: str
@@ -102,6 +103,7 @@ class Heartbeat(Value, frozen=True, gc=False):
     loads: tuple[IntervalLoad, ...] = ()
     owing: tuple[tuple[str, int], ...] = ()
     is_worker: bool = True
+    scanning: tuple[int, ...] = ()
 
 
 class MoveInterval(Value, frozen=True, gc=False):

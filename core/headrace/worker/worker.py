@@ -504,7 +504,12 @@ class Worker:
         loads = tuple(
             [interval.take_load() for interval in self._intervals.values() if interval.state is _OWNED]
         )
-        message = m.Heartbeat(self.address, self._incarnation, self._table.version, loads, self._owing())
+        scanning = tuple(
+            [sequencer for sequencer, interval in self._intervals.items() if interval.state is not _OWNED]
+        )
+        message = m.Heartbeat(
+            self.address, self._incarnation, self._table.version, loads, self._owing(), scanning=scanning
+        )
         self._shared.effects.extend([Send(to, message) for to in self._masters])
 
     def _owing(self) -> tuple[tuple[str, int], ...]:

@@ -198,6 +198,16 @@ def test_an_interval_that_its_live_owner_does_not_list_is_minted_anew() -> None:
     assert bench.wake() == asks(1, change(RIGHT, "w1"))
 
 
+def test_an_interval_whose_scan_takes_long_is_left_alone() -> None:
+    bench = Bench()
+    bench.settle("w0", "w1")
+    (right,) = [each.sequencer for each in bench.master.table.assignments if each.owner == "w1"]
+    for _ in range(120):
+        bench.beat("w0")
+        bench.handle(Heartbeat("w1", 1, 4, scanning=(right,)))
+        assert bench.wake() == []
+
+
 def test_an_interval_that_is_listed_in_time_is_left_alone() -> None:
     bench = Bench()
     bench.settle("w0", "w1")

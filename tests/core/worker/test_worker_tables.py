@@ -173,13 +173,14 @@ def test_runs_are_not_recorded_for_a_host_that_charges_nothing() -> None:
     assert len(rig.worker.uncharged_runs) == 1, "this one is still to be charged"
 
 
-def test_during_its_scan_an_interval_is_in_no_heartbeat() -> None:
+def test_during_its_scan_an_interval_is_told_of_without_a_load() -> None:
     shop = Shop(counter(), options=replace(QUIET, heartbeat_period_us=100, sweep_period_us=50))
     shop.assign_all()
     rig = Rig(shop)
     rig.feed(shop.table)
     beats = [effect.message for effect in rig.feed(Wake(), at=100) if isinstance(effect, Send)]
-    assert beats == [m.Heartbeat(WORKER, 1, table_version=1)] * 2
+    (assignment,) = shop.table.assignments
+    assert beats == [m.Heartbeat(WORKER, 1, table_version=1, scanning=(assignment.sequencer,))] * 2
 
 
 def test_what_it_knew_of_progress_serves_a_new_interval_and_never_goes_back() -> None:
