@@ -7,6 +7,7 @@ without faults every wait ends with a message or a period of the options. So bou
   nothing is sent again that was first sent when all owners had scanned.
 * **Nothing comes late.** A record is durable, ACKed and sent on, a timer fires, a checkpoint is deleted and an id collected, a
   few messages and the periods in between after what it waits for.
+* **Nobody gets more than a share.** The first intervals are spread over the workers.
 * **Nobody is asked more often than the periods say.** Heartbeats, reports, broadcasts, journal entries, looks at a role, wakes,
   reads and writes; and heartbeats, not less often either.
 
@@ -32,6 +33,7 @@ from headrace.history import (
     IntervalDropped,
     IntervalMinted,
     Output,
+    ProcessStarted,
     Published,
     Resent,
     RoleClaimed,
@@ -89,6 +91,7 @@ class _Calm:
         yield from self._too_often()
         failed = any(self._of(UserCodeFailed))
         limited = any(spec.skew_limit_us is not None for spec in self._pipeline.injectors.values())
+        yield from self._uneven()
         yield from self._slow_mints()
         if not limited:
             yield from self._slow_injection()
@@ -255,6 +258,14 @@ class _Calm:
         return found
 
     # Nothing comes late
+
+    def _uneven(self) -> Iterator[str]:
+        """The first intervals go to whoever has the fewest (7.1)."""
+        workers = {event.process for event in self._of(ProcessStarted) if role_of(event.process) == "worker"}
+        owned = Counter(dict.fromkeys(workers, 0))
+        owned.update(event.owner for event in self._of(IntervalMinted))
+        if max(owned.values()) - min(owned.values()) > 1:
+            yield f"the workers were given {dict(sorted(owned.items()))} intervals"
 
     def _slow_mints(self) -> Iterator[str]:
         """The first intervals: a new master listens for two heartbeat periods, and decides at its next wake (7.1)."""
