@@ -93,7 +93,7 @@ class Settling:
 def settling_of(pipeline: Pipeline, feed: Feed) -> Settling | None:
     """Return how to compare a pipeline's runs on a feed; ``None``: by their records, since its panes need not settle."""
     modes: dict[str, Accumulation | None] = {
-        stream: None for spec in pipeline.injectors.values() for stream in spec.outputs
+        stream: None for spec in pipeline.injectors.values() for stream in spec.all_outputs
     }
     pending = list(pipeline.computations.values())
     while pending:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace import SECOND, Pipeline
+from headrace import SECOND, Computation, DeadLetter, Pipeline
 from headrace.dataflow import (
     AfterDelay,
     AtCount,
@@ -184,6 +184,13 @@ def test_other_pipelines_are_compared_by_their_records(flow: Flow) -> None:
 
 def test_computations_that_are_not_of_the_layer_do_not_settle() -> None:
     assert settling_of(mail(), letters(mail(), 5)) is None
+
+
+def test_dead_letters_of_an_injector_may_be_consumed() -> None:
+    pipeline = mail()
+    pipeline.injector("parcels", on_malformed=DeadLetter("unread"))
+    pipeline.add(Computation(), name="clerk", inputs=["unread"])
+    assert settling_of(pipeline, letters(pipeline, 5)) is None
 
 
 def test_a_source_that_does_not_end_leaves_windows_open() -> None:
