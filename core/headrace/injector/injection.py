@@ -12,7 +12,7 @@ from headrace.api.dead_letters import injector_letter
 from headrace.api.errors import CodecError, KeyExtractorError, MalformedRecordError
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import Subscriber
-from headrace.api.time import EVENT_TIME, is_timestamp
+from headrace.api.time import EVENT_TIME, MAX_TIME, is_timestamp
 from headrace.delivery.addressing import addressed
 from headrace.rules import RULES
 from headrace.wire.effects import SourceRecord
@@ -55,6 +55,13 @@ def productions_of(
         return tuple(addressed(emission, record_id, origin, (*pipeline.consumers(stream), *also), codec))
     except (CodecError, KeyExtractorError) as error:
         raise MalformedRecordError(injector, stream, record.offset, str(error)) from error
+
+
+def time_of(record: SourceRecord) -> int:
+    """Return a record's event time; if it has none, when the source received it, which is the same however often it is read."""
+    if is_timestamp(record.timestamp):
+        return record.timestamp
+    return min(max(record.arrived_us, 0), MAX_TIME - 1)
 
 
 def dead_letter(

@@ -22,7 +22,7 @@ from headrace.api.errors import HeadraceError, MalformedRecordError
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import DeadLetter, InjectorSpec, Subscriber, process_address
-from headrace.api.time import MAX_TIME, MIN_TIME, is_timestamp
+from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.deadlines import QUIET_PERIODS, Deadline, Wakes
 from headrace.delivery.deployed import deployed
 from headrace.delivery.outbox import Outbox, Pending
@@ -38,7 +38,7 @@ from headrace.history import (
     Resent,
     VersionAdopted,
 )
-from headrace.injector.injection import dead_letter, productions_of
+from headrace.injector.injection import dead_letter, productions_of, time_of
 from headrace.injector.intake import Entry, Intake
 from headrace.rules import RULES, Rules
 from headrace.store.client import StoreClient
@@ -226,12 +226,9 @@ class Injector:
         intake = self._intake
         if not intake.is_next(record.offset):
             return
-        timestamp = record.timestamp
-        if not is_timestamp(timestamp):
-            # It is refused when it is injected; until then, and as a dead letter, it stands at the watermark.
-            timestamp = min(max(intake.promised.low_watermark, 0), MAX_TIME - 1)
+        timestamp = time_of(record)
         entry = intake.read(self._stamp(record.arrived_us, now), record.offset, timestamp)
-        if entry.late or self._may_enter(timestamp):
+        if entry.late or timestamp != record.timestamp or self._may_enter(timestamp):
             self._inject(now, entry, record)
         else:
             heappush(self._waiting, (timestamp, entry.offset, entry, record))

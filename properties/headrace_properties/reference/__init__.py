@@ -152,8 +152,7 @@ class _Reference:
             policy = spec.on_malformed
             if not isinstance(policy, DeadLetter):
                 raise
-            watermark_us = self._sources[injector][address]
-            letter = self._injector_letter(address, record, policy.stream, watermark_us, error)
+            letter = self._injector_letter(address, record, policy.stream, error)
             return self._checked(address, letter, (policy.stream,))
 
     def _checked(self, address: str, record: SourceRecord, outputs: tuple[str, ...]) -> list[Delivery]:
@@ -179,9 +178,9 @@ class _Reference:
             raise refuse(str(error)) from error
 
     def _injector_letter(
-        self, address: str, record: SourceRecord, stream: str, watermark_us: int, error: MalformedRecordError
+        self, address: str, record: SourceRecord, stream: str, error: MalformedRecordError
     ) -> SourceRecord:
-        """Write a dead letter as `DeadLetter` describes it. Choice: without a timestamp it gets the low watermark."""
+        """Write a dead letter as `DeadLetter` describes it. Choice: without a timestamp it gets its arrival's."""
         value, timestamp = record.value, record.timestamp
         letter = {
             "injector": address,
@@ -193,7 +192,7 @@ class _Reference:
             "error": str(error),
         }
         data = _letter(self._pipeline.codec(stream), letter, stream, address)
-        stamp = timestamp if is_timestamp(timestamp) else min(max(watermark_us, 0), MAX_TIME - 1)
+        stamp = timestamp if is_timestamp(timestamp) else min(max(record.arrived_us, 0), MAX_TIME - 1)
         return SourceRecord(record.offset, stream, str(record.key), data, stamp)
 
     # Computations

@@ -469,6 +469,18 @@ def test_a_dead_letter_has_all_that_the_record_had_and_why_it_was_refused() -> N
     assert content == {"injector": ADDRESS, "stream": "letters", "offset": 0, "key": "p", "timestamp": 5}
 
 
+def test_without_a_time_it_has_that_of_its_arrival_however_often_it_is_read_and_waits_for_nobody() -> None:
+    record = letter(0, timestamp=MAX_TIME, arrived_us=700)
+    for promised in (0, 300):
+        rig = running(
+            pipeline_of(dead_letters="rejected", skew_limit_us=100), journaled=Progress(promised, promised)
+        )
+        (sent,) = rig.at(900, record)
+        assert isinstance(sent, Send)
+        assert isinstance(sent.message, Deliver)
+        assert sent.message.production.timestamp == 700
+
+
 def test_a_dead_letter_that_cannot_be_keyed_either_stops_the_run() -> None:
     pipeline = pipeline_of(dead_letters="rejected")
     pipeline.add(Computation(), name="clerk", inputs={"rejected": lambda record: record.value["city"]})

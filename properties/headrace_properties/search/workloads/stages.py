@@ -17,9 +17,9 @@ from headrace import (
     Productions,
     TypedCodec,
 )
-from headrace.history import Executed, FaultStruck, History, Injected, Published
+from headrace.history import Executed, FaultStruck, History, Injected, Published, SourceHeld
 from headrace.injector.file_injector import FileInjectorSource
-from headrace.wire.effects import SourceEvent, SourceWatermark
+from headrace.wire.effects import SourceEvent, SourceRecord, SourceWatermark
 from headrace.wire.rows import StoredTimer
 from headrace_properties.search.workloads.computations import (
     HOUR_US,
@@ -252,7 +252,7 @@ def malformed(*, untimely: bool = False) -> Workload:
     """Input that cannot be read, with a stream for its dead letters.
 
     Args:
-        untimely: it can be read, and has no time: its dead letter stands at the watermark, and from zero on.
+        untimely: it can be read, and has no time: its dead letter has that of its arrival.
     """
     pipeline = Pipeline("untimely" if untimely else "malformed")
     pipeline.injector("letters", outputs=["letters", "unread"], on_malformed=DeadLetter("unread"))
@@ -277,12 +277,15 @@ def malformed(*, untimely: bool = False) -> Workload:
 
 
 def _ill_timed(history: History) -> str:
-    """Say which dead letter does not stand at what the injector had promised."""
+    """Say which dead letter does not have the time of its record's arrival."""
+    arrived: dict[int, int] = {}
     for event in history:
+        if isinstance(event, SourceHeld) and isinstance(event.what, SourceRecord):
+            arrived[event.what.offset] = event.what.arrived_us
         if isinstance(event, Injected):
             for letter in event.productions:
-                if letter.stream == "unread" and letter.timestamp != max(event.source_watermark, 0):
-                    return f"{letter.record_id} stands at {letter.timestamp}, and {event.source_watermark} was promised"
+                if letter.stream == "unread" and letter.timestamp != arrived[event.offset]:
+                    return f"{letter.record_id} has the time {letter.timestamp}, and arrived at {arrived[event.offset]}"
     return ""
 
 
