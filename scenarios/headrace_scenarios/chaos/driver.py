@@ -100,8 +100,8 @@ class _Query:
             _pipeline(job), _inputs(spark, job), intervals=job.intervals, history=True
         ).everything
         passed = outputs.mapInArrow(partial(_passing, job.control, BatchMoment.WORKING), outputs.schema)
-        self._writer = _Writer(_sink(job), job.control, told)
-        stream = passed.writeStream.foreachBatch(self._writer)
+        self._writer = _Writer(_sink(job), told)
+        stream = passed.writeStream.foreachBatch(_held_after(self._writer, job.control))
         self._query = stream.option("checkpointLocation", job.checkpoint).start()
 
     def settle(self) -> None:
@@ -125,9 +125,14 @@ class _Job:
     def __init__(self, spark: SparkSession, job: ChaosJob, told: Path) -> None:
         self._spark, self._job = spark, job
         _hold_before_shape(job.control)
+        for writer in (
+            pipelined.OutputWriter,
+            staged.LogWriter,
+        ):  # they are called also if no stream has a row
+            writer.__call__ = _held_after(writer.__call__, job.control)  # type: ignore[method-assign]
         pipeline = _pipeline(job)
         sinks = {
-            stream: _of_stream(stream, _Writer(_sink(job, stream), job.control, told))
+            stream: _of_stream(stream, _Writer(_sink(job, stream), told))
             for stream in pipeline.output_streams
         }
         self._deployment = deploy(
@@ -163,6 +168,16 @@ class _Job:
     def cause_of(error: Exception) -> Exception:
         """Return what the job failed with, which it says itself."""
         return error
+
+
+def _held_after(write: Callable[..., None], control: Path) -> Callable[..., None]:
+    """Let a micro-batch be held when the sinks have it."""
+
+    def held(*args: Any) -> None:
+        write(*args)
+        pass_moment(control, BatchMoment.WRITTEN)
+
+    return held
 
 
 def _hold_before_shape(control: Path) -> None:
@@ -238,9 +253,8 @@ class _Writer:
         failure: the error it failed with, if any.
     """
 
-    def __init__(self, sink: _Sink, control: Path, told: Path) -> None:
+    def __init__(self, sink: _Sink, told: Path) -> None:
         self._sink = sink
-        self._control = control
         self._told = told
         self.failure: Exception | None = None
 
@@ -253,7 +267,6 @@ class _Writer:
             self.failure = error
             raise
         tell(self._told, BatchWritten(number, is_new))
-        pass_moment(self._control, BatchMoment.WRITTEN)
 
 
 def _of_stream(stream: str, writer: _Writer) -> Callable[[DataFrame, int], None]:
