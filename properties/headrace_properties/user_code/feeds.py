@@ -5,7 +5,8 @@ from random import Random
 
 import msgspec
 
-from headrace import MIN_TIME, MINUTE, SECOND
+from headrace import MIN_TIME, MINUTE, SECOND, DeadLetter, MalformedRecordError, Pipeline
+from headrace.injector.injection import productions_of
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_sim import Feed
 from headrace_sim.feed import FeedEntry
@@ -60,6 +61,18 @@ def slower(feed: Feed, random: Random) -> Feed:
         event = msgspec.structs.replace(entry.event, arrived_us=at_us)
         entries.append(msgspec.structs.replace(entry, at_us=at_us, event=event))
     return Feed(tuple(sorted(entries, key=lambda entry: entry.at_us)))
+
+
+def has_dead_letters(pipeline: Pipeline, feed: Feed) -> bool:
+    """Return whether an injector turns a record into a dead letter, which names its offset and arrival."""
+    for entry in feed.entries:
+        spec = pipeline.injectors[entry.address.partition("/")[0]]
+        if isinstance(entry.event, SourceRecord) and isinstance(spec.on_malformed, DeadLetter):
+            try:
+                productions_of(pipeline, entry.address, spec.outputs, entry.event, 0)
+            except MalformedRecordError:
+                return True
+    return False
 
 
 def has_late_records(feed: Feed) -> bool:

@@ -8,7 +8,8 @@ finding about user code. Only `ARRIVAL` decides whether the order matters, so no
 Relations are also `Unknown` where the source delivers late records: lateness at a computation depends on how far its low
 watermark has advanced. But runs of a Dataflow pipeline are compared by what their panes settle to (`settled_runs`), where late
 records change nothing. And they are where an outcome contains ids of productions, which differ from run to run (6.1.1), unless
-the ids decide more than that. Ids of injected records number them in order, so the records are not reordered then.
+the ids decide more than that. Ids of injected records number them in order, so the records are not reordered then, nor if some of
+them become dead letters of an injector, which name their offsets.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.results import result_of
 from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.user_code.comparison import leveled, same_output, without_ids
-from headrace_properties.user_code.feeds import has_late_records, permuted
+from headrace_properties.user_code.feeds import has_dead_letters, has_late_records, permuted
 from headrace_properties.user_code.hosting import with_fresh_code
 from headrace_properties.user_code.reexecution import check_replay
 from headrace_properties.user_code.settled_runs import Settling, settling_of
@@ -126,7 +127,8 @@ def check_relations(
     base = _outcome_of(history, pipeline, settling)
     chosen = RELATIONS if relations is None else relations
     naming = _naming_ids(pipeline, feed)
-    order = replace(_ARRIVAL, change=_delayed) if naming else _ARRIVAL
+    keeps_order = bool(naming) or has_dead_letters(setup.pipeline, feed)
+    order = replace(_ARRIVAL, change=_delayed) if keeps_order else _ARRIVAL
     arrival = Violated(order_matters, ()) if order_matters else _check(order, setup, base, settling)
     found = {
         relation.name: arrival if relation is _ARRIVAL else _check(relation, setup, base, settling)

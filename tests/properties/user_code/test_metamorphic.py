@@ -154,6 +154,19 @@ def test_a_different_error_in_a_dead_letter_is_reported() -> None:
     assert outcomes[0] == outcomes[1] != outcomes[2]
 
 
+def test_dead_letters_of_an_injector_accuse_nothing() -> None:
+    """They name the offset of their record, which another order changes."""
+    pipeline = Pipeline("unread")
+    pipeline.injector("letters", on_malformed=DeadLetter("unread"))
+    pipeline.add(Computation(), name="sink", inputs=["letters"])
+    builder = FeedBuilder(pipeline)
+    for number in range(6):
+        builder.raw(at_us=number, data=b"{" if number % 2 else b"1", timestamp=number, key="a")
+    found = check_relations(pipeline, builder.build())
+    assert {name for name, verdict in found.items() if isinstance(verdict, Violated)} == set()
+    assert isinstance(found[ARRIVAL], Holds)
+
+
 def test_differences_due_to_a_late_record_accuse_nothing() -> None:
     feed = zeitgeist.feed(2)
     found = check_relations(zeitgeist.pipeline, feed)
