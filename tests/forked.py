@@ -17,6 +17,7 @@ SERVER.set_forkserver_preload(
         "headrace_cli.main",
         *(f"headrace_cli.{name}" for name in _COMMANDS),
         "pytest",
+        "typer._adapters",
         "headrace_sim.spark.sinks",
     ]
 )

@@ -43,7 +43,7 @@ def test_a_strong_production_waits_for_its_commit_and_a_weak_one_does_not() -> N
 
 
 def test_the_weak_tail_comes_from_others_on_the_machine_and_the_median_does_not() -> None:
-    larger = dataclasses.replace(SMALL, cpus=100)
+    larger = dataclasses.replace(SMALL, cpus=60)
     shared, alone = latencies_us(larger, CALIBRATION, 0), latencies_us(larger, ALONE, 0)
     assert quantile(shared, 0.99) > 1.5 * quantile(alone, 0.99)
     assert quantile(shared, 0.5) < 1.5 * quantile(alone, 0.5)
@@ -65,7 +65,7 @@ def test_no_latency_is_shorter_than_the_wire_and_no_record_is_forgotten() -> Non
 
 @pytest.mark.slow
 def test_each_stage_lags_behind_the_one_before_it_and_the_first_behind_what_its_source_promises() -> None:
-    found = lags_us(CALIBRATION, 0, polls=10)
+    found = lags_us(CALIBRATION, 0, polls=5)
     assert list(found) == list(STAGES)
     assert all(lag > CALIBRATION.source_lag_us for lag in found[STAGES[0]])
     for before, stage in pairwise(STAGES):

@@ -8,8 +8,8 @@ import pytest
 
 from tests.planted.trials import BUGS, verify
 
-SHORT = ("--examples", "4")
-IMPATIENT = {"endless_loop": ("--code-timeout", "2")}
+SHORT = ("--examples", "4", "--feeds", "4")
+IMPATIENT = {"endless_loop": ("--code-timeout", "1")}
 DEEP = 5_000
 
 
