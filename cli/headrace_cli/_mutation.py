@@ -199,7 +199,7 @@ def run_automatic(options: MutationOptions, target: str, jobs: int) -> Automatic
         loaded = load_target(target, options.feed) if target else None
         notes_at: Path | None
         if loaded is None:
-            spec, modules = engine_spec(_seeds(options)), engine_modules(_named(options))
+            modules, spec = engine_modules(_named(options)), engine_spec(_seeds(options))
             seeds, notes_at = _seeds(options), options.notes or OURS
         else:
             spec = RunsSpec(f"{__name__}:target_runs", {"target": target, "feed": options.feed})
