@@ -407,6 +407,14 @@ class StepReached(Value, frozen=True, gc=False):
     fault: str
 
 
+class Rested(Value, frozen=True, gc=False):
+    """Processes had only been telling each other that they live. The simulation skipped time in which they would have gone on."""
+
+    at_us: int
+    process: str
+    for_us: int
+
+
 class Healed(Value, frozen=True, gc=False):
     """All faults have ended, and liveness is required from now on (L1-L5). ``lasting``: processes that stay faulty."""
 
@@ -431,7 +439,8 @@ Event = (
     SourceHeld | Injected | Delivered | DuplicateDropped | Executed | UserCodeFailed | DeadLettered | Applied | CheckpointsDeleted
     | WriteRefused | AckSent | Acked | Checkpointed | Resent | IntervalMinted | ComputationRemoved | VersionAdopted
     | ScanBegun | ScanEnded | IntervalDropped | Reported | InjectorReported | Published | InputWatermarkAdvanced
-    | IdsCollected | RoleClaimed | Output | ProcessStarted | KeysSampled | FaultStruck | StepReached | Healed | RunEnded
+    | IdsCollected | RoleClaimed | Output | ProcessStarted | KeysSampled | FaultStruck | StepReached | Rested | Healed
+    | RunEnded
 )  # fmt: skip
 
 

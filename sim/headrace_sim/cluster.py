@@ -21,6 +21,7 @@ from headrace_sim.hosting.watch import Watch
 from headrace_sim.kernel import Kernel, seldom_collected
 from headrace_sim.options import ClusterOptions
 from headrace_sim.protocol import SOUND, Protocol
+from headrace_sim.rests import Rests
 from headrace_sim.wires.network import Network
 
 
@@ -45,6 +46,7 @@ class Cluster:
         store: the backing store and its faults.
         sources: of the injectors' processes, by address.
         host: drives the processes.
+        rests: skips the time in which nothing happens, once it has begun.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Cluster:
         )
         self._masters = engine.master_addresses()
         self._ending = Ending(self.host, self.sources, self.store, pipelines, options)
+        self.rests = Rests(self.host, self._ending, engine)
         for node in self.nodes.values():
             self.host.start(node)
 

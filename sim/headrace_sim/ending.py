@@ -52,10 +52,14 @@ class Ending:
         since_us = max([kernel.now, *(source.end_us for source in self._sources.values())])
         limit_us = since_us + options.limit_us
         accomplished = Accomplished(self._host.history)
+        period_us = options.check_period_us
         while not self.quiescent:
             deadline_us = min(since_us + options.grace_us, limit_us)
             if kernel.now < deadline_us:
-                advance(min(options.check_period_us, deadline_us - kernel.now))
+                waits_us = (
+                    (since_us - kernel.now) // period_us * period_us
+                )  # for sources, or for a wall timer
+                advance(min(max(waits_us, period_us), deadline_us - kernel.now))
                 continue
             latest_us = max(since_us, accomplished.latest_us(), self._last_wall_timer_us())
             if latest_us + options.grace_us <= kernel.now:
@@ -75,14 +79,21 @@ class Ending:
         if not all(source.exhausted for source in self._sources.values()):
             return False
         announced = self._host.wire.announcements
+        names = {assignment.computation for assignment in announced.table.assignments}
+        names |= set(self._pipelines[announced.table.topology].injectors)
+        if any(announced.low_watermarks.get(name) != MAX_TIME for name in names) or not self.is_settled:
+            return False
+        now = self._host.kernel.now
+        return not any(due_us <= now for due_us in self.wall_timers_us())
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every interval has an owner that has scanned it, and nobody has anything unfinished."""
+        announced = self._host.wire.announcements
         table = announced.table
         if table.version != self._mediator.table.version:
             return False  # the masters have not announced it yet
         if not table.assignments or table.retiring or table.joining is not None:
-            return False
-        names = {assignment.computation for assignment in table.assignments}
-        names |= set(self._pipelines[table.topology].injectors)
-        if any(announced.low_watermarks.get(name) != MAX_TIME for name in names):
             return False
         if not all(map(self._is_owned, table.assignments)):
             return False
@@ -92,10 +103,7 @@ class Ending:
             for address, node in self._host.nodes.items()
             if node.state is NodeState.UP and (address not in self.lasting or address in owners)
         ]
-        if any(getattr(node.process, "unfinished", 0) for node in running):
-            return False
-        now = self._host.kernel.now
-        return not any(due_us <= now for due_us in self._wall_timers())
+        return not any(getattr(node.process, "unfinished", 0) for node in running)
 
     def _is_owned(self, assignment: Assignment) -> bool:
         """Return whether the interval's owner is up, in the incarnation it was assigned to, and has scanned it."""
@@ -108,17 +116,18 @@ class Ending:
 
     def _last_wall_timer_us(self) -> int:
         """Return when the last durable wall timer is due by any clock, true time: a run that waits for it is not stuck."""
-        return max(self._wall_timers(), default=MIN_TIME)
+        return max(self.wall_timers_us(), default=MIN_TIME)
 
-    def _wall_timers(self) -> Iterator[int]:
-        """Yield when each durable wall timer is due by the slowest clock, true time."""
-        behind_us = min(node.clock_us for node in self._host.nodes.values())
+    def wall_timers_us(self, *, latest: bool = True) -> Iterator[int]:
+        """Yield when each durable wall timer is due, true time. ``latest``: by the slowest clock, and not by the fastest."""
+        clocks = [node.clock_us for node in self._host.nodes.values()]
+        ahead_us = min(clocks) if latest else max(clocks)
         assignments = self._host.wire.announcements.table.assignments
         for name in {assignment.computation: None for assignment in assignments}:
             for row in self._mediator.rows(name).values():
                 for timer in row.timers.values():
                     if timer.clock is Clock.WALL:
-                        yield timer.due - behind_us
+                        yield timer.due - ahead_us
 
 
 class Accomplished:

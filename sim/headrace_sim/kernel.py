@@ -105,6 +105,10 @@ class Kernel:
         """Return the pending events in no particular order: ours, and SimPy's event that ends `run_until`."""
         return [event for _, _, _, event in self._queue]
 
+    def next_us(self, without: Callable[[Any], bool]) -> int:
+        """Return when the next event is due, true time; now, if there is none. ``without``: events that do not count."""
+        return min((at_us for at_us, _, _, event in self._queue if not without(event)), default=self.now)
+
     def put_off(self, later_us: Callable[[Any], int]) -> None:
         """Move pending events, but none to before now.
 

@@ -116,7 +116,9 @@ def start(
     options = options or ClusterOptions()
     drawn = options if arrivals is None else earliest(options)
     cluster = Cluster(versions_of(pipeline), feed, drawn, seed, protocol, history)
-    if arrivals is not None:
+    if arrivals is None:
+        cluster.rests.begin()
+    else:
         arrivals.attach(cluster.kernel, cluster.history, options)
     _check(cluster, faults)
     Director(cluster, faults).schedule()

@@ -113,5 +113,6 @@ def test_the_history_of_these_runs_has_most_of_the_vocabulary(tmp_path: Path) ->
         "Checkpointed",
         "WriteRefused",
         "StepReached",
+        "Rested",
         "KeysSampled",
     }

@@ -111,6 +111,7 @@ _PHRASES: dict[type, Callable[[Any], str]] = {
     h.KeysSampled: lambda _: "only some rows are recorded",
     h.FaultStruck: lambda e: f"{e.kind} {e.detail}".strip(),
     h.StepReached: lambda e: f"{e.fault} {e.moment} it {e.step}",
+    h.Rested: lambda e: f"nothing to do: {seconds(e.for_us)} skipped",
     h.Healed: lambda _: "faults end",
     h.RunEnded: lambda e: f"the run ends: {e.why}",
 }

@@ -36,6 +36,7 @@ from headrace.history import (
     ProcessStarted,
     Published,
     Resent,
+    Rested,
     RoleClaimed,
     ScanBegun,
     ScanEnded,
@@ -82,6 +83,7 @@ class _Calm:
         self._history, self._pipeline, self._engine = history, pipeline, options.engine
         self._workers = options.workers
         self._end_us = history[-1].at_us
+        self._awake_us: int = self._end_us - sum(event.for_us for event in self._of(Rested))
         self._scanned_us = max((event.at_us for event in self._of(ScanEnded)), default=0)
         self._depths = _depths(pipeline)
 
@@ -176,7 +178,7 @@ class _Calm:
                 yield f"{address} got {asked[address, 'Heartbeat']} heartbeats, which are too few"
 
     def _times(self, period_us: int) -> float:
-        return self._end_us / period_us
+        return self._awake_us / period_us
 
     @property
     def _injecting(self) -> int:

@@ -6,7 +6,7 @@ from headrace.api.time import MAX_TIME
 from headrace.wire.effects import Wake
 from headrace_sim.distributions import Sampler
 from headrace_sim.endpoints.node import Give, Node, NodeState
-from headrace_sim.kernel import Kernel
+from headrace_sim.kernel import Call, HeapEvent, Kernel
 
 _Alarm = tuple[Node, int, int, int | None]
 """Machine, its incarnation, time on its clock, and the activation that set the alarm."""
@@ -45,6 +45,10 @@ class Alarms:
         if delay_us < 0:  # noqa: PLR1730  a call of max() for each alarm
             delay_us = 0
         kernel.call_later(delay_us + self._lag_us(), self._wake, (node, node.incarnation, at_us, cause))
+
+    def is_alarm(self, event: HeapEvent) -> bool:
+        """Whether a pending event is one of these alarms."""
+        return isinstance(event, Call) and event.function == self._wake
 
     def _wake(self, alarm: _Alarm) -> None:
         node, incarnation, at_us, cause = alarm

@@ -104,7 +104,7 @@ class Host:
         alarms = Alarms(kernel, options.timer_lag.sampler(stream("timer lag")), self.give)
         if options.check_invariants:
             alarms.coming = Counter()
-        self._alarms, self._wake_at = alarms, alarms.wake_at
+        self._alarms, self._wake_at, self.is_alarm = alarms, alarms.wake_at, alarms.is_alarm
         self.readers = Readers(kernel, history, nodes, sources, self.give)
         self.departures = Departures(kernel)
         store_us = options.store_link.sampler(stream("store link"))

@@ -41,7 +41,8 @@ _GROUPS: dict[type, str] = {
     h.ProcessStarted: "ownership",
     h.Reported: "watermark", h.InjectorReported: "watermark", h.Published: "watermark",
     h.InputWatermarkAdvanced: "watermark",
-    h.FaultStruck: "fault", h.StepReached: "fault", h.Healed: "fault", h.RunEnded: "fault", h.KeysSampled: "fault",
+    h.FaultStruck: "fault", h.StepReached: "fault", h.Rested: "fault", h.Healed: "fault", h.RunEnded: "fault",
+    h.KeysSampled: "fault",
 }  # fmt: skip
 
 _ROLES = ("injector", "worker", "master", "authority", "store", "outside")
