@@ -3,9 +3,9 @@
 # SPARK=no make test: without PySpark, and without the tests that need it (marked `spark`).
 
 PYTHON ?= python3
-JOBS ?= 3
 EXAMPLES ?= 1000
 SPARK ?= yes
+JOBS ?= $(if $(filter no,$(SPARK)),2,3)
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 
 VENV := .venv
