@@ -46,7 +46,7 @@ _KINDS: tuple[tuple[str, type[StorageError], str, str], ...] = (
         InputFileError, "this input directory does not exist", "Create it, or fix the path, and start the query again",
     ),
     (
-        r"CONCURRENT_STREAM_LOG_UPDATE",
+        r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using",
         DriverReplacedError, "another driver runs this query, and has already committed this driver's micro-batch",
         "Leave the other driver running; a query has one driver at a time",
     ),
