@@ -1,10 +1,10 @@
 """A source may be silent for hours: that time is skipped, and nothing else is."""
 
 from headrace import HOUR, MINUTE, SECOND, Computation, Context, Pipeline, Record, Timer
-from headrace.history import Executed, History, IntervalMinted, Rested, RoleClaimed, SourceHeld
+from headrace.history import Executed, History, Injected, IntervalMinted, Rested, RoleClaimed, SourceHeld
 from headrace_sim import FaultSchedule, Feed, FeedBuilder, start
 from headrace_sim import faults as f
-from tests.sim.rig import Run, assert_as_reference, assert_sound, calm_owner, finished, letters, mail
+from tests.sim.rig import Run, Sorter, assert_as_reference, assert_sound, calm_owner, finished, letters, mail
 
 LATER_US = HOUR // 2
 EVENTS = 50_000
@@ -111,6 +111,25 @@ def test_silence_is_not_skipped_while_something_is_unfinished() -> None:
     assert rested_us(cluster.history) == before_us > MINUTE // 2
     cluster.run_until(HOUR)
     assert rested_us(cluster.history) > HOUR // 2
+
+
+def test_a_source_that_waits_for_one_hours_behind_lets_the_cluster_rest() -> None:
+    pipeline = Pipeline("two")
+    for name in ("early", "late"):
+        pipeline.injector(name, skew_limit_us=HOUR)
+    pipeline.add(Sorter(), name="sorter", inputs=["early", "late"], outputs=["sorted"])
+    builder = FeedBuilder(pipeline)
+    for number in range(5):
+        for name, lag_us in (("early", 0), ("late", 5 * HOUR)):
+            timestamp = SECOND + number * 9 * HOUR
+            at_us = timestamp + lag_us
+            builder.record(at_us=at_us, value=number, timestamp=timestamp, key="a", injector=name)
+            builder.watermark(at_us=at_us, low_watermark=timestamp, injector=name)
+    done = run(pipeline, builder.build())
+    assert_sound(done)
+    assert_as_reference(done)
+    injected = [event.at_us // HOUR for event in done.all(Injected) if event.process == "early/0"]
+    assert injected == [5, 14, 23, 32, 41], "each waits until the other source has come as far"
 
 
 def test_shorter_rests_are_not_skipped() -> None:

@@ -468,8 +468,13 @@ class Injector:
 
     @property
     def unfinished(self) -> int:
-        """How many productions it has sent, or holds back (8.4), and has not got ACKed."""
-        return len(self._outbox) + len(self._waiting)
+        """How many productions it has sent and not got ACKed; 0: it only waits, such as for a slower source (8.4)."""
+        return len(self._outbox)
+
+    @property
+    def held_back(self) -> int:
+        """How many records wait for the slowest computation (8.4)."""
+        return len(self._waiting)
 
     def check_invariants(self) -> None:
         """What is unfinished waits or is pending, and a process without its role has nothing to say."""

@@ -172,7 +172,7 @@ class NeverReleases(Injector):
 
     def handle(self, now: int, event: Event) -> list[Effect]:
         """Learn of no watermark after it has begun to hold something back."""
-        if isinstance(event, Watermarks) and self.unfinished:
+        if isinstance(event, Watermarks) and (self.unfinished or self.held_back):
             self.probe.note()
             return []
         return super().handle(now, event)
