@@ -1,5 +1,8 @@
 """What random faults refer to: the names of processes and keys of a run, and how long it lasts."""
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 import msgspec
 
 from headrace import SECOND
@@ -21,6 +24,7 @@ class Ground(msgspec.Struct, frozen=True):
         horizon_us: faults begin before this, true time.
         versions: how many versions of the pipeline an operator can put in force.
         boundaries: for each computation, in order, the keys at which its key space is divided from the start.
+        silences: (begin, length) of the times in which no source has anything and a fault would disturb nobody, microseconds.
     """
 
     workers: tuple[str, ...]
@@ -31,11 +35,26 @@ class Ground(msgspec.Struct, frozen=True):
     horizon_us: int
     versions: int = 1
     boundaries: tuple[tuple[str, ...], ...] = ()
+    silences: tuple[tuple[int, int], ...] = ()
 
     @property
     def processes(self) -> tuple[str, ...]:
         """All processes that faults can strike."""
         return self.workers + self.leaders + self.injectors
+
+    @property
+    def busy_us(self) -> int:
+        """How long a run lasts without its silences."""
+        return self.horizon_us - sum(for_us for _, for_us in self.silences)
+
+    def moment(self, busy_us: int) -> int:
+        """Return when a run has lasted for a time that does not count silences; both in microseconds."""
+        at_us = busy_us
+        for begin_us, for_us in self.silences:
+            if at_us < begin_us:
+                break
+            at_us += for_us
+        return at_us
 
 
 def ground_of(pipeline: Versions, feed: Feed, options: ClusterOptions) -> Ground:
@@ -53,4 +72,15 @@ def ground_of(pipeline: Versions, feed: Feed, options: ClusterOptions) -> Ground
         horizon_us=feed.end_us + SECOND,
         versions=len(versions),
         boundaries=tuple(spec.split_at for spec in specs.values()),
+        silences=tuple(_silences(feed)),
     )
+
+
+def _silences(feed: Feed) -> Iterator[tuple[int, int]]:
+    for before, after in pairwise((0, *[entry.at_us for entry in feed.entries])):
+        if after - before > 2 * _NEAR_US:
+            yield before + _NEAR_US, after - before - 2 * _NEAR_US
+
+
+_NEAR_US = 5 * SECOND
+"""Faults strike that long before and after an arrival. In longer gaps they would only make masters elect one another."""

@@ -122,7 +122,7 @@ def _slots(data: bytes, ground: Ground) -> Iterator[tuple[int, Slot]]:
             when = min(first[0] + when // 8, 255)  # noqa: PLW2901
         if data[2] & _SAME_PLACE:
             where = first[1]  # noqa: PLW2901
-        at_us = when * ground.horizon_us // 256
+        at_us = ground.moment(when * ground.busy_us // 256)
         yield kind, Slot(ground, at_us, when, where, how, how_long)
 
 
@@ -172,7 +172,7 @@ def draw_faults(
     random, makers = Random(f"{seed}/faults"), TABLES[table].makers_for(ground)
     faults: list[f.AnyFault] = []
     while len(faults) < count:
-        at_us = random.randrange(ground.horizon_us)
+        at_us = ground.moment(random.randrange(ground.busy_us))
         where, how, how_long = random.randbytes(3)
         made = _each(random.choice(makers)(Slot(ground, at_us, 0, where, how, how_long)))
         timed = [fault for fault in made if not isinstance(fault, f.StepFault)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace import SECOND, Eviction
+from headrace import HOUR, MINUTE, SECOND, Eviction
 from headrace.wire.messages import ChangeTopology
 from headrace_properties.search.fault_kinds import FIRST_TABLE, TABLES, Slot
 from headrace_properties.search.plans import (
@@ -25,7 +25,8 @@ from headrace_properties.search.plans import (
     ground_of,
 )
 from headrace_scenarios import zeitgeist
-from headrace_sim import ClusterOptions, Uniform, start
+from headrace_scenarios.zeitgeist.queries import UserSearch
+from headrace_sim import ClusterOptions, FeedBuilder, Uniform, start
 from headrace_sim import faults as f
 from headrace_sim.steps import role_of
 
@@ -315,6 +316,28 @@ def test_the_ground_lists_the_processes_and_keys() -> None:
     assert GROUND.computations == tuple(PIPELINE.computations)
     assert {"m", "te"} <= set(GROUND.keys)
     assert GROUND.horizon_us == FEED.end_us + SECOND
+
+
+def test_faults_strike_near_arrivals_and_not_in_the_days_between_them() -> None:
+    builder, day_us = FeedBuilder(PIPELINE), 24 * HOUR
+    arrivals = [day_us, day_us + 8 * SECOND, 3 * day_us, 3 * day_us + MINUTE]
+    for at_us in arrivals:
+        builder.record(at_us=at_us, value=UserSearch("carnival"), timestamp=at_us)
+    ground = ground_of(PIPELINE, builder.build(), BASE)
+    assert ground.busy_us == (10 + 8 + 10 + 10 + 1) * SECOND
+    draw, moments = random.Random(0), [0, *arrivals]
+    struck = [
+        fault.at_us
+        for seed in range(200)
+        for schedule in (
+            decode_plan(draw.randbytes(PLAN_BYTES), ground, BASE).faults,
+            draw_faults(ground, 5, seed),
+        )
+        for fault in schedule.faults
+    ]
+    nearest = [min(moments, key=lambda moment: abs(moment - at_us)) for at_us in struck]
+    assert set(nearest) == set(moments)
+    assert max(abs(at_us - moment) for at_us, moment in zip(struck, nearest, strict=True)) <= 5 * SECOND
 
 
 def _second(ground: Ground) -> list[f.FaultSchedule]:
