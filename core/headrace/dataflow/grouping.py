@@ -286,9 +286,6 @@ class Grouping:
             window_state = WindowState(window, trigger, holds=True)
             state.windows.append(window_state)
             self._look_at(state, window_state, ())
-        elif window_state.finished:
-            state.dropped += 1
-            return
         window_state.contents.add(
             element.value, self.combine, keeps=self._keeps, retraction=element.retraction
         )

@@ -134,6 +134,8 @@ class StoreClient:
         queued = [asked for queue in self._due.values() for asked in queue if asked.is_open]
         assert sorted(asked.request.request for asked in queued) == sorted(self._open), "a request is lost"
         assert [*self._due] == sorted(self._due)
+        first_us = min((asked.due_us for asked in queued), default=None)
+        assert self.next_due() == first_us, f"a request is due at {first_us}, and nobody will look then"
 
     def __len__(self) -> int:
         """Return the number of open requests."""

@@ -64,6 +64,10 @@ class OldestWork:
             found[bucket] = found.get(bucket, 0) + count
         return tuple(sorted(found.items()))
 
+    def check_invariants(self) -> None:
+        """Assert that what is told in buckets is what is pending."""
+        assert self.buckets(1) == tuple(sorted(self._counts.items()))
+
     def __len__(self) -> int:
         """Count the pending work."""
         return sum(self._counts.values())

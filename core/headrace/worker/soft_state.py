@@ -226,7 +226,7 @@ class SoftState:
                     self.ready.append(slot)
 
     def set_clock_back(self, now: int) -> None:
-        """The worker's clock was put back: no timer is forgotten.
+        """The worker's clock was put back: no timer is forgotten. The worker then asks to be woken for what waits.
 
         A key whose wall timer was due has left the queue, and runs perhaps after its row was read: then the timer is not due.
         """
@@ -239,8 +239,6 @@ class SoftState:
         ]
         for key, timer in not_due:
             self.timers.add(key, timer)
-        if not_due:
-            self.wake_for_wall_timers(now)
 
     def queued_timers(self) -> list[tuple[str, str]]:
         """Key and tag of each pending timer that the queue knows of, or that has left it to be looked at."""
@@ -259,6 +257,7 @@ class SoftState:
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
         self._forgotten.check_invariants()
+        self.accounts.work.check_invariants()
         queued = self.timers.entries()
         for slot in self.slots.values():
             waits = bool(slot.queue) or slot.due

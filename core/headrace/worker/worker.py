@@ -356,7 +356,6 @@ class Worker:
                 interval.begin(now, names, self._on_recovered)
         if table.joining is not None:  # the change waits for everybody to know
             self._heartbeat()
-        self._ask_to_wake(now)
 
     def _take_up(self, assignments: Iterable[m.Assignment]) -> None:
         """Own what is new, and go by the version of the table in what is owned already."""
