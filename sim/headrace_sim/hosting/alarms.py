@@ -50,15 +50,17 @@ class Alarms:
         """Whether a pending event is one of these alarms."""
         return isinstance(event, Call) and event.function == self._wake
 
-    def _wake(self, alarm: _Alarm) -> None:
+    def _wake(self, alarm: _Alarm, *, came: bool = False) -> None:
+        """Wake a process, or when it goes on. ``came``: the time has come, whatever the clock says now."""
         node, incarnation, at_us, cause = alarm
         if self.coming is not None and node.state is not NodeState.PAUSED:
             self.coming[node.address, incarnation, at_us] -= 1
         if node.incarnation != incarnation or node.state is NodeState.DOWN:
             return
+        came = came or self._kernel.now + node.clock_us >= at_us
         if node.state is NodeState.PAUSED:
-            node.waiting.append(lambda: self._wake(alarm))
-        elif self._kernel.now + node.clock_us < at_us:
+            node.waiting.append(lambda: self._wake(alarm, came=came))
+        elif not came:
             self.wake_at(node, at_us, cause)
         else:
             self._give(node, _WAKE, cause)
