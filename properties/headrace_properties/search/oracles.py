@@ -26,7 +26,6 @@ from headrace.history import (
     RoleClaimed,
     ScanBegun,
     ScanEnded,
-    UserCodeFailed,
 )
 from headrace.worker.running import MOST_IN_STEP
 from headrace_properties.checkers import all_checkers
@@ -37,6 +36,7 @@ from headrace_properties.search.calm import CALM, judge_calm
 from headrace_properties.search.fault_kinds import FIRST_TABLE
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
+from headrace_properties.search.succession import adopted_twice, knows_less, left_too_soon, miscounted
 from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, Feed, Protocol
@@ -125,7 +125,10 @@ def _by_expectation(workload: Workload, plan: Plan, history: History) -> dict[st
         or _overfull(history, most)
         or _strayed(history, workload)
         or _impersonated(history)
-        or _miscounted(history)
+        or miscounted(history)
+        or adopted_twice(history)
+        or left_too_soon(history, workload.deployed)
+        or knows_less(history)
         or _misreported(history)
     )
     return {EXPECTED: Violated(problem, ())} if problem else {}
@@ -168,18 +171,6 @@ def _impersonated(history: History) -> str:
             started.add(f"{event.process}#{event.incarnation}")
         elif isinstance(event, RoleClaimed) and event.holder not in started:
             return f"{event.holder} claimed the role {event.role}, and was never started"
-    return ""
-
-
-def _miscounted(history: History) -> str:
-    """Say which attempt of user code was not the first of an owner's, nor the one after its last."""
-    attempts: dict[tuple[str, str, str], int] = {}
-    for event in history:
-        if isinstance(event, UserCodeFailed):
-            name = event.process, event.computation, event.cause
-            if event.attempt not in (1, attempts.get(name, 0) + 1):
-                return f"{event.process} failed on {event.cause} for the {event.attempt}th time, after {attempts.get(name, 0)}"
-            attempts[name] = event.attempt
     return ""
 
 
