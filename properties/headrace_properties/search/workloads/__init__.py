@@ -5,7 +5,14 @@ use every part of the protocol.
 """
 
 from headrace import MILLISECOND, Productions
-from headrace_properties.search.workloads.computations import HOUR_US, Counting, Echo, Refusing, Windows
+from headrace_properties.search.workloads.computations import (
+    HOUR_US,
+    Counting,
+    Echo,
+    Passing,
+    Refusing,
+    Windows,
+)
 from headrace_properties.search.workloads.stages import (
     apart,
     chains,
@@ -29,6 +36,7 @@ from headrace_properties.search.workloads.stages import (
     slow_scans,
     tallies,
     two_stages,
+    uneven,
 )
 from headrace_properties.search.workloads.topologies import changing, draining, gaining, staged, withdrawing
 from headrace_properties.search.workloads.witnesses import busy, witnesses
@@ -71,6 +79,11 @@ def _all() -> list[Workload]:
         windows.varied("two shards", authority_shards=2),
         failing(share_state=False), failing(share_state=True),
         failing(share_state=True, crammed=True), forgetful(), late_owners(), crowd(), hurried(),
+        bursts.varied("lingering", commit_linger_us=30 * MILLISECOND, commits_in_flight=1),
+        two_stages("passing on", Passing, weak, exactly_once=False),
+        slow_scans(weak, exactly_once=False).varied("repeating slow scans", straggler_delay_us=MILLISECOND),
+        slow_scans().varied("eager slow scans", collect_period_us=100 * MILLISECOND, id_slack_us=0),
+        uneven(),
     ]  # fmt: skip
 
 

@@ -52,6 +52,21 @@ class Echo(Computation):
         context.produce(self._output, record.value)
 
 
+class Passing(Computation):
+    """Passes each record on, and keeps nothing.
+
+    Args:
+        output: the stream that they go to.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Pass it on."""
+        context.produce(self._output, record.value)
+
+
 class Windows(Computation):
     """Adds up by the half second of event time, and tells the sum of each at its end.
 

@@ -127,14 +127,16 @@ def long_quiet() -> Workload:
     return dataclasses.replace(one, feed=letters(one.pipeline, "long quiet", quiet_us=10 * SECOND))
 
 
-def slow_scans(productions: Productions = Productions.STRONG) -> Workload:
+def slow_scans(productions: Productions = Productions.STRONG, *, exactly_once: bool = True) -> Workload:
     """Windows whose rows are scanned asynchronously (6.2), one at a time and slowly, while records come for them.
 
     Args:
         productions: of both stages.
+        exactly_once: of both stages.
     """
     name = "slow scans" if productions is Productions.STRONG else "weak slow scans"
-    one = two_stages(name, Windows, productions).varied(name, asynchronous_scans=True, scan_page_rows=1)
+    one = two_stages(name, Windows, productions, exactly_once=exactly_once)
+    one = one.varied(name, asynchronous_scans=True, scan_page_rows=1)
     options = msgspec.structs.replace(one.options, store_scan=Uniform(50 * MILLISECOND, 400 * MILLISECOND))
     feed = letters(one.pipeline, name, records=20, keys=["aa", "ab", "ac", "ad", "ae", "af", "ba"])
     return dataclasses.replace(one, feed=feed, options=options)
@@ -315,6 +317,28 @@ def reminders() -> Workload:
     pipeline.injector("letters")
     pipeline.add(Reminders(), name="clerks", inputs=["letters"], outputs=["reminders"])
     return Workload("reminders", pipeline, letters(pipeline, "reminders", quiet_us=10 * SECOND), SHORT)
+
+
+def uneven() -> Workload:
+    """Windows that follow a percentile watermark (7.2) of two sources, one of which is seconds behind the other."""
+    pipeline = Pipeline("uneven")
+    pipeline.injector("letters")
+    pipeline.injector("cards")
+    pipeline.add(
+        Sorter(), name="sorters", inputs=["letters", "cards"], outputs=["sorted"], watermark_percentile=60
+    )
+
+    def feed(seed: int) -> Feed:
+        random, builder, at_us = Random(f"{seed}/uneven"), FeedBuilder(pipeline), 300 * MILLISECOND
+        for number in range(3 * RECORDS):
+            at_us += random.randrange(300 * MILLISECOND)
+            injector, behind_us = ("cards", 2 * SECOND) if number % 2 else ("letters", 0)
+            key, timestamp = random.choice(["ab", "ac", "ba"]), max(at_us - behind_us, 0)
+            builder.record(at_us=at_us, value=number, timestamp=timestamp, key=key, injector=injector)
+            builder.watermark(at_us=at_us + 1, low_watermark=timestamp, injector=injector)
+        return builder.build()
+
+    return Workload("uneven", pipeline, feed, SHORT, settled=True)
 
 
 def outliers() -> Workload:
