@@ -6,17 +6,25 @@
 * **restarted**: injectors and workers lose their memory again and again (5.2, 7.1).
 * **unanswered**: the store's requests and replies get lost, from the start (6.2).
 * **set back**: clocks jump ahead by an hour, and back, some while their process is paused (7.1).
+* **driven**: the master mints without a pause (7.1).
+* **mended**: workers lose an interval, as no sound worker does, and the master has to notice (7.1).
 * **deposed**: masters and authorities stop for longer than their lease, with requests under way (7.1, 7.2).
 
 The oracles are those of the workload.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 from headrace import MILLISECOND, SECOND
-from headrace.history import History, VersionAdopted
-from headrace.wire.messages import STORE, ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
+from headrace.history import History, RoleClaimed, VersionAdopted
+from headrace.store.mediator import MASTER_ROLE
+from headrace.wire.effects import Effect, Event, Wake
+from headrace.wire.messages import STORE, ChangeTopology, MergeIntervals, MoveInterval, Refused, SplitInterval
+from headrace.worker.interval_state import IntervalInput
+from headrace.worker.worker import Worker
 from headrace_properties.mutation.watching import watched
 from headrace_properties.search.agreement import QUIET_US
 from headrace_properties.search.ground import Ground, ground_of
@@ -82,19 +90,24 @@ def _replaced(random: Random, ground: Ground) -> list[AnyFault]:
         at_us += random.choice([50, 400, 2_000]) * MILLISECOND
     late = ("Heartbeat", "Ack", "Deliver")  # who leaves goes by what others owe, and by what it has itself
     noise = Noise(at_us=0, for_us=at_us, delay=0.3, drop=0.1, delay_us=600 * MILLISECOND, kinds=late)
-    also = random.randrange(3)
-    return [*verbs, *([noise] if also == 1 else _moved(random, ground) if also == 2 else [])]
+    slow = Noise(at_us=0, for_us=at_us, delay=0.5, delay_us=600 * MILLISECOND, kinds=("Table", "Written"))
+    also = random.randrange(4)
+    return [
+        *verbs,
+        *([noise] if also == 1 else _moved(random, ground) if also == 2 else [slow] if also else []),
+    ]
 
 
 def _rescanned(random: Random, ground: Ground) -> list[AnyFault]:
-    """Owners change again and again while records come."""
+    """Owners change again and again while records come, some of them for the second time."""
     at_us, verbs = _BEGIN_US, list[AnyFault]()
     while at_us < ground.horizon_us:
         name, key = random.choice(ground.computations), random.choice(["ab", "ad", "b"])
         moves: list[_Verb] = [MoveInterval(name, key), SplitInterval(name, key), MergeIntervals(name, key)]
         verbs.append(Operate(at_us=at_us, verb=random.choice([moves[0], *moves])))
         at_us += random.randrange(100, 600) * MILLISECOND
-    return verbs
+    again = Noise(at_us=0, for_us=at_us, duplicate=0.5, delay=0.2, delay_us=SECOND, kinds=("Deliver", "Ack"))
+    return [*verbs, *([again] if random.random() < 0.5 else [])]
 
 
 def _restarted(random: Random, ground: Ground) -> list[AnyFault]:
@@ -115,7 +128,7 @@ def _restarted(random: Random, ground: Ground) -> list[AnyFault]:
         for_us=ground.horizon_us,
         delay=0.3,
         delay_us=300 * MILLISECOND,
-        kinds=("Ack", "Claim", "Journaled"),
+        kinds=("Ack", "Claim", "Claimed", "Journaled"),
     )
     return [*faults, *verbs, *([late] if random.random() < 0.5 else [])]
 
@@ -143,6 +156,33 @@ def _set_back(random: Random, ground: Ground) -> list[AnyFault]:
         if random.random() < 0.5:  # alarms that came while it stood still are early when it goes on
             faults.append(Pause(at_us=at_us + for_us // 2, process=process, for_us=for_us))
     return faults
+
+
+def _driven(random: Random, ground: Ground) -> list[AnyFault]:
+    times = range(_BEGIN_US, _BEGIN_US + 3 * SECOND, 150 * MILLISECOND)
+    moves = [MoveInterval(random.choice(ground.computations), "a") for _ in times]
+    return [Operate(at_us=at_us, verb=verb) for at_us, verb in zip(times, moves, strict=True)]
+
+
+class _Losing(Worker):
+    """Loses one of its intervals when it has been woken a few times, and does not even know."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._left = 12
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        self._left -= isinstance(event, Wake) and bool(self.owned)
+        if self._left == 0:
+            self._left = -1
+            self.intervals[0].drop(IntervalInput.REASSIGNED)
+            super().handle(now, Refused(-1, 0))  # it answers no request, but what was dropped is forgotten
+        return super().handle(now, event)
+
+
+def _mended(random: Random, ground: Ground) -> list[AnyFault]:
+    """Nothing more: the workers are broken themselves."""
+    return [Operate(at_us=_at(random, ground), verb=MoveInterval("nothing", ""))]
 
 
 def _deposed(random: Random, ground: Ground) -> list[AnyFault]:
@@ -177,7 +217,17 @@ _KINDS: Mapping[str, tuple[_Draw, tuple[str, ...]]] = {
             "stragglers",
         ),
     ),
-    "rescanned": (_rescanned, ("slow scans", "weak slow scans", "crowd", "weak windows")),
+    "rescanned": (
+        _rescanned,
+        (
+            "slow scans",
+            "weak slow scans",
+            "crowd",
+            "weak windows",
+            "repeating slow scans",
+            "eager slow scans",
+        ),
+    ),
     "replaced": (
         _replaced,
         (
@@ -207,6 +257,8 @@ _KINDS: Mapping[str, tuple[_Draw, tuple[str, ...]]] = {
     ),
     "unanswered": (_unanswered, (*_PLAIN, "slow scans")),
     "set back": (_set_back, _PLAIN),
+    "driven": (_driven, ("windows", "two shards")),
+    "mended": (_mended, ("windows", "echoes", "weak windows", "two shards")),
     "deposed": (_deposed, ("windows", "two shards", "outliers", "two processes", "late start")),
 }
 DISTURBED = tuple(_KINDS)
@@ -236,6 +288,9 @@ def try_disturbed(kind: str, seed: int, protocol: Protocol = SOUND) -> JudgedRun
         if isinstance(fault, Operate) and isinstance(fault.verb, ChangeTopology)
     ]
 
+    if kind == "mended":
+        protocol = replace(protocol, worker=_Losing)
+
     def expected(history: History) -> dict[str, Verdict]:
         adopted = [
             0,
@@ -250,6 +305,11 @@ def try_disturbed(kind: str, seed: int, protocol: Protocol = SOUND) -> JudgedRun
             if wanted and adopted[-1] != wanted[-1]
             else ""
         )
+        claims = sum(isinstance(event, RoleClaimed) and event.role == MASTER_ROLE for event in history)
+        if kind == "driven" and claims > 1:
+            problem = (
+                f"the master's role was claimed {claims} times, although its holder minted without a pause"
+            )
         return {EXPECTED: Violated(problem, ())} if problem else {}
 
     return try_workload(workload, feed, plan, protocol, more=expected)
