@@ -50,7 +50,10 @@ _KEYS = "abc"
 _OWN: Mapping[str, Any] = {"a": "a/b/ä", "b": ("t", (1, None)), "c": "=7"}
 _TEXTS = {"a": "a/b/ä", "b": '=["t",[1,null]]', "c": '="=7"'}
 
+_NUMBERS = JsonCodec()
 _HALF_US, _GAP_US = SECOND // 2, SECOND // 5
+_NEAR_US = SECOND // 10
+"""Less than by how much an element is younger at least than those whose windows have ended."""
 _BY_SESSION: Mapping[str, Callable[[list[int]], Any]] = {
     "mean": lambda values: sum(values) / len(values), "min": min, "max": max, "group": sorted, "count": len,
     "distinct": lambda values: sum(set(values)), "top": lambda values: sorted(values, reverse=True)[:3],
@@ -103,7 +106,7 @@ def _with_count(value: int, count: int | None) -> int:
 
 
 def _odd_value(value: int) -> dict[Any, Any]:
-    return {1: Decimal(value), ("x", 2): b"y", "$s": frozenset({value}), "n": {"in": (value,)}}
+    return {1: Decimal(value), ("x", 2): b"y", "$s": frozenset({value}), "n": {"$": (value,)}}
 
 
 def _of_odd_values(values: list[dict[Any, Any]]) -> int:
@@ -138,6 +141,23 @@ def _windows_by_kind(key: Any, time: int) -> list[Window]:
     return [window for window in windows if window.contains(time)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Neighbours:
+    """Instants that lie close together become a window: those that merge neither overlap nor touch."""
+
+    def assign_windows(self, element: Element) -> Iterable[Window]:
+        return [Window(element.time, element.time + 1)]
+
+    def merge_windows(self, windows: Sequence[Window]) -> Iterable[Window]:
+        merged: list[Window] = []
+        for window in sorted(windows, key=lambda window: window.start):
+            if merged and window.start - merged[-1].end < _NEAR_US:
+                merged[-1] = Window(merged[-1].start, max(window.end, merged[-1].end))
+            else:
+                merged.append(window)
+        return merged
+
+
 class _Marking:
     """Sets a timer for each element, and cancels those of some."""
 
@@ -158,10 +178,10 @@ class _Marking:
 
 def more_flows_pipeline() -> Pipeline:
     """Write it."""
-    numbers: PCollection[int] = read(
-        "numbers", key=_own_key, codec=JsonCodec(), bounded=True
-    ).allowed_lateness(None)
-    again: PCollection[int] = read("numbers", key=_own_key, bounded=True).allowed_lateness(None)
+    numbers: PCollection[int] = read("numbers", key=_own_key, bounded=True).allowed_lateness(None)
+    again: PCollection[int] = read("numbers", key=_own_key, codec=_NUMBERS, bounded=True).allowed_lateness(
+        None
+    )
     bare: PCollection[int] = read("numbers", key=_own_key, bounded=True)
     windowed = numbers.window_into(FixedWindows(SECOND))
     sessions = numbers.window_into(Sessions(_GAP_US)).accumulating()
@@ -207,6 +227,8 @@ def more_flows_pipeline() -> Pipeline:
     }  # fmt: skip
     chained = totals.window_into(Sessions(SECOND)).accumulating().group(name="chained group")
     found["chained"] = chained.map(sum, name="chained")
+    found["chained most"] = totals.window_into(Sessions(SECOND)).accumulating().max(name="chained most")
+    found["neighbours"] = numbers.window_into(_Neighbours()).accumulating().sum(name="neighbours")
     for name, trigger in zip(_ALL_TOLD, _triggers(), strict=True):
         found[name] = windowed.trigger(Repeat(trigger)).accumulating().sum(name=name)
     for how in ("left", "right", "outer"):
@@ -229,6 +251,7 @@ def try_more_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
 
     def differing(history: History) -> list[str]:
         told, expected = _told(history, pipeline), _expected(given)
+        assert pipeline.codec("numbers") is _NUMBERS, "one of the readers gives a codec"
         assert pipeline.computations.keys() >= {"totals", "chained", "tenfold", "tenfold-2"}, (
             "names are as they were given"
         )
@@ -315,9 +338,18 @@ def _expected_sessions(text: str, elements: Sequence[Given]) -> dict[_Found, Any
     """What must come of a key's sessions."""
     found: dict[_Found, Any] = {}
     for some in _sessions_of(elements, by_second=True):
-        found["chained", text, some[0].time - some[0].time % SECOND + SECOND - 1] = sum(
-            one.value for one in some
-        )
+        begin = some[0].time - some[0].time % SECOND + SECOND - 1
+        sums: Counter[int] = Counter()
+        for one in some:
+            sums[one.time // SECOND] += one.value
+        found["chained", text, begin] = sum(sums.values())
+        found["chained most", text, begin] = max(sums.values())
+    begin, last = 0, -SECOND
+    for one in elements:
+        if one.time - last > _NEAR_US:
+            begin = one.time
+        last = one.time
+        found["neighbours", text, begin] = found.get(("neighbours", text, begin), 0) + one.value
     for some in _sessions_of(elements):
         values = [element.value for element in some]
         for name, combine in _BY_SESSION.items():
