@@ -19,12 +19,14 @@ import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from headrace.dataflow import Pane, Timing
-from headrace.history import History
+from headrace import SECOND
+from headrace.dataflow import END_OF_TIME, GlobalWindows, Pane, TimestampCombiner, Timing
+from headrace.history import History, Output
 from headrace_properties.dataflow.cases import GroupingCase, cases, merging_cases
 from headrace_properties.dataflow.model import EmittedPane, Query, run_model
 from headrace_properties.dataflow.transcripts import (
     LOST,
+    PANES,
     PROMPT,
     TOLERANCE_US,
     bare,
@@ -34,13 +36,16 @@ from headrace_properties.dataflow.transcripts import (
     lost_elements,
     pipeline_of,
     received_panes,
+    run_layer_counting,
     settled,
     until_the_end,
 )
+from headrace_properties.mutation.by_hand import AT_ONCE, try_by_hand
 from headrace_properties.mutation.chunked import badly_kept, in_small_chunks
 from headrace_properties.mutation.disturbed import DISTURBED, try_disturbed
 from headrace_properties.mutation.flows import FLOWS, MODEL, flows_pipeline, try_flows
 from headrace_properties.mutation.halting import HALTING, try_halting
+from headrace_properties.mutation.halting_flows import HALTING_FLOWS, try_halting_flows
 from headrace_properties.mutation.more_flows import MORE_FLOWS, more_flows_pipeline, try_more_flows
 from headrace_properties.mutation.operated import OPERATED, try_operated
 from headrace_properties.mutation.watching import watched
@@ -56,17 +61,18 @@ from headrace_sim import SOUND, Protocol, simulate
 
 GROUPING, SETTLING = "random groupings", "random groupings under faults"
 MERGING = "random sessions"
+BY_HAND = "groupings by hand"
 UNTIMELY = "untimely"
 """Records without a time."""
 _HEALTHY = 10
 """Choice: every so many runs of a workload have no faults: what is only late, or costs too much, shows in these alone."""
 
 _TURNS = 8
-"""Choice: each kind of disturbance has so many turns where a workload has one, or half as many if it needs no second version."""
+"""Choice: disturbances of versions have so many turns where a workload has one; others half as many; the rarest one."""
 _DISTURBED = {
     f"{kind} {turn}": (kind, turn)
     for kind in DISTURBED
-    for turn in range(_TURNS if kind == "replaced" else _TURNS // 2)
+    for turn in range({"replaced": _TURNS, "driven": 1, "mended": 1}.get(kind, _TURNS // 2))
 }
 
 
@@ -112,8 +118,23 @@ def engine_spec(seeds: int, workloads: tuple[str, ...] = (), protocol: str = "")
         workloads: only these; none: all, and those of the Dataflow layer.
         protocol: a file of Python that is executed before the first run; the runs host its ``protocol``, if it has one.
     """
-    wanted = workloads or (*WORKLOADS, OPERATED, HALTING, UNTIMELY, *_DISTURBED, *_DRAWN, FLOWS, MORE_FLOWS)
+    wanted = workloads or (
+        *(
+            FLOWS,
+            MORE_FLOWS,
+            BY_HAND,
+            *_DRAWN,
+            HALTING,
+            HALTING_FLOWS,
+            OPERATED,
+            UNTIMELY,
+        ),  # the most varied go first
+        *_DISTURBED,
+        *WORKLOADS,
+    )
     groupings = {name: _drawn(seeds, name) for name in _DRAWN if name in wanted}
+    if BY_HAND in wanted:
+        groupings[BY_HAND] = _examples(seeds * AT_ONCE, cases(coinciding=True, retractions=True))
     # Drawn here, as a mutant of the layer's own checks would draw others.
     pickled = base64.b64encode(pickle.dumps(groupings)).decode()
     arguments = {"workloads": list(wanted), "groupings": pickled, "protocol": protocol}
@@ -126,6 +147,8 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
     protocol = _protocol_of(arguments["protocol"]) if arguments["protocol"] else SOUND
 
     def run(name: str, number: int) -> JudgedRun:
+        if name == BY_HAND:
+            return try_by_hand(groupings[name][number * AT_ONCE : (number + 1) * AT_ONCE])
         if name in groupings:
             return _try_grouping(groupings[name][number], number, protocol, faulty=name == SETTLING)
         if name == FLOWS:
@@ -136,6 +159,8 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
             return try_operated(number, protocol)
         if name == HALTING:
             return try_halting(number, protocol)
+        if name == HALTING_FLOWS:
+            return try_halting_flows(number, protocol)
         if name in _DISTURBED:
             kind, turn = _DISTURBED[name]
             return try_disturbed(kind, number * _TURNS + turn, protocol)
@@ -155,6 +180,7 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
         flows_pipeline,
         more_flows_pipeline,
         read_files,
+        run_layer_counting,
     )
     roots = frozenset(made.__code__ for made in makers)
     return Runs(tuple(arguments["workloads"]), run, roots)
@@ -203,23 +229,28 @@ _DRAWN: Mapping[str, Callable[[], st.SearchStrategy[GroupingCase]]] = {
 @cache
 def _drawn(count: int, name: str) -> list[GroupingCase]:
     """Draw the cases of a workload, always the same."""
+    found = _examples(_CHOICE * max(count, 30), _DRAWN[name]())
+    return [case for _, case in zip(range(count), _varied(found), strict=False)]
+
+
+def _examples(count: int, drawn: st.SearchStrategy[GroupingCase]) -> list[GroupingCase]:
     found: list[GroupingCase] = []
 
     @seed(0)
     @settings(
-        max_examples=_CHOICE * max(count, 30),
+        max_examples=count,
         database=None,
         deadline=None,
         derandomize=False,  # by the seed above, whatever a profile says
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(_DRAWN[name]())
+    @given(drawn)
     def draw(case: GroupingCase) -> None:
         found.append(case)
 
     draw()
-    return [case for _, case in zip(range(count), _varied(found), strict=False)]
+    return found
 
 
 def _varied(cases: Sequence[GroupingCase]) -> Iterator[GroupingCase]:
@@ -274,13 +305,24 @@ def _try_grouping(case: GroupingCase, number: int, protocol: Protocol, *, faulty
                 if one is not None
             )
             agrees &= lost == lost_elements(history, pipeline)
-        problem = badly_kept(history, pipeline)
+        problem = badly_kept(history, pipeline) or _badly_stamped(query, history)
         if not agrees:
             problem = "panes differ from what the model tells of the same input"
         differs = {MODEL: Violated(problem, ())} if problem else {}
         return by_calm(workload, plan, history) | differs
 
     return try_plan(Application.with_input(pipeline, feed), Trial(_limited(plan)), protocol, more=by_model)
+
+
+def _badly_stamped(query: Query, history: History) -> str:
+    """Say which pane's record is not stamped with a window's end or an element's time, all of which are whole seconds here."""
+    if query.timestamps is TimestampCombiner.END_OF_WINDOW and type(query.windows) is not GlobalWindows:
+        for event in history:
+            if isinstance(event, Output) and event.production.stream == PANES:
+                timestamp = event.production.timestamp
+                if timestamp % SECOND and timestamp != END_OF_TIME:
+                    return f"{event.production.record_id} has the timestamp {timestamp}"
+    return ""
 
 
 def _in_time(panes: Sequence[EmittedPane], told: Sequence[EmittedPane]) -> bool:

@@ -6,6 +6,7 @@ the brute-force model, on the layer's pure logic, in the simulated cluster and o
 
 from headrace_properties.dataflow.transcripts.cluster import (
     LOST,
+    PANES,
     PROMPT,
     TOLERANCE_US,
     bare,
@@ -52,6 +53,7 @@ from headrace_properties.settling import Settled, settled
 
 __all__ = [
     "LOST",
+    "PANES",
     "PROMPT",
     "TOLERANCE_US",
     "AtLeast",

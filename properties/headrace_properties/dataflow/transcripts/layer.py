@@ -19,7 +19,7 @@ def run_layer(
         steps: in order of time.
         make: the logic; default: the layer's own.
     """
-    return _hosted(query, steps, make).panes
+    return _hosted(query, steps, make, _MOST).panes
 
 
 class LayerRun(NamedTuple):
@@ -29,13 +29,18 @@ class LayerRun(NamedTuple):
     dropped: int
 
 
-def run_layer_counting(query: Query, steps: Sequence[InputStep]) -> LayerRun:
-    """Compute the panes of a history, and count what is dropped."""
-    host = _hosted(query, steps, Grouping)
+_MOST = 2
+
+
+def run_layer_counting(query: Query, steps: Sequence[InputStep], most: int = _MOST) -> LayerRun:
+    """Compute the panes of a history, and count what is dropped. ``most``: windows in a chunk of a row."""
+    host = _hosted(query, steps, Grouping, most)
     return LayerRun(host.panes, host.dropped)
 
 
-def _hosted(query: Query, steps: Sequence[InputStep], make: Callable[..., Grouping]) -> "_GroupingHost":
+def _hosted(
+    query: Query, steps: Sequence[InputStep], make: Callable[..., Grouping], most: int
+) -> "_GroupingHost":
     host = _GroupingHost(
         make(
             windows=query.windows,
@@ -47,7 +52,8 @@ def _hosted(query: Query, steps: Sequence[InputStep], make: Callable[..., Groupi
             timestamps=query.timestamps,
             compacts=query.compacts,
             takes_retractions=any(step.element is not None and step.element.retraction for step in steps),
-        )
+        ),
+        most,
     )
     for number, step in enumerate(steps):
         host.take(number, step)
@@ -62,10 +68,12 @@ class _GroupingHost:
 
     Args:
         grouping: the logic.
+        most: windows in a chunk of a row.
     """
 
-    def __init__(self, grouping: Grouping) -> None:
+    def __init__(self, grouping: Grouping, most: int) -> None:
         self._grouping = grouping
+        self._most = most
         self._states: dict[str, KeyState] = {}
         self._watermark = MIN_TIME
         self.panes: list[EmittedPane] = []
@@ -114,11 +122,11 @@ class _GroupingHost:
         assert not left, f"what it asked for at {left} has been done by {now}"
 
     def _keep(self, number: int, at_us: int, key: str, panes: Iterable[Pane]) -> None:
-        """Take the panes; write and read the row, whose windows are in chunks of two."""
+        """Take the panes; write and read the row, whose windows are in chunks."""
         self.panes += [emission_of(number, at_us, key, pane) for pane in panes]
         if type(self._grouping) is Grouping:  # and no mutant
             self._grouping.check_invariants(self._states[key])
-            codec = self._grouping.row_codec(_VALUES, most=2)
+            codec = self._grouping.row_codec(_VALUES, most=self._most)
             self._states[key] = codec.decode(codec.encode(self._states[key]))
 
 
