@@ -20,11 +20,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from headrace.api.pipeline import Pipeline
-from headrace.api.specs import OUTSIDE
 from headrace.deadlines import brought_forward
 from headrace.delivery.routing import Routing
-from headrace.wire.messages import Table
 from headrace.wire.rows import Production
 
 HolderT = TypeVar("HolderT")
@@ -101,19 +98,6 @@ class Outbox(Generic[HolderT]):
         """Drop a production that its sender no longer owns; do nothing if it is done."""
         if not pending.done:
             self.acked(pending.production.consumer, pending.production.record_id)
-
-    def drop_removed(self, pipeline: Pipeline, table: Table) -> list[Pending[HolderT]]:
-        """Discard and return the pending productions for computations that have left the topology (3).
-
-        Args:
-            pipeline: the pipeline version that applies to this process.
-            table: the table that it has adopted.
-        """
-        present = {OUTSIDE, *table.retiring, *pipeline.computations}
-        removed = [pending for pending in self if pending.production.consumer not in present]
-        for pending in removed:
-            self.discard(pending)
-        return removed
 
     def due(self, now: int) -> list[Pending[HolderT]]:
         """Return the productions to send again now, and start their next retry delay."""

@@ -341,9 +341,6 @@ class Injector:
             self._record(VersionAdopted, table.topology)
             if self._rules.adopts_version(injects=True):
                 self._adopt_topology(table.topology)
-        for pending in self._outbox.drop_removed(self._pipeline, table):
-            self._delivered(pending.holder)
-            self._note_news(now)
         self._release(now)
         if table.joining is not None:  # the change waits for everybody to know
             self._heartbeat(now)

@@ -346,8 +346,6 @@ class Worker:
         self._forget_dropped()
         self._take_up(mine.values())
         self._index()
-        for pending in self._shared.outbox.drop_removed(self._topologies[table.topology], table):
-            self._settle(now, self._intervals[pending.holder.sequencer], pending.holder, pending.production)
         self._resend(self._shared.outbox.resend_to_changed(now, before, routing))
         self._advance_all(now)  # a sender that has left holds nothing back any more
         for interval in self.intervals:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import Computation, KeyInterval, Pipeline
+from headrace import KeyInterval
 from headrace.delivery.outbox import Outbox
 from headrace.delivery.routing import NOWHERE, Routing
 from headrace.wire.messages import Assignment, Table
@@ -38,19 +38,6 @@ def routing_with(*sequencers: int) -> Routing:
         for interval, sequencer in zip(intervals, sequencers, strict=True)
     )
     return Routing(Table(1, 0, (), tuple(assignments)))
-
-
-def test_records_in_flight_to_a_computation_that_has_left_are_given_up() -> None:
-    """The table has "old", which retires, and no "gone" any more; the outside world is always there."""
-    pipeline = Pipeline("p")
-    pipeline.injector("clicks")
-    pipeline.add(Computation(), name="counter", inputs=["clicks"])
-    outbox = Outbox[str](RETRY_US, RETRY_MAX_US)
-    for consumer in ("gone", "counter", "old", "", "gone"):
-        outbox.add(0, production(f"r{len(outbox)}", consumer), f"holder of r{len(outbox)}")
-    removed = outbox.drop_removed(pipeline, Table(1, 0, ("old",)))
-    assert [pending.holder for pending in removed] == ["holder of r0", "holder of r4"]
-    assert ids_due(outbox, RETRY_US) == ["r1", "r2", "r3"]
 
 
 def test_pauses_between_sends_double_up_to_the_longest_and_never_end() -> None:

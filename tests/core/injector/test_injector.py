@@ -63,7 +63,6 @@ from tests.core.injector.injector_rig import (
     Rig,
     ack,
     broadcast,
-    journal_request,
     letter,
     pipeline_of,
     production,
@@ -388,14 +387,6 @@ def test_a_record_that_was_read_again_and_waits_is_owed_too() -> None:
     ack(rig, period_us, offset=0)
     rig.at(period_us, letter(1, timestamp=9_000))  # waits, but was not read again
     assert owing_of(rig, 2 * period_us) == ()
-
-
-def test_what_was_on_its_way_to_a_removed_computation_is_finished() -> None:
-    rig = running(pipeline_of(), pipeline_of(counted=False))
-    rig.at(0, letter(0, timestamp=5))
-    rig.at(1, Ack("sorter", ("mail/0:0",)))
-    rig.at(2, table_of(version=2, topology=1))
-    assert journal_request(rig, 100 * MILLISECOND).position == 1
 
 
 # Malformed records

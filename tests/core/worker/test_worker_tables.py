@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from headrace import MAX_TIME, KeyInterval, Pipeline
-from headrace.history import DropCause, IntervalDropped, VersionAdopted
+from headrace.history import DropCause, IntervalDropped
 from headrace.wire import messages as m
 from headrace.wire.effects import Send, Wake
 from headrace.wire.keys import ALL_KEYS
@@ -209,27 +209,6 @@ def changing() -> Shop:
     second.injector("feed", outputs=["clicks"])
     second.add(Scripted(), name="sink", inputs=["clicks"])
     return Shop(first, second)
-
-
-def test_what_was_on_its_way_to_a_computation_that_has_left_is_given_up() -> None:
-    first = counter()
-    first.add(Scripted(), name="sink", inputs=["counts"])
-    shop = Shop(first, first.without("sink"), options=replace(QUIET, retry_us=100, sweep_period_us=50))
-    rig = Rig(shop)
-    shop.assign_all(others={"sink": "worker-9"})
-    rig.settle(shop.table)
-    assert rig.settle(click("r1"))[1:] == [sent(result(FIRST, 1, consumer="sink"), to="worker-9")]
-    shop.mint(topology=1, retiring=("sink",))
-    rig.settle(shop.table)
-    assert rig.worker.unacked == 1, "while it drains, it is owed its records"
-    shop.mint(topology=1, removed=("sink",))
-    rig.settle(shop.table)
-    assert VersionAdopted(0, WORKER, 1) in shop.history
-    assert rig.worker.unacked == 0
-    rig.wake(50)
-    row = shop.row("dog")
-    assert row is not None
-    assert row.productions == ()
 
 
 def test_a_senders_leaving_advances_the_input_watermark_of_those_it_fed() -> None:
