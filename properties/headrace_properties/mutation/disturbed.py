@@ -127,8 +127,8 @@ def _restarted(random: Random, ground: Ground) -> list[AnyFault]:
         at_us=0,
         for_us=ground.horizon_us,
         delay=0.3,
-        delay_us=300 * MILLISECOND,
-        kinds=("Ack", "Claim", "Claimed", "Journaled"),
+        delay_us=random.choice([300 * MILLISECOND, SECOND]),
+        kinds=("Ack", "Claim", "Claimed", "Journaled", "Scanned", "Written"),
     )
     return [*faults, *verbs, *([late] if random.random() < 0.5 else [])]
 
