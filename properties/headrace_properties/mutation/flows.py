@@ -40,7 +40,7 @@ from headrace.dataflow import (
     flatten,
     read,
 )
-from headrace.history import History, Output
+from headrace.history import FaultStruck, History, Output
 from headrace_properties.mutation.chunked import badly_kept, in_small_chunks
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
@@ -370,14 +370,16 @@ def try_layer(
 
 
 def _waiting(history: History, pipeline: Pipeline) -> list[str]:
-    """Name the stream whose windows should not have waited for the few that the percentile leaves behind, if all did."""
+    """Name the stream whose first window should not have waited for the few records that its percentile leaves behind."""
     codec = pipeline.codec("mostly")
-    panes = [
-        codec.decode(event.production.value)
-        for event in history
-        if isinstance(event, Output) and event.production.stream == "mostly"
-    ]
-    return [] if any(pane.timing is Timing.EARLY for pane in panes) else ["mostly"]
+    for event in history:
+        if isinstance(event, Output) and event.production.stream == "mostly":
+            pane: Pane = codec.decode(event.production.value)
+            is_late = event.at_us > pane.window.end + SECOND and not any(
+                isinstance(other, FaultStruck) for other in history
+            )
+            return ["mostly"] if is_late or pane.timing is not Timing.EARLY else []
+    return ["mostly"]
 
 
 def _without_phases(

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import cycle
+from itertools import chain, cycle
 from types import CodeType
 from typing import Any
 
@@ -40,7 +40,7 @@ from headrace_properties.dataflow.transcripts import (
     settled,
     until_the_end,
 )
-from headrace_properties.mutation.by_hand import AT_ONCE, try_by_hand
+from headrace_properties.mutation.by_hand import AT_ONCE, ToldCase, tell, try_by_hand
 from headrace_properties.mutation.chunked import badly_kept, in_small_chunks
 from headrace_properties.mutation.disturbed import DISTURBED, try_disturbed
 from headrace_properties.mutation.flows import FLOWS, MODEL, flows_pipeline, try_flows
@@ -133,22 +133,23 @@ def engine_spec(seeds: int, workloads: tuple[str, ...] = (), protocol: str = "")
         *WORKLOADS,
     )
     groupings = {name: _drawn(seeds, name) for name in _DRAWN if name in wanted}
-    if BY_HAND in wanted:
-        groupings[BY_HAND] = _examples(seeds * AT_ONCE, cases(coinciding=True, retractions=True))
+    by_hand = [*tell(_crowded(seeds * AT_ONCE))] if BY_HAND in wanted else []
     # Drawn here, as a mutant of the layer's own checks would draw others.
-    pickled = base64.b64encode(pickle.dumps(groupings)).decode()
+    pickled = base64.b64encode(pickle.dumps((groupings, by_hand))).decode()
     arguments = {"workloads": list(wanted), "groupings": pickled, "protocol": protocol}
     return RunsSpec(f"{__name__}:engine_runs", arguments)
 
 
 def engine_runs(arguments: Mapping[str, Any]) -> Runs:
     """The workloads of the search, and random groupings of the Dataflow layer, on the engine or on a protocol of the user's."""
-    groupings: dict[str, list[GroupingCase]] = pickle.loads(base64.b64decode(arguments["groupings"]))  # noqa: S301  our own
+    groupings: dict[str, list[GroupingCase]]
+    by_hand: list[ToldCase]
+    groupings, by_hand = pickle.loads(base64.b64decode(arguments["groupings"]))  # noqa: S301  our own
     protocol = _protocol_of(arguments["protocol"]) if arguments["protocol"] else SOUND
 
     def run(name: str, number: int) -> JudgedRun:
         if name == BY_HAND:
-            return try_by_hand(groupings[name][number * AT_ONCE : (number + 1) * AT_ONCE])
+            return try_by_hand(by_hand[number * AT_ONCE : (number + 1) * AT_ONCE])
         if name in groupings:
             return _try_grouping(groupings[name][number], number, protocol, faulty=name == SETTLING)
         if name == FLOWS:
@@ -231,6 +232,14 @@ def _drawn(count: int, name: str) -> list[GroupingCase]:
     """Draw the cases of a workload, always the same."""
     found = _examples(_CHOICE * max(count, 30), _DRAWN[name]())
     return [case for _, case in zip(range(count), _varied(found), strict=False)]
+
+
+def _crowded(count: int) -> list[GroupingCase]:
+    """Draw groupings, every other one of sessions, each with an input that is longer than most."""
+    drawn = _examples(3 * count, cases(coinciding=True, retractions=True))
+    inputs = sorted(drawn, key=lambda case: len(case.steps), reverse=True)[:count]
+    queries = chain.from_iterable(zip(drawn, _examples(count, merging_cases()), strict=False))
+    return [GroupingCase(case.query, given.steps) for case, given in zip(queries, inputs, strict=False)]
 
 
 def _examples(count: int, drawn: st.SearchStrategy[GroupingCase]) -> list[GroupingCase]:
