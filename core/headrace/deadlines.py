@@ -96,11 +96,15 @@ class Wakes:
     >>> wakes.next_us
     500
 
-    One that waited in a paused process whose clock was put back meanwhile comes early, and so does not come again:
+    One that waited in a paused process whose clock was put back meanwhile comes early. When that is noticed, which of them
+    comes when is known no more, only how many there are:
 
-    >>> wakes.came(now=490)
+    >>> wakes.set_clock_back()
     >>> wakes.asks(500)
     True
+    >>> wakes.came(now=400)
+    >>> wakes.next_us
+    500
 
     Attributes:
         next_us: when the next one comes, microseconds; `MAX_TIME`: none was asked for.
@@ -120,6 +124,12 @@ class Wakes:
         heappush(self._asked, due_us)
         self.next_us = due_us
         return True
+
+    def set_clock_back(self) -> None:
+        """The clock was put back: what was asked for may come at any time, and its asker asks anew for what is due."""
+        self._late += len(self._asked)
+        self._asked.clear()
+        self.next_us = MAX_TIME
 
     def came(self, now: int) -> None:
         """Note that the host has woken the process, which does all that is due by now."""

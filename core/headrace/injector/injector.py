@@ -160,6 +160,7 @@ class Injector:
             raise undeclared(self.address, self.phase, event)
         was_put_back = now < self._now
         if was_put_back:
+            self._wakes.set_clock_back()
             for waiting in (
                 self._store,
                 self._outbox,

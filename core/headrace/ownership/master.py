@@ -211,6 +211,7 @@ class Master:
 
     def _set_clock_back(self, now: int) -> None:
         """Adjust at the first event: the wake that it has asked for may be hours away."""
+        self._wakes.set_clock_back()
         for waiting in (self._store, self._election, self._balance_due):
             waiting.set_clock_back(now)
         self._ticked_us = now

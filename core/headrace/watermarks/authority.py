@@ -201,6 +201,7 @@ class WatermarkAuthority:
         if transition is None:
             raise undeclared(self.address, self._election.standing, event)
         if now < self._now:
+            self._wakes.set_clock_back()
             for waiting in (self._store, self._election, self._look_due, self._again_due):
                 waiting.set_clock_back(now)
             self._ask_to_wake(now)

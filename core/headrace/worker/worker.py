@@ -182,6 +182,7 @@ class Worker:
 
     def _set_clock_back(self, now: int) -> None:
         shared = self._shared
+        shared.wakes.set_clock_back()
         waiting: list[Waiting] = [
             shared.outbox, shared.store, self._sweep_due, self._report_due, self._repeat_due, self._heartbeat_due,
             self._collect_due, *self._intervals.values(),

@@ -154,6 +154,8 @@ class Host:
         if self._check_invariants:
             node.process.check_invariants()
         if not effects:
+            if self._check_invariants:
+                self._alarms.check_invariants(node)
             return
         sent_us = self._book(node, now)
         if observer is not None and node.address in observer.sending:
