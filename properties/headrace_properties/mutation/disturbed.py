@@ -155,6 +155,12 @@ def _set_back(random: Random, ground: Ground) -> list[AnyFault]:
         faults.append(SkewClock(at_us=at_us, process=process, by_us=HOUR_US, for_us=for_us))
         if random.random() < 0.5:  # alarms that came while it stood still are early when it goes on
             faults.append(Pause(at_us=at_us + for_us // 2, process=process, for_us=for_us))
+        if random.random() < 0.5:  # the same, with a clock that is then behind
+            at_us, for_us = _at(random, ground), random.randrange(200, 900) * MILLISECOND
+            faults.append(Pause(at_us=at_us, process=process, for_us=for_us))
+            faults.append(
+                SkewClock(at_us=at_us + for_us - 1, process=process, by_us=-3 * SECOND, for_us=SECOND)
+            )
     return faults
 
 

@@ -3,6 +3,7 @@
 Each function says what was not so; ``""``: nothing.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from headrace import Pipeline
@@ -21,23 +22,22 @@ from headrace.wire.messages import STORE
 def miscounted(history: History) -> str:
     """Say which attempt of user code was not the one after its owner's last; a new owner begins with the first (4.1)."""
     attempts: dict[tuple[str, str, str, str], int] = {}
-    anew = set[tuple[str, str, str, str]]()
+    anew: Counter[tuple[str, str, str, str]] = Counter()
     for event in history:
         if isinstance(event, ProcessStarted):
             attempts = {name: count for name, count in attempts.items() if name[0] != event.process}
         elif isinstance(event, IntervalMinted):
-            anew |= {
+            anew.update(
                 name for name in attempts if name[1] == event.computation and event.interval.contains(name[2])
-            }
+            )
         elif isinstance(event, UserCodeFailed):
             name = event.process, event.computation, event.key, event.cause
             before = attempts.get(name, 0)
-            if event.attempt != before + 1 and not (event.attempt == 1 and name in anew):
-                return (
-                    f"{event.process} failed on {event.cause} for the {event.attempt}th time, after {before}"
-                )
+            if event.attempt != before + 1:
+                if event.attempt != 1 or not anew[name]:
+                    return f"{event.process} failed on {event.cause} for the {event.attempt}th time, after {before}"
+                anew[name] -= 1
             attempts[name] = event.attempt
-            anew.discard(name)
     return ""
 
 
