@@ -185,7 +185,8 @@ class Grouping:
         passed = [
             window_state
             for window_state in state.windows
-            if before < window_state.window.end <= reached and not window_state.passed
+            if before < window_state.window.end <= reached
+            and not (window_state.passed or window_state.finished)
         ]
         panes += self._evaluate_all(passed, now - 1, watermark, state)
         self._look_at_all(state)

@@ -264,6 +264,7 @@ def _further(numbers: PCollection[int], windowed: PCollection[int]) -> list[Flow
         "again enriched": enriched.accumulating().sum(name="again enriched"),
         "in time": windowed.trigger(in_time).accumulating().sum(name="in time"),
         "mostly": slow.sum(name="mostly"),
+        "first": windowed.trigger(AnyOf(AtCount(1), AtWatermark(percentile=60)), allow_unsafe_triggers=True).count(name="first"),
     }  # fmt: skip
     return [collection.to(name) for name, collection in found.items()]
 
@@ -448,6 +449,7 @@ def _expected(given: Iterable[Given]) -> dict[Where, Any]:
         found["again enriched", key, start] = found["enriched", key, start]
         found["forgetful", key, start] = found["enriched", key, start]
         found["spread mean", key, start] = _mean(values)
+        found["first", key, start] = 1
         found |= {
             (name, key, start): sum(values) for name in ("spread", "in time", "mostly", "tuples", "readings")
         }

@@ -69,7 +69,8 @@ class Alarms:
         """Assert that a process will be woken when it believes so."""
         assert self.coming is not None
         wakes = getattr(node.process, "_wakes", None)
-        if wakes is not None and wakes.next_us < MAX_TIME:
+        now = self._kernel.now + node.clock_us
+        if wakes is not None and now < wakes.next_us < MAX_TIME:
             assert self.coming[node.address, node.incarnation, wakes.next_us] > 0, (
                 f"{node.address} believes that it will be woken at {wakes.next_us}"
             )

@@ -310,6 +310,12 @@ def test_a_percentile_watermark_fires_before_the_low_watermark() -> None:
     assert short(one.element(6, 0)) == [(6, 0, 100)]
 
 
+def test_a_percentile_watermark_asks_no_trigger_that_has_finished() -> None:
+    one = key(trigger=AnyOf(AtCount(1), AtWatermark(percentile=90)))
+    assert short(one.element(5, 0)) == [(5, 0, 100)]
+    assert short(one.grouping.percentile(one.state, 90, 100, one.now, 10)) == []
+
+
 def test_a_percentile_watermark_is_never_behind_the_low_watermark() -> None:
     one = key(trigger=Repeat(AtWatermark(percentile=90)))
     one.element(5, 0)

@@ -25,7 +25,7 @@ def test_masters_that_sleep_until_their_clocks_have_come_round_are_noticed() -> 
         def _set_clock_back(self, now: int) -> None:
             del now
 
-    assert "L2" in fired(try_disturbed("set back", 162, replace(SOUND, master=Asleep)))
+    assert "L2" in fired(try_disturbed("set back", 9, replace(SOUND, master=Asleep)))
 
 
 def test_a_scan_that_cannot_be_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
