@@ -106,7 +106,7 @@ def _with_count(value: int, count: int | None) -> int:
 
 
 def _odd_value(value: int) -> dict[Any, Any]:
-    return {1: Decimal(value), ("x", 2): b"y", "$s": frozenset({value}), "n": {"$": (value,)}}
+    return {1: Decimal(value), ("x", 2): b"y", "$s": frozenset({value}), "n": {"$set": (value,)}}
 
 
 def _of_odd_values(values: list[dict[Any, Any]]) -> int:
