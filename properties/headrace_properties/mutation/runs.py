@@ -118,20 +118,8 @@ def engine_spec(seeds: int, workloads: tuple[str, ...] = (), protocol: str = "")
         workloads: only these; none: all, and those of the Dataflow layer.
         protocol: a file of Python that is executed before the first run; the runs host its ``protocol``, if it has one.
     """
-    wanted = workloads or (
-        *(
-            FLOWS,
-            MORE_FLOWS,
-            BY_HAND,
-            *_DRAWN,
-            HALTING,
-            HALTING_FLOWS,
-            OPERATED,
-            UNTIMELY,
-        ),  # the most varied go first
-        *_DISTURBED,
-        *WORKLOADS,
-    )
+    varied = (FLOWS, MORE_FLOWS, BY_HAND, *_DRAWN, HALTING, HALTING_FLOWS, OPERATED, UNTIMELY)
+    wanted = workloads or (*varied, *_DISTURBED, *WORKLOADS)  # in this order, if not all have a turn
     groupings = {name: _drawn(seeds, name) for name in _DRAWN if name in wanted}
     by_hand = [*tell(_crowded(seeds * AT_ONCE))] if BY_HAND in wanted else []
     # Drawn here, as a mutant of the layer's own checks would draw others.

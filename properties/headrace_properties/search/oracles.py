@@ -1,9 +1,10 @@
 """All oracles at once: the checkers of a History, and four that need more.
 
 ``reference``: the plain sequential reference on the same input, for workloads with a settled result. ``expected``: what a
-workload's own plain Python expects, how many records may share a step, and the origins of its productions. ``calm``: what a run
-without faults may cost (`headrace_properties.search.calm`). ``error``: a run that stops with an exception. A run's plan is a
-function of its workload and its seed; that of seed 0 has no faults.
+workload's own plain Python expects, how many records may share a step, the origins of its productions, and what owners,
+versions and attempts leave to those after them (`headrace_properties.search.succession`). ``calm``: what a run without faults
+may cost (`headrace_properties.search.calm`). ``error``: a run that stops with an exception. A run's plan is a function of its
+workload and its seed; that of seed 0 has no faults.
 """
 
 from collections.abc import Callable
