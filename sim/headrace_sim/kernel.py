@@ -54,6 +54,10 @@ class Call(HeapEvent):
     argument: Any
 
 
+class Aside(Call):
+    """A call on which `Kernel.take` has no say."""
+
+
 class Kernel:
     """Simulated time.
 
@@ -96,6 +100,11 @@ class Kernel:
         """Call a function with one argument after a delay."""
         at_us = self.now + delay_us
         self.put(at_us, Call(self._run, at_us, function, argument))
+
+    def call_aside(self, delay_us: int, function: Callable[[Any], None]) -> None:
+        """Call a function with ``None`` after a delay, whatever decides on events."""
+        at_us = self.now + delay_us
+        self.put(at_us, Aside(self._run, at_us, function, None))
 
     def call_at(self, at_us: int, function: Callable[[Any], None], argument: Any) -> None:
         """Call a function at a time, or now if that has passed."""
@@ -140,7 +149,9 @@ class Kernel:
         self.call_at(at_us, over.append, None)
         with seldom_collected(), contextlib.suppress(simpy.core.StopSimulation):
             while not over:
-                take(heappop(self._queue)[-1])
+                event = heappop(self._queue)[-1]
+                decide = self.happen if type(event) is Aside else take
+                decide(event)
 
     def happen(self, event: HeapEvent) -> None:
         """Let an event that `take` was given happen now."""

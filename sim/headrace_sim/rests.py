@@ -6,9 +6,10 @@ that nobody seems to be lost.
 
 Rules of this file:
 
-* A cluster rests if for a second its processes have only reported again what they had reported, each interval has its owner, and
-  nobody has anything unfinished; for longer, if options let processes wait longer for one another. To skip more would be no error
-  either: machines may be suspended at any time.
+* A cluster rests if for a second its processes have only repeated reports and deliveries, each interval has its owner, and
+  nobody has anything unfinished; for longer, if options let processes wait longer for one another. If an interval has no owner,
+  as when the only master is down, or something is unfinished, a minute of that must pass. To skip more would be no error either:
+  machines may be suspended at any time.
 * Time is never skipped beyond what comes from elsewhere: an event of a source, a fault's beginning or end, a wall timer, or the
   end of `Cluster.run_until`. The cluster is awake again as long before that.
 * Rests shorter than `LEAST_US` are not skipped.
@@ -16,14 +17,15 @@ Rules of this file:
 
 from typing import Any
 
-from headrace import SECOND, EngineOptions
-from headrace.history import InjectorReported, Reported, Rested
+from headrace import MINUTE, SECOND, EngineOptions
+from headrace.history import InjectorReported, Reported, Resent, Rested
 from headrace_sim.ending import Ending
 from headrace_sim.hosting.host import Host
 
 LEAST_US = 5 * SECOND
 """Shortest time that is skipped."""
-_REPEATED = (Reported, InjectorReported, Rested)
+_STUCK_US = MINUTE
+_REPEATED = (Reported, InjectorReported, Resent, Rested)
 _UNEVEN_US = 37_003
 """No period is a divisor of how often to look, lest a message be under way each time."""
 
@@ -46,16 +48,22 @@ class Rests:
         )  # fmt: skip
         self._look_us = self._awake_us + _UNEVEN_US
         self._read = 0
+        self._quiet_since_us = 0
 
     def begin(self) -> None:
         """Look from now on."""
         self._look_after(self._look_us)
 
     def _look_after(self, delay_us: int) -> None:
-        self._host.kernel.call_later(delay_us, self._look, None)
+        self._host.kernel.call_aside(delay_us, self._look)
 
     def _look(self, _: None) -> None:
-        skipped_us = self._skip() if self._was_quiet() and self._ending.is_settled else 0
+        now = self._host.kernel.now
+        if not self._was_quiet():
+            self._quiet_since_us = now
+        quiet_us = now - self._quiet_since_us
+        rests = quiet_us >= _STUCK_US or (quiet_us and self._ending.is_settled)
+        skipped_us = self._skip() if rests else 0
         self._look_after(skipped_us + self._look_us)
 
     def _was_quiet(self) -> bool:

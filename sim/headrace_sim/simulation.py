@@ -116,9 +116,8 @@ def start(
     options = options or ClusterOptions()
     drawn = options if arrivals is None else earliest(options)
     cluster = Cluster(versions_of(pipeline), feed, drawn, seed, protocol, history)
-    if arrivals is None:
-        cluster.rests.begin()
-    else:
+    cluster.rests.begin()
+    if arrivals is not None:
         arrivals.attach(cluster.kernel, cluster.history, options)
     _check(cluster, faults)
     Director(cluster, faults).schedule()

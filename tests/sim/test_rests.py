@@ -1,10 +1,45 @@
 """A source may be silent for hours: that time is skipped, and nothing else is."""
 
+import pytest
+
 from headrace import HOUR, MINUTE, SECOND, Computation, Context, Pipeline, Record, Timer
-from headrace.history import Executed, History, Injected, IntervalMinted, Rested, RoleClaimed, SourceHeld
-from headrace_sim import FaultSchedule, Feed, FeedBuilder, start
+from headrace.history import (
+    Applied,
+    Executed,
+    History,
+    Injected,
+    IntervalMinted,
+    Resent,
+    Rested,
+    RoleClaimed,
+    SourceHeld,
+)
+from headrace_properties.results import outputs_of
+from headrace_sim import (
+    Arrivals,
+    ClusterOptions,
+    Does,
+    FaultSchedule,
+    Feed,
+    FeedBuilder,
+    Priorities,
+    Step,
+    StepFault,
+    simulate,
+    start,
+)
 from headrace_sim import faults as f
-from tests.sim.rig import Run, Sorter, assert_as_reference, assert_sound, calm_owner, finished, letters, mail
+from tests.sim.rig import (
+    Run,
+    Sorter,
+    assert_as_reference,
+    assert_sound,
+    calm_owner,
+    finished,
+    letters,
+    mail,
+    with_engine,
+)
 
 LATER_US = HOUR // 2
 EVENTS = 50_000
@@ -33,10 +68,14 @@ def reminders() -> tuple[Pipeline, Feed]:
     return pipeline, builder.build()
 
 
-def run(pipeline: Pipeline, feed: Feed, *faults: f.AnyFault, heal_at_us: int = 0) -> Run:
+def run(
+    pipeline: Pipeline, feed: Feed, *faults: f.AnyFault | StepFault, heal_at_us: int = 0, options: ClusterOptions | None = None
+) -> Run:  # fmt: skip
     """Run to the end, in few events."""
-    schedule = FaultSchedule(faults, heal_at_us)
-    cluster = start(pipeline, feed, faults=schedule)
+    timed = tuple(fault for fault in faults if not isinstance(fault, StepFault))
+    tied = tuple(fault for fault in faults if isinstance(fault, StepFault))
+    schedule = FaultSchedule(timed, heal_at_us, at_steps=tied)
+    cluster = start(pipeline, feed, faults=schedule, options=options)
     cluster.kernel.most_events = EVENTS
     cluster.run_until(schedule.heals_at_us)
     cluster.heal()
@@ -130,6 +169,38 @@ def test_a_source_that_waits_for_one_hours_behind_lets_the_cluster_rest() -> Non
     assert_as_reference(done)
     injected = [event.at_us // HOUR for event in done.all(Injected) if event.process == "early/0"]
     assert injected == [5, 14, 23, 32, 41], "each waits until the other source has come as far"
+
+
+@pytest.mark.parametrize("tables", [1, 2], ids=["nobody knows an owner", "only the injector does"])
+def test_nobody_waits_awake_for_a_master_that_is_down_for_days(tables: int) -> None:
+    """An injector that knows of an owner sends it what it has, again and again; the owner has never heard of that."""
+    pipeline = mail()
+    crash = f.Crash(at_us=0, process="master-0", restart_after_us=None)
+    before = StepFault(Step("master-0", Does.SENDS, "Table", tables), crash)
+    done = run(
+        pipeline, silent_letters(pipeline), before, heal_at_us=100 * HOUR, options=with_engine(masters=1)
+    )
+    assert_sound(done)
+    assert_as_reference(done)
+    assert bool(done.all(Resent)) == (tables == 2)
+    assert min(event.at_us for event in done.all(Applied)) > 100 * HOUR
+
+
+@pytest.mark.parametrize(
+    "arrivals", [Arrivals(), Arrivals(priorities=Priorities(seed=1, depth=2, messages=50))]
+)
+def test_orders_of_arrival_have_rests_too(arrivals: Arrivals) -> None:
+    pipeline = mail()
+    history = simulate(pipeline, silent_letters(pipeline), arrivals=arrivals, most_events=EVENTS)
+    assert outputs_of(history) == outputs_of(simulate(pipeline, silent_letters(pipeline)))
+    assert rested_us(history) > 8 * 24 * HOUR
+
+
+def test_looking_for_a_rest_is_no_arrival_that_could_come_sooner_or_later() -> None:
+    pipeline, arrivals = mail(), Arrivals()
+    simulate(pipeline, silent_letters(pipeline), arrivals=arrivals)
+    nowhere = [arrival.at_us for arrival in arrivals.handled if not arrival.place]
+    assert [at_us for at_us in nowhere if 0 < at_us < 9 * 24 * HOUR] == []
 
 
 def test_shorter_rests_are_not_skipped() -> None:
