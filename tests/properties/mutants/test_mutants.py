@@ -132,6 +132,10 @@ KILLS = {
     "a new id for each retry": 38,
     "an injector keeps its version": 35,
     "an observer's watermark goes back": 28,
+    "sequencer checked at begin": 23,
+    "a key runs before its row is known": 19,
+    "a scan takes a key back": 19,
+    "a row is read without its timers": 19,
 }
 """Seeds that are known to kill, where the first that does comes late or takes long to make small. Should the engine's schedule
 change so that one no longer kills, the hunt goes on from the first seed, as ``headrace mutants`` does, and takes longer."""
@@ -170,7 +174,7 @@ def test_a_hunt_is_the_same_in_every_process() -> None:
 
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
 def test_the_sound_protocol_survives_the_same_seeds_on_every_workload(workload: Workload) -> None:
-    for seed in range(5):
+    for seed in range(3):
         feed = workload.feed(seed)
         assert fired(try_workload(workload, feed, plan_of(workload, feed, seed))) == ()
 

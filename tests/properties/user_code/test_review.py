@@ -228,13 +228,13 @@ class Ticking(Computation):
     """Takes its time, but not in one call."""
 
     def process_record(self, context: Context, record: Record) -> None:
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 def test_code_that_takes_long_in_many_calls_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor while no call is told on the board, as in the runs that are compared."""
     monkeypatch.setattr(apart, "_PATIENCE_S", 0.1)
-    assert review(*of(Ticking(), records=2), limits=CodeLimits(call_s=1.0)).findings == ()
+    assert review(*of(Ticking(), records=2), limits=CodeLimits(call_s=0.5)).findings == ()
 
 
 @pytest.mark.parametrize("module", [hash_buckets, set_order])
