@@ -78,9 +78,10 @@ def ground_of(pipeline: Versions, feed: Feed, options: ClusterOptions) -> Ground
 
 def _silences(feed: Feed) -> Iterator[tuple[int, int]]:
     for before, after in pairwise((0, *[entry.at_us for entry in feed.entries])):
-        if after - before > 2 * _NEAR_US:
-            yield before + _NEAR_US, after - before - 2 * _NEAR_US
+        if after - before > _AFTER_US + _BEFORE_US:
+            yield before + _AFTER_US, after - before - _AFTER_US - _BEFORE_US
 
 
-_NEAR_US = 5 * SECOND
-"""Faults strike that long before and after an arrival. In longer gaps they would only make masters elect one another."""
+_AFTER_US, _BEFORE_US = 30 * SECOND, 5 * SECOND
+"""Choice: random faults strike that long after an arrival, when wall timers may be due, and before one. Hardly anything happens
+in between, and faults at protocol steps strike wherever there are any."""

@@ -324,7 +324,7 @@ def test_faults_strike_near_arrivals_and_not_in_the_days_between_them() -> None:
     for at_us in arrivals:
         builder.record(at_us=at_us, value=UserSearch("carnival"), timestamp=at_us)
     ground = ground_of(PIPELINE, builder.build(), BASE)
-    assert ground.busy_us == (10 + 8 + 10 + 10 + 1) * SECOND
+    assert ground.busy_us == (35 + 8 + 35 + 35 + 1) * SECOND
     draw, moments = random.Random(0), [0, *arrivals]
     struck = [
         fault.at_us
@@ -335,9 +335,8 @@ def test_faults_strike_near_arrivals_and_not_in_the_days_between_them() -> None:
         )
         for fault in schedule.faults
     ]
-    nearest = [min(moments, key=lambda moment: abs(moment - at_us)) for at_us in struck]
-    assert set(nearest) == set(moments)
-    assert max(abs(at_us - moment) for at_us, moment in zip(struck, nearest, strict=True)) <= 5 * SECOND
+    assert all(any(-5 * SECOND <= at_us - moment <= 30 * SECOND for moment in moments) for at_us in struck)
+    assert all(any(abs(at_us - moment) < 5 * SECOND for at_us in struck) for moment in moments)
 
 
 def _second(ground: Ground) -> list[f.FaultSchedule]:
