@@ -19,8 +19,9 @@ _SKIPPED = (0.0, 0.5, 1.0)
 
 
 def permuted(feed: Feed, random: Random) -> Feed:
-    """Shuffle the records that arrive before the same watermark of their source, so none becomes late; number them anew."""
-    return _numbered(shuffled(feed, random))
+    """Shuffle the records of each source, so that none becomes late, and number them anew. Some watermarks may be left out."""
+    skipped = 0.0 if has_late_records(feed) else random.choice(_SKIPPED)
+    return _numbered(shuffled(_sparser(feed, lambda: random.random() >= skipped), random))
 
 
 def shuffled(feed: Feed, random: Random) -> list[FeedEntry]:
@@ -37,13 +38,34 @@ def shuffled(feed: Feed, random: Random) -> list[FeedEntry]:
     return entries
 
 
-def slower(feed: Feed, random: Random) -> Feed:
-    """Let each source lag occasionally and skip some watermarks (never the last); no record becomes late."""
+def with_last_watermarks(feed: Feed) -> Feed:
+    """Leave out all watermarks but the last of each source: its records may then come in any order. No record may be late."""
+    return _sparser(feed, lambda: False)
+
+
+def _sparser(feed: Feed, keeps: Callable[[], bool]) -> Feed:
+    """Leave out watermarks, but never the last of a source. ``keeps``: decides on each."""
+    last = _last_watermarks(feed)
+    kept = [
+        entry for place, entry in enumerate(feed.entries)
+        if isinstance(entry.event, SourceRecord) or place in last or keeps()
+    ]  # fmt: skip
+    return Feed(tuple(kept))
+
+
+def _last_watermarks(feed: Feed) -> frozenset[int]:
+    """Return the place of each source's last watermark."""
     last = {
         entry.address: place
         for place, entry in enumerate(feed.entries)
         if not isinstance(entry.event, SourceRecord)
     }
+    return frozenset(last.values())
+
+
+def slower(feed: Feed, random: Random) -> Feed:
+    """Let each source lag occasionally and skip some watermarks (never the last); no record becomes late."""
+    last = _last_watermarks(feed)
     skipped, entries = random.choice(_SKIPPED), []
     lags: dict[str, int] = {}
     arrived: dict[str, int] = {}
@@ -51,11 +73,7 @@ def slower(feed: Feed, random: Random) -> Feed:
         address = entry.address
         if address not in lags or random.random() < _CHANGES:
             lags[address] = random.choice(_LAGS_US)
-        if (
-            last.get(address, place) != place
-            and not isinstance(entry.event, SourceRecord)
-            and random.random() < skipped
-        ):
+        if not isinstance(entry.event, SourceRecord) and place not in last and random.random() < skipped:
             continue
         at_us = arrived[address] = max(arrived.get(address, 0), entry.at_us + lags[address])
         event = msgspec.structs.replace(entry.event, arrived_us=at_us)

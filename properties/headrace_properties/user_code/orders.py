@@ -3,7 +3,8 @@
 Rules of this file:
 
 * In every order, all records between two watermarks of their source arrive together with the later watermark, so lateness and the
-  wall clock are the same in all orders; so are the records' ids.
+  wall clock are the same in all orders; so are the records' ids. A source may send a watermark after each record, which leaves
+  nothing to reorder. So its records also come in any order before its last watermark, except those that are late.
 * On another schedule each source delivers its records in the same order, but lags occasionally and reports fewer watermarks:
   timers fire later, the wall clock shows another time, and the low watermark is further behind. This makes no record late;
   records that are late anyway are left out, since their treatment depends on the low watermark.
@@ -28,7 +29,7 @@ from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.user_code.calls import LOTS, THE_DAY, clock_at
 from headrace_properties.user_code.comparison import leveled_value
-from headrace_properties.user_code.feeds import shuffled, slower, without_late_records
+from headrace_properties.user_code.feeds import shuffled, slower, with_last_watermarks, without_late_records
 from headrace_properties.user_code.settled_runs import Settling, settling_of
 from headrace_sim import Feed
 from headrace_sim.feed import FeedEntry
@@ -80,9 +81,15 @@ def outcomes_of(pipeline: Pipeline, feed: Feed, seed: int, orders: int) -> Order
         seed: seed of the orders.
         orders: number of orders.
     """
-    level = at_watermarks(feed)
-    others = (Feed(tuple(shuffled(level, random.Random(f"{seed}/{number}")))) for number in range(orders))
-    return _compared(pipeline, level, others)
+    kept, freed = at_watermarks(feed), at_watermarks(with_last_watermarks(without_late_records(feed)))
+    return _reordered(pipeline, kept, f"{seed}", orders) or (
+        None if freed == kept else _reordered(pipeline, freed, f"{seed}/freed", orders)
+    )
+
+
+def _reordered(pipeline: Pipeline, feed: Feed, seed: str, orders: int) -> Ordered | None:
+    others = (Feed(tuple(shuffled(feed, random.Random(f"{seed}/{number}")))) for number in range(orders))
+    return _compared(pipeline, feed, others)
 
 
 def schedules_of(pipeline: Pipeline, feed: Feed, seed: int, schedules: int) -> Ordered | None:

@@ -118,15 +118,16 @@ class Lag(Computation):
 class Resetting(Computation):
     """Counts until a timer: whether the next record comes before it is for the schedule to decide."""
 
-    def initial_state(self) -> int:
-        return 0
+    def initial_state(self) -> list[int]:
+        return [0, 0]
 
     def process_record(self, context: Context, record: Record) -> None:
-        context.state += 1
-        context.set_timer("tell", at=record.timestamp + 1)
+        count, newest = context.state
+        context.state = [count + 1, max(newest, record.timestamp)]
+        context.set_timer("tell", at=context.state[1] + 1)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        context.produce("out", context.state)
+        context.produce("out", context.state[0])
         context.clear_state()
 
 
@@ -414,6 +415,21 @@ def test_a_timer_that_may_fire_before_or_after_a_record_is_a_finding() -> None:
     (finding,) = examine(pipeline, builder.build())
     assert finding.habit is Habit.DEPENDS_ON_SCHEDULE
     assert finding.feed.records == 2
+
+
+@pytest.mark.parametrize(("late_us", "found"), [(0, [Habit.DEPENDS_ON_ORDER]), (1_000_000, [])])
+def test_the_order_is_changed_though_a_watermark_follows_each_record_unless_records_are_late(
+    late_us: int, found: list[Habit]
+) -> None:
+    """Many a source sends a watermark with each record. A late record's turn is its own."""
+    pipeline, _ = numbers(Newest())
+    builder = FeedBuilder(pipeline)
+    for number in range(8):
+        at_us = (2_000 + 10 * number) * MILLISECOND
+        timestamp = at_us - late_us if number else at_us
+        builder.record(at_us=at_us, value=number, timestamp=timestamp, key="a")
+        builder.watermark(at_us=at_us, low_watermark=at_us - 500 * MILLISECOND)
+    assert [finding.habit for finding in examine(pipeline, builder.build())] == found
 
 
 def test_the_treatment_of_late_records_may_depend_on_the_low_watermark() -> None:
