@@ -4,7 +4,9 @@ Rules of this file: a call is a `Step`, and depends on nothing else. Before each
 generators are seeded, so any difference in the outcome is caused by what this file has changed.
 """
 
+import os
 import random
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +34,8 @@ OTHER_LOTS = (30_818, 331_748)
 THE_DAY = datetime(2024, 2, 28, 10, 41, 7, 123_456, tzinfo=UTC)
 ANOTHER_DAY = THE_DAY + timedelta(days=401, hours=9, minutes=17, seconds=31, microseconds=654_321)
 """An instant that differs in year, month, day of the week, hour, minute and second."""
+ANOTHER_ZONE = "ELSEWHERE+9:30"
+"""A time zone far from most machines' own, as POSIX writes it: 9.5 hours behind UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,26 @@ Outcome = StepResult | Raised
 
 
 @contextmanager
-def clock_at(moment: datetime) -> Iterator[None]:
-    """Freeze the wall clock."""
+def clock_at(moment: datetime, zone: str = "") -> Iterator[None]:
+    """Freeze the wall clock. ``zone``: the machine's time zone; default: as it is."""
     with time_machine.travel(moment, tick=False):
-        yield
+        if not zone or not hasattr(time, "tzset"):
+            yield
+            return
+        before = os.environ.get("TZ")
+        _set_zone(zone)
+        try:
+            yield
+        finally:
+            _set_zone(before)
+
+
+def _set_zone(zone: str | None) -> None:
+    if zone is None:
+        os.environ.pop("TZ", None)
+    else:
+        os.environ["TZ"] = zone
+    time.tzset()
 
 
 class Caller:

@@ -5,7 +5,7 @@ unaffected. The checks here run the code sequentially (`headrace_properties.refe
 every finding is a bug in user code.
 
 * Each call is repeated in fresh surroundings, as after a crash: a different outcome shows state kept outside the row.
-* It is repeated on another date, with other random numbers, and in a process with another hash seed.
+* It is repeated on another date, in another time zone, with other random numbers, and in a process with another hash seed.
 * It is made twice in a row: if the second call changes its surroundings too, a retry repeats the change. A retry also repeats
   effects outside the process: on files, sockets, databases and other processes.
 * The records arrive in another order, none of them late and all at the same times: the outcome must not change.

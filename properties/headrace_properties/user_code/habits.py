@@ -28,7 +28,8 @@ class Habit(enum.Enum):
     KEEPS_STATE = "keeps state outside its row"
     READS_CLOCK = "lets the wall clock decide its outcome"
     USES_CHANCE = "lets random numbers decide its outcome"
-    USES_HASHES = "depends on hash() or on the order of a set, which differ between processes"
+    USES_ZONE = "depends on the time zone of the machine that runs it"
+    USES_HASHES = "depends on what differs between processes, such as hash() or the order of a set"
     NOT_DETERMINISTIC = "is nondeterministic: running it again gives another outcome"
     HAS_EFFECTS = "has effects outside its process, which a retry repeats"
     LEAVES_TRACES = "changes objects outside its row, and again when it is retried"
@@ -57,6 +58,7 @@ REMEDIES = {
     Habit.KEEPS_STATE: "Keep it in context.state",
     Habit.READS_CLOCK: 'Use record.timestamp; or declare nondeterministic="why"',
     Habit.USES_CHANCE: 'Derive it from the record; or declare nondeterministic="why"',
+    Habit.USES_ZONE: 'Name the zone, as in datetime.fromtimestamp(seconds, UTC); or declare nondeterministic="why"',
     Habit.USES_HASHES: 'Sort the set, or use zlib.crc32 for hash(); or declare nondeterministic="why"',
     Habit.NOT_DETERMINISTIC: 'Use the record and the state only; or declare nondeterministic="why"',
     Habit.HAS_EFFECTS: 'Produce a record instead, and let a consumer of it do that once; or declare nondeterministic="why"',

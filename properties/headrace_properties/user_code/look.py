@@ -19,6 +19,7 @@ from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.search.user_frames import Place, place_in, place_of
 from headrace_properties.user_code.calls import (
     ANOTHER_DAY,
+    ANOTHER_ZONE,
     LOTS,
     OTHER_LOTS,
     THE_DAY,
@@ -30,7 +31,16 @@ from headrace_properties.user_code.calls import (
 from headrace_properties.user_code.habits import Habit, Witness
 from headrace_properties.user_code.orders import Ordered, outcomes_of, schedules_of
 from headrace_properties.user_code.surroundings import Surroundings
-from headrace_properties.user_code.tracing import CHANCE, CLOCK, HASH, IDENTITY, Trace, line_found, tracing
+from headrace_properties.user_code.tracing import (
+    CHANCE,
+    CLOCK,
+    HASH,
+    IDENTITY,
+    ZONE,
+    Trace,
+    line_found,
+    tracing,
+)
 from headrace_sim import Feed
 
 PERMUTATIONS = 5
@@ -111,7 +121,13 @@ class Look:
                     yield self._stopped[1]
             case Habit.RAISES | Habit.GOES_BACK:
                 yield from self._raised(habit)
-            case Habit.KEEPS_STATE | Habit.READS_CLOCK | Habit.USES_CHANCE | Habit.NOT_DETERMINISTIC:
+            case (
+                Habit.KEEPS_STATE
+                | Habit.READS_CLOCK
+                | Habit.USES_ZONE
+                | Habit.USES_CHANCE
+                | Habit.NOT_DETERMINISTIC
+            ):
                 yield from self._differing(habit)
             case Habit.USES_HASHES:
                 yield from self._elsewhere()
@@ -236,7 +252,7 @@ class Look:
 
     @cached_property
     def _differences(self) -> list[tuple[Habit, Witness]]:
-        """Find calls whose outcome changes in fresh surroundings, on repetition, on another date or with other random numbers."""
+        """Find calls whose outcome changes in fresh surroundings, on repetition, elsewhere or with other random numbers."""
         found: list[tuple[Habit, Witness]] = []
         caller = self._caller
         for call, fresh in self._fresh:
@@ -250,9 +266,14 @@ class Look:
             if not caller.same(step, plain, fresh):
                 found.append((Habit.KEEPS_STATE, self._kept(call, plain, fresh)))
                 continue
-            with clock_at(ANOTHER_DAY):
-                later = caller.call(step)
-            if not caller.same(step, fresh, later):
+            with clock_at(ANOTHER_DAY, ANOTHER_ZONE):
+                abroad = caller.call(step)
+            if not caller.same(step, fresh, abroad):
+                with clock_at(ANOTHER_DAY):
+                    later = caller.call(step)
+                if caller.same(step, fresh, later):
+                    found.append(self._not_determined(call, plain, abroad, "In another time zone", ZONE))
+                    continue
                 read = {kind for kind, _, _ in call.trace.readings}
                 if (
                     CHANCE in read and CLOCK not in read
@@ -296,8 +317,8 @@ class Look:
             if step.record is None:
                 continue
             extractor = self._pipeline.computations[step.computation].inputs[step.record.stream]
-            for day, lots in ((THE_DAY, LOTS), (ANOTHER_DAY, OTHER_LOTS[0])):
-                again = self._key_again(step, extractor, day, lots)
+            for day, zone, lots in ((THE_DAY, "", LOTS), (ANOTHER_DAY, ANOTHER_ZONE, OTHER_LOTS[0])):
+                again = self._key_again(step, extractor, day, zone, lots)
                 if again != step.key:
                     code = getattr(extractor, "__code__", None)
                     place = None if code is None else place_of(code, code.co_firstlineno)
@@ -308,7 +329,7 @@ class Look:
                     detail = f"the key extractor of {step.record.stream!r} depends on more than the record"
                     yield self._witness(call, detail, place, outcomes)
 
-    def _key_again(self, step: Step, extractor: KeyExtractor, day: datetime, lots: int) -> object:
+    def _key_again(self, step: Step, extractor: KeyExtractor, day: datetime, zone: str, lots: int) -> object:
         record = step.record
         assert record is not None
         injected = any(record.stream in injector.outputs for injector in self._pipeline.injectors.values())
@@ -320,7 +341,7 @@ class Look:
             record.stream,
             record_id=step.cause if injected else "",
         )
-        with clock_at(day):
+        with clock_at(day, zone):
             random.seed(lots)
             try:
                 return extractor(seen)
@@ -332,8 +353,10 @@ class Look:
     ) -> tuple[Habit, Witness]:
         readings = {habit: (text, place) for habit, text, place in reversed(call.trace.readings)}
         kind = kind or next((habit for habit in (CHANCE, CLOCK, IDENTITY) if habit in readings), "")
-        habit = {CHANCE: Habit.USES_CHANCE, CLOCK: Habit.READS_CLOCK}.get(kind, Habit.NOT_DETERMINISTIC)
-        text, place = readings.get(kind, ("", None))
+        habits = {CHANCE: Habit.USES_CHANCE, CLOCK: Habit.READS_CLOCK, ZONE: Habit.USES_ZONE}
+        habit = habits.get(kind, Habit.NOT_DETERMINISTIC)
+        told = readings.get(CLOCK, ("", None)) if kind == ZONE else ("", None)  # time.localtime tells both
+        text, place = readings.get(kind, told)
         detail = f"it calls {text}" if text else "the same record on the same state gives another outcome"
         outcomes = (("First it came to", self._shown(call, plain)), (circumstances, self._shown(call, other)))
         return habit, self._witness(call, detail, place, outcomes)

@@ -286,7 +286,13 @@ def _beside(finding: UserFinding, verdict: Verdict) -> Verdict:
     The simulated cluster keeps all keys in one process, and its crashes do not clear what is kept outside the rows.
     """
     match finding.habit:
-        case Habit.NOT_DETERMINISTIC | Habit.READS_CLOCK | Habit.USES_CHANCE | Habit.USES_HASHES:
+        case (
+            Habit.NOT_DETERMINISTIC
+            | Habit.READS_CLOCK
+            | Habit.USES_ZONE
+            | Habit.USES_CHANCE
+            | Habit.USES_HASHES
+        ):
             return Unknown(f"the code {finding.habit.value}")
         case Habit.KEEPS_STATE | Habit.SHARES_STATE if isinstance(verdict, Holds):
             return Unknown(f"the code {finding.habit.value}")

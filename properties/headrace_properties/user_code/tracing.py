@@ -3,8 +3,8 @@
 Rules of this file:
 
 * Python's audit events report files opened for writing, changes to the file system, sockets, databases and processes.
-* A profiler sees calls of built-in functions: new threads, writes to files opened earlier, and reads of clocks, random numbers
-  and hashes. Reads are not findings by themselves, but show the line where a finding begins.
+* A profiler sees calls of built-in functions: new threads, writes to files opened earlier, and reads of clocks, time zones,
+  random numbers and hashes. Reads are not findings by themselves, but show the line where a finding begins.
 * Output to a standard stream, anything that `logging` does, and anything that an import does are not effects.
 * The garbage collector can run at any line, and calls back then (Hypothesis reads a clock there): the line is not blamed for it.
 """
@@ -35,7 +35,7 @@ class Trace:
     Attributes:
         effects: effects outside the process, and the lines that caused them.
         threads: threads and processes that were started.
-        readings: reads of clocks, random numbers and hashes: kind, what was called, where.
+        readings: reads of clocks, time zones, random numbers and hashes: kind, what was called, where.
     """
 
     effects: list[tuple[str, Place]] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Trace:
     readings: list[tuple[str, str, Place]] = field(default_factory=list)
 
 
-CLOCK, CHANCE, HASH, IDENTITY = "clock", "chance", "hash", "identity"
+CLOCK, ZONE, CHANCE, HASH, IDENTITY = "clock", "zone", "chance", "hash", "identity"
 
 _active: Trace | None = None
 _installed = False
@@ -132,6 +132,7 @@ _STATEMENTS = {"execute", "executemany", "executescript", "commit"}
 _SENDS = {"send", "sendall", "sendto", "sendmsg", "connect", "connect_ex"}
 _DRAWS = {"random", "getrandbits", "randbytes"}
 _NOW = {"now", "utcnow", "today"}
+_LOCAL = {"fromtimestamp", "timestamp", "astimezone"}
 _CLOCKS: dict[int, str] = {
     id(getattr(time, name)): f"time.{name}"
     for name in (
@@ -197,6 +198,11 @@ def _of_now(function: Any, owner: Any) -> _Kind:
     return (CLOCK, f"{owner.__name__}.{function.__name__}") if is_clock else ("", "")
 
 
+def _of_local_time(function: Any, owner: Any) -> _Kind:
+    kind = owner if isinstance(owner, type) else type(owner)
+    return (ZONE, f"{kind.__name__}.{function.__name__}") if kind.__module__ == "datetime" else ("", "")
+
+
 def _of_entropy(function: Any, _: Any) -> _Kind:
     return CHANCE, f"os.{function.__name__}"
 
@@ -217,6 +223,7 @@ _CALLS: dict[str, Callable[[Any, Any], _Kind]] = {
     **dict.fromkeys(_SENDS, _of_send),
     **dict.fromkeys(_DRAWS, _of_draw),
     **dict.fromkeys(_NOW, _of_now),
+    **dict.fromkeys(_LOCAL, _of_local_time),
     **dict.fromkeys(("urandom", "getrandom"), _of_entropy),
     **dict.fromkeys(("hash", "id"), _of_builtin),
     **dict.fromkeys(("start_new_thread", "start_joinable_thread"), _of_thread),

@@ -351,6 +351,8 @@ PLANTED: list[tuple[Computation, Habit, int, str]] = [
     (Sum(produce(time.monotonic)), Habit.READS_CLOCK, 1, "time.monotonic"),
     (Sum(produce(lambda: date.today().isoformat())), Habit.READS_CLOCK, 1, "date.today"),  # noqa: DTZ011
     (Sum(produce(lambda: datetime.now(UTC).hour)), Habit.READS_CLOCK, 1, "datetime.now"),
+    (Sum(produce(lambda: datetime.fromtimestamp(0).hour)), Habit.USES_ZONE, 1, "datetime.fromtimestamp"),  # noqa: DTZ006
+    (Sum(produce(lambda: time.localtime(0).tm_hour)), Habit.USES_ZONE, 1, "time.localtime"),
     (Newest(), Habit.DEPENDS_ON_ORDER, 2, "another order"),
     (Lag(), Habit.DEPENDS_ON_SCHEDULE, 1, "it goes by context.low_watermark"),
     (Sum(lambda context, record: SENT.append(record.value)), Habit.LEAVES_TRACES, 1, "SENT"),
