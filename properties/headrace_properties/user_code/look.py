@@ -487,7 +487,7 @@ class Look:
         )
         yield Witness(
             found.computation,
-            "the same records in another order give another outcome",
+            found.why or "the same records in another order give another outcome",
             self._feed.records,
             "",
             place,

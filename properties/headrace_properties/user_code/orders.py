@@ -45,6 +45,7 @@ class Ordered:
         second: what only the other order's outcome contains.
         step: a call whose outcome differs on the same record and state; ``None`` if there is none.
         other: the same call in the other run.
+        why: what it goes by, if that is known; ``""`` if it is not.
     """
 
     computation: str
@@ -52,6 +53,7 @@ class Ordered:
     second: str
     step: Step | None = None
     other: Step | None = None
+    why: str = ""
 
 
 @dataclass(slots=True)
@@ -184,7 +186,8 @@ def _difference(pipeline: Pipeline, base: _Run, other: _Run, settling: Settling 
         return Ordered(base.stopped or other.stopped, shown[bool(base.stopped)], shown[bool(other.stopped)])
     if base.stopped:
         return None
-    settles = _settle_to_the_same(base, other, settling)
+    settled = _settled(base, other, settling)
+    settles = settled is not None and settled[0] == settled[1]
     for name, spec in pipeline.computations.items():
         one, two = base.told[name], other.told[name]
         if spec.ordered or spec.nondeterministic or one.inputs != two.inputs:
@@ -200,15 +203,33 @@ def _difference(pipeline: Pipeline, base: _Run, other: _Run, settling: Settling 
             before, after = one.states.get(key), two.states.get(key)
             if before != after:
                 return Ordered(name, f"state {before} of key {key!r}", f"state {after}", *steps)
+    if settled is not None and not settles and settling is not None and settling.regrouping:
+        first, second = (_shown_settled(mine - its) for mine, its in (settled, settled[::-1]))
+        return Ordered(settling.regrouping, first, second, why=_REGROUPS)
     return None
 
 
-def _settle_to_the_same(base: _Run, other: _Run, settling: Settling | None) -> bool:
+_REGROUPS = (
+    "it takes all panes of another grouping, also those that later ones replace or add to; accumulating_and_retracting()"
+    " there takes back what was made of them"
+)
+
+
+def _settled(
+    base: _Run, other: _Run, settling: Settling | None
+) -> tuple[Counter[Emitted], Counter[Emitted]] | None:
+    """Return what both runs settle to; ``None``: they need not settle."""
     if settling is None or base.result is None or other.result is None:
-        return False
+        return None
     if settling.has_dropped(base.result) or settling.has_dropped(other.result):
-        return False
-    return settling.outputs(base.result) == settling.outputs(other.result)
+        return None
+    return settling.outputs(base.result), settling.outputs(other.result)
+
+
+def _shown_settled(outputs: Counter[Emitted]) -> str:
+    return next(
+        (f"{made.value.decode()} on {made.stream!r}, key {made.key!r}" for made in outputs), "no such record"
+    )
 
 
 def _comes_out_otherwise(pipeline: Pipeline, base: _Run, other: _Run) -> bool:

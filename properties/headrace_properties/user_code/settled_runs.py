@@ -5,19 +5,23 @@ panes differ, but not what these settle to, provided that
 
 * the sources end, so that each window is over in the end, and has emitted everything unless its trigger has finished;
 * nothing was dropped for being too late, which depends on the watermark;
-* panes that other transforms take are retracted when they change, so that what was made of them is retracted, too.
+* a function that makes panes of panes gets retractions when these change, so that what it made of them is retracted, too.
+
+What a grouping makes of another grouping's panes settles as well, if it is right. A sum of sums that replace one another, without
+retractions, depends on how often they fired.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from headrace import Pipeline
 from headrace.api.specs import ComputationSpec
 from headrace.dataflow import (
     COUNT,
+    DEFAULT_TRIGGER,
     LIST,
     SUM,
     Accumulation,
@@ -39,6 +43,9 @@ from headrace_sim.feed import ends_source
 
 _RETRACTING = Accumulation.ACCUMULATING_AND_RETRACTING
 
+_Mode = Accumulation | Literal["unsettled"] | None
+"""How the panes of a stream relate. Unsettled: a function made them of panes that are not retracted."""
+
 
 @dataclass(frozen=True, slots=True)
 class _KeyedPane:
@@ -58,10 +65,12 @@ class Settling:
     Attributes:
         pipeline: the pipeline.
         modes: how the panes of each outside stream relate; ``None``: no grouping has made them, if they are panes at all.
+        regrouping: the first grouping that takes panes that are not retracted; ``""``: none.
     """
 
     pipeline: Pipeline
     modes: Mapping[str, Accumulation | None]
+    regrouping: str = ""
 
     def outputs(self, result: RunResult) -> Counter[Emitted]:
         """Return what a run's outputs settle to, as records whose timestamps, which follow the watermark, are 0."""
@@ -92,28 +101,37 @@ class Settling:
 
 def settling_of(pipeline: Pipeline, feed: Feed) -> Settling | None:
     """Return how to compare a pipeline's runs on a feed; ``None``: by their records, since its panes need not settle."""
-    modes: dict[str, Accumulation | None] = {
+    modes: dict[str, _Mode] = {
         stream: None for spec in pipeline.injectors.values() for stream in spec.all_outputs
     }
-    pending = list(pipeline.computations.values())
+    pending, regrouping = list(pipeline.computations.values()), ""
     while pending:
         unknown = {stream for spec in pending for stream in spec.all_outputs}
         spec = next((spec for spec in pending if unknown.isdisjoint(spec.inputs)), None)
-        made = None if spec is None else _modes(spec, {modes[stream] for stream in spec.inputs})
-        if spec is None or made is None:
+        if spec is None:
             return None
+        inputs = {modes[stream] for stream in spec.inputs}
+        made = _modes(spec, inputs)
+        if made is None:
+            return None
+        if inputs - {None, _RETRACTING} and isinstance(spec.computation, GroupByKeyAndWindow):
+            regrouping = regrouping or spec.name
         pending.remove(spec)
         if any(modes.setdefault(stream, mode) is not mode for stream, mode in made.items()):
             return None
     ended = {entry.address for entry in feed.entries if ends_source(entry.event)}
     if not any(modes.values()) or not ended.issuperset(_sources(pipeline)):
         return None
-    return Settling(pipeline, {stream: modes[stream] for stream in pipeline.output_streams})
+    outside: dict[str, Accumulation | None] = {}
+    for stream in pipeline.output_streams:
+        mode = modes[stream]
+        if mode == "unsettled":
+            return None
+        outside[stream] = mode
+    return Settling(pipeline, outside, regrouping)
 
 
-def _modes(
-    spec: ComputationSpec, inputs: AbstractSet[Accumulation | None]
-) -> dict[str, Accumulation | None] | None:
+def _modes(spec: ComputationSpec, inputs: AbstractSet[_Mode]) -> dict[str, _Mode] | None:
     """Return how the panes of each output relate; ``None``: they need not settle, or nobody knows.
 
     Args:
@@ -121,13 +139,14 @@ def _modes(
         inputs: how the panes of its inputs relate.
     """
     computation = spec.computation
-    if inputs - {None, _RETRACTING}:
-        return None
     match computation:
         case ParDo() | PercentileProbe():
-            return dict.fromkeys(spec.all_outputs, _RETRACTING if any(inputs) else None)
+            unsettled: _Mode = "unsettled" if inputs - {None, _RETRACTING} else None
+            return dict.fromkeys(spec.all_outputs, unsettled or (_RETRACTING if any(inputs) else None))
         case GroupByKeyAndWindow() if _settles(computation.grouping):
-            modes = dict.fromkeys(spec.all_outputs, computation.grouping.accumulation)
+            fires_once = _fires_once(computation.grouping)
+            mode = Accumulation.ACCUMULATING if fires_once else computation.grouping.accumulation
+            modes: dict[str, _Mode] = dict.fromkeys(spec.all_outputs, mode)
             return {**modes, **({computation.dropped: None} if computation.dropped else {})}
         case _:
             return None
@@ -139,9 +158,17 @@ def _sources(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _settles(grouping: Grouping) -> bool:
+    if _fires_once(grouping):
+        return True
     if grouping.accumulation is Accumulation.DISCARDING and grouping.combine not in (SUM, COUNT, LIST):
         return False  # panes of other combiners cannot be added up
     return _never_finishes(grouping.trigger)
+
+
+def _fires_once(grouping: Grouping) -> bool:
+    """Return whether a window has one pane, which is not retracted: each of its modes then means the same."""
+    is_last = grouping.trigger == DEFAULT_TRIGGER and grouping.allowed_lateness_us == 0
+    return is_last and grouping.accumulation is not _RETRACTING
 
 
 def _never_finishes(trigger: Trigger) -> bool:
