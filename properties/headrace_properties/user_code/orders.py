@@ -198,7 +198,9 @@ def _difference(pipeline: Pipeline, base: _Run, other: _Run, settling: Settling 
         if one.made != two.made and (
             one.unordered != two.unordered or _comes_out_otherwise(pipeline, base, other)
         ):
-            return Ordered(name, _shown(one.made - two.made), _shown(two.made - one.made), *steps)
+            first, second = _shown(one.made - two.made), _shown(two.made - one.made)
+            why = _TIMES if _without_times(one.made) == _without_times(two.made) else ""
+            return Ordered(name, first, second, *steps, why=why)
         for key in sorted(one.states.keys() | two.states.keys()):
             before, after = one.states.get(key), two.states.get(key)
             if before != after:
@@ -207,6 +209,16 @@ def _difference(pipeline: Pipeline, base: _Run, other: _Run, settling: Settling 
         first, second = (_shown_settled(mine - its) for mine, its in (settled, settled[::-1]))
         return Ordered(settling.regrouping, first, second, why=_REGROUPS)
     return None
+
+
+_TIMES = "only the timestamps of what it produces differ; context.produce(..., timestamp=...) takes one that no order decides"
+
+
+def _without_times(made: Counter[object]) -> Counter[object]:
+    found: Counter[object] = Counter()
+    for output, times in made.items():
+        found[(*output[:2], output[3]) if isinstance(output, tuple) and len(output) == 4 else output] += times
+    return found
 
 
 _REGROUPS = (
@@ -251,13 +263,13 @@ def _comes_out_otherwise(pipeline: Pipeline, base: _Run, other: _Run) -> bool:
     )
 
 
-def _differing(one: _Told, two: _Told) -> tuple[Step, Step] | tuple[()]:
-    """Return the first call whose record and state are the same in both runs, but whose outcome differs."""
+def _differing(one: _Told, two: _Told) -> tuple[Step | None, Step | None]:
+    """Return the first call whose record and state are the same in both runs, but whose outcome differs; or ``None`` twice."""
     for same, (step, outcome) in one.steps.items():
         other, other_outcome = two.steps.get(same, (step, outcome))
         if outcome != other_outcome:
             return step, other
-    return ()
+    return None, None
 
 
 def _shown(made: Counter[object]) -> str:

@@ -107,6 +107,18 @@ class Newest(Computation):
         context.state = record.value
 
 
+class Second(Computation):
+    """Says that there are two: with the timestamp of the one that came second."""
+
+    def initial_state(self) -> int:
+        return 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state += 1
+        if context.state == 2:
+            context.produce("out", "two")
+
+
 class Lag(Computation):
     """Emits how far the low watermark is behind."""
 
@@ -354,6 +366,7 @@ PLANTED: list[tuple[Computation, Habit, int, str]] = [
     (Sum(produce(lambda: datetime.fromtimestamp(0).hour)), Habit.USES_ZONE, 1, "datetime.fromtimestamp"),  # noqa: DTZ006
     (Sum(produce(lambda: time.localtime(0).tm_hour)), Habit.USES_ZONE, 1, "time.localtime"),
     (Newest(), Habit.DEPENDS_ON_ORDER, 2, "another order"),
+    (Second(), Habit.DEPENDS_ON_ORDER, 2, "only the timestamps of what it produces differ"),
     (Lag(), Habit.DEPENDS_ON_SCHEDULE, 1, "it goes by context.low_watermark"),
     (Sum(lambda context, record: SENT.append(record.value)), Habit.LEAVES_TRACES, 1, "SENT"),
     (Sum(write_file), Habit.HAS_EFFECTS, 1, FILE.name),
