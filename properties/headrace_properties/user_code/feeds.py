@@ -81,6 +81,16 @@ def slower(feed: Feed, random: Random) -> Feed:
     return Feed(tuple(sorted(entries, key=lambda entry: entry.at_us)))
 
 
+def postponed(feed: Feed, by_us: int) -> Feed:
+    """Let everything arrive later by the same time: by wall time all of it is old."""
+    entries = []
+    for entry in feed.entries:
+        at_us = entry.at_us + by_us
+        event = msgspec.structs.replace(entry.event, arrived_us=at_us)
+        entries.append(msgspec.structs.replace(entry, at_us=at_us, event=event))
+    return Feed(tuple(entries))
+
+
 def has_dead_letters(pipeline: Pipeline, feed: Feed) -> bool:
     """Return whether an injector turns a record into a dead letter, which names its offset and arrival."""
     for entry in feed.entries:

@@ -6,8 +6,8 @@ Rules of this file:
   wall clock are the same in all orders; so are the records' ids. A source may send a watermark after each record, which leaves
   nothing to reorder. So its records also come in any order before its last watermark, except those that are late.
 * On another schedule each source delivers its records in the same order, but lags occasionally and reports fewer watermarks:
-  timers fire later, the wall clock shows another time, and the low watermark is further behind. This makes no record late;
-  records that are late anyway are left out, since their treatment depends on the low watermark.
+  timers fire later, the wall clock shows another time, and the low watermark is further behind. Or everything comes a week later.
+  This makes no record late; records that are late anyway are left out, since their treatment depends on the low watermark.
 * Computations are compared one by one, sources first. A computation whose input has changed is not accused; the one upstream is.
 * `headrace_properties.user_code.comparison` defines which outcomes count as equal. Between computations, entries of lists may be
   in another order, too, as a group's values are, provided that what comes out in the end is the same. Groupings of the Dataflow
@@ -18,10 +18,11 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
 
-from headrace import HeadraceError, Pipeline
+from headrace import HOUR, HeadraceError, Pipeline
 from headrace.dataflow import GroupByKeyAndWindow
 from headrace.wire.effects import SourceRecord
 from headrace_properties.reference import Emitted, RunResult, Step, StepResult, run_reference, run_step
@@ -29,7 +30,13 @@ from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.user_code.calls import LOTS, THE_DAY, clock_at
 from headrace_properties.user_code.comparison import leveled_value
-from headrace_properties.user_code.feeds import shuffled, slower, with_last_watermarks, without_late_records
+from headrace_properties.user_code.feeds import (
+    postponed,
+    shuffled,
+    slower,
+    with_last_watermarks,
+    without_late_records,
+)
 from headrace_properties.user_code.settled_runs import Settling, settling_of
 from headrace_sim import Feed
 from headrace_sim.feed import FeedEntry
@@ -105,13 +112,16 @@ def schedules_of(pipeline: Pipeline, feed: Feed, seed: int, schedules: int) -> O
     """
     feed = without_late_records(feed)
     others = (slower(feed, random.Random(f"{seed}/slower/{number}")) for number in range(schedules))
-    return _compared(pipeline, feed, others)
+    return _compared(pipeline, feed, chain(others, [postponed(feed, _LONG_US)]))
 
 
 def _compared(pipeline: Pipeline, feed: Feed, others: Iterable[Feed]) -> Ordered | None:
     base, settling = _run(pipeline, feed), settling_of(pipeline, feed)
     differences = (_difference(pipeline, base, _run(pipeline, other), settling) for other in others)
     return next((difference for difference in differences if difference is not None), None)
+
+
+_LONG_US = 7 * 24 * HOUR
 
 
 def at_watermarks(feed: Feed) -> Feed:

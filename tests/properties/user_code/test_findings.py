@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from headrace import (
+    HOUR,
     MILLISECOND,
     Computation,
     Context,
@@ -105,6 +106,14 @@ class Newest(Computation):
 
     def process_record(self, context: Context, record: Record) -> None:
         context.state = record.value
+
+
+class Timely(Computation):
+    """Drops what is a day old, by wall time."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if context.wall_time - record.timestamp < 24 * HOUR:
+            context.produce("out", record.value)
 
 
 class Second(Computation):
@@ -367,6 +376,7 @@ PLANTED: list[tuple[Computation, Habit, int, str]] = [
     (Sum(produce(lambda: time.localtime(0).tm_hour)), Habit.USES_ZONE, 1, "time.localtime"),
     (Newest(), Habit.DEPENDS_ON_ORDER, 2, "another order"),
     (Second(), Habit.DEPENDS_ON_ORDER, 2, "only the timestamps of what it produces differ"),
+    (Timely(), Habit.DEPENDS_ON_SCHEDULE, 1, "it goes by context.wall_time"),
     (Lag(), Habit.DEPENDS_ON_SCHEDULE, 1, "it goes by context.low_watermark"),
     (Sum(lambda context, record: SENT.append(record.value)), Habit.LEAVES_TRACES, 1, "SENT"),
     (Sum(write_file), Habit.HAS_EFFECTS, 1, FILE.name),
