@@ -214,7 +214,8 @@ def _print(verified: Verified, elapsed_s: float) -> None:
         _say(line)
     if report.job is not None:
         late = f"; up to {report.job.late:,} rows were late" if report.job.late else ""
-        _say(f"{report.name}: {report.job.schedules:,} schedules{late}")
+        left_out = f"; {report.job.left_out}" if report.job.left_out else ""
+        _say(f"{report.name}: {report.job.schedules:,} schedules{late}{left_out}")
     if report.sink is not None:
         effects = ", ".join(map(str, report.sink.effects))
         _say(f"{report.name}: a sink with {effects} effects in {len(report.sink.effects)} batches")
@@ -250,6 +251,7 @@ def _document(verified: Verified) -> dict[str, Any]:
         "result": RESULT_WORDS[verified.code],
         "schedules": report.job.schedules if report.job else 0,
         "late": report.job.late if report.job else 0,
+        "left_out": report.job.left_out if report.job else "",
         "trials": report.sink.trials if report.sink else 0,
         "effects": list(report.sink.effects) if report.sink else [],
         "kept": list(verified.told),

@@ -164,6 +164,7 @@ class JobReport:
         schedules: How many were run.
         late: The greatest number of late rows in one of them.
         outcome: The run without faults.
+        left_out: Which schedules were not tried, and why; "" if all were.
 
     """
 
@@ -172,6 +173,7 @@ class JobReport:
     schedules: int
     late: int
     outcome: Outcome
+    left_out: str = ""
 
 
 class JobFailsError(HeadraceError):
@@ -310,7 +312,9 @@ class _Check:
                 progress(number + 1, schedules)
         unknown = [] if any(calm.outputs.values()) else [_NO_OUTPUT]
         findings = (*self._promised.values(), *self._findings.values())
-        return JobReport(findings, tuple(unknown), schedules, most_late, calm)
+        return JobReport(
+            findings, tuple(unknown), schedules, most_late, calm, _BY_CLOCK if _timed(self._job) else ""
+        )
 
     def untested(self) -> Iterator[tuple[str, str]]:
         """Yield the promises that no run has tested, each with the reason."""
@@ -592,9 +596,17 @@ def watched_job(job: SparkJob, memory: Memory = Memory.TASK) -> SparkJob:
     return replace(job, steps=steps)
 
 
+_BY_CLOCK = "its timers follow the clock of batches, so other cuts of the input, delayed rows and other times were not tried"
+
+
+def _timed(job: SparkJob) -> bool:
+    """Return whether the clock of batches decides when a job's timers fire."""
+    return any(step.time_mode is TimeMode.PROCESSING_TIME for step in job.stateful)
+
+
 def _changes(job: SparkJob, *, duplicates: bool) -> Iterator[tuple[Cause, Callable[[Schedule], Schedule]]]:
     """Yield what a schedule may change, one thing each."""
-    timed = [step for step in job.stateful if step.time_mode is TimeMode.PROCESSING_TIME]
+    timed = _timed(job)
     if timed:
         yield Cause.CHANCE, lambda _drawn: Schedule()
     else:  # no intended behaviour follows the clock of batches, which may jump
