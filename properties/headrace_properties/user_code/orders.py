@@ -17,12 +17,15 @@ Rules of this file:
 import random
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import msgspec
 
 from headrace import HOUR, HeadraceError, Pipeline
+from headrace.api.ropes import Encoded
+from headrace.api.specs import ComputationSpec
 from headrace.dataflow import GroupByKeyAndWindow
 from headrace.wire.effects import SourceRecord
 from headrace_properties.reference import Emitted, RunResult, Step, StepResult, run_reference, run_step
@@ -65,13 +68,21 @@ class Ordered:
 
 @dataclass(slots=True)
 class _Told:
-    """A computation's input and its outcome; ``unordered``: what it made, with the entries of lists in order."""
+    """A computation's input and its outcome in a run.
+
+    Attributes:
+        inputs: the records, each with its key and whether it was late.
+        emitted: what it made, in order.
+        raised: the exceptions, each with its key.
+        states: the last state of each key.
+        steps: the first call with a record or timer, a key and a state, and its result.
+    """
 
     inputs: Counter[object] = field(default_factory=Counter)
-    made: Counter[object] = field(default_factory=Counter)
-    unordered: Counter[object] = field(default_factory=Counter)
-    states: dict[str, object] = field(default_factory=dict)
-    steps: dict[object, tuple[Step, object]] = field(default_factory=dict)
+    emitted: list[Emitted] = field(default_factory=list)
+    raised: Counter[object] = field(default_factory=Counter)
+    states: dict[str, Encoded] = field(default_factory=dict)
+    steps: dict[object, tuple[Step, StepResult]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -153,18 +164,15 @@ def _run(pipeline: Pipeline, feed: Feed) -> _Run:
         try:
             result = run_step(pipeline, stage, step)
         except (Exception, SystemExit, CodeOverrunError) as error:
-            mine.made[type(error).__name__, step.key] += 1
+            mine.raised[type(error).__name__, step.key] += 1
             stopped = step.computation
             raise
-        made = _leveled(pipeline, result.made)
-        mine.made.update(made)
-        mine.unordered.update(_leveled(pipeline, result.made, unordered=True))
+        mine.emitted += result.made
         if result.state is not None:
-            mine.states[step.key] = leveled_value(stage.spec.state_codec, result.state, is_state=True)
-        timers = {tag: timer and (timer.at, timer.clock) for tag, timer in result.timers.items()}
-        mine.steps.setdefault(
-            (step.record, step.timer, step.key, step.state), (step, (made, result.state, timers))
-        )
+            mine.states[step.key] = result.state
+        timers = {tag: copy(timer) for tag, timer in result.timers.items()}  # the run goes on with these
+        kept = replace(result, timers=timers)
+        mine.steps.setdefault((step.record, step.timer, step.key, step.state), (step, kept))
         return result
 
     with clock_at(THE_DAY):
@@ -176,10 +184,13 @@ def _run(pipeline: Pipeline, feed: Feed) -> _Run:
     return _Run(told, result, stopped)
 
 
-def _leveled(
-    pipeline: Pipeline, made: Iterable[Emitted], *, unordered: bool = False
-) -> list[tuple[str, str, int, str]]:
-    return [
+_Made = Counter[tuple[str, str, int, str]]
+"""Stream, key, timestamp and leveled value: how often it was made."""
+
+
+def _leveled(pipeline: Pipeline, made: Iterable[Emitted], *, unordered: bool = False) -> _Made:
+    """Return what was made. ``unordered``: with the entries of lists in order."""
+    return Counter(
         (
             emitted.stream,
             emitted.key,
@@ -187,7 +198,7 @@ def _leveled(
             leveled_value(pipeline.codec(emitted.stream), emitted.value, is_state=unordered),
         )
         for emitted in made
-    ]
+    )
 
 
 def _difference(pipeline: Pipeline, base: _Run, other: _Run, settling: Settling | None) -> Ordered | None:
@@ -204,30 +215,57 @@ def _difference(pipeline: Pipeline, base: _Run, other: _Run, settling: Settling 
             continue
         if settles and isinstance(spec.computation, GroupByKeyAndWindow):
             continue
-        steps = _differing(one, two)
-        if one.made != two.made and (
-            one.unordered != two.unordered or _comes_out_otherwise(pipeline, base, other)
-        ):
-            first, second = _shown(one.made - two.made), _shown(two.made - one.made)
-            why = _TIMES if _without_times(one.made) == _without_times(two.made) else ""
-            return Ordered(name, first, second, *steps, why=why)
-        for key in sorted(one.states.keys() | two.states.keys()):
-            before, after = one.states.get(key), two.states.get(key)
-            if before != after:
-                return Ordered(name, f"state {before} of key {key!r}", f"state {after}", *steps)
+        difference = _made_otherwise(pipeline, name, base, other) or _left_otherwise(spec, one, two)
+        if difference is not None:
+            step, again = _differing(pipeline, one, two)
+            return replace(difference, step=step, other=again)
     if settled is not None and not settles and settling is not None and settling.regrouping:
         first, second = (_shown_settled(mine - its) for mine, its in (settled, settled[::-1]))
         return Ordered(settling.regrouping, first, second, why=_REGROUPS)
     return None
 
 
+def _made_otherwise(pipeline: Pipeline, name: str, base: _Run, other: _Run) -> Ordered | None:
+    one, two = base.told[name], other.told[name]
+    if one.raised != two.raised:
+        return Ordered(name, _raised(one.raised - two.raised), _raised(two.raised - one.raised))
+    if Counter(one.emitted) == Counter(two.emitted):
+        return None
+    first, second = _leveled(pipeline, one.emitted), _leveled(pipeline, two.emitted)
+    if first == second:
+        return None
+    unordered = [_leveled(pipeline, told.emitted, unordered=True) for told in (one, two)]
+    if unordered[0] == unordered[1] and not _comes_out_otherwise(pipeline, base, other):
+        return None
+    why = _TIMES if _without_times(first) == _without_times(second) else ""
+    return Ordered(name, _shown(first - second), _shown(second - first), why=why)
+
+
+def _left_otherwise(spec: ComputationSpec, one: _Told, two: _Told) -> Ordered | None:
+    for key in sorted(one.states.keys() | two.states.keys()):
+        before, after = _states(spec, one, two, key)
+        if before != after:
+            return Ordered(spec.name, f"state {before} of key {key!r}", f"state {after}")
+    return None
+
+
+def _states(spec: ComputationSpec, one: _Told, two: _Told, key: str) -> list[str | None]:
+    """Return the last state of a key in two runs; ``None`` where it has none. Equal bytes are not decoded."""
+    states = [told.states.get(key) for told in (one, two)]
+    if states[0] == states[1]:
+        return [None, None]
+    return [
+        None if state is None else leveled_value(spec.state_codec, state, is_state=True) for state in states
+    ]
+
+
 _TIMES = "only the timestamps of what it produces differ; context.produce(..., timestamp=...) takes one that no order decides"
 
 
-def _without_times(made: Counter[object]) -> Counter[object]:
-    found: Counter[object] = Counter()
-    for output, times in made.items():
-        found[(*output[:2], output[3]) if isinstance(output, tuple) and len(output) == 4 else output] += times
+def _without_times(made: _Made) -> Counter[tuple[str, str, str]]:
+    found: Counter[tuple[str, str, str]] = Counter()
+    for (stream, key, _, value), times in made.items():
+        found[stream, key, value] += times
     return found
 
 
@@ -258,33 +296,37 @@ def _comes_out_otherwise(pipeline: Pipeline, base: _Run, other: _Run) -> bool:
     """Return whether what is sent outside differs, or a final state."""
     outside = set(pipeline.output_streams)
 
-    def sent(told: _Told) -> Counter[object]:
-        return Counter(
-            {
-                made: times
-                for made, times in told.made.items()
-                if isinstance(made, tuple) and made[0] in outside
-            }
-        )
+    def sent(told: _Told) -> _Made:
+        return _leveled(pipeline, (emitted for emitted in told.emitted if emitted.stream in outside))
 
-    return any(
-        sent(one) != sent(other.told[name]) or one.states != other.told[name].states
-        for name, one in base.told.items()
-    )
+    for name, one in base.told.items():
+        two = other.told[name]
+        if one.raised != two.raised or sent(one) != sent(two):
+            return True
+        if _left_otherwise(pipeline.computations[name], one, two) is not None:
+            return True
+    return False
 
 
-def _differing(one: _Told, two: _Told) -> tuple[Step | None, Step | None]:
+def _differing(pipeline: Pipeline, one: _Told, two: _Told) -> tuple[Step | None, Step | None]:
     """Return the first call whose record and state are the same in both runs, but whose outcome differs; or ``None`` twice."""
-    for same, (step, outcome) in one.steps.items():
-        other, other_outcome = two.steps.get(same, (step, outcome))
-        if outcome != other_outcome:
+
+    def outcome(result: StepResult) -> object:
+        timers = {tag: timer and (timer.at, timer.clock) for tag, timer in result.timers.items()}
+        return _leveled(pipeline, result.made), result.state, timers
+
+    for same, (step, result) in one.steps.items():
+        other, other_result = two.steps.get(same, (step, result))
+        if other_result is not result and outcome(result) != outcome(other_result):
             return step, other
     return None, None
 
 
-def _shown(made: Counter[object]) -> str:
-    for output in made:
-        if isinstance(output, tuple) and len(output) == 4:
-            return f"{output[3]} on {output[0]!r}, key {output[1]!r}, timestamp {output[2]}"
-        return str(output)
+def _shown(made: _Made) -> str:
+    for stream, key, timestamp, value in made:
+        return f"{value} on {stream!r}, key {key!r}, timestamp {timestamp}"
     return "no such record"
+
+
+def _raised(raised: Counter[object]) -> str:
+    return next((str(error) for error in raised), "no such record")
