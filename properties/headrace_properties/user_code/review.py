@@ -191,9 +191,10 @@ def _of_relations(
         return []
     feed_seed, feed = next(iter(feeds.items()))
     names, kept = ", ".join(pipeline.computations), tuple(range(feed.records))
+    detail = f"it does not hold that {broken[0]}"
     return [
         UserFinding(
-            Habit.DEPENDS_ON_SCHEDULE, names, broken[0], feed, kept=kept, feed_seed=feed_seed,
+            Habit.DEPENDS_ON_SCHEDULE, names, detail, feed, kept=kept, feed_seed=feed_seed,
             shown=shown_records(pipeline, feed),
         )
     ]  # fmt: skip
