@@ -412,6 +412,11 @@ class Commits:
         self._resting.clear()
 
     @property
+    def failures(self) -> Mapping[str, int]:
+        """How often user code has failed, by cause: a record, or a timer."""
+        return self._failures
+
+    @property
     def delivered(self) -> Sequence[tuple[str, str, str]]:
         """Checkpoints that are to be deleted: key, record id and consumer."""
         return self._delivered

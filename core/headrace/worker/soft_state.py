@@ -123,7 +123,7 @@ class SoftState:
         self.seen_filter.forget_before(below)
         for slot in self.slots.values():
             row = slot.row
-            if row is not None and row.seen and not slot.busy and min(row.seen.values()) < below:
+            if row is not None and row.seen and min(row.seen.values()) < below:
                 kept = {record_id: origin for record_id, origin in row.seen.items() if origin >= below}
                 row.seen = kept or NO_IDS
 

@@ -1,5 +1,7 @@
 """What processes believe at the end of a run, against the store: who holds what, who is told what, and what rows have.
 
+And what they remember of what is over: ids, keys and failures (MillWheel 6.1.1, 6.2).
+
 Invariants of a History do not tell what a process would do next. One that believes in a role which it has lost, in a table that
 has been replaced or in a row that has changed does harm some day, if not in this run.
 
@@ -12,14 +14,25 @@ Rules of this file:
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace import MAX_TIME, SECOND
-from headrace.history import IntervalMinted, Published, RoleClaimed, RunEnded
+from headrace import MAX_TIME, SECOND, EngineOptions
+from headrace.history import (
+    Applied,
+    Delivered,
+    DuplicateDropped,
+    Executed,
+    IntervalMinted,
+    Published,
+    RoleClaimed,
+    RunEnded,
+    ScanEnded,
+)
 from headrace.injector.injector import Injector, Phase
 from headrace.ownership.master import Master
 from headrace.store.mediator import MASTER_ROLE, Mediator, StoredRow, authority_role
 from headrace.watermarks.authority import WatermarkAuthority
 from headrace.wire.messages import Progress, Table
 from headrace.worker.interval import OwnedInterval
+from headrace.worker.seen import fingerprint
 from headrace.worker.slot import KeySlot
 from headrace.worker.worker import Worker
 from headrace_sim import FaultSchedule
@@ -34,12 +47,13 @@ _ON_ITS_WAY_US = SECOND // 10
 """Choice: what was broadcast so long ago has come."""
 
 
-def check_agreement(cluster: Cluster, faults: FaultSchedule) -> None:
+def check_agreement(cluster: Cluster, faults: FaultSchedule, engine: EngineOptions) -> None:
     """Assert that the processes agree with the store, if a run has ended that nothing has disturbed for a while.
 
     Args:
         cluster: of the run.
         faults: that were planned.
+        engine: its options.
 
     Raises:
         AssertionError: one of them believes something else.
@@ -64,6 +78,7 @@ def check_agreement(cluster: Cluster, faults: FaultSchedule) -> None:
         match process:
             case Worker():
                 _check_worker(process, node.incarnation, mediator, informed=end_us - told_us > _ON_ITS_WAY_US)
+                _check_memory(process, cluster, engine)
             case Injector():
                 _check_injector(process, mediator)
             case Master() if process.is_active:
@@ -164,3 +179,45 @@ def _check_accounts(interval: OwnedInterval, worker: Worker) -> None:
         assert (len(counted), counted.oldest()) == (len(waits), min(waits, default=MAX_TIME)), (
             f"{worker.address} counts {len(counted)} from {counted.oldest()} on at {soft.computation}, and {len(waits)} wait"
         )
+
+
+def _check_memory(worker: Worker, cluster: Cluster, engine: EngineOptions) -> None:
+    """What is remembered is what may still come again, and no more."""
+    history, mediator = cluster.history, cluster.store.mediator
+    reads_rows = any(activation.input == "Read" for activation in history.activations)
+    forgets_us = engine.collect_period_us + engine.heartbeat_period_us + _SETTLED_US
+    done, used = set[str](), dict[tuple[str, str], int]()
+    for event in history:
+        if isinstance(event, Executed) and event.process == worker.address:
+            done.add(event.cause)
+        if isinstance(event, Executed | Delivered | DuplicateDropped):
+            used[event.computation, event.key] = event.at_us
+        elif isinstance(event, Applied):
+            used[event.computation, event.delta.key] = event.at_us
+        elif isinstance(event, ScanEnded):
+            used[event.computation, ""] = event.at_us
+    for interval in worker.intervals:
+        name, soft, below = interval.computation, interval.soft, interval.collected_below
+        where = f"{worker.address}, {name}"
+        failed = done.intersection(interval.commits.failures)
+        assert not failed, f"{where}: failures of {failed} count, which have been done since"
+        for key, row in mediator.rows(name).items():
+            if soft.exactly_once and interval.interval.contains(key):
+                unknown = [
+                    record_id
+                    for record_id, origin in row.seen.items()
+                    if origin >= below and fingerprint(record_id) not in soft.seen_filter.known
+                ]
+                assert not unknown, (
+                    f"{where}: the row of {key!r} has {unknown}, which the filter takes for new"
+                )
+        for key, slot in soft.slots.items():
+            seen = {} if reads_rows or slot.row is None else slot.row.seen
+            assert all(origin >= below for origin in seen.values()), (
+                f"{where}: the cached row of {key!r} has ids that were collected before {below}: {seen}"
+            )
+            is_idle = slot.row is None and not slot.timers and slot.hold == MAX_TIME
+            last_us = max(used.get((name, key), 0), used.get((name, ""), 0))
+            assert not is_idle or engine.cache_bytes or last_us + forgets_us > history[-1].at_us, (
+                f"{where}: {key!r} is idle since {last_us} us, and not forgotten"
+            )

@@ -119,7 +119,7 @@ def run_plan(
     def look(cluster: Cluster) -> None:
         try:
             cluster.check_invariants()
-            check_agreement(cluster, plan.faults)
+            check_agreement(cluster, plan.faults, plan.options.engine)
         except AssertionError as error:
             wrong.append(error)
 

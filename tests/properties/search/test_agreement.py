@@ -9,6 +9,9 @@ from headrace.deadlines import Wakes
 from headrace.store.mediator import Mediator
 from headrace.wire.messages import Journaled, JournalPosition, JournalWatermarks, Renew, Renewed
 from headrace.worker import soft_state
+from headrace.worker.running import StepRun
+from headrace.worker.seen import SeenFilter
+from headrace.worker.soft_state import SoftState
 from headrace_properties.mutation.disturbed import try_disturbed
 from headrace_properties.mutation.runs import engine_spec
 from headrace_properties.search.oracles import plan_of, try_workload
@@ -70,3 +73,29 @@ def test_a_process_that_sleeps_for_too_long_is_noticed(monkeypatch: pytest.Monke
     monkeypatch.setattr(Wakes, "came", twice)
     runs = engine_spec(1, ("windows",)).load()
     assert "believes that it will be woken" in runs.run("windows", 0).error
+
+
+def test_an_id_that_the_filter_takes_for_new_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new owner does not tell its filter what the rows have."""
+    monkeypatch.setattr(SeenFilter, "add_all", lambda *_: None)
+    runs = engine_spec(1, ("echoes",)).load()
+    assert "which the filter takes for new" in runs.run("echoes", 0).error
+
+
+def test_failures_of_what_has_been_done_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    note = StepRun._note_executed
+
+    def keeping(run: StepRun, *given: Any, **more: Any) -> None:
+        before = run.failures
+        note(run, *given, **more)
+        run.failures = before
+
+    monkeypatch.setattr(StepRun, "_note_executed", keeping)
+    runs = engine_spec(1, ("slips",)).load()
+    assert "which have been done since" in runs.run("slips", 0).error
+
+
+def test_collected_ids_in_a_cached_row_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SoftState, "forget_ids", lambda soft, below: soft.seen_filter.forget_before(below))
+    runs = engine_spec(1, ("eager collection",)).load()
+    assert "has ids that were collected" in runs.run("eager collection", 0).error
