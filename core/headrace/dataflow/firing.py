@@ -322,7 +322,7 @@ def _sequence(trigger: SequenceOf, state: Any, seen: Seen) -> Outcome:
     return Outcome([index + 1, start(trigger.triggers[index + 1], seen)], outcome.fired, finished=False)
 
 
-_WAITS, _FIRED, _FIRED_BY_WATERMARK = 0, 1, 2
+_WAITS, _FIRED, _FIRED_BY_WATERMARK = range(3)
 """The progress of a part of `AllOf`: it has not fired; it has fired; it has fired, but only because of the watermark."""
 
 

@@ -595,11 +595,9 @@ def _order(window_state: WindowState) -> tuple[int, int]:
 
 
 def _finish(window_state: WindowState) -> None:
-    """Clear everything but the fact that the window is finished; its last pane has all remaining contents."""
+    """Clear everything but the fact that the window is finished; its last pane has just had all that was new."""
     window_state.trigger = None
     window_state.contents = Contents()
     window_state.latest = MIN_TIME
-    window_state.fresh = 0
-    window_state.holds = False
     window_state.finished = True
     window_state.emitted = []

@@ -10,20 +10,20 @@ import enum
 class IntervalState(enum.IntEnum):
     """The state of an assignment."""
 
-    SCANNING = 0
-    OWNED = 1
-    DROPPED = 2
-    RECOVERING = 3
+    SCANNING = enum.auto()
+    OWNED = enum.auto()
+    DROPPED = enum.auto()
+    RECOVERING = enum.auto()
     """It processes records while the scan goes on, and reports nothing."""
 
 
 class IntervalInput(enum.IntEnum):
     """An input that changes the state of an assignment."""
 
-    SCAN_ENDED = 0
-    REFUSED = 1
-    REASSIGNED = 2
-    PAGE_CAME = 3
+    SCAN_ENDED = enum.auto()
+    REFUSED = enum.auto()
+    REASSIGNED = enum.auto()
+    PAGE_CAME = enum.auto()
 
 
 INTERVAL: dict[tuple[IntervalState, IntervalInput], IntervalState] = {

@@ -10,30 +10,30 @@ import enum
 class Pace(enum.IntEnum):
     """What the next write waits for."""
 
-    OPEN = 0
+    OPEN = enum.auto()
     """Nothing."""
-    LINGERING = 1
+    LINGERING = enum.auto()
     """More steps to share it."""
-    AWAITING_WAKE = 2
+    AWAITING_WAKE = enum.auto()
     """More steps to share it; the host was asked to wake the interval when the time for that is over."""
-    AWAITING_ANSWER = 3
+    AWAITING_ANSWER = enum.auto()
     """The answer to one of the writes under way, which are as many as may be."""
 
 
 class PaceInput(enum.IntEnum):
     """An input that changes what the next write waits for."""
 
-    WROTE = 0
+    WROTE = enum.auto()
     """A write was sent, and another may be."""
-    WROTE_LAST = 1
+    WROTE_LAST = enum.auto()
     """A write was sent, and no other may be."""
-    ANSWERED = 2
+    ANSWERED = enum.auto()
     """A write was answered."""
-    LINGERED = 3
+    LINGERED = enum.auto()
     """The time has come at which the next write lingers no longer."""
-    STEPS_CAME = 4
+    STEPS_CAME = enum.auto()
     """Steps are there, and too few."""
-    CLOCK_SET_BACK = 5
+    CLOCK_SET_BACK = enum.auto()
     """The clock was put back, and with it the time at which the next write lingers no longer."""
 
 

@@ -216,7 +216,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         rules = self.setting.rules
         due = due_timers(rules, self.slot, self.watermark, self.now)
         most = rules.most_firings(self.setting.most)
-        for index, timer in enumerate(due):
+        for timer in due:
             if timer.tag in self.changes:
                 continue
             if len(self.fired) >= most:
@@ -225,7 +225,6 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
             if not self.run_timer(timer):
                 return False
             if self.sets_due_timer:
-                self.due = index + 1 < len(due)
                 return False
         self.due = False
         return True

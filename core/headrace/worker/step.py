@@ -22,15 +22,15 @@ from headrace.worker.slot import KeySlot
 class StepState(enum.IntEnum):
     """Where a step is."""
 
-    RUNNING = 0
+    RUNNING = enum.auto()
     """User code runs."""
-    AWAITING_ACKS = 1
+    AWAITING_ACKS = enum.auto()
     """Weak: its productions were sent and are not all ACKed."""
-    COMMITTABLE = 2
+    COMMITTABLE = enum.auto()
     """It waits for a write to share."""
-    COMMITTING = 3
+    COMMITTING = enum.auto()
     """Its write is under way."""
-    DONE = 4
+    DONE = enum.auto()
     """It is durable, or needed no write."""
 
 
