@@ -106,7 +106,8 @@ def _with_count(value: int, count: int | None) -> int:
 
 
 def _odd_value(value: int) -> dict[Any, Any]:
-    return {1: Decimal(value), ("x", 2): b"y", "$s": frozenset({value}), "n": {"$set": (value,)}}
+    plain = {"t": (value, 1)}  # but for a tuple
+    return {1: Decimal(value), ("x", 2): b"y", "$s": frozenset({value}), "n": {"$set": (value,)}, "p": plain}
 
 
 def _of_odd_values(values: list[dict[Any, Any]]) -> int:

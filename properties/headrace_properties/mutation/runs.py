@@ -9,7 +9,7 @@ import pickle
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, cycle
 from types import CodeType
@@ -48,6 +48,7 @@ from headrace_properties.mutation.halting import HALTING, try_halting
 from headrace_properties.mutation.halting_flows import HALTING_FLOWS, try_halting_flows
 from headrace_properties.mutation.more_flows import MORE_FLOWS, more_flows_pipeline, try_more_flows
 from headrace_properties.mutation.operated import OPERATED, try_operated
+from headrace_properties.mutation.parts import PARTS, try_parts
 from headrace_properties.mutation.watching import watched
 from headrace_properties.promises import Promise
 from headrace_properties.search.application import Application, Trial
@@ -56,7 +57,7 @@ from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.oracles import by_calm, plan_of, try_workload
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.workloads import WORKLOADS, Workload, malformed, read_files
-from headrace_properties.verdict import Verdict, Violated
+from headrace_properties.verdict import Holds, Verdict, Violated
 from headrace_sim import SOUND, Protocol, simulate
 
 GROUPING, SETTLING = "random groupings", "random groupings under faults"
@@ -65,7 +66,10 @@ BY_HAND = "groupings by hand"
 UNTIMELY = "untimely"
 """Records without a time."""
 _HEALTHY = 10
-"""Choice: every so many runs of a workload have no faults: what is only late, or costs too much, shows in these alone."""
+"""Choice: every so many runs of a workload have no faults: what is only late, or costs too much, shows in these alone. If all is
+well, one with faults follows, so that whatever is judged by the first run of each workload meets both."""
+_AFTER_HEALTHY = 1_000
+"""Their seeds begin here."""
 
 _TURNS = 8
 """Choice: disturbances of versions have so many turns where a workload has one; others half as many; the rarest one."""
@@ -118,7 +122,7 @@ def engine_spec(seeds: int, workloads: tuple[str, ...] = (), protocol: str = "")
         workloads: only these; none: all, and those of the Dataflow layer.
         protocol: a file of Python that is executed before the first run; the runs host its ``protocol``, if it has one.
     """
-    varied = (FLOWS, MORE_FLOWS, BY_HAND, *_DRAWN, HALTING, HALTING_FLOWS, OPERATED, UNTIMELY)
+    varied = (PARTS, FLOWS, MORE_FLOWS, BY_HAND, *_DRAWN, HALTING, HALTING_FLOWS, OPERATED, UNTIMELY)
     wanted = workloads or (*varied, *_DISTURBED, *WORKLOADS)  # in this order, if not all have a turn
     groupings = {name: _drawn(seeds, name) for name in _DRAWN if name in wanted}
     by_hand = [*tell(_crowded(seeds * AT_ONCE))] if BY_HAND in wanted else []
@@ -136,6 +140,8 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
     protocol = _protocol_of(arguments["protocol"]) if arguments["protocol"] else SOUND
 
     def run(name: str, number: int) -> JudgedRun:
+        if name == PARTS:
+            return try_parts(number)
         if name == BY_HAND:
             return try_by_hand(by_hand[number * AT_ONCE : (number + 1) * AT_ONCE])
         if name in groupings:
@@ -152,14 +158,19 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
             return try_halting_flows(number, protocol)
         if name in _DISTURBED:
             kind, turn = _DISTURBED[name]
-            return try_disturbed(kind, number * _TURNS + turn, protocol)
+            first = (number * _TURNS + turn) * 2
+            return _both(
+                try_disturbed(kind, first, protocol), lambda: try_disturbed(kind, first + 1, protocol)
+            )
         workload = malformed(untimely=True) if name == UNTIMELY else WORKLOADS[name]
+        if number % _HEALTHY:
+            return _try_faulty(workload, number, protocol)
         feed = workload.feed(number)
-        table = NEWEST_TABLE if number % 2 else FIRST_TABLE  # as in `verify`
-        plan = plan_of(workload, feed, number, table)
-        if number % _HEALTHY == 0:
-            plan = msgspec.structs.replace(plan_of(workload, feed, 0), seed=number)
-        return try_workload(workload, feed, _limited(plan), protocol)
+        plan = msgspec.structs.replace(plan_of(workload, feed, 0), seed=number)
+        return _both(
+            try_workload(workload, feed, _limited(plan), protocol),
+            lambda: _try_faulty(workload, _AFTER_HEALTHY + number, protocol),
+        )
 
     makers = (
         simulate,
@@ -170,6 +181,7 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
         more_flows_pipeline,
         read_files,
         run_layer_counting,
+        try_parts,
     )
     roots = frozenset(made.__code__ for made in makers)
     return Runs(tuple(arguments["workloads"]), run, roots)
@@ -189,6 +201,24 @@ def pipeline_runs(workload: Workload, promises: tuple[Promise, ...]) -> Runs:
         return try_plan(application, Trial(plan_of(workload, feed, number)))
 
     return Runs((workload.name,), run)
+
+
+def _try_faulty(workload: Workload, number: int, protocol: Protocol) -> JudgedRun:
+    feed = workload.feed(number)
+    table = NEWEST_TABLE if number % 2 else FIRST_TABLE  # as in `verify`
+    return try_workload(workload, feed, _limited(plan_of(workload, feed, number, table)), protocol)
+
+
+def _both(one: JudgedRun, other: Callable[[], JudgedRun]) -> JudgedRun:
+    """Return a run that fails, or two as one; the second is made only if nothing is wrong with the first."""
+    if one.failed:
+        return one
+    second = other()
+    if second.failed:
+        return second
+    verdicts = {**second.verdicts, **{name: it for name, it in one.verdicts.items() if isinstance(it, Holds)}}
+    cases = Counter(one.cases) + Counter(second.cases)
+    return replace(one, verdicts=verdicts, cases=dict(cases), digest=f"{one.digest} {second.digest}")
 
 
 def _limited(plan: Plan) -> Plan:
