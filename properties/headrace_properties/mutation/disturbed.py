@@ -90,7 +90,10 @@ def _replaced(random: Random, ground: Ground) -> list[AnyFault]:
         at_us += random.choice([50, 400, 2_000]) * MILLISECOND
     late = ("Heartbeat", "Ack", "Deliver")  # who leaves goes by what others owe, and by what it has itself
     noise = Noise(at_us=0, for_us=at_us, delay=0.3, drop=0.1, delay_us=600 * MILLISECOND, kinds=late)
-    slow = Noise(at_us=0, for_us=at_us, delay=0.5, delay_us=600 * MILLISECOND, kinds=("Table", "Written"))
+    slow = Noise(
+        at_us=0, for_us=at_us + SECOND, delay=0.5, delay_us=random.choice([600, 2_000]) * MILLISECOND,
+        kinds=("Table", "Written"),
+    )  # fmt: skip
     also = random.randrange(4)
     return [
         *verbs,
@@ -130,11 +133,29 @@ def _restarted(random: Random, ground: Ground) -> list[AnyFault]:
         delay_us=random.choice([300 * MILLISECOND, SECOND]),
         kinds=("Ack", "Claim", "Claimed", "Journaled", "Scanned", "Written"),
     )
+    if ground.versions > 1 and random.random() < 0.6:
+        return _left_owing(random, ground)
     return [*faults, *verbs, *([late] if random.random() < 0.5 else [])]
+
+
+def _left_owing(random: Random, ground: Ground) -> list[AnyFault]:
+    """An injector loses what it has just sent to a computation that then retires, and its memory; it reads that again later."""
+    at_us, down_us = _at(random, ground), random.choice([100, 1_500, 2_500]) * MILLISECOND
+    (injector, *_), before_us = ground.injectors, 400 * MILLISECOND
+    lost = Noise(
+        at_us=at_us - before_us, for_us=before_us + down_us, drop=1.0, kinds=("Deliver",), process=injector
+    )
+    change = Operate(
+        at_us=at_us - random.choice([1, 40]) * MILLISECOND, verb=ChangeTopology(ground.versions - 1)
+    )
+    return [lost, change, Crash(at_us=at_us, process=injector, restart_after_us=down_us)]
 
 
 def _unanswered(random: Random, ground: Ground) -> list[AnyFault]:
     del ground
+    if random.random() < 0.3:  # writes are under way for so long that watermarks and horizons go on meanwhile
+        slow = ("Write", "Written")
+        return [Noise(at_us=0, for_us=4 * SECOND, delay=0.8, delay_us=SECOND, kinds=slow)]
     kinds = (*_LEADERS_ASK, *_OTHERS_ASK)
     return [
         Noise(
@@ -197,7 +218,11 @@ def _deposed(random: Random, ground: Ground) -> list[AnyFault]:
         for process in random.sample(ground.leaders, random.randint(1, len(ground.leaders)))
     ]
     late = Noise(at_us=_BEGIN_US, for_us=4 * SECOND, delay=0.5, delay_us=2 * SECOND, kinds=_LEADERS_ASK)
-    return [*pauses, late, *_moved(random, ground)]
+    moves: list[AnyFault] = [
+        Operate(at_us=pause.at_us - MILLISECOND, verb=MoveInterval(random.choice(ground.computations), "a"))
+        for pause in pauses
+    ]
+    return [*pauses, *moves, late, *_moved(random, ground)]
 
 
 _PLAIN = (
@@ -230,8 +255,10 @@ _KINDS: Mapping[str, tuple[_Draw, tuple[str, ...]]] = {
             "weak slow scans",
             "crowd",
             "weak windows",
-            "repeating slow scans",
+            "reminders",
             "eager slow scans",
+            "holding",
+            "repeating slow scans",
         ),
     ),
     "replaced": (
@@ -262,7 +289,7 @@ _KINDS: Mapping[str, tuple[_Draw, tuple[str, ...]]] = {
         ),
     ),
     "unanswered": (_unanswered, (*_PLAIN, "slow scans")),
-    "set back": (_set_back, _PLAIN),
+    "set back": (_set_back, ("patient", *_PLAIN)),
     "driven": (_driven, ("windows", "two shards")),
     "mended": (_mended, ("windows", "echoes", "weak windows", "two shards")),
     "deposed": (_deposed, ("windows", "two shards", "outliers", "two processes", "late start")),

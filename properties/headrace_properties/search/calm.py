@@ -340,10 +340,16 @@ class _Calm:
                         yield f"the checkpoint {record_id} was deleted {event.at_us - since_us} us after its ACK"
 
     def _slow_wall_timers(self) -> Iterator[str]:
+        """Wall timers: their key is locked while user code that has failed rests."""
+        engine = self._engine
+        rests_us = (
+            engine.user_code_retry_us * engine.user_code_attempts if any(self._of(UserCodeFailed)) else 0
+        )
         for event in self._of(Executed):
             if event.timer is not None and event.timer.clock is Clock.WALL:
                 late_us = event.at_us - max(event.timer.due, self._scanned_us)
-                if late_us > self._engine.sweep_period_us + 4 * _MESSAGE_US or event.at_us < event.timer.due:
+                most_us = engine.sweep_period_us + 4 * _MESSAGE_US + rests_us
+                if late_us > most_us or event.at_us < event.timer.due:
                     yield f"the wall timer {event.timer.tag} of {event.computation} fired {late_us} us late"
 
     def _waits_for_the_wall(self) -> bool:

@@ -17,6 +17,7 @@ from headrace.history import (
     Applied,
     Delivered,
     DropCause,
+    Event,
     Executed,
     History,
     Injected,
@@ -120,10 +121,10 @@ def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str,
 
 
 def _by_expectation(workload: Workload, plan: Plan, history: History) -> dict[str, Verdict]:
-    most = min(plan.options.engine.commit_batch, MOST_IN_STEP)
+    batch = plan.options.engine.commit_batch
     problem = (
         workload.unexpected(history)
-        or _overfull(history, most)
+        or _overfull(history, batch)
         or _strayed(history, workload)
         or _impersonated(history)
         or miscounted(history)
@@ -131,15 +132,21 @@ def _by_expectation(workload: Workload, plan: Plan, history: History) -> dict[st
         or left_too_soon(history, workload.deployed)
         or knows_less(history)
         or _misreported(history)
+        or _unreadable(history)
     )
     return {EXPECTED: Violated(problem, ())} if problem else {}
 
 
-def _overfull(history: History, most: int) -> str:
-    """Say which write has more records and timers of a key than may share one (6.1.1)."""
-    for event in history:
-        if isinstance(event, Applied) and len(event.delta.seen) + len(event.delta.fired) > most:
-            return f"a step of {event.computation} consumed more than {most} records and timers at {event.at_us} us"
+def _overfull(history: History, batch: int) -> str:
+    """Say which write has more records and timers than may share one, of a key or of several (6.1.1)."""
+    most = min(batch, MOST_IN_STEP)
+    ends = [*(activation.first_event for activation in history.activations[1:]), len(history)]
+    for activation, end in zip(history.activations, ends, strict=False):
+        if activation.input == "Write":
+            applied = [event for event in history[activation.first_event : end] if isinstance(event, Applied)]
+            counts = [len(event.delta.seen) + len(event.delta.fired) for event in applied]
+            if max(counts, default=0) > most or (sum(counts) > batch and len(counts) > 1):
+                return f"a write at {applied[0].at_us} us has {counts} records and timers in its steps, of at most {batch}"
     return ""
 
 
@@ -165,14 +172,33 @@ def _strayed(history: History, workload: Workload) -> str:
 
 
 def _impersonated(history: History) -> str:
-    """Say which role is held by somebody who has not been started: incarnations tell zombies from their successors (7.1)."""
-    started = set[str]()
+    """Say which role is held by somebody who has not been started, or who has it already.
+
+    Incarnations tell zombies from their successors, and a claim that is repeated is the same claim (7.1).
+    """
+    started, holders = set[str](), dict[str, str]()
     for event in history:
         if isinstance(event, ProcessStarted):
             started.add(f"{event.process}#{event.incarnation}")
-        elif isinstance(event, RoleClaimed) and event.holder not in started:
-            return f"{event.holder} claimed the role {event.role}, and was never started"
+        elif isinstance(event, RoleClaimed):
+            if event.holder not in started:
+                return f"{event.holder} claimed the role {event.role}, and was never started"
+            if holders.get(event.role) == event.holder:
+                return f"{event.holder} claimed the role {event.role} at {event.at_us} us, which it held"
+            holders[event.role] = event.holder
     return ""
+
+
+def _unreadable(history: History) -> str:
+    """Say which event cannot be read back from what a file would have of it: a field has a value of another type."""
+    try:
+        _EVENTS.decode_lines(history.to_bytes())
+    except msgspec.MsgspecError as error:
+        return f"a History cannot be read back: {error}"
+    return ""
+
+
+_EVENTS: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def _misreported(history: History) -> str:

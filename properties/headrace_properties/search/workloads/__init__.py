@@ -28,6 +28,7 @@ from headrace_properties.search.workloads.stages import (
     long_quiet,
     malformed,
     outliers,
+    patient,
     prompt,
     read_files,
     refusing,
@@ -84,7 +85,7 @@ def _all() -> list[Workload]:
         two_stages("passing on", Passing, weak, exactly_once=False),
         slow_scans(weak, exactly_once=False).varied("repeating slow scans", straggler_delay_us=MILLISECOND),
         slow_scans().varied("eager slow scans", collect_period_us=100 * MILLISECOND, id_slack_us=0),
-        uneven(), sparing(),
+        uneven(), sparing(), patient(),
     ]  # fmt: skip
 
 

@@ -249,6 +249,16 @@ class Reminders(Computation):
         context.produce("reminders", timer.tag)
 
 
+class Patient(Reminders):
+    """The same, and fails on every third number."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Fail, or set a timer."""
+        if record.value % 3 == 0:
+            raise ValueError(record.value)
+        super().process_record(context, record)
+
+
 class Stragglers(Computation):
     """Passes records on, but keeps every third for two seconds of wall time, and holds the watermark for it until then."""
 

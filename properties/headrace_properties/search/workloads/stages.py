@@ -28,6 +28,7 @@ from headrace_properties.search.workloads.computations import (
     Echo,
     Failing,
     Holding,
+    Patient,
     Prompt,
     Refusing,
     Reminders,
@@ -330,6 +331,22 @@ def reminders() -> Workload:
     pipeline.injector("letters")
     pipeline.add(Reminders(), name="clerks", inputs=["letters"], outputs=["reminders"])
     return Workload("reminders", pipeline, letters(pipeline, "reminders", quiet_us=10 * SECOND), SHORT)
+
+
+def patient() -> Workload:
+    """User code that fails, and is tried again much later, while wall timers come due for the same keys.
+
+    Few records share a write, rows do not stay in memory (6.2), and in the end nothing happens for a while.
+    """
+    pipeline = Pipeline("patient")
+    pipeline.injector("letters")
+    pipeline.add(
+        Patient(), name="clerks", inputs={"letters": city}, outputs=["reminders", "failed"], on_failure=DeadLetter("failed"),
+    )  # fmt: skip
+    feed = letters(pipeline, "patient", records=16, gap_ms=150, quiet_us=4 * SECOND)
+    return Workload("patient", pipeline, feed, SHORT).varied(
+        "patient", user_code_retry_us=400 * MILLISECOND, cache_bytes=0, collect_period_us=100 * MILLISECOND, commit_batch=3,
+    )  # fmt: skip
 
 
 def uneven() -> Workload:
