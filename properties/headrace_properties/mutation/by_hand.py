@@ -10,7 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from headrace.dataflow import MAX, Accumulation
+from headrace.dataflow import (
+    MAX,
+    Accumulation,
+    AllOf,
+    AnyOf,
+    AtWatermark,
+    OrFinally,
+    Repeat,
+    RepeatUntil,
+    SequenceOf,
+    Streaming,
+    TimestampCombiner,
+    Timing,
+    Trigger,
+)
 from headrace_properties.dataflow.cases import GroupingCase
 from headrace_properties.dataflow.model import EmittedPane, Query, run_model
 from headrace_properties.dataflow.transcripts import run_layer_counting
@@ -42,16 +56,65 @@ def tell(cases: Iterable[GroupingCase]) -> Iterator[ToldCase]:
 
 
 def _may_keep(query: Query) -> bool:
-    """Return whether the model can tell of a maximum, and the trigger does not mind that there may be none."""
-    return query.accumulation is not Accumulation.DISCARDING and "When(" not in repr(query.trigger)
+    """Return whether the model can tell of a maximum, and the trigger does not mind that there may be none.
+
+    It cannot tell of a value that is taken back from a window that was collected.
+    """
+    keeps = query.accumulation is not Accumulation.DISCARDING and query.allowed_lateness_us is None
+    return keeps and "When(" not in repr(query.trigger)
+
+
+_PERCENTILE = 60.0
+
+
+def _may_report(query: Query) -> bool:
+    """Return whether a percentile watermark makes the same panes as the low watermark: nothing but its trigger looks at it."""
+    return (
+        query.allowed_lateness_us is None
+        and isinstance(query.engine, Streaming)
+        and query.timestamps is TimestampCombiner.END_OF_WINDOW
+    )
+
+
+def _by_percentile(trigger: Trigger) -> Trigger:
+    """Return a trigger that looks at a percentile watermark in the place of the low one."""
+    match trigger:
+        case AtWatermark():
+            return AtWatermark(percentile=_PERCENTILE)
+        case Repeat(inner):
+            return Repeat(_by_percentile(inner))
+        case RepeatUntil(inner, until) | OrFinally(inner, until):
+            return type(trigger)(_by_percentile(inner), _by_percentile(until))
+        case SequenceOf(triggers) | AnyOf(triggers) | AllOf(triggers):
+            return type(trigger)(*map(_by_percentile, triggers))
+        case _:
+            return trigger
+
+
+def _untimed(panes: Iterable[EmittedPane], case: GroupingCase) -> list[EmittedPane]:
+    """Leave out what is told at the end of time, and timing and event time, which are the low watermark's."""
+    last = len(case.steps) - 1
+    return _by_key(replace(pane, timing=Timing.EARLY, time=0) for pane in panes if pane.step < last)
+
+
+def _by_key(panes: Iterable[EmittedPane]) -> list[EmittedPane]:
+    """Sort by key; what is emitted of one key at an instant is in order, and of several in any."""
+    return sorted(panes, key=lambda pane: pane.key)
 
 
 def try_by_hand(cases: Sequence[ToldCase]) -> JudgedRun:
     """Run some cases; judge by panes, their order and times, and by the number of elements dropped."""
     digest, verdicts = sha256(), dict[str, Verdict]()
     for number, one in enumerate(cases):
-        panes, dropped = run_layer_counting(one.case.query, one.case.steps, _MOST[number % len(_MOST)])
+        most = _MOST[number % len(_MOST)]
+        panes, dropped = run_layer_counting(one.case.query, one.case.steps, most)
         digest.update(repr(panes).encode())
-        if tuple(panes) != one.panes or dropped != one.dropped:
+        if _by_key(panes) != _by_key(one.panes) or dropped != one.dropped:
             verdicts[MODEL] = Violated("panes differ from what the model tells of the same input", ())
+        elif _may_report(one.case.query):
+            query = replace(one.case.query, trigger=_by_percentile(one.case.query.trigger))
+            reported, _ = run_layer_counting(query, one.case.steps, most, _PERCENTILE)
+            digest.update(repr(reported).encode())
+            if _untimed(reported, one.case) != _untimed(one.panes, one.case):
+                verdicts[MODEL] = Violated("panes of a percentile differ from those of the low watermark", ())
     return JudgedRun(verdicts, {}, Counter(), Counter(), 0, digest.hexdigest())

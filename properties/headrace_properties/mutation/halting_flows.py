@@ -8,8 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace import SECOND
-from headrace.dataflow import END_OF_TIME, Element, KeyContext, PCollection, Window, read
+from headrace import SECOND, JsonCodec, Pipeline, TypedCodec
+from headrace.dataflow import (
+    END_OF_TIME,
+    DataflowError,
+    Element,
+    FixedWindows,
+    Flow,
+    KeyContext,
+    PCollection,
+    Window,
+    read,
+)
 from headrace_properties.mutation.watching import watched
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
@@ -19,7 +29,7 @@ from headrace_sim import NO_FAULTS, SOUND, FeedBuilder, Protocol
 
 HALTING_FLOWS = "halting flows"
 _WRONG = 7
-_EACH = 2
+_EACH = 3
 """How many of them a run tries."""
 
 
@@ -83,6 +93,10 @@ def _groups(**wrong: Any) -> _Make:
     return lambda numbers: numbers.window_into(_Windows(**wrong)).sum(name="sums")
 
 
+def _as_they_are(numbers: PCollection[Any]) -> PCollection[Any]:
+    return numbers.map(_returns(1, 2), name="ones")
+
+
 _FAILURES: Sequence[tuple[_Make, str]] = (
     (lambda some: some.flat_map(_returns(3, ())), f"flat_map({_FUNCTION}) returned 3 as its outputs"),
     (lambda some: some.par_do(_returns(3, ())), f"par_do({_FUNCTION}) returned 3 as its outputs"),
@@ -110,18 +124,67 @@ _FAILURES: Sequence[tuple[_Make, str]] = (
         _groups(merged=[Window(0, 1)]),
         f"merge_windows returned [{Window(0, 1)!r}] for [{Window(SECOND + 1, 2 * SECOND + 1)!r}, ",
     ),
+    (_as_they_are, f"event time {END_OF_TIME} is beyond the global window"),
 )  # fmt: skip
 
 
 _PLACES = (
+    "DataflowError: stream 'numbers', record numbers/0:1, key 'a': ",
     "DataflowError: element with key 'a', value 7: ", "DataflowError: key 'a': ", "DataflowError: windows _Windows(",
     "WindowMergeError: _Windows(",
 )  # fmt: skip
 
 
+def _sums(numbers: PCollection[Any], name: str = "sums") -> Flow:
+    return numbers.window_into(FixedWindows(SECOND)).sum(name=name).to(name)
+
+
+def _twice() -> Flow:
+    flow = _sums(read("numbers"))
+    return flow + flow
+
+
+def _both_codecs() -> Flow:
+    return _sums(read("numbers", codec=JsonCodec())) + _sums(read("numbers", codec=TypedCodec(int)), "other")
+
+
+_REFUSED: Sequence[tuple[Callable[[], Flow], str]] = (
+    (_twice, "it gets the same collection twice"),
+    (
+        lambda: _sums(read("numbers")) + read("numbers").map(_returns(1, 2), name="ones").to("sums"),
+        "it gets both panes and plain values",
+    ),
+    (_both_codecs, "it is read with the codecs"),
+)
+
+
+def refuse_wrong() -> str:
+    """Build flows that must be refused, and one in two ways; say what is not as it must be."""
+    for make, problem in _REFUSED:
+        try:
+            make().pipeline("refused")
+        except DataflowError as error:
+            if problem not in str(error):
+                return f"a flow was refused as {error}, and had to be as {problem}"
+        else:
+            return f"a flow was not refused, and had to be as {problem}"
+    flow, pipeline = _sums(read("numbers")), Pipeline("added")
+    pipeline.injector("numbers")
+    flow.add_to(pipeline)
+    whole = flow.pipeline("whole")
+    if [*whole.computations] != [*pipeline.computations]:
+        return f"{[*pipeline.computations]} were added, and not {[*whole.computations]}"
+    return ""
+
+
 def try_halting_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
-    """Give a few functions the element that they fail on, and judge by the errors that end the runs; the last run is returned."""
+    """Give a few functions the element that they fail on, and judge by the errors that end the runs; the last run is returned.
+
+    Before that, flows that must be refused are built.
+    """
     judged = _tried(seed * _EACH, protocol)
+    if problem := refuse_wrong():
+        return dataclasses.replace(judged, error=problem)
     for number in range(1, _EACH):
         if not judged.error:
             judged = _tried(seed * _EACH + number, protocol)
@@ -129,11 +192,14 @@ def try_halting_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
 
 
 def _tried(number: int, protocol: Protocol) -> JudgedRun:
-    make, problem = _FAILURES[number % len(_FAILURES)]
+    number %= len(_FAILURES)
+    make, problem = _FAILURES[number]
+    wrong_time = END_OF_TIME if make is _as_they_are else None
     pipeline = make(read("numbers", bounded=True)).to("out").pipeline("halting flows")
     builder = FeedBuilder(pipeline)
     for at_us, value in enumerate((1, _WRONG, 2), SECOND):
-        builder.record(at_us=at_us, value=value, timestamp=at_us, key="a")
+        time = wrong_time if wrong_time and value == _WRONG else at_us
+        builder.record(at_us=at_us, value=value, timestamp=time, key="a")
     builder.watermark(at_us=2 * SECOND, low_watermark=2 * SECOND)
     judged = try_plan(
         Application.with_input((pipeline,), builder.build()),
@@ -141,7 +207,8 @@ def _tried(number: int, protocol: Protocol) -> JudgedRun:
         protocol,
     )
     is_right = judged.error.startswith(_PLACES) and (
-        f": {problem}. Return " in judged.error or f".{problem}" in judged.error
+        any(f": {problem}. {verb} " in judged.error for verb in ("Return", "Stamp"))
+        or f".{problem}" in judged.error
     )
     error = "" if is_right else judged.error or f"the run went on, and had to stop as {problem}"
     return dataclasses.replace(judged, error=error)

@@ -194,6 +194,7 @@ def more_flows_pipeline() -> Pipeline:
     )
     lengths: PCollection[Any] = sessions.trigger(early).accumulating_and_retracting().count(name="lengths")
     flows: list[Flow] = [totals.to("totals"), totals.map(_same, name="same").to("mapped")]
+    flows.append(numbers.with_time(_time_of, name="at times").to("timed"))
     flows.append(bare.map(_tenfold, name="tenfold").to("plain"))
     low = bare.filter(_is_odd, name="plain odd").map(_tenfold, name="tenfold")
     flows.append(flatten(low, bare.filter(_is_high, name="plain high")).to("either"))
@@ -276,6 +277,9 @@ def _told(history: History, pipeline: Pipeline) -> dict[_Found, Any]:
         if not isinstance(value, Pane):
             counts[made.stream, made.key, value] += 1
             continue
+        if made.stream == "timed":
+            counts["timed", made.key, (value.value, value.time, value.index, value.retraction)] += 1
+            continue
         where: _Found = (made.stream, made.key, value.window.start)
         if made.stream in ("totals", "mapped"):
             alike[made.key, repr(value), value.time] += 1 if made.stream == "totals" else -1
@@ -308,6 +312,7 @@ def _expected(given: Iterable[Given]) -> dict[_Found, Any]:
             seconds[text, start].append(value)
             firsts[text, start] = min(time, firsts.get((text, start), time))
             found["plain", text, 10 * value] += 1
+            found["timed", text, (value, _time_of(value), 0, False)] += 1
             if _is_odd(value):
                 found["either", text, 10 * value] += 1
             if _is_high(value):

@@ -23,7 +23,7 @@ from headrace import SECOND
 from headrace.dataflow import END_OF_TIME, GlobalWindows, Pane, TimestampCombiner, Timing
 from headrace.history import History, Output
 from headrace_properties.dataflow.cases import GroupingCase, cases, merging_cases
-from headrace_properties.dataflow.model import EmittedPane, Query, run_model
+from headrace_properties.dataflow.model import EmittedPane, InputStep, Query, run_model
 from headrace_properties.dataflow.transcripts import (
     LOST,
     PANES,
@@ -45,7 +45,7 @@ from headrace_properties.mutation.chunked import badly_kept, in_small_chunks
 from headrace_properties.mutation.disturbed import DISTURBED, try_disturbed
 from headrace_properties.mutation.flows import FLOWS, MODEL, flows_pipeline, try_flows
 from headrace_properties.mutation.halting import HALTING, try_halting
-from headrace_properties.mutation.halting_flows import HALTING_FLOWS, try_halting_flows
+from headrace_properties.mutation.halting_flows import HALTING_FLOWS, refuse_wrong, try_halting_flows
 from headrace_properties.mutation.more_flows import MORE_FLOWS, more_flows_pipeline, try_more_flows
 from headrace_properties.mutation.operated import OPERATED, try_operated
 from headrace_properties.mutation.parts import PARTS, try_parts
@@ -182,6 +182,7 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
         read_files,
         run_layer_counting,
         try_parts,
+        refuse_wrong,
     )
     roots = frozenset(made.__code__ for made in makers)
     return Runs(tuple(arguments["workloads"]), run, roots)
@@ -257,7 +258,18 @@ def _crowded(count: int) -> list[GroupingCase]:
     drawn = _examples(3 * count, cases(coinciding=True, retractions=True))
     inputs = sorted(drawn, key=lambda case: len(case.steps), reverse=True)[:count]
     queries = chain.from_iterable(zip(drawn, _examples(count, merging_cases()), strict=False))
-    return [GroupingCase(case.query, given.steps) for case, given in zip(queries, inputs, strict=False)]
+    pairs = zip(queries, inputs, strict=False)
+    return [
+        GroupingCase(case.query, _shifted(given.steps, number)) for number, (case, given) in enumerate(pairs)
+    ]
+
+
+def _shifted(steps: tuple[InputStep, ...], number: int) -> tuple[InputStep, ...]:
+    """Let half of every third input come a microsecond later: right after what is due at a whole second."""
+    if number % 3:
+        return steps
+    late = [replace(step, at_us=step.at_us + place % 2) for place, step in enumerate(steps)]
+    return tuple(sorted(late, key=lambda step: step.at_us))
 
 
 def _examples(count: int, drawn: st.SearchStrategy[GroupingCase]) -> list[GroupingCase]:

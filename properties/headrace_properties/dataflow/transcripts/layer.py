@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from headrace import MAX_TIME, MIN_TIME, Clock
-from headrace.dataflow import Grouping, KeyState, Pane
+from headrace.dataflow import END_OF_TIME, Grouping, KeyState, Pane
 from headrace.dataflow.codecs import ValueCodec
 from headrace_properties.dataflow.model import EmittedPane, InputStep, Query
 
@@ -32,14 +32,28 @@ class LayerRun(NamedTuple):
 _MOST = 2
 
 
-def run_layer_counting(query: Query, steps: Sequence[InputStep], most: int = _MOST) -> LayerRun:
-    """Compute the panes of a history, and count what is dropped. ``most``: windows in a chunk of a row."""
-    host = _hosted(query, steps, Grouping, most)
+def run_layer_counting(
+    query: Query, steps: Sequence[InputStep], most: int = _MOST, percentile: float | None = None
+) -> LayerRun:
+    """Compute the panes of a history, and count what is dropped.
+
+    Args:
+        query: what is grouped, and how.
+        steps: in order of time.
+        most: windows in a chunk of a row.
+        percentile: watermarks but the last are reports that this percentile's watermark has come so far; ``None``: they are the
+            low watermark. What is due right before an element is left to the element's arrival.
+    """
+    host = _hosted(query, steps, Grouping, most, percentile)
     return LayerRun(host.panes, host.dropped)
 
 
 def _hosted(
-    query: Query, steps: Sequence[InputStep], make: Callable[..., Grouping], most: int
+    query: Query,
+    steps: Sequence[InputStep],
+    make: Callable[..., Grouping],
+    most: int,
+    percentile: float | None = None,
 ) -> "_GroupingHost":
     host = _GroupingHost(
         make(
@@ -54,6 +68,7 @@ def _hosted(
             takes_retractions=any(step.element is not None and step.element.retraction for step in steps),
         ),
         most,
+        percentile,
     )
     for number, step in enumerate(steps):
         host.take(number, step)
@@ -69,13 +84,15 @@ class _GroupingHost:
     Args:
         grouping: the logic.
         most: windows in a chunk of a row.
+        percentile: what watermarks report; ``None``: the low watermark.
     """
 
-    def __init__(self, grouping: Grouping, most: int) -> None:
+    def __init__(self, grouping: Grouping, most: int, percentile: float | None) -> None:
         self._grouping = grouping
         self._most = most
+        self._percentile = percentile
         self._states: dict[str, KeyState] = {}
-        self._watermark = MIN_TIME
+        self._watermark = self._reached = MIN_TIME
         self.panes: list[EmittedPane] = []
 
     @property
@@ -86,16 +103,26 @@ class _GroupingHost:
     def take(self, number: int, step: InputStep) -> None:
         """Advance time to a step, and perform it."""
         while (due_us := self._next_wall_us()) < step.at_us:
+            due = [key for key in sorted(self._states) if due_us in self._alarms(key, Clock.WALL)]
+            does_it = due == [step.element.key] if step.element is not None else self._is_reported(step)
+            if does_it and due_us + 1 == step.at_us:
+                break  # what arrives does first what is due
+            for key in due:
+                self._advance(number, key, due_us)
+        if step.watermark is not None and self._is_reported(step):
+            self._reached = max(self._reached, step.watermark)
             for key in sorted(self._states):
-                if due_us in self._alarms(key, Clock.WALL):
-                    self._advance(number, key, due_us)
-        if step.watermark is not None:
+                self._report(number, step.at_us, key)
+        elif step.watermark is not None:
             self._watermark = max(self._watermark, step.watermark)
             for key in sorted(self._states):
                 self._advance_to_watermark(number, key, step.at_us - 1)
         if step.element is not None:
             key = step.element.key
-            state = self._states.setdefault(key, self._grouping.initial_state())
+            if key not in self._states:
+                self._states[key] = self._grouping.initial_state()
+                self._report(number, step.at_us, key)
+            state = self._states[key]
             self._keep(
                 number,
                 step.at_us,
@@ -115,6 +142,16 @@ class _GroupingHost:
             self._advance(number, key, now)
         left = [time for time in self._alarms(key, Clock.WATERMARK) if time <= self._watermark]
         assert not left, f"what it asked for at {left} has been done"
+
+    def _is_reported(self, step: InputStep) -> bool:
+        """Return whether a watermark is told to every key as a percentile's."""
+        reached = step.watermark
+        return self._percentile is not None and reached is not None and self._reached < reached < END_OF_TIME
+
+    def _report(self, number: int, at_us: int, key: str) -> None:
+        if self._percentile is not None:
+            given = self._states[key], self._percentile, self._reached, at_us, self._watermark
+            self._keep(number, at_us, key, self._grouping.percentile(*given))
 
     def _advance(self, number: int, key: str, now: int) -> None:
         self._keep(number, now + 1, key, self._grouping.advance(self._states[key], now, self._watermark))
