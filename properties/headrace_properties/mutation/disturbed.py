@@ -139,15 +139,13 @@ def _restarted(random: Random, ground: Ground) -> list[AnyFault]:
 
 
 def _left_owing(random: Random, ground: Ground) -> list[AnyFault]:
-    """An injector loses what it has just sent to a computation that then retires, and its memory; it reads that again later."""
-    at_us, down_us = _at(random, ground), random.choice([100, 1_500, 2_500]) * MILLISECOND
-    (injector, *_), before_us = ground.injectors, 400 * MILLISECOND
+    """An injector loses what it sends while a computation retires, and then its memory; it reads that again later."""
+    at_us, down_us = _at(random, ground) + 700 * MILLISECOND, random.choice([100, 1_500, 2_500]) * MILLISECOND
+    (injector, *_), before_us = ground.injectors, random.randrange(400, 900) * MILLISECOND
+    change = Operate(at_us=at_us - before_us, verb=ChangeTopology(ground.versions - 1))
     lost = Noise(
-        at_us=at_us - before_us, for_us=before_us + down_us, drop=1.0, kinds=("Deliver",), process=injector
-    )
-    change = Operate(
-        at_us=at_us - random.choice([1, 40]) * MILLISECOND, verb=ChangeTopology(ground.versions - 1)
-    )
+        at_us=at_us - before_us - 200 * MILLISECOND, for_us=before_us + down_us, drop=1.0, kinds=("Deliver",), process=injector,
+    )  # fmt: skip
     return [lost, change, Crash(at_us=at_us, process=injector, restart_after_us=down_us)]
 
 
@@ -276,20 +274,22 @@ _KINDS: Mapping[str, tuple[_Draw, tuple[str, ...]]] = {
     "restarted": (
         _restarted,
         (
-            "windows",
+            "withdrawing",
             "staged",
             "two processes",
             "withdrawing",
             "malformed",
-            "limited",
             "draining",
+            "withdrawing",
+            "windows",
+            "limited",
             "files",
             "late windows",
             "apart",
         ),
     ),
     "unanswered": (_unanswered, (*_PLAIN, "slow scans")),
-    "set back": (_set_back, ("patient", *_PLAIN)),
+    "set back": (_set_back, ("patient", *_PLAIN[:3], "patient", *_PLAIN[3:])),
     "driven": (_driven, ("windows", "two shards")),
     "mended": (_mended, ("windows", "echoes", "weak windows", "two shards")),
     "deposed": (_deposed, ("windows", "two shards", "outliers", "two processes", "late start")),

@@ -99,3 +99,10 @@ def test_collected_ids_in_a_cached_row_are_noticed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(SoftState, "forget_ids", lambda soft, below: soft.seen_filter.forget_before(below))
     runs = engine_spec(1, ("eager collection",)).load()
     assert "has ids that were collected" in runs.run("eager collection", 0).error
+
+
+def test_a_key_that_is_idle_and_not_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows do not stay in memory there, and the run goes on for longer than idle keys are kept."""
+    monkeypatch.setattr(SoftState, "forget_idle", lambda _: None)
+    runs = engine_spec(1, ("patient",)).load()
+    assert "and not forgotten" in runs.run("patient", 0).error

@@ -343,9 +343,10 @@ def patient() -> Workload:
     pipeline.add(
         Patient(), name="clerks", inputs={"letters": city}, outputs=["reminders", "failed"], on_failure=DeadLetter("failed"),
     )  # fmt: skip
-    feed = letters(pipeline, "patient", records=16, gap_ms=150, quiet_us=4 * SECOND)
+    feed = letters(pipeline, "patient", records=24, quiet_us=3 * SECOND // 2)
     return Workload("patient", pipeline, feed, SHORT).varied(
-        "patient", user_code_retry_us=400 * MILLISECOND, cache_bytes=0, collect_period_us=100 * MILLISECOND, commit_batch=3,
+        "patient", user_code_retry_us=300 * MILLISECOND, user_code_attempts=2, retry_us=2 * SECOND, cache_bytes=0,
+        collect_period_us=100 * MILLISECOND, commit_batch=3,
     )  # fmt: skip
 
 
