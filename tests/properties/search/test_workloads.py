@@ -39,6 +39,6 @@ def _settled(workload: Workload, outputs: Counter[Emitted]) -> Counter[Emitted]:
     """
     if workload.name == "witnesses":
         return Counter()
-    if workload.name != "reminders":
+    if workload.name not in ("reminders", "patient"):
         return outputs
     return Counter(replace(emitted, timestamp=0) for emitted in outputs.elements())
