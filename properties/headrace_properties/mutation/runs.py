@@ -48,7 +48,6 @@ from headrace_properties.mutation.halting import HALTING, try_halting
 from headrace_properties.mutation.halting_flows import HALTING_FLOWS, refuse_wrong, try_halting_flows
 from headrace_properties.mutation.more_flows import MORE_FLOWS, more_flows_pipeline, try_more_flows
 from headrace_properties.mutation.operated import OPERATED, try_operated
-from headrace_properties.mutation.parts import PARTS, try_parts
 from headrace_properties.mutation.watching import watched
 from headrace_properties.promises import Promise
 from headrace_properties.search.application import Application, Trial
@@ -122,7 +121,7 @@ def engine_spec(seeds: int, workloads: tuple[str, ...] = (), protocol: str = "")
         workloads: only these; none: all, and those of the Dataflow layer.
         protocol: a file of Python that is executed before the first run; the runs host its ``protocol``, if it has one.
     """
-    varied = (PARTS, FLOWS, MORE_FLOWS, BY_HAND, *_DRAWN, HALTING, HALTING_FLOWS, OPERATED, UNTIMELY)
+    varied = (FLOWS, MORE_FLOWS, BY_HAND, *_DRAWN, HALTING, HALTING_FLOWS, OPERATED, UNTIMELY)
     wanted = workloads or (*varied, *_DISTURBED, *WORKLOADS)  # in this order, if not all have a turn
     groupings = {name: _drawn(seeds, name) for name in _DRAWN if name in wanted}
     by_hand = [*tell(_crowded(seeds * AT_ONCE))] if BY_HAND in wanted else []
@@ -140,8 +139,6 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
     protocol = _protocol_of(arguments["protocol"]) if arguments["protocol"] else SOUND
 
     def run(name: str, number: int) -> JudgedRun:
-        if name == PARTS:
-            return try_parts(number)
         if name == BY_HAND:
             return try_by_hand(by_hand[number * AT_ONCE : (number + 1) * AT_ONCE])
         if name in groupings:
@@ -181,7 +178,6 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
         more_flows_pipeline,
         read_files,
         run_layer_counting,
-        try_parts,
         refuse_wrong,
     )
     roots = frozenset(made.__code__ for made in makers)
