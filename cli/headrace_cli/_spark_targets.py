@@ -67,7 +67,7 @@ def verify_spark(
     """
     with stdout_reserved():
         target = _target(name, options)
-        from headrace_properties.spark_jobs.outcomes import Cause  # noqa: PLC0415
+        from headrace_properties.spark_jobs.findings import Cause  # noqa: PLC0415
         from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
 

@@ -3,7 +3,8 @@
 from headrace_benchmarks.figures import BenchOptions
 from headrace_benchmarks.spark_jobs import measure
 from headrace_benchmarks.spark_small_jobs import FEED, JOBS
-from headrace_properties.spark_jobs.outcomes import Cause, check_job
+from headrace_properties.spark_jobs.findings import Cause
+from headrace_properties.spark_jobs.outcomes import check_job
 
 
 def test_small_jobs_hold_except_where_intended() -> None:

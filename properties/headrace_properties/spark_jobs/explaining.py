@@ -5,14 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from headrace_properties.spark_jobs.outcomes import (
-    Cause,
-    JobFinding,
-    run_changed,
-    schedule_told,
-    watched_job,
-    without_sink,
-)
+from headrace_properties.spark_jobs.findings import Cause, JobFinding, schedule_told
+from headrace_properties.spark_jobs.outcomes import run_changed, watched_job, without_sink
 from headrace_properties.spark_jobs.watching import Call, journal
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.queries import ATTEMPT, REPLACED, Event, Outcome

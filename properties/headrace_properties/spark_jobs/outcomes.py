@@ -9,16 +9,26 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Any
 from unittest.mock import patch
 
 import time_machine
 
-from headrace.api.errors import HeadraceError
 from headrace_properties.promises import Promise
+from headrace_properties.spark_jobs.findings import (
+    ANY_TIMING,
+    NO_OUTPUT,
+    TOLD,
+    Cause,
+    JobFailsError,
+    JobFinding,
+    JobReport,
+    difference_told,
+    schedule_told,
+    size_told,
+)
 from headrace_properties.spark_jobs.promised import Judge
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_properties.spark_jobs.watching import (
@@ -42,152 +52,12 @@ from headrace_sim.spark.job import (
     watermarks_of,
 )
 from headrace_sim.spark.queries import Batch, Event, Outcome, hashable, run_job
-from headrace_sim.spark.refusals import place_of_error, shown_place
+from headrace_sim.spark.refusals import place_of_error
 from headrace_sim.spark.schedules import Feed, Schedule, draw_schedule
 
 _OTHER_START_MS = 1_900_000_000_000
 SCHEDULES = 200
 """Choice: number of schedules per job."""
-
-
-class Cause(Enum):
-    """Why an outcome is not settled, or what is wrong even so."""
-
-    FAULTS = "faults"
-    PARTITIONS = "partitions"
-    ORDER = "order"
-    BATCHING = "batching"
-    FRAMES = "frames"
-    CHANCE = "chance"
-    LATE = "late"
-    MEMORY = "memory"
-    TIMER = "timer"
-    TTL = "ttl"
-    GROWTH = "growth"
-    ERROR = "error"
-    DUPLICATES = "duplicates"
-    PROMISE = "promise"
-    EFFECT = "effect"
-
-
-_NO_OUTPUT = (
-    "the job gave no output. Give it a feed for which it has some: feed = [[row, ...], ...] in its module"
-)
-_ANY_TIMING = "Let the code accept these rows at any time: Spark promises neither batches nor their times"
-_TOLD = {
-    Cause.FAULTS: (
-        "depends on faults",
-        "Keep everything in state, and do nothing outside it: a task that died runs again",
-    ),
-    Cause.PARTITIONS: (
-        "depends on the number of partitions",
-        "Count by key, not by task: a task has some of the keys only",
-    ),
-    Cause.DUPLICATES: (
-        "changes when the source delivers a row twice",
-        "Keep the ids of rows that have been counted in state, or dropDuplicatesWithinWatermark() before",
-    ),
-    Cause.ORDER: (
-        "depends on the order of rows",
-        "Compare event times instead of relying on arrival",
-    ),
-    Cause.BATCHING: (
-        "depends on how the input is cut into batches",
-        "Tell results when a timer fires, not once for each call; or allow it, if a running result is meant",
-    ),
-    Cause.FRAMES: (
-        "depends on how a key's rows are cut into pandas frames",
-        "Read every frame of the iterator, `for frame in rows`: Spark cuts at spark.sql.execution.arrow.maxRecordsPerBatch",
-    ),
-    Cause.CHANCE: (
-        "depends on the clock or on chance",
-        "Take times from the rows or the watermark, and ids from the key",
-    ),
-    Cause.LATE: (
-        "loses rows that come behind the watermark",
-        "Allow them more time in withWatermark(), or send them elsewhere before; or allow it, if the loss is meant",
-    ),
-    Cause.MEMORY: (
-        "depends on what is kept outside state",
-        "Keep it in a state variable: objects and modules last for a task",
-    ),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class JobFinding:
-    """Something that a job gets wrong.
-
-    Attributes:
-        cause: What it depends on.
-        place: ``file:line`` of the code to look at.
-        told: What is wrong, in a sentence or two. remedy: What to do.
-        feed: The smallest feed found that shows it.
-        schedule: The schedule that does, or None if the feed alone does.
-        schedules: The number of schedules in which it showed.
-        changed: What the schedule changes: `Cause.CHANCE` for another day and other random numbers.
-        kept: Which rows of the whole feed are left, numbered from 0 over all batches.
-        promise: The name of the promise that is broken, or "".
-
-    """
-
-    cause: Cause
-    place: str
-    told: str
-    remedy: str
-    feed: Feed
-    schedule: Schedule | None = None
-    schedules: int = 1
-    changed: Cause = Cause.FAULTS
-    kept: tuple[int, ...] = ()
-    promise: str = ""
-
-    @property
-    def name(self) -> str:
-        """What is broken."""
-        if self.promise:
-            return f"the promise {self.promise}"
-        return f"the same outcome always ({self.cause.value})"
-
-    def __str__(self) -> str:
-        """Say what is wrong, where, and what to do."""
-        return f"{shown_place(self.place)}: {self.told}. {self.remedy}."
-
-
-@dataclass(frozen=True, slots=True)
-class JobReport:
-    """The results of a job's schedules.
-
-    Attributes:
-        findings: What it gets wrong.
-        unknown: What was not judged, each with the reason.
-        schedules: How many were run.
-        late: The greatest number of late rows in one of them.
-        outcome: The run without faults.
-        left_out: Which schedules were not tried, and why; "" if all were.
-
-    """
-
-    findings: tuple[JobFinding, ...]
-    unknown: tuple[str, ...]
-    schedules: int
-    late: int
-    outcome: Outcome
-    left_out: str = ""
-
-
-class JobFailsError(HeadraceError):
-    """A job fails without faults. Fields: error, place."""
-
-    def __init__(self, error: str, place: str) -> None:
-        super().__init__(error, place)
-        self.error, self.place = error, place
-
-    def __str__(self) -> str:
-        """Show the error and its place."""
-        return (
-            f"{shown_place(self.place)}: the job fails without faults: {self.error.rstrip('.')}. Fix it first"
-        )
 
 
 def check_job(
@@ -310,7 +180,7 @@ class _Check:
             self._judge(cause, schedule, calm, outcome)
             if progress is not None:
                 progress(number + 1, schedules)
-        unknown = [] if any(calm.outputs.values()) else [_NO_OUTPUT]
+        unknown = [] if any(calm.outputs.values()) else [NO_OUTPUT]
         findings = (*self._promised.values(), *self._findings.values())
         return JobReport(
             findings, tuple(unknown), schedules, most_late, calm, _BY_CLOCK if _timed(self._job) else ""
@@ -350,7 +220,7 @@ class _Check:
     ) -> JobFinding:
         feed = narrowed(self._feed, kept)
         alone = schedule == Schedule()
-        how = f"with {_size(feed)}, undisturbed" if alone else schedule_told(changed, schedule, feed)
+        how = f"with {size_told(feed)}, undisturbed" if alone else schedule_told(changed, schedule, feed)
         remedy = promise.title.rstrip(".") or "Keep the promise, or change it"
         return JobFinding(
             Cause.PROMISE, promise.where.replace(", line ", ":"), f"{why}; {how}", remedy, feed, None if alone else schedule,
@@ -469,7 +339,7 @@ class _Check:
             ("output", "state"), self._settled(calm), self._settled(outcome), strict=True
         ):
             if expected != found:
-                return _instead(what, found - expected, expected - found)
+                return difference_told(what, found - expected, expected - found)
         return None
 
     def _settled(self, outcome: Outcome) -> Settled:
@@ -489,8 +359,8 @@ class _Check:
         self, cause: Cause, changed: Cause, kept: tuple[int, ...], schedule: Schedule, difference: str
     ) -> JobFinding:
         feed = narrowed(self._feed, kept)
-        remedy = "Let the code accept what an earlier attempt left behind" if schedule.faults else _ANY_TIMING
-        what, remedy = _TOLD.get(cause, ("fails", remedy))
+        remedy = "Let the code accept what an earlier attempt left behind" if schedule.faults else ANY_TIMING
+        what, remedy = TOLD.get(cause, ("fails", remedy))
         place, told = self._place, f"the outcome {what}: {difference}"
         if cause is Cause.ERROR and self._failure is not None:
             place = place_of_error(self._failure)
@@ -681,48 +551,3 @@ def _last_by_key(outcome: Outcome, step: TransformWithState | ApplyWithState) ->
     for _, rows in sorted(outcome.outputs.items()):
         last.update({tuple(hashable(row[place]) for place in places): hashable(row) for row in rows})
     return Counter(last.values())
-
-
-def _instead(what: str, surplus: Counter[Any], missing: Counter[Any]) -> str:
-    if not surplus:
-        return f"the {what} lacks {_few(missing)}"
-    return f"the {what} has {_few(surplus)}" + (f" instead of {_few(missing)}" if missing else " too often")
-
-
-def _few(items: Counter[Any]) -> str:
-    shown = [str(item) for item in sorted(items.elements(), key=repr)]
-    return ", ".join(shown[:2]) + (f" and {len(shown) - 2} more" if len(shown) > 2 else "")
-
-
-def _size(feed: Feed) -> str:
-    rows = sum(map(len, feed))
-    sizes = ", ".join(str(len(batch)) for batch in feed if batch)
-    return f"{rows} row{'s' * (rows != 1)} in batches of {sizes}"
-
-
-def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
-    """Describe what is special about a run."""
-    rows = sum(map(len, feed))
-    sizes = ", ".join(str(len(batch)) for batch in feed if batch)
-    size = f"{rows} row{'s' * (rows != 1)} in batches of {sizes}"
-    if schedule.faults:
-        faults = "; ".join(
-            f"{fault.kind.value} (batch {fault.batch}, partition {fault.partition})"
-            for fault in schedule.faults
-        )
-        return f"with {size}: {faults}"
-    if schedule.delayed or schedule.twice:
-        rows_told = [row for batch in feed for row in batch]
-        moved = [
-            str(rows_told[number]) for number in schedule.delayed or schedule.twice if number < len(rows_told)
-        ]
-        how = "two batches later" if schedule.delayed else "again two batches later"
-        return f"with {size}, of which {' and '.join(moved) or 'none'} comes {how}"
-    if schedule.cuts is not None:
-        cut = ", ".join(str(len(batch)) for batch in schedule.batches(feed) if batch)
-        return f"with {size}, cut into {cut}"
-    if schedule.frame_rows is not None:
-        return f"with {size}, {schedule.frame_rows} row in each frame"
-    if schedule.partitions is not None:
-        return f"with {size}, on {schedule.partitions} partition{'s' * (schedule.partitions != 1)}"
-    return f"with {size}, {'on another day' if cause is Cause.CHANCE else 'in another order'}"

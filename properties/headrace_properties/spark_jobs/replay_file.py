@@ -13,7 +13,8 @@ from headrace_properties.search.kept_failures import KeptFailures
 from headrace_properties.search.origins import code_digest
 from headrace_properties.search.replay_file import is_spark_file
 from headrace_properties.spark_jobs.explaining import Explanation, explain_job, explain_sink, placed
-from headrace_properties.spark_jobs.outcomes import Cause, JobFinding, check_again
+from headrace_properties.spark_jobs.findings import Cause, JobFinding
+from headrace_properties.spark_jobs.outcomes import check_again
 from headrace_properties.spark_jobs.shrinking import narrowed
 from headrace_properties.spark_jobs.targets import Finding, SparkTarget
 from headrace_sim.spark.schedules import Schedule

@@ -10,15 +10,8 @@ from headrace.api.errors import HeadraceError
 from headrace_properties.promises import Promise
 from headrace_properties.spark_jobs.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.explaining import placed
-from headrace_properties.spark_jobs.outcomes import (
-    SCHEDULES,
-    Cause,
-    JobFailsError,
-    JobFinding,
-    JobReport,
-    check_job,
-    without_sink,
-)
+from headrace_properties.spark_jobs.findings import Cause, JobFailsError, JobFinding, JobReport
+from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_sim.spark.ddl import Schema, parse_schema

@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from headrace_properties.spark_jobs.outcomes import Cause, check_again, check_job
+from headrace_properties.spark_jobs.findings import Cause
+from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.recording import record
 

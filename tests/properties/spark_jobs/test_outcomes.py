@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace_properties.spark_jobs.outcomes import Cause, JobFailsError, check_job
+from headrace_properties.spark_jobs.findings import Cause, JobFailsError
+from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_sim.spark.schedules import Schedule
 from tests.properties.spark_jobs.planted import (
     FEED,

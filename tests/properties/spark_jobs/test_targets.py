@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.drawn_rows import UndrawableError, drawn_batches
-from headrace_properties.spark_jobs.outcomes import Cause
+from headrace_properties.spark_jobs.findings import Cause
 from headrace_properties.spark_jobs.targets import causes_named, spark_target
 from headrace_properties.verifier import InvariantViolatedError, Verifier
 from headrace_sim.spark.ddl import parse_schema

@@ -1,0 +1,197 @@
+"""What is found in a Spark job: its causes, and how they are told."""
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from headrace.api.errors import HeadraceError
+from headrace_sim.spark.queries import Outcome
+from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.schedules import Feed, Schedule
+
+
+class Cause(Enum):
+    """Why an outcome is not settled, or what is wrong even so."""
+
+    FAULTS = "faults"
+    PARTITIONS = "partitions"
+    ORDER = "order"
+    BATCHING = "batching"
+    FRAMES = "frames"
+    CHANCE = "chance"
+    LATE = "late"
+    MEMORY = "memory"
+    TIMER = "timer"
+    TTL = "ttl"
+    GROWTH = "growth"
+    ERROR = "error"
+    DUPLICATES = "duplicates"
+    PROMISE = "promise"
+    EFFECT = "effect"
+
+
+NO_OUTPUT = (
+    "the job gave no output. Give it a feed for which it has some: feed = [[row, ...], ...] in its module"
+)
+ANY_TIMING = "Let the code accept these rows at any time: Spark promises neither batches nor their times"
+TOLD = {
+    Cause.FAULTS: (
+        "depends on faults",
+        "Keep everything in state, and do nothing outside it: a task that died runs again",
+    ),
+    Cause.PARTITIONS: (
+        "depends on the number of partitions",
+        "Count by key, not by task: a task has some of the keys only",
+    ),
+    Cause.DUPLICATES: (
+        "changes when the source delivers a row twice",
+        "Keep the ids of rows that have been counted in state, or dropDuplicatesWithinWatermark() before",
+    ),
+    Cause.ORDER: (
+        "depends on the order of rows",
+        "Compare event times instead of relying on arrival",
+    ),
+    Cause.BATCHING: (
+        "depends on how the input is cut into batches",
+        "Tell results when a timer fires, not once for each call; or allow it, if a running result is meant",
+    ),
+    Cause.FRAMES: (
+        "depends on how a key's rows are cut into pandas frames",
+        "Read every frame of the iterator, `for frame in rows`: Spark cuts at spark.sql.execution.arrow.maxRecordsPerBatch",
+    ),
+    Cause.CHANCE: (
+        "depends on the clock or on chance",
+        "Take times from the rows or the watermark, and ids from the key",
+    ),
+    Cause.LATE: (
+        "loses rows that come behind the watermark",
+        "Allow them more time in withWatermark(), or send them elsewhere before; or allow it, if the loss is meant",
+    ),
+    Cause.MEMORY: (
+        "depends on what is kept outside state",
+        "Keep it in a state variable: objects and modules last for a task",
+    ),
+}
+"""What to say of a cause, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinding:
+    """Something that a job gets wrong.
+
+    Attributes:
+        cause: What it depends on.
+        place: ``file:line`` of the code to look at.
+        told: What is wrong, in a sentence or two. remedy: What to do.
+        feed: The smallest feed found that shows it.
+        schedule: The schedule that does, or None if the feed alone does.
+        schedules: The number of schedules in which it showed.
+        changed: What the schedule changes: `Cause.CHANCE` for another day and other random numbers.
+        kept: Which rows of the whole feed are left, numbered from 0 over all batches.
+        promise: The name of the promise that is broken, or "".
+
+    """
+
+    cause: Cause
+    place: str
+    told: str
+    remedy: str
+    feed: Feed
+    schedule: Schedule | None = None
+    schedules: int = 1
+    changed: Cause = Cause.FAULTS
+    kept: tuple[int, ...] = ()
+    promise: str = ""
+
+    @property
+    def name(self) -> str:
+        """What is broken."""
+        if self.promise:
+            return f"the promise {self.promise}"
+        return f"the same outcome always ({self.cause.value})"
+
+    def __str__(self) -> str:
+        """Say what is wrong, where, and what to do."""
+        return f"{shown_place(self.place)}: {self.told}. {self.remedy}."
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """The results of a job's schedules.
+
+    Attributes:
+        findings: What it gets wrong.
+        unknown: What was not judged, each with the reason.
+        schedules: How many were run.
+        late: The greatest number of late rows in one of them.
+        outcome: The run without faults.
+        left_out: Which schedules were not tried, and why; "" if all were.
+
+    """
+
+    findings: tuple[JobFinding, ...]
+    unknown: tuple[str, ...]
+    schedules: int
+    late: int
+    outcome: Outcome
+    left_out: str = ""
+
+
+class JobFailsError(HeadraceError):
+    """A job fails without faults. Fields: error, place."""
+
+    def __init__(self, error: str, place: str) -> None:
+        super().__init__(error, place)
+        self.error, self.place = error, place
+
+    def __str__(self) -> str:
+        """Show the error and its place."""
+        return (
+            f"{shown_place(self.place)}: the job fails without faults: {self.error.rstrip('.')}. Fix it first"
+        )
+
+
+def difference_told(what: str, surplus: Counter[Any], missing: Counter[Any]) -> str:
+    """Describe what one outcome has, and the other one lacks."""
+    if not surplus:
+        return f"the {what} lacks {_few(missing)}"
+    return f"the {what} has {_few(surplus)}" + (f" instead of {_few(missing)}" if missing else " too often")
+
+
+def _few(items: Counter[Any]) -> str:
+    shown = [str(item) for item in sorted(items.elements(), key=repr)]
+    return ", ".join(shown[:2]) + (f" and {len(shown) - 2} more" if len(shown) > 2 else "")
+
+
+def size_told(feed: Feed) -> str:
+    """Describe how many rows there are."""
+    rows = sum(map(len, feed))
+    sizes = ", ".join(str(len(batch)) for batch in feed if batch)
+    return f"{rows} row{'s' * (rows != 1)} in batches of {sizes}"
+
+
+def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
+    """Describe what is special about a run."""
+    size = size_told(feed)
+    if schedule.faults:
+        faults = "; ".join(
+            f"{fault.kind.value} (batch {fault.batch}, partition {fault.partition})"
+            for fault in schedule.faults
+        )
+        return f"with {size}: {faults}"
+    if schedule.delayed or schedule.twice:
+        rows_told = [row for batch in feed for row in batch]
+        moved = [
+            str(rows_told[number]) for number in schedule.delayed or schedule.twice if number < len(rows_told)
+        ]
+        how = "two batches later" if schedule.delayed else "again two batches later"
+        return f"with {size}, of which {' and '.join(moved) or 'none'} comes {how}"
+    if schedule.cuts is not None:
+        cut = ", ".join(str(len(batch)) for batch in schedule.batches(feed) if batch)
+        return f"with {size}, cut into {cut}"
+    if schedule.frame_rows is not None:
+        return f"with {size}, {schedule.frame_rows} row in each frame"
+    if schedule.partitions is not None:
+        return f"with {size}, on {schedule.partitions} partition{'s' * (schedule.partitions != 1)}"
+    return f"with {size}, {'on another day' if cause is Cause.CHANCE else 'in another order'}"
