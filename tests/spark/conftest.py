@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.spark import session
+from headrace_scenarios.chaos.object_store import ObjectStore
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +29,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def fresh_session(spark: SparkSession) -> SparkSession:
     """A session with settings of its own, on the same Spark."""
     return spark.newSession()
+
+
+@pytest.fixture
+def object_store() -> Iterator[ObjectStore]:
+    """A store that no machine mounts."""
+    with ObjectStore() as store:
+        yield store
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """Micro-batches as Spark makes them, without Spark: the key intervals' tasks, level by level, in this process."""
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace import MAX_TIME, MILLISECOND, MIN_TIME, Pipeline
@@ -25,7 +26,8 @@ from headrace.spark.hosting.layout import (
 )
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
 from headrace.spark.hosting.processor import run_bounded
-from headrace.spark.hosting.resharding import images_of, retire, to_wake, write_images
+from headrace.spark.hosting.resharding import images_of, read_image, retire, to_wake, write_images
+from headrace.spark.runtime.broadcasts import Sent
 from headrace.spark.runtime.event_time import END_MS, from_spark
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_properties.reference import Emitted
@@ -128,7 +130,7 @@ class Query:
                 for group in self.plan.groups[name]:
                     post.to(group).tick = True
                     post.to(group).slowest = self.slowest
-        for group in to_wake(self.plan, self.number) if entries or tick else ():
+        for group in to_wake(self.plan, self.number, taken=False) if entries or tick else ():
             post.to(group)
             if not self.plan.fused and group in self.plan.retired.get(computation_of(group), ()):
                 assert self.plan.reshard is not None
@@ -144,8 +146,10 @@ class Query:
         if low > 0:
             self.watermark_ms = max(self.watermark_ms, END_MS if low == MAX_TIME else low // MILLISECOND)
 
-    def reshard(self, intervals: int, place: Path, splits: Splits | None = None) -> None:
-        """Begin anew with another number of intervals, or other splits."""
+    def reshard(
+        self, intervals: int, place: Path, splits: Splits | None = None, *, sent: bool = False
+    ) -> None:
+        """Begin anew with another number of intervals, or other splits; workers may not reach the images themselves."""
         before = {group: (header, self._chunks(group)) for group, header in self.headers().items()}
         number = 1 if self.plan.reshard is None else self.plan.reshard.number + 1
         images = images_of(self.laid_out(intervals, splits=splits), before, self.plan.intervals, number)
@@ -155,6 +159,11 @@ class Query:
             number, self.number - 1, self.plan.intervals, str(path), tuple(images), self.plan.splits
         )
         self.plan = self.laid_out(intervals, reshard, splits)
+        if sent:
+            self.plan = replace(
+                self.plan, sent={group: Sent(_Received(read_image(path, group))) for group in images}
+            )
+            shutil.rmtree(path)
         for name in self.plan.pipeline.computations:  # Spark knows of a timer by the name of its interval
             for group in self.plan.groups[name]:
                 self.stores.setdefault(group, Store())
@@ -232,6 +241,13 @@ class Query:
         return found
 
 
+@dataclass
+class _Received:
+    """What a Python worker has of a broadcast."""
+
+    value: bytes
+
+
 def _packed(stream: str, record_id: str, one: object) -> Packed:
     return stream, record_id, one.key, one.value, one.timestamp, one.origin  # type: ignore[attr-defined]
 
@@ -240,6 +256,22 @@ def _only(group: str, parcel: Parcel) -> Post:
     post = Post()
     post.parcels[group] = parcel
     return post
+
+
+def half(running: Query, feed: Feed, size: int = 10) -> list[object]:
+    """Feed the first half, to rest; return the second one."""
+    entries = list(feed.entries)
+    middle = len(entries) // 2
+    for at in range(0, middle, size):
+        running.batch(entries[at : min(at + size, middle)])
+    running.batch()
+    return entries[middle:]  # type: ignore[return-value]
+
+
+def rest(running: Query, entries: list[object], size: int = 10) -> None:
+    for at in range(0, len(entries), size):
+        running.batch(entries[at : at + size])  # type: ignore[arg-type]
+    running.batch()
 
 
 def query(
@@ -289,7 +321,7 @@ def _wall_due(running: Query) -> bool:
     return min((due[2] for header in headers for due in header.dues.values()), default=NEVER) < NEVER
 
 
-__all__ = ["OUTSIDE", "Query", "Store", "query", "run_in_batches"]
+__all__ = ["OUTSIDE", "Query", "Store", "half", "query", "rest", "run_in_batches"]
 
 
 def bounded_outputs(pipeline: Pipeline, feed: Feed) -> Counter[Emitted]:

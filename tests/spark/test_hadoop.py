@@ -81,12 +81,6 @@ def test_any_manager_of_checkpoints_will_do(fresh_session: SparkSession, mounted
         assert place.read_bytes() == text
 
 
-@pytest.fixture
-def object_store() -> Iterator[ObjectStore]:
-    with ObjectStore() as store:
-        yield store
-
-
 class Broken(ObjectStore):
     """A store on which the clients of renames die before the first step, as often as it is told."""
 

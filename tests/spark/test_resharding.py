@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 from collections import Counter as Bag
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,43 +16,28 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace import SECOND, Computation, Context, OptionsError, Pipeline, Record, Timer
 from headrace.api.progress import ComputationProgress
-from headrace.spark import CheckpointDamagedError, Input, JobState, Layout, SparkHostError, deploy
+from headrace.spark import CheckpointDamagedError, Deployment, Input, JobState, Layout, SparkHostError, deploy
 from headrace.spark.hosting.chunks import Chunks, decode_header
 from headrace.spark.hosting.fused import HEADERS, decode_headers
 from headrace.spark.hosting.layout import Splits, computation_of, interval_of, plan_of
 from headrace.spark.hosting.placement import partition_of, placed_groups
-from headrace.spark.hosting.resharding import Image, Watch, is_done, retire, to_wake
+from headrace.spark.hosting.resharding import Watch, is_done, retire, to_wake
+from headrace.spark.jobs import pipelined as _pipelined
 from headrace.spark.jobs import resharding as _resharding
 from headrace.spark.jobs.deploy import _check_splits
 from headrace.spark.jobs.driven_clock import DrivenClock
-from headrace.spark.jobs.job import Shape, read_shape, write_shape
-from headrace.spark.jobs.resharding import carried, check_reshardable, forget, is_at_rest, reshard
+from headrace.spark.jobs.job import read_shape
+from headrace.spark.jobs.resharding import is_at_rest
+from headrace.spark.runtime.hadoop import job_directory
 from headrace.spark.sources.wall_clock import Looks
 from headrace_properties.reference import run_reference
 from headrace_scenarios import zeitgeist
-from headrace_sim import Feed
+from headrace_scenarios.chaos.object_store import ObjectStore
 from tests.sim.rig import letters, mail
 from tests.spark import test_percentiles as outliers
-from tests.spark.microbatches import Query, Store, query
+from tests.spark.microbatches import Query, half, query, rest
 from tests.spark.test_interval_task import _counting, _entry, held_pipeline
 from tests.spark.test_skew import ahead
-
-
-def _half(running: Query, feed: Feed, size: int = 10) -> list[object]:
-    """Feed the first half, to rest; return the second one."""
-    entries = list(feed.entries)
-    middle = len(entries) // 2
-    for at in range(0, middle, size):
-        running.batch(entries[at : min(at + size, middle)])
-    running.batch()
-    return entries[middle:]  # type: ignore[return-value]
-
-
-def _rest(running: Query, entries: list[object], size: int = 10) -> None:
-    for at in range(0, len(entries), size):
-        running.batch(entries[at : at + size])  # type: ignore[arg-type]
-    running.batch()
-
 
 DIVISIONS = st.integers(1, 5).flatmap(
     lambda number: st.tuples(
@@ -66,7 +53,7 @@ DIVISIONS = st.integers(1, 5).flatmap(
 
 
 @settings(max_examples=25)
-@given(before=st.integers(1, 5), after=DIVISIONS, again=DIVISIONS, fused=st.booleans())
+@given(before=st.integers(1, 5), after=DIVISIONS, again=DIVISIONS, fused=st.booleans(), sent=st.booleans())
 def test_the_outputs_are_the_references_whatever_the_intervals(
     tmp_path_factory: pytest.TempPathFactory,
     *,
@@ -74,16 +61,17 @@ def test_the_outputs_are_the_references_whatever_the_intervals(
     after: tuple[int, Splits],
     again: tuple[int, Splits],
     fused: bool,
+    sent: bool,
 ) -> None:
     """Half of the input with one number of intervals, a quarter with another one and splits, and the rest with a third."""
     pipeline = mail(processes=2)
     feed, place = letters(pipeline), tmp_path_factory.mktemp("images")
     running = query(pipeline, intervals=before, fused=fused)
-    left = _half(running, feed)
-    running.reshard(after[0], place, after[1])
-    _rest(running, left[: len(left) // 2])
-    running.reshard(again[0], place, again[1])
-    _rest(running, left[len(left) // 2 :])
+    left = half(running, feed)
+    running.reshard(after[0], place, after[1], sent=sent)
+    rest(running, left[: len(left) // 2])
+    running.reshard(again[0], place, again[1], sent=sent)
+    rest(running, left[len(left) // 2 :])
     assert running.outputs == run_reference(pipeline, feed).outputs
     assert running.headers().keys() == {
         group for name in pipeline.computations for group in running.plan.groups[name]
@@ -93,14 +81,14 @@ def test_the_outputs_are_the_references_whatever_the_intervals(
 def test_windows_anomalies_and_ids_survive(tmp_path: Path) -> None:
     pipeline, feed = zeitgeist.pipeline, zeitgeist.feed(7, replace(zeitgeist.EVENING, late_share=0.0))
     running = query(pipeline, intervals=2)
-    left = _half(running, feed, 50)
+    left = half(running, feed, 50)
     running.reshard(5, tmp_path)
-    _rest(running, left, 50)
+    rest(running, left, 50)
     assert running.outputs == run_reference(pipeline, feed).outputs
 
 
-@pytest.mark.parametrize("fused", [False, True])
-def test_what_is_held_back_is_still_held(tmp_path: Path, *, fused: bool) -> None:
+@pytest.mark.parametrize(("fused", "sent"), [(False, False), (False, True), (True, False)])
+def test_what_is_held_back_is_still_held(tmp_path: Path, *, fused: bool, sent: bool) -> None:
     """Letters wait for two seconds of wall time in one computation, and must not be late in the next."""
     pipeline = held_pipeline()
     feed = letters(pipeline)
@@ -108,7 +96,7 @@ def test_what_is_held_back_is_still_held(tmp_path: Path, *, fused: bool) -> None
     for number, at in enumerate(range(0, len(entries), 4)):
         if number == 5:
             running.batch()
-            running.reshard(3, tmp_path)
+            running.reshard(3, tmp_path, sent=sent)
         running.batch(entries[at : at + 4], tick=True)
     for _ in range(10):
         running.now_us += SECOND
@@ -212,15 +200,15 @@ def test_all_intervals_are_woken_until_all_have_committed(tmp_path: Path) -> Non
     plan, first = running.plan, running.number
     assert plan.reshard is not None
     groups = plan.groups["count"]
-    assert set(to_wake(plan, first)) == {*groups, *plan.retired["count"]}
-    watch = Watch(plan)
+    assert set(to_wake(plan, first, taken=False)) == {*groups, *plan.retired["count"]}
+    watch = Watch(plan, tmp_path / "1")
     watch.take(groups[:2], first)
     watch.take(groups[2:], first + 1)
-    assert not is_done(plan.reshard)
-    assert to_wake(plan, first + 2)
+    assert (watch.taken, is_done(tmp_path / "1")) == (False, False)
+    assert to_wake(plan, first + 2, taken=watch.taken)
     watch.take([], first + 2)
-    assert is_done(plan.reshard)
-    assert to_wake(plan, first + 2) == ()
+    assert (watch.taken, is_done(tmp_path / "1")) == (True, True)
+    assert to_wake(plan, first + 2, taken=watch.taken) == ()
 
 
 def test_old_intervals_of_another_driver_are_refused(tmp_path: Path) -> None:
@@ -259,7 +247,7 @@ def test_timers_of_spark_follow(tmp_path: Path) -> None:
     """An old interval's timer in Spark is deleted with it, and each new interval sets its own."""
     pipeline = mail()
     running = query(pipeline, intervals=3)
-    left = _half(running, letters(pipeline))
+    left = half(running, letters(pipeline))
     running.reshard(1, tmp_path)
     running.batch(left[:1])  # type: ignore[arg-type]
     timers = {
@@ -275,7 +263,7 @@ def test_timers_of_spark_follow(tmp_path: Path) -> None:
 def test_one_operator_for_all_levels_keeps_only_the_new_intervals(tmp_path: Path) -> None:
     pipeline = mail()
     running = query(pipeline, intervals=3, fused=True)
-    left = _half(running, letters(pipeline))
+    left = half(running, letters(pipeline))
     running.reshard(1, tmp_path)
     running.batch(left[:1])  # type: ignore[arg-type]
     groups = {"sorter/0", "counter/0"}
@@ -284,131 +272,6 @@ def test_one_operator_for_all_levels_keeps_only_the_new_intervals(tmp_path: Path
     assert headers.timers_ms.keys() == {"counter/0"}
     assert {group for group, _ in running.fused.values} == {*groups, HEADERS}
     assert running.fused.timer_ms == headers.timers_ms["counter/0"]
-
-
-# Dying in the middle
-
-
-class Killed(BaseException):
-    """The driver has died."""
-
-
-class Machine:
-    """A job at rest with its directory; its checkpoint is in memory."""
-
-    def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.pipeline = mail()
-        feed = letters(self.pipeline)
-        self.expected = run_reference(self.pipeline, feed).outputs
-        self.running = query(self.pipeline, intervals=2)
-        self.left = _half(self.running, feed)
-        self.directory, self._patch = place / "job", monkeypatch
-        (self.directory / "checkpoints/pipeline/commits").mkdir(parents=True)
-        (self.directory / f"checkpoints/pipeline/commits/{self.running.number - 1}").touch()
-        write_shape(self.directory, self._shape(2), self.pipeline)
-        monkeypatch.setattr(_resharding, "StoredState", self._stored)
-
-    def _shape(self, intervals: int, splits: Splits | None = None) -> Shape:
-        return Shape("pipelined", "mail", intervals, ["mail"], [["sorter"], ["counter"]], splits=splits or {})
-
-    def _stored(
-        self, _spark: object, _checkpoint: object, _operator: int, name: str, **_options: bool
-    ) -> "Machine":
-        return replace_computation(self, name)
-
-    def images(self) -> dict[str, Image]:
-        return {
-            group: (store.head, dict(store.chunks))
-            for group, store in self.running.stores.items()
-            if store.head is not None and computation_of(group) == self.computation
-        }
-
-    computation = ""
-
-    def deploy(self, intervals: int, splits: Splits | None = None) -> None:
-        """Start it with this number of intervals; it may die before it runs."""
-        before = read_shape(self.directory)
-        assert before is not None
-        shape = self._shape(intervals, splits)
-        if (before.intervals, before.splits) != (shape.intervals, shape.splits):
-            plan = self.running.laid_out(intervals, splits=splits)
-            reshard(None, self.directory, self.directory / "checkpoints/pipeline", plan, shape, self.pipeline)
-        written = read_shape(self.directory)
-        assert written is not None
-        write_shape(self.directory, carried(written, shape), self.pipeline)
-        forget(written)
-        self.running.plan = self.running.laid_out(intervals, written.reshard, splits)
-
-    def run(self) -> None:
-        """Process what is left."""
-        for store in (
-            group for name in self.pipeline.computations for group in self.running.plan.groups[name]
-        ):
-            self.running.stores.setdefault(store, Store())
-        _rest(self.running, self.left)
-        assert self.running.outputs == self.expected
-
-
-def replace_computation(machine: Machine, name: str) -> Machine:
-    machine.computation = name
-    return machine
-
-
-def _dying(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """Let the driver die at this write to a file, halfway through it."""
-    count = 0
-
-    def write(path: Path, data: bytes) -> None:
-        nonlocal count
-        count += 1
-        path.write_bytes(data[: len(data) // 2] if count == at else data)
-        if count == at:
-            raise Killed
-
-    monkeypatch.setattr("headrace.spark.hosting.resharding.write_file", write)
-    monkeypatch.setattr("headrace.spark.runtime.files.write_file", write)
-
-
-WRITES = 2 * 3 + 1
-"""An image of each interval, and the shape with them. The start of the query writes the shape once more."""
-
-
-@pytest.mark.parametrize("then", [2, 3, 1], ids=["the old number", "the new number", "another number"])
-@pytest.mark.parametrize("at", range(1, WRITES + 2))
-def test_a_driver_that_dies_leaves_the_old_intervals_or_the_new_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, then: int
-) -> None:
-    """It dies at each of its writes. The next one is given the old number, the new one, or another."""
-    machine = Machine(tmp_path, monkeypatch)
-    with monkeypatch.context() as patched:
-        _dying(patched, at)
-        with pytest.raises(Killed):
-            machine.deploy(3)
-    shape = read_shape(machine.directory)
-    assert shape is not None
-    assert (shape.intervals, shape.reshards) == ((2, 0) if at <= WRITES else (3, 1))
-    machine.deploy(then)
-    machine.run()
-
-
-SPLIT: Splits = {"counter": (1, 2)}
-
-
-@pytest.mark.parametrize("then", [None, SPLIT], ids=["without the splits", "with them"])
-@pytest.mark.parametrize("at", range(1, WRITES + 2))
-def test_a_driver_that_dies_as_it_splits_a_hot_interval_leaves_it_whole_or_split(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, then: Splits | None
-) -> None:
-    machine = Machine(tmp_path, monkeypatch)
-    with monkeypatch.context() as patched:
-        _dying(patched, at)
-        with pytest.raises(Killed):
-            machine.deploy(2, SPLIT)
-    shape = read_shape(machine.directory)
-    assert shape is not None
-    assert (shape.splits, shape.reshards) == (({}, 0) if at <= WRITES else (SPLIT, 1))
-    machine.deploy(2, then)
-    machine.run()
 
 
 @given(st.lists(st.text(), min_size=1), st.integers(1, 6), st.data())
@@ -439,30 +302,6 @@ def test_half_of_the_keys_move_to_another_partition() -> None:
         assert homes[18] != homes[16]
 
 
-def test_another_change_waits_until_all_intervals_have_their_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = Machine(tmp_path, monkeypatch)
-    machine.deploy(3)
-    (machine.directory / f"checkpoints/pipeline/commits/{machine.running.number}").touch()
-    with pytest.raises(SparkHostError, match="6 of its key intervals have not taken their rows yet"):
-        machine.deploy(1)
-
-
-def test_a_change_is_forgotten_once_all_have_committed_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = Machine(tmp_path, monkeypatch)
-    machine.deploy(3)
-    change = machine.running.plan.reshard
-    assert change is not None
-    Path(change.path, "done").touch()
-    machine.deploy(3)
-    machine.deploy(3)
-    assert not Path(change.path).exists()
-    assert machine.running.plan.reshard is None
-
-
 @pytest.mark.parametrize(
     ("offsets", "commits", "expected"),
     [
@@ -484,20 +323,6 @@ def test_when_a_job_is_at_rest(
         for number, low in entries.items():
             (tmp_path / folder / str(number)).write_text(f'v1\n{{"{field}": {low}}}\n')
     assert is_at_rest(tmp_path) == expected
-
-
-def test_what_keeps_the_number_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(tmp_path, monkeypatch)
-    shape = read_shape(machine.directory)
-    assert shape is not None
-    with pytest.raises(
-        SparkHostError, match=r"2 key intervals, which the names in its History contain.*intervals=2"
-    ):
-        check_reshardable(machine.directory, shape, machine.pipeline, history=True)
-    with pytest.raises(
-        SparkHostError, match=r"keeps the state of \['counter'\].*with a pipeline that has them"
-    ):
-        check_reshardable(machine.directory, shape, machine.pipeline.without("counter"), history=False)
 
 
 def test_no_two_intervals_have_the_same_sequencer() -> None:
@@ -523,6 +348,76 @@ def test_what_can_be_split() -> None:
         _check_splits({"counter": (1,)}, 2, pipeline, Layout.STAGED)
 
 
+class Tolling(Computation):
+    """Counts letters, and tolls at 10 s. Kills its process, and then its executor, if a file of that name is in a directory."""
+
+    def __init__(self, control: Path) -> None:
+        self._control = control
+
+    def initial_state(self) -> int:
+        return 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        for name, is_victim in (("worker", None), ("executor", "CoarseGrainedExecutorBackend")):
+            with suppress(FileNotFoundError):
+                (self._control / name).unlink()
+                os.kill(_own_process(is_victim), signal.SIGKILL)
+        context.state = context.state + 1
+        context.produce("tolls", context.state)
+        if context.state == 1:
+            context.set_timer("ten", 10 * SECOND)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("tolls", timer.tag)
+
+
+def _own_process(command: str | None) -> int:
+    """Return this process, or the one with a command that it works for."""
+    pid = os.getpid()
+    while command is not None and command not in Path(f"/proc/{pid}/cmdline").read_text():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid
+
+
+class Tower:
+    """A job on Spark with nine keys."""
+
+    def __init__(self, spark: SparkSession, directory: str | Path, landing: Path) -> None:
+        self.directory, self._spark, self._landing = directory, spark, landing
+        self.tolls = Bag[tuple[str, object]]()
+        landing.mkdir()
+
+    def put(self, second: int, keys: int = 9) -> None:
+        lines = [json.dumps({"key": f"k{number}", "ts": second * SECOND}) for number in range(keys)]
+        draft = self._landing / f".{second}"
+        draft.write_text("\n".join(lines) + "\n")
+        draft.rename(self._landing / f"{second}.json")
+
+    def deploy(self, intervals: int, split: tuple[int, ...] = ()) -> Deployment:
+        pipeline = Pipeline("letters")
+        pipeline.injector("mail")
+        pipeline.add(Tolling(self._landing.parent), name="tolling", inputs=["mail"], outputs=["tolls"])
+        stream = self._spark.readStream.schema("key string, ts long").json(str(self._landing))
+        inputs = {"mail": Input(stream, key="key", timestamp="ts")}
+        sinks, splits = {"tolls": self._take}, {"tolling": split}
+        return deploy(
+            pipeline, inputs, directory=self.directory, sinks=sinks, intervals=intervals, splits=splits
+        )
+
+    def _take(self, frame: DataFrame, _batch: int) -> None:
+        rows = frame.select("key", "value").collect()
+        self.tolls.update((row["key"], json.loads(row["value"])) for row in rows)
+
+
+@pytest.fixture(params=["mounted", pytest.param("object store", marks=pytest.mark.nightly)])
+def tower(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Tower:
+    """One with its directory on a file system that is mounted, and one in a store."""
+    if request.param == "mounted":
+        return Tower(spark, tmp_path / "job", tmp_path / "mail")
+    store: ObjectStore = request.getfixturevalue("object_store")
+    return Tower(spark, f"{store.uri}/job", tmp_path / "mail")
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("numbers", "split"),
@@ -532,56 +427,102 @@ def test_what_can_be_split() -> None:
     ],
 )
 def test_a_job_on_spark_goes_on_with_more_intervals_and_with_fewer(
-    spark: SparkSession, tmp_path: Path, numbers: tuple[int, ...], split: tuple[int, ...]
+    spark: SparkSession, tower: Tower, numbers: tuple[int, ...], split: tuple[int, ...]
 ) -> None:
     """Counts, ids and timers go on, and so does the progress."""
-    pipeline, seen = Pipeline("letters"), Bag[tuple[str, object]]()
     progress: tuple[ComputationProgress, ...] = ()
-    pipeline.injector("mail")
-    pipeline.add(Tolling(), name="tolling", inputs=["mail"], outputs=["tolls"])
-    (tmp_path / "mail").mkdir()
-
-    def take(frame: DataFrame, _batch: int) -> None:
-        seen.update((row["key"], json.loads(row["value"])) for row in frame.select("key", "value").collect())
-
     for second, intervals in zip((1, 2, 13), numbers, strict=True):
-        lines = [json.dumps({"key": f"k{number}", "ts": second * SECOND}) for number in range(9)]
-        (tmp_path / "mail" / f"{second}.json").write_text("\n".join(lines) + "\n")
-        stream = spark.readStream.schema("key string, ts long").json(str(tmp_path / "mail"))
-        inputs = {"mail": Input(stream, key="key", timestamp="ts")}
-        splits = {"tolling": split if second == 2 else ()}
-        with deploy(
-            pipeline,
-            inputs,
-            directory=tmp_path / "job",
-            sinks={"tolls": take},
-            intervals=intervals,
-            splits=splits,
-        ) as job:
+        tower.put(second)
+        with tower.deploy(intervals, split if second == 2 else ()) as job:
             job.await_idle()
             progress = job.progress()
         if split and second == 2:
-            stored = JobState(spark, tmp_path / "job")
+            stored = JobState(spark, tower.directory)
             of_key = {row.key: row for row in stored.rows("tolling")}
             assert stored.row("tolling", "k1") == of_key["k1"]
             assert {row.interval for row in of_key.values()} == {0, 1, 2}
-    state = JobState(spark, tmp_path / "job").computation("tolling")
+    state = JobState(spark, tower.directory).computation("tolling")
     assert [interval.number for interval in state.intervals] == list(range(numbers[-1]))
     assert [(one.records, one.keys) for one in progress] == [(27, 9)]
-    assert seen == {(f"k{number}", value): 1 for number in range(9) for value in (1, 2, 3, "ten")}
+    assert tower.tolls == {(f"k{number}", value): 1 for number in range(9) for value in (1, 2, 3, "ten")}
 
 
-class Tolling(Computation):
-    """Counts letters, and tolls at 10 s."""
+@pytest.mark.spark
+@pytest.mark.nightly
+@pytest.mark.skipif(
+    "cluster" not in os.environ.get("SPARK_TESTS_MASTER", ""), reason="executors of their own"
+)
+def test_what_is_killed_as_it_takes_an_image_leaves_no_trace(tower: Tower, tmp_path: Path) -> None:
+    tower.put(1)
+    with tower.deploy(2) as job:
+        job.await_idle()
+    victims = [tmp_path / name for name in ("worker", "executor")]
+    for path in victims:
+        path.touch()
+    tower.put(2)
+    with tower.deploy(2, (0, 1)) as job:
+        job.await_idle()
+    assert not any(path.exists() for path in victims)
+    assert tower.tolls == {(f"k{number}", value): 1 for number in range(9) for value in (1, 2)}
 
-    def initial_state(self) -> int:
-        return 0
 
-    def process_record(self, context: Context, record: Record) -> None:
-        context.state = context.state + 1
-        context.produce("tolls", context.state)
-        if context.state == 1:
-            context.set_timer("ten", 10 * SECOND)
+class Killed(BaseException):
+    """The driver has died."""
 
-    def process_timer(self, context: Context, timer: Timer) -> None:
-        context.produce("tolls", timer.tag)
+
+def _killed(*_: object) -> None:
+    raise Killed
+
+
+@pytest.mark.spark
+def test_drivers_die_and_an_image_is_damaged_in_a_store(
+    spark: SparkSession, object_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One dies when it has written the images, the next one before its first micro-batch. Each finds what the one before left."""
+    tower = Tower(spark, f"{object_store.uri}/job", tmp_path / "mail")
+    tower.put(1)
+    with tower.deploy(2) as job:
+        job.await_idle()
+    for module, function in ((_resharding, "write_shape"), (_pipelined, "start")):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, function, _killed)
+            with pytest.raises(Killed):
+                tower.deploy(2, (1,))
+    left, counted = object_store.names_in("/job/intervals"), f"/job/intervals/{_folder(tower, spark)}"
+    assert (len(left), counted.rpartition("/")[2] in left) == (2, True)
+    tower.put(2)
+    image = f"{counted}/{object_store.names_in(counted)[0]}"
+    data, _ = object_store.objects[image]
+    object_store.put(image, data[:-1])
+    with pytest.raises(CheckpointDamagedError, match=f"{image}.* does not match its checksum"):
+        tower.deploy(2, (1,)).await_idle()
+    object_store.put(image, data)
+    _check_all_are_woken_once(tower, monkeypatch)
+    tolls = {(f"k{number}", value): 1 for number in range(9) for value in (1, 2, "ten")}
+    assert tower.tolls == tolls | {("k0", 3): 1, ("k0", 4): 1}
+    tower.deploy(2, (1,)).stop()
+    assert object_store.names_in("/job/intervals") == []
+
+
+def _folder(tower: Tower, spark: SparkSession) -> str:
+    shape = read_shape(job_directory(tower.directory, spark))
+    assert shape is not None
+    assert shape.reshard is not None
+    return shape.reshard.path.rpartition("/")[2]
+
+
+def _check_all_are_woken_once(tower: Tower, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Process what there is, then two files with one key: they come when all have committed. The last one brings the timers."""
+    called: list[int] = []
+
+    def take(watch: Watch, groups: list[str], batch: int, *, noted: Callable[..., None] = Watch.take) -> None:
+        called.append(len(groups))
+        noted(watch, groups, batch)
+
+    with monkeypatch.context() as patched, tower.deploy(2, (1,)) as job:
+        patched.setattr(Watch, "take", take)
+        for second in (3, 13):
+            job.await_idle()
+            tower.put(second, 1)
+        job.await_idle()
+    assert [number for number in called if number] == [3, 1, 1, 3]

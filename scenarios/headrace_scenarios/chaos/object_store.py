@@ -18,6 +18,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import PurePosixPath
 from types import TracebackType
@@ -28,6 +29,8 @@ _ROOT = "/webhdfs/v1"
 _HERE = "here"
 """Parameter of the second request of a transfer: WebHDFS sends its clients on to where the data are."""
 _BLOCK = 1 << 27
+_LOOK_EVERY_S = 0.02
+"""How often the server looks whether it is to end."""
 
 
 class ObjectStore:
@@ -53,7 +56,8 @@ class ObjectStore:
         return f"webhdfs://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, name="object store", daemon=True).start()
+        serve = partial(self._server.serve_forever, _LOOK_EVERY_S)
+        threading.Thread(target=serve, name="object store", daemon=True).start()
         return self
 
     def __exit__(

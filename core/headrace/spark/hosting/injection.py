@@ -27,7 +27,7 @@ from headrace.spark.hosting.fused import bundle_rows
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import Batches, Post, parcel_rows
-from headrace.spark.hosting.resharding import to_wake
+from headrace.spark.hosting.resharding import TAKEN, to_wake
 from headrace.spark.runtime.failures import noted
 from headrace.spark.runtime.garbage_collection import collector_paused
 from headrace.spark.sources.files import open_uri
@@ -62,7 +62,8 @@ def _inject(plan: JobPlan, kept_ids_us: dict[str, int], batches: Batches) -> Bat
     task = TaskContext.get()
     number = int(task.getLocalProperty("streaming.sql.batchId") or 0)
     mapping = Injection(plan, kept_ids_us, number, task.partitionId())
-    if task.partitionId() == 0 and (woken := to_wake(plan, number)):
+    taken = task.getLocalProperty(TAKEN) is not None
+    if task.partitionId() == 0 and (woken := to_wake(plan, number, taken=taken)):
         post = Post()
         for group in woken:
             post.to(group)

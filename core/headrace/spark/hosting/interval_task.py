@@ -103,7 +103,7 @@ class _IntervalTask:
         self._spec = plan.pipeline.computations[self._computation]
         self._followers = plan.followers.get(self._computation, ())
         bucket_us = OPTIONS.percentile_bucket_us if self._followers else None
-        header = None if plan.reshard is None else installed(plan.reshard, group, store)
+        header = None if plan.reshard is None else installed(plan.reshard, group, store, plan.sent)
         self._chunks = Chunks(store, plan.intervals, bucket_us, header)
         self._history = History() if plan.history else History.discarding()
         self._history.at_us = batch.now_us

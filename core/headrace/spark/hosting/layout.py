@@ -24,6 +24,7 @@ from headrace.api.specs import OUTSIDE
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
 from headrace.spark.hosting.placement import placed_groups
+from headrace.spark.runtime.broadcasts import Sent
 
 OUTSIDE_GROUPS = 8
 """Number of groups for outputs if the number of partitions is unknown: enough to keep a machine's cores busy."""
@@ -41,7 +42,7 @@ class Reshard(msgspec.Struct, frozen=True):
         number: counts these changes of a job, from 1.
         batch: number of the last micro-batch of the old intervals.
         before: number of the old intervals, but for those that splits had added.
-        path: directory with the images of the new intervals.
+        path: directory with the images of the new intervals: a path or a URI.
         images: the groups that have one.
         splits_before: the old intervals' splits (see `JobPlan`).
     """
@@ -79,6 +80,7 @@ class JobPlan:
         retired: by computation, the old intervals that are none any more.
         wake_until: number of the last micro-batch in which all intervals are called.
         splits: the intervals that were split.
+        sent: images of new intervals, if Python workers cannot read them from `Reshard.path`.
     """
 
     pipeline: Pipeline
@@ -99,6 +101,7 @@ class JobPlan:
     retired: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     wake_until: int = -1
     splits: Splits = field(default_factory=dict)
+    sent: Mapping[str, Sent] = field(default_factory=dict)
 
     def group(self, consumer: str, key: str) -> str:
         """Return the group for a record with this consumer and key."""
@@ -205,6 +208,7 @@ def plan_of(
     reshard: Reshard | None = None,
     wake_until: int = -1,
     splits: Splits | None = None,
+    sent: Mapping[str, Sent] | None = None,
 ) -> JobPlan:
     """Lay out a pipeline.
 
@@ -223,6 +227,7 @@ def plan_of(
         reshard: see `JobPlan`.
         wake_until: see `JobPlan`.
         splits: see `JobPlan`.
+        sent: see `JobPlan`.
 
     Raises:
         SparkHostError: the pipeline uses a feature that Spark does not support.
@@ -283,4 +288,5 @@ def plan_of(
         retired=retired,
         wake_until=wake_until,
         splits=splits,
+        sent=sent or {},
     )

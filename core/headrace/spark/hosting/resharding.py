@@ -4,6 +4,7 @@ Rules of this file:
 
 * The driver reads the state that the old intervals' last micro-batch has committed, and writes an **image** of each new interval.
   Until the job's shape names the images, they do not count; from then on the old intervals process nothing.
+* A Python worker reads an image from the job's directory, if that is mounted; else the driver has sent it (`JobPlan.sent`).
 * A new interval takes its image in the first micro-batch that touches it, and commits it with its own changes. So an image counts
   once, however often that micro-batch is run. The first micro-batch with any input wakes all intervals, old and new; the old ones
   clear their state.
@@ -24,7 +25,8 @@ from headrace.spark.hosting.chunks import Chunks, Header, IntervalStore, MemoryS
 from headrace.spark.hosting.layout import JobPlan, Reshard, batch_of, computation_of
 from headrace.spark.hosting.waiting import Limited, WaitingRoom
 from headrace.spark.io_errors import CheckpointDamagedError
-from headrace.spark.runtime.files import write_file
+from headrace.spark.runtime.broadcasts import Sent
+from headrace.spark.runtime.hadoop import HadoopPath, Place, create, write
 
 Image = tuple[bytes, dict[int, bytes]]
 """An interval's header and chunks."""
@@ -32,6 +34,9 @@ Image = tuple[bytes, dict[int, bytes]]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Image).decode
 _DONE = "done"
+
+TAKEN = "headrace.images_taken"
+"""Local property of the query's thread, which Spark passes to its tasks: set when all intervals have committed their images."""
 
 
 def images_of(plan: JobPlan, before: Mapping[str, Image], intervals: int, number: int) -> dict[str, Image]:
@@ -116,16 +121,34 @@ def _take_over(header: Header, old: list[_Interval], place: int, intervals: int)
         header.dropped += before.dropped
 
 
-def write_images(path: Path, images: Mapping[str, Image]) -> None:
-    """Write images to an empty directory."""
-    path.mkdir(parents=True)
+def write_images(folder: Place, images: Mapping[str, Image]) -> None:
+    """Write images to a new directory."""
     for group, image in images.items():
         data = _encode(image)
-        write_file(path / _file(group), crc32(data).to_bytes(4, "big") + data)
+        create(folder / _file(group), crc32(data).to_bytes(4, "big") + data)
 
 
-def installed(reshard: Reshard, group: str, store: IntervalStore) -> Header | None:
+def read_image(folder: Place, group: str) -> bytes:
+    """Read the file of an image.
+
+    Raises:
+        CheckpointDamagedError: it is missing.
+    """
+    path = folder / _file(group)
+    try:
+        return path.read_created() if isinstance(path, HadoopPath) else path.read_bytes()
+    except FileNotFoundError:
+        raise CheckpointDamagedError(str(path), "it is missing", _RESTORE) from None
+
+
+def installed(reshard: Reshard, group: str, store: IntervalStore, sent: Mapping[str, Sent]) -> Header | None:
     """Give an interval its image, unless it has it; return its header, or ``None`` if the stored one counts.
+
+    Args:
+        reshard: how the intervals came about.
+        group: the interval.
+        store: its state.
+        sent: see `JobPlan`.
 
     Raises:
         SparkHostError: the interval has processed a micro-batch since the images were made.
@@ -136,7 +159,7 @@ def installed(reshard: Reshard, group: str, store: IntervalStore) -> Header | No
         return None
     _clear(reshard, group, old, store)
     if group in reshard.images:
-        data, chunks = _read(reshard, group)
+        data, chunks = _decoded(reshard, group, sent)
         header = decode_header(data)
         for number, chunk in chunks.items():
             store.set_chunk(number, chunk)
@@ -174,14 +197,11 @@ def _clear(reshard: Reshard, group: str, old: Header, store: IntervalStore) -> N
         store.remove_chunk(number)
 
 
-def _read(reshard: Reshard, group: str) -> Image:
-    path = Path(reshard.path) / _file(group)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise CheckpointDamagedError(str(path), "it is missing", _RESTORE) from None
+def _decoded(reshard: Reshard, group: str, sent: Mapping[str, Sent]) -> Image:
+    data = sent[group].read() if group in sent else read_image(Path(reshard.path), group)
     if int.from_bytes(data[:4], "big") != crc32(data[4:]):
-        raise CheckpointDamagedError(str(path), "its content does not match its checksum", _RESTORE)
+        path = f"{reshard.path}/{_file(group)}"
+        raise CheckpointDamagedError(path, "its content does not match its checksum", _RESTORE)
     found: Image = _decode(data[4:])
     return found
 
@@ -196,16 +216,21 @@ def _file(group: str) -> str:
 # Waking all intervals
 
 
-def to_wake(plan: JobPlan, batch: int) -> Iterable[str]:
+def to_wake(plan: JobPlan, batch: int, *, taken: bool) -> Iterable[str]:
     """Return the groups that must be called in a micro-batch.
 
     All are called after a change of the intervals, until a micro-batch that has called them is known to be committed; and in the
     first ones after a change of who consumes what, since new consumers do not know yet what holds the watermark back.
+
+    Args:
+        plan: the layout.
+        batch: number of the micro-batch.
+        taken: whether all intervals have committed their images (`TAKEN`).
     """
     reshard = plan.reshard
     if batch <= plan.wake_until:
         return _all(plan)
-    if reshard is None or (batch > reshard.batch + 1 and is_done(reshard)):
+    if reshard is None or (batch > reshard.batch + 1 and taken):
         return ()
     return _all(plan)
 
@@ -216,9 +241,9 @@ def _all(plan: JobPlan) -> Iterator[str]:
         yield from plan.retired.get(name, ())
 
 
-def is_done(reshard: Reshard) -> bool:
-    """Return whether all intervals have committed their images."""
-    return (Path(reshard.path) / _DONE).exists()
+def is_done(folder: Place) -> bool:
+    """Return whether all intervals have committed their images, from the directory of these."""
+    return (folder / _DONE).exists()
 
 
 class Watch:
@@ -226,20 +251,25 @@ class Watch:
 
     Args:
         plan: the layout with the new intervals.
+        folder: directory of their images; ``None``: they have none.
+
+    Attributes:
+        taken: whether all have.
     """
 
-    def __init__(self, plan: JobPlan) -> None:
-        self._reshard = plan.reshard
+    def __init__(self, plan: JobPlan, folder: Place | None) -> None:
+        self._folder = folder
         self._missing = {group for name in plan.pipeline.computations for group in plan.groups[name]}
         self._last = -1
+        self.taken = False
 
     def take(self, groups: Iterable[str], batch: int) -> None:
         """Take the groups that a micro-batch has called. Those that earlier ones have called are committed by now."""
-        if self._reshard is None:
+        if self._folder is None or self.taken:
             return
         if not self._missing and batch > self._last:
-            (Path(self._reshard.path) / _DONE).touch()
-            self._reshard = None
+            write(self._folder / _DONE, b"")
+            self.taken = True
         called = self._missing & set(groups)
         if called:
             self._missing -= called

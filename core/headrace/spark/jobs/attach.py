@@ -26,6 +26,7 @@ from headrace.spark.hosting.outputs import Outputs, unpacked
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
 from headrace.spark.hosting.processor import LevelProcessor, PipelineProcessor, bounded
 from headrace.spark.jobs.heartbeats import PROCESS_COLUMN, Heartbeats
+from headrace.spark.runtime.broadcasts import Sent
 from headrace.spark.sources.schema import WATERMARK_COLUMN
 from headrace.spark.sources.wall_clock import Clock, read_clock
 
@@ -145,11 +146,12 @@ def attached(
     reshard: Reshard | None = None,
     wake_until: int = -1,
     splits: Splits | None = None,
+    sent: Mapping[str, Sent] | None = None,
 ) -> DataFrame:
     """Do what `attach` does, up to the last operator's rows, for a query with this many partitions (see `plan_of`).
 
     Without ``wall_timers`` a clock only tells the slowest low watermark. ``heartbeats`` tell low watermarks of inputs.
-    ``reshard``, ``wake_until`` and ``splits``: see `JobPlan`.
+    ``reshard``, ``wake_until``, ``splits`` and ``sent``: see `JobPlan`.
     """
     pipeline.validate()
     check_inputs(pipeline, inputs)
@@ -171,6 +173,7 @@ def attached(
         reshard=reshard,
         wake_until=wake_until,
         splits=splits,
+        sent=sent,
     )
     if streaming:
         if heartbeats is not None:

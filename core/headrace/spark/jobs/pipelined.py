@@ -7,7 +7,6 @@ If one operator hosts all levels (`headrace.spark.hosting.fused`), only its inje
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -23,7 +22,7 @@ from headrace.spark.hosting.metrics import is_tally_column
 from headrace.spark.hosting.outputs import Outputs, outputs_here, unpacked
 from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
 from headrace.spark.hosting.progress import Board
-from headrace.spark.hosting.resharding import Watch
+from headrace.spark.hosting.resharding import TAKEN, Watch
 from headrace.spark.jobs.attach import Input, attached, check_streaming
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.heartbeats import Heartbeats, Told
@@ -36,7 +35,16 @@ from headrace.spark.jobs.job import (
     read_shape,
     write_shape,
 )
-from headrace.spark.jobs.resharding import carried, check_reshardable, forget, is_at_rest, reshard
+from headrace.spark.jobs.resharding import (
+    carried,
+    check_reshardable,
+    folder_of,
+    forget,
+    is_at_rest,
+    pending,
+    reshard,
+    sent_images,
+)
 from headrace.spark.jobs.running import Running, start
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
 from headrace.spark.runtime.event_time import low_watermark_of
@@ -92,8 +100,6 @@ class PipelinedHost:
             self._inputs,
         )
         check_reshardable(directory, before, pipeline, history=settings.sinks.history is not None)
-        assert isinstance(directory, Path), "any other was refused"
-        assert isinstance(checkpoint, Path), "it is in the directory"
         if not is_at_rest(checkpoint):
             begin().await_end()
             assert is_at_rest(checkpoint), "a query ends when it has nothing left to do"
@@ -117,7 +123,7 @@ class PipelinedHost:
         settings = settings.placed(before)
         settings.sinks.check(pipeline, pipeline.output_streams)
         as_run = with_skips(settings.directory, pipeline)
-        change = None if before is None else carried(before, before).reshard
+        change = pending(settings.directory, before)
         layout = _with_wake_up(_layout(pipeline, settings, inputs), before, settings.checkpoint(_QUERY))
         driven, heartbeats = _clock(settings, pipeline), _heartbeats(settings, pipeline, inputs)
         parcels = attached(
@@ -133,6 +139,7 @@ class PipelinedHost:
             reshard=change,
             wake_until=layout.wake_until,
             splits=settings.splits,
+            sent=sent_images(settings.spark, settings.directory, change),
         )
         check_shape(settings.directory, before, layout)
         _check_levels(before, layout)
@@ -141,13 +148,14 @@ class PipelinedHost:
         plan = _plan(pipeline, settings, change)
         senders = 1 if settings.fused else sum(len(plan.groups[name]) for name in pipeline.computations)
         rows = senders * (settings.partitions or OUTSIDE_GROUPS)
-        watch = Watch(plan)
+        watch = Watch(plan, None if change is None else folder_of(settings.directory, change))
         writer = OutputWriter(as_run, sinks, self._board, driven, watch, HERE_BYTES // rows)
         name = f"{settings.directory}: {_QUERY}"
 
         def begin() -> Running:
-            write_shape(settings.directory, carried(before, _with_removed(before, layout)), pipeline)
-            forget(before)
+            now = carried(before, _with_removed(before, layout), change)
+            write_shape(settings.directory, now, pipeline)
+            forget(settings.directory, before, change)
             self._clock = driven
             began = None if heartbeats is None else heartbeats.follow
             return start(name, parcels, writer, settings.checkpoint(_QUERY), settings, began)
@@ -369,6 +377,8 @@ class OutputWriter:
                 self._pass_on(outputs_here(spark, self._pipeline, parcels), number)
             self._board.take(tallies)
             self._watch.take([tally.group for tally in tallies], number)
+            if self._watch.taken:
+                spark.sparkContext.setLocalProperty(TAKEN, "yes")
             if self._clock is not None:
                 self._clock.take(tallies)
         finally:

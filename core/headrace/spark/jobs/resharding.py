@@ -6,10 +6,12 @@ Rules of this file:
   watermark. Then nothing is due that an old interval would have to do.
 * Everything is written beside the job first. One write of its shape then makes the new intervals count. Before that write the job
   is the old one, and after it the new one, wherever its driver dies.
-* Choice: the state passes through the driver, one computation at a time. It needs a directory that all machines mount.
+* A start writes its images to a directory of its own, and no file twice. So what a start left that died counts for nothing.
+* Choice: the state passes through the driver, one computation at a time. If not all machines mount the directory, so do the
+  images, one at a time, at each start until all intervals have them.
 """
 
-import shutil
+import os
 from pathlib import Path
 
 import msgspec
@@ -19,10 +21,11 @@ from headrace.api.pipeline import Pipeline
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.chunks import decode_header
 from headrace.spark.hosting.layout import JobPlan, Reshard
-from headrace.spark.hosting.resharding import Image, images_of, is_done, write_images
+from headrace.spark.hosting.resharding import Image, images_of, is_done, read_image, write_images
 from headrace.spark.jobs.job import Shape, last_committed, read_shape, write_shape
 from headrace.spark.jobs.state import StoredState
-from headrace.spark.runtime.hadoop import Place, files_in
+from headrace.spark.runtime.broadcasts import Sent
+from headrace.spark.runtime.hadoop import Place, files_in, remove
 
 _FOLDER = "intervals"
 
@@ -55,11 +58,6 @@ def check_reshardable(directory: Place, before: Shape, pipeline: Pipeline, *, hi
         SparkHostError: for the reason that it gives.
     """
     where = f"the job in {str(directory)!r} has {before.intervals} key intervals"
-    if not isinstance(directory, Path):
-        problem = f"{where}, and their number can change only in a directory that all machines mount"
-        raise SparkHostError(
-            problem, f"Deploy with intervals={before.intervals}, or start in an empty directory"
-        )
     removed = sorted(set(before.known_levels()) - set(pipeline.computations))
     if removed:
         problem = f"{where}, and still keeps the state of {removed}, which the pipeline no longer has"
@@ -75,7 +73,7 @@ def check_reshardable(directory: Place, before: Shape, pipeline: Pipeline, *, hi
 
 
 def reshard(
-    spark: SparkSession, directory: Path, checkpoint: Path, plan: JobPlan, now: Shape, pipeline: Pipeline
+    spark: SparkSession, directory: Place, checkpoint: Place, plan: JobPlan, now: Shape, pipeline: Pipeline
 ) -> None:
     """Divide the keys of a job at rest anew.
 
@@ -102,17 +100,16 @@ def reshard(
             ).images()
     if before.reshard is not None and batch > before.reshard.batch:
         stored = _of_the_latest(before.reshard, stored, directory)
-    path = directory / _FOLDER / str(number)
-    shutil.rmtree(path, ignore_errors=True)  # of a start that died here
+    folder = directory / _FOLDER / f"{number}-{os.urandom(4).hex()}"
     intervals, splits = before.division_at(batch)
     images = images_of(plan, stored, intervals, number)
-    write_images(path, images)
-    change = Reshard(number, batch, intervals, str(path), tuple(images), splits) if stored else None
+    write_images(folder, images)
+    remove(directory / "progress.json")  # it has the old intervals' names, and can be lost
+    change = Reshard(number, batch, intervals, str(folder), tuple(images), splits) if stored else None
     write_shape(directory, msgspec.structs.replace(now, reshard=change, reshards=number), pipeline)
-    (directory / "progress.json").unlink(missing_ok=True)  # it has the old intervals' names
 
 
-def _of_the_latest(change: Reshard, stored: dict[str, Image], directory: Path) -> dict[str, Image]:
+def _of_the_latest(change: Reshard, stored: dict[str, Image], directory: Place) -> dict[str, Image]:
     """Return the intervals that have their rows since the latest change; all of them must."""
     latest = {
         group: image for group, image in stored.items() if decode_header(image[0]).generation == change.number
@@ -130,15 +127,44 @@ def _of_the_latest(change: Reshard, stored: dict[str, Image], directory: Path) -
     return latest
 
 
-def forget(before: Shape | None) -> None:
-    """Delete the images of a change that all intervals have committed; the job's shape does not name it any more."""
-    if before is not None and before.reshard is not None and is_done(before.reshard):
-        shutil.rmtree(before.reshard.path, ignore_errors=True)
+def folder_of(directory: Place, change: Reshard) -> Place:
+    """Return the directory with the images of a change of a job."""
+    return directory / _FOLDER / change.path.rpartition("/")[2]
 
 
-def carried(before: Shape | None, now: Shape) -> Shape:
-    """Return a shape that also has the changes of a job's intervals, except one that all of them have committed."""
+def pending(directory: Place, before: Shape | None) -> Reshard | None:
+    """Return the latest change of a job's intervals, unless all of them have committed their images."""
+    change = None if before is None else before.reshard
+    return None if change is None or is_done(folder_of(directory, change)) else change
+
+
+def sent_images(spark: SparkSession, directory: Place, change: Reshard | None) -> dict[str, Sent]:
+    """Send the images of a pending change to Python workers, unless these can read them from the job's directory.
+
+    Raises:
+        CheckpointDamagedError: one is missing.
+    """
+    if change is None or isinstance(directory, Path):
+        return {}
+    folder = folder_of(directory, change)
+    return {group: Sent.by(spark, read_image(folder, group)) for group in change.images}
+
+
+def carried(before: Shape | None, now: Shape, change: Reshard | None) -> Shape:
+    """Return a shape that also has the changes of a job's intervals: the pending one, and how many there were."""
     if before is None:
         return now
-    change = before.reshard if before.reshard is not None and not is_done(before.reshard) else None
     return msgspec.structs.replace(now, reshards=before.reshards, reshard=change)
+
+
+def forget(directory: Place, before: Shape | None, change: Reshard | None) -> None:
+    """Delete all images once the latest change is no longer pending and the job's shape does not name it any more.
+
+    Until then those of earlier starts are kept: one that was presumed dead may still make its own count.
+    """
+    if before is None or before.reshard is None or change is not None:
+        return
+    for folder in files_in(directory / _FOLDER):
+        number = folder.name.partition("-")[0]
+        if number.isdecimal() and int(number) <= before.reshard.number:
+            remove(folder)

@@ -9,6 +9,7 @@ Rules of this file:
   is written to a name again is a new file, its next version (``NAME.version-2``); then the older ones are deleted.
 """
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from headrace.api.errors import OptionsError
-from headrace.spark.runtime.files import local_directory, replace_file, scheme_of
+from headrace.spark.runtime.files import local_directory, replace_file, scheme_of, write_file
 
 
 class HadoopPath:
@@ -105,6 +106,25 @@ class HadoopPath:
             finally:
                 stream.close()
 
+    def create(self, data: bytes) -> None:
+        """Create a file that never gets another version. Create its directory if there is none.
+
+        Raises:
+            FileExistsError: there is such a file.
+            OSError: the store did not keep it.
+        """
+        with _java_errors():
+            self._manager.mkdirs(self._path.getParent())
+        self._create(data)
+
+    def read_created(self) -> bytes:
+        """Read a file from `create`, without looking for versions of it.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        return self._read()
+
     def write(self, data: bytes) -> None:
         """Write the next version of the file, and delete the older ones. Create its directory if there is none.
 
@@ -141,6 +161,12 @@ class HadoopPath:
             return self._read() == data
         except FileNotFoundError:
             return False
+
+    def remove(self) -> None:
+        """Delete a directory with all that is in it, or a file with all its versions; nothing, if there is none."""
+        self._delete()
+        for version in self._versions().values():
+            version._delete()
 
     def _delete(self) -> None:
         with _java_errors(), suppress(FileNotFoundError):
@@ -232,6 +258,25 @@ def write(place: Place, data: bytes) -> None:
         place.write(data)
     else:
         replace_file(place, data)
+
+
+def create(place: Place, data: bytes) -> None:
+    """Create a file that is never written again, and its directory."""
+    if isinstance(place, HadoopPath):
+        place.create(data)
+    else:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_file(place, data)
+
+
+def remove(place: Place) -> None:
+    """Delete a file, or a directory with all that is in it; nothing, if there is none."""
+    if isinstance(place, HadoopPath):
+        place.remove()
+    elif place.is_dir():
+        shutil.rmtree(place, ignore_errors=True)
+    else:
+        place.unlink(missing_ok=True)
 
 
 def files_in(directory: Place) -> "list[Place]":
