@@ -100,7 +100,7 @@ def chaos(
     object_store: Annotated[  # noqa: FBT002  typer's way
         bool,
         typer.Option(
-            help="Keep checkpoint and job in a store as weak as S3, without atomic renames. Not staged, and without reshard."
+            help="Keep checkpoint and job in a store as weak as S3, without atomic renames. Not staged."
         ),
     ] = False,
     feed: Annotated[
@@ -178,8 +178,7 @@ def _run(
     )
     feed = target.feed(seed)
     verbs = None if wanted is None else [Verb(kind) for kind in wanted]
-    mounted = not where.object_store
-    plan = draw_plan(faults, seed, len(feed.entries), verbs, layout=options.layout, mounted=mounted)
+    plan = draw_plan(faults, seed, len(feed.entries), verbs, layout=options.layout)
     directory = _directory(keep)
     try:
         with RunProgress(f"chaos on {target.name}") as progress:

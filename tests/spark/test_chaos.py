@@ -99,13 +99,12 @@ def test_what_only_a_job_can_have_is_refused_for_a_query() -> None:
         draw_plan(2, 0, 150, [Verb.ZOMBIE, Verb.RESHARD])
 
 
-def test_what_an_object_store_cannot_have_is_neither_drawn_nor_accepted() -> None:
-    for layout, mounted in ((JobLayout.PIPELINED, False), (JobLayout.STAGED, True)):
-        assert set(draw_plan(16, 0, 150, layout=layout, mounted=mounted).verbs) == {*Verb} - {Verb.RESHARD}
+def test_what_a_staged_job_cannot_have_is_neither_drawn_nor_accepted() -> None:
+    assert set(draw_plan(16, 0, 150, layout=JobLayout.STAGED).verbs) == {*Verb} - {Verb.RESHARD}
     with pytest.raises(
-        ChaosPlanError, match=r"this job cannot be struck by reshard\. .* without --object-store"
+        ChaosPlanError, match=r"this job cannot be struck by reshard\. reshard needs --layout"
     ):
-        draw_plan(2, 0, 150, [Verb.RESHARD], layout=JobLayout.PIPELINED, mounted=False)
+        draw_plan(2, 0, 150, [Verb.RESHARD], layout=JobLayout.STAGED)
 
 
 def test_a_plan_can_be_written_and_read() -> None:
@@ -354,9 +353,12 @@ def test_a_killed_driver_and_a_lost_commit_leave_no_trace(tmp_path: Path) -> Non
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("object_store", [False, True])
 @pytest.mark.parametrize("moment", [BatchMoment.CHANGING, BatchMoment.READING])
-def test_a_driver_killed_in_a_change_of_its_job_leaves_no_trace(tmp_path: Path, moment: BatchMoment) -> None:
-    options = replace(IN_THE_DRIVER, layout=JobLayout.PIPELINED)
+def test_a_driver_killed_in_a_change_of_its_job_leaves_no_trace(
+    tmp_path: Path, moment: BatchMoment, *, object_store: bool
+) -> None:
+    options = replace(IN_THE_DRIVER, layout=JobLayout.PIPELINED, object_store=object_store)
     strikes = [
         Strike(part, verb, moment) for part, verb in enumerate([Verb.RESHARD, Verb.CHANGE, Verb.RESHARD])
     ]
@@ -380,7 +382,7 @@ def test_two_hundred_faults_leave_no_trace(
 ) -> None:
     """Ten in each run, of all kinds that can strike the job. All runs take about an hour on two cores."""
     feed = turnstiles.feed(seed)
-    plan = draw_plan(10, seed, len(feed.entries), layout=layout, mounted=not object_store)
+    plan = draw_plan(10, seed, len(feed.entries), layout=layout)
     options = ChaosOptions(layout=layout, object_store=object_store)
     report = run_chaos(TARGET, turnstiles.pipeline, feed, plan, tmp_path / "run", options)
     assert report.verdict == Holds(10)

@@ -56,22 +56,17 @@ SURVIVED = (Verb.KILL_EXECUTOR, Verb.KILL_PYTHON_WORKER)
 """Kinds after which the same driver goes on."""
 
 
-def kinds_of(layout: JobLayout, *, mounted: bool = True) -> tuple[Verb, ...]:
-    """Return the kinds of faults that can strike a job.
-
-    Args:
-        layout: how it runs.
-        mounted: whether its directory is one that the machine mounts: only there are keys divided anew.
-    """
+def kinds_of(layout: JobLayout) -> tuple[Verb, ...]:
+    """Return the kinds of faults that can strike a job that runs so."""
     changes = () if layout is JobLayout.QUERY else (Verb.CHANGE,)
-    reshards = (Verb.RESHARD,) if layout is JobLayout.PIPELINED and mounted else ()
+    reshards = (Verb.RESHARD,) if layout is JobLayout.PIPELINED else ()
     return tuple(verb for verb in Verb if verb not in _OF_DEPLOYED or verb in (*changes, *reshards))
 
 
 _OF_DEPLOYED = (Verb.RESHARD, Verb.CHANGE)
 _NEEDS = (
-    f"{Verb.RESHARD} needs --layout {JobLayout.PIPELINED} without --object-store, and {Verb.CHANGE} --layout "
-    f"{JobLayout.PIPELINED} or {JobLayout.STAGED}"
+    f"{Verb.RESHARD} needs --layout {JobLayout.PIPELINED}, and {Verb.CHANGE} --layout {JobLayout.PIPELINED} or "
+    f"{JobLayout.STAGED}"
 )
 
 
@@ -133,7 +128,6 @@ def draw_plan(
     verbs: Sequence[Verb] | None = None,
     *,
     layout: JobLayout = JobLayout.QUERY,
-    mounted: bool = True,
 ) -> ChaosPlan:
     """Draw a plan.
 
@@ -143,12 +137,11 @@ def draw_plan(
         entries: number of entries of the input; each part has at least one.
         verbs: kinds of faults to use; ``None``: all.
         layout: of the job that they strike.
-        mounted: see `kinds_of`.
 
     Raises:
         ChaosPlanError: there is too little input for that many faults, or there is no kind.
     """
-    possible = kinds_of(layout, mounted=mounted)
+    possible = kinds_of(layout)
     if verbs is None:
         verbs = possible
     if not verbs:
