@@ -20,7 +20,7 @@ from headrace.spark import (
     deploy,
     skip_record,
 )
-from headrace.spark.runtime.hadoop import HadoopPath, files_in, job_directory, write
+from headrace.spark.runtime.hadoop import HadoopPath, create, files_in, job_directory, remove, write
 from headrace_cli.main import app
 from headrace_scenarios.chaos.object_store import ObjectStore
 
@@ -118,6 +118,11 @@ def test_what_is_written_again_is_no_new_version(session: SparkSession, object_s
         write(place, text)
     assert list(object_store.objects) == ["/job/a.json.version-3"]
     assert place.exists()
+    with pytest.raises(FileExistsError):
+        create(job_directory(f"{object_store.uri}/job/a.json.version-3", session), b"four")
+    remove(place)
+    left = [path for path in object_store.objects if not path.startswith("/job/.")]  # of what was not created
+    assert (place.exists(), left) == (False, [])
 
 
 def test_the_store_shows_the_steps_of_a_rename_and_ends_it_with_its_client(object_store: ObjectStore) -> None:
