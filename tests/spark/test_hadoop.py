@@ -12,11 +12,13 @@ from typer.testing import CliRunner
 from headrace import Computation, Context, OptionsError, Pipeline, Record
 from headrace.spark import (
     Deployment,
+    FileSink,
     Input,
     JobState,
     JobStoppedError,
     Layout,
     SparkHostError,
+    committed_files,
     deploy,
     skip_record,
 )
@@ -161,6 +163,7 @@ class Job:
 
     def __init__(self, spark: SparkSession, directory: str, landing: Path) -> None:
         self.spark, self.directory, self.landing = spark, directory, landing
+        self.outputs = f"{directory}-outputs"
         self.sums: list[str] = []
         landing.mkdir()
 
@@ -178,7 +181,10 @@ class Job:
         )
         given = {"numbers": Input(frame, key="key", timestamp="ts", record_id="id")}
 
-        def take(rows: DataFrame, _batch: int) -> None:
+        files = FileSink(self.outputs, spark=self.spark)
+
+        def take(rows: DataFrame, batch: int) -> None:
+            files(rows, batch)
             self.sums += [row["value"] for row in rows.collect()]
 
         return deploy(
@@ -204,6 +210,8 @@ def test_a_job_resumes_from_there_and_skips_what_stops_it(
         running.await_idle()
         (progress,) = running.progress()
     assert job.sums == ["1", "4"]
+    written = session.read.parquet(*committed_files(job.outputs, session))
+    assert [row["value"] for row in written.orderBy("timestamp").collect()] == job.sums
     (row,) = JobState(session, job.directory).rows("adder")
     assert (row.key, row.state) == ("anna", b'{"sum":4}')
     assert progress.records == 3  # one of them was skipped

@@ -6,17 +6,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from headrace import OptionsError
 from headrace.spark import DatabaseSink, FileSink, committed_files, error_of
 from headrace.spark.runtime.files import local_directory
 from tests.spark.source_rig import Query, keys, letter, letters, write_lines
 
-REMOTE = ["s3a://bucket/job", "hdfs://name:8020/job", "dbfs:/job", Path("gs://bucket/job")]
-BROKEN = ["file:job", "file://elsewhere/job"]
+REMOTE = ["s3a://bucket/job", "hdfs://name:8020/job", "dbfs:/job"]
+BROKEN = ["file:job", "file://elsewhere/job", Path("gs://bucket/job")]
 
 
-@pytest.mark.parametrize("place", REMOTE + BROKEN)
+@pytest.mark.parametrize("place", BROKEN)
 @pytest.mark.parametrize("use", [FileSink, committed_files])
 def test_a_directory_elsewhere_is_refused_by_its_scheme_and_nothing_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[str | Path], object], place: str | Path
@@ -25,6 +26,20 @@ def test_a_directory_elsewhere_is_refused_by_its_scheme_and_nothing_is_made(
     scheme = str(place).partition(":")[0]
     reason = "this URI is not of that form" if scheme == "file" else f"the scheme '{scheme}' is not supported"
     with pytest.raises(OptionsError, match=f"a directory on a file system .* or as file:///PATH; {reason}"):
+        use(place)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", REMOTE)
+@pytest.mark.parametrize("use", [FileSink, committed_files])
+def test_a_uri_needs_a_session_that_reaches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[str], object], place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    with pytest.raises(
+        OptionsError, match=f"{place}': .* as long as no Spark session .* is active; for a URI start one"
+    ):
         use(place)
     assert list(tmp_path.iterdir()) == []
 

@@ -225,6 +225,9 @@ class _Requests(BaseHTTPRequestHandler):
             "keyProviderUri": "", "defaultStoragePolicyId": 0,
         }})  # fmt: skip
 
+    def _blocks(self, _path: str, _asked: dict[str, str]) -> None:
+        self._say({"BlockLocations": {"BlockLocation": []}})
+
     def _nothing(self, _path: str, _asked: dict[str, str]) -> None:
         self._send(200)
 
@@ -302,6 +305,7 @@ _OPERATIONS: dict[str, Callable[[_Requests, str, dict[str, str]], None]] = {
     "LISTSTATUS_BATCH": _Requests._list,
     "GETHOMEDIRECTORY": _Requests._home,
     "GETSERVERDEFAULTS": _Requests._defaults,
+    "GETFILEBLOCKLOCATIONS": _Requests._blocks,
     "OPEN": _Requests._open,
     "CREATE": _Requests._create,
     "MKDIRS": _Requests._make_directories,

@@ -227,19 +227,20 @@ def _java_errors() -> Iterator[None]:
         raise kind(str(raised.getMessage())) from None
 
 
-def job_directory(directory: str | Path, spark: SparkSession) -> Place:
-    """Return the directory of a job.
+def job_directory(directory: str | Path, spark: SparkSession, option: str = "directory") -> Place:
+    """Return the directory of a job, or of another writer.
 
     Args:
         directory: a path, a ``file:`` URI, or a URI of any file system that the session's Hadoop client reaches.
         spark: the session.
+        option: name of the option that gives it, for the error message.
 
     Raises:
         OptionsError: Hadoop has no such file system or cannot reach it, or a `Path` was made of a URI.
     """
     scheme = scheme_of(str(directory))
     if scheme in (None, "file") or isinstance(directory, Path):
-        return local_directory("directory", directory)
+        return local_directory(option, directory)
     try:
         place = HadoopPath(directory, spark)
         place.exists()
@@ -248,7 +249,7 @@ def job_directory(directory: str | Path, spark: SparkSession) -> Place:
             f"a directory that Spark's driver can reach; Hadoop says: {error}. If the connector of {scheme!r} is missing, add "
             "its package to the session (spark.jars.packages)"
         )
-        raise OptionsError("directory", str(directory), expected) from None
+        raise OptionsError(option, str(directory), expected) from None
     return place
 
 

@@ -1,43 +1,46 @@
-"""A file sink that writes each batch atomically and exactly once (MillWheel 6.1.1, 6.2), and the log of Spark's own file sink.
+"""A file sink that writes each batch exactly once (MillWheel 6.1.1, 6.2), and which files of a directory count.
 
-Rules of this file:
-
-* Spark writes a batch to a draft directory. One **rename** moves it into place, unless the batch is there already: the first one
-  counts, and a batch that is repeated after a restart of the query is skipped.
-* Each `FileSink` **claims** the next epoch of its writer, as `DatabaseSink` does. An epoch is a directory that its batches pass
-  through and that its successor renames away. After that, the final rename of an older epoch finds nothing to rename. There is no
-  gap between a check and the write.
-* Several batches can be **published** together, as few large files: until then each waits aside, under the same rules. The rename
-  of the new directory, which has the last batch's number, makes all of them count; what waits up to that number is deleted then.
-* Choice: a directory that all machines mount, as for a deployment. Object stores have no atomic rename.
+Rules of this file: what makes a batch count depends on what the file system can do. Where all machines mount it, that is a
+rename (`headrace.spark.sinks.mounted_files`); behind a URI, a log of files that are each created once
+(`headrace.spark.sinks.store_files`).
 """
 
 import json
-import os
-import shutil
 import threading
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.api.errors import OptionsError
-from headrace.spark.io_errors import FencedWriterError, SinkError
-from headrace.spark.runtime.files import local_directory
-from headrace.spark.runtime.session import query_of
+from headrace.spark.io_errors import SinkError
+from headrace.spark.runtime.files import local_directory, scheme_of
+from headrace.spark.runtime.hadoop import Place, files_in, job_directory
+from headrace.spark.runtime.session import has_driver, query_of
+from headrace.spark.sinks.mounted_files import MountedFiles
+from headrace.spark.sinks.store_files import StoreFiles, files_in_store
 
 FORMATS = ("json", "parquet", "csv", "orc")
 BY_COLUMN = ("orc", "parquet")
 """Formats whose files tell their schema, so that they can be read and written again."""
 
-_AWAY = ".away"
-_FILE_BYTES = 128 << 20
-"""Size of the largest files that are published for several batches: what Spark reads in one task."""
+
+class _Files(Protocol):
+    epoch: int
+
+    def write(self, frame: DataFrame, query: str, batch: int) -> bool: ...
+
+    def publish(self, spark: SparkSession) -> None: ...
 
 
 class FileSink:
     """Writes files, each micro-batch to a separate directory, ``PATH/query=ID/batch=NUMBER``; read them all as ``PATH``.
+
+    If the path is a URI, such as ``s3a://bucket/totals``, read ``spark.read.parquet(*committed_files(PATH, spark))`` instead:
+    ``PATH`` may also have files of a batch that does not count, or not yet. There a batch's directory has another name each time.
 
     With ``batches`` above 1, so many micro-batches share a directory, with one file for each 128 MiB. Readers see them when the
     last one is written, or at `publish`; they are durable before.
@@ -45,21 +48,27 @@ class FileSink:
     Create a new sink for each start of a query and for each stream: a new sink fences those created before it.
 
     Args:
-        path: a directory on a file system that all machines mount, as a path or a ``file:`` URI. Other schemes are refused.
+        path: a directory: a path or a ``file:`` URI on a file system that all machines mount, or a URI of any store where Spark
+            can keep a checkpoint.
         format: ``json``, ``parquet``, ``csv`` or ``orc``.
         writer: a name that distinguishes sinks that write to one path at the same time.
-        batches: number of micro-batches to publish together; above 1 only for ``parquet`` and ``orc``.
+        batches: number of micro-batches to publish together; above 1 only for ``parquet`` and ``orc`` on a mounted file system.
+        spark: the session whose Hadoop client reaches a URI; default: the active one.
 
     Attributes:
+        path: the directory.
+        format: as given.
         name: its name in messages.
         epoch: the epoch that it claimed.
 
     Raises:
-        OptionsError: the format or the scheme of the path is not supported.
+        OptionsError: the format or the path is not supported.
+        SinkError: the store behind a URI replaces files that exist.
     """
 
     def __init__(
-        self, path: str | Path, format: str = "parquet", *, writer: str = "", batches: int = 1  # noqa: A002  Spark's word
+        self, path: str | Path, format: str = "parquet", *, writer: str = "", batches: int = 1,  # noqa: A002  Spark's word
+        spark: SparkSession | None = None,
     ) -> None:  # fmt: skip
         if format not in FORMATS:
             raise OptionsError("format", format, f"one of {', '.join(FORMATS)}")
@@ -69,16 +78,22 @@ class FileSink:
             raise OptionsError(
                 "batches", batches, f"1 for {format}; only {' and '.join(BY_COLUMN)} can be merged"
             )
-        self._batches = batches
-        self.path, self.format = local_directory("path", path), format
-        self.name = f"files in {str(self.path)!r}"
-        self._writer = writer
-        # Readers of the path, including Spark, ignore names that begin with an underscore.
-        self._epochs = self.path / "_writers" / f"writer-{quote(writer, safe='')}"
-        self._waiting = self._epochs / "waiting"
-        self._newest: dict[str, int] = {}
+        place = _directory("path", path, spark)
+        if batches > 1 and not isinstance(place, Path):
+            raise OptionsError(
+                "batches",
+                batches,
+                "1 for a URI; only on a file system that all machines mount can batches wait",
+            )
+        self.path, self.format = place, format
+        self.name = f"files in {str(place)!r}"
         self._lock = threading.Lock()
-        self.epoch = self._claim()
+        self._files: _Files = (
+            MountedFiles(place, format, writer, batches, self.name)
+            if isinstance(place, Path)
+            else StoreFiles(place, format, writer, self.name)
+        )
+        self.epoch = self._files.epoch
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Write a micro-batch; called by ``foreachBatch``.
@@ -101,25 +116,7 @@ class FileSink:
             FencedWriterError: see `__call__`.
         """
         with self._lock:
-            return self._write(frame, query, batch)
-
-    def _write(self, frame: DataFrame, query: str, batch: int) -> bool:
-        if not self._gate(self.epoch).is_dir():
-            raise self._fenced()
-        # Several sinks may serve one query, each for one stream.
-        own = quote(f"{query}-{self._writer}" if self._writer else query, safe="")
-        waiting = _batches_in(self._waiting / own)
-        if batch <= self._published(own) or batch in waiting:
-            frame.write.format("noop").mode("overwrite").save()
-            return False
-        if self._batches == 1:
-            if waiting:  # for a sink before this one, which published several at once
-                self._publish(frame.sparkSession, own)
-            return self._put_published(frame, own, batch)
-        written = self._save(frame, self._waiting / own / f"batch={batch}")
-        if len(waiting) + 1 >= self._batches:
-            self._publish(frame.sparkSession, own)
-        return written
+            return self._files.write(frame, query, batch)
 
     def publish(self, spark: SparkSession) -> None:
         """Publish what has been written and waits for more batches, of all queries with this writer, also while they run.
@@ -128,122 +125,67 @@ class FileSink:
             FencedWriterError: see `__call__`.
         """
         with self._lock:
-            for waiting in sorted(self._waiting.iterdir()) if self._waiting.is_dir() else ():
-                self._publish(spark, waiting.name)
-
-    def _publish(self, spark: SparkSession, own: str) -> None:
-        waiting = self._waiting / own
-        numbers = _batches_in(waiting)
-        coming = [number for number in numbers if number > self._published(own)]
-        if coming:
-            paths = [waiting / f"batch={number}" for number in coming]
-            size = sum(file.stat().st_size for path in paths for file in path.iterdir())
-            rows = spark.read.format(self.format).load([str(path) for path in paths])
-            self._put_published(rows.coalesce(-(-size // _FILE_BYTES)), own, coming[-1])
-        for number in numbers:
-            shutil.rmtree(waiting / f"batch={number}", ignore_errors=True)
-
-    def _published(self, own: str) -> int:
-        """Return the number of the newest batch that readers see; -1: none. The batches of a query come in their order."""
-        if own not in self._newest:
-            self._newest[own] = max(_batches_in(self.path / f"query={own}"), default=-1)
-        return self._newest[own]
-
-    def _put_published(self, frame: DataFrame, own: str, batch: int) -> bool:
-        written = self._save(frame, self.path / f"query={own}" / f"batch={batch}")
-        self._newest[own] = batch
-        return written
-
-    def _save(self, frame: DataFrame, target: Path) -> bool:
-        """Write rows to a draft, and move it to its place; return whether this one was first."""
-        draft = f"{os.getpid()}-{os.urandom(6).hex()}"
-        aside, passing = self._epochs / "drafts" / draft, self._gate(self.epoch) / draft
-        frame.write.mode("overwrite").format(self.format).save(str(aside))
-        try:
-            return self._put(aside, passing, target)
-        finally:
-            for left in (aside, passing):
-                shutil.rmtree(left, ignore_errors=True)
-
-    def _put(self, aside: Path, passing: Path, target: Path) -> bool:
-        """Move a draft through the epoch's directory to its final place; return whether this one was first."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            aside.rename(passing)
-        except FileNotFoundError:
-            raise self._fenced() from None
-        try:
-            passing.rename(target)
-        except OSError as error:
-            if not passing.parent.is_dir():
-                raise self._fenced() from error
-            if target.exists():  # another writer was faster
-                return False
-            raise
-        return True
-
-    # Epochs
-
-    def _claim(self) -> int:
-        self._epochs.mkdir(parents=True, exist_ok=True)
-        while True:
-            own = self._latest() + 1
-            with suppress(FileExistsError):  # another sink was faster
-                self._gate(own).mkdir()
-                break
-        for epoch in range(1, own):
-            with suppress(FileNotFoundError):  # it was renamed away before
-                self._gate(epoch).rename(f"{self._gate(epoch)}{_AWAY}")
-        for away in self._epochs.glob(f"*{_AWAY}"):
-            for draft in away.iterdir():
-                shutil.rmtree(draft, ignore_errors=True)
-        return own
-
-    def _latest(self) -> int:
-        names = [path.name.removesuffix(_AWAY) for path in self._epochs.iterdir()]
-        return max([int(name) for name in names if name.isdecimal()], default=0)
-
-    def _gate(self, epoch: int) -> Path:
-        return self._epochs / f"{epoch:06d}"
-
-    def _fenced(self) -> FencedWriterError:
-        return FencedWriterError(self.name, self.epoch, self._latest())
+            self._files.publish(spark)
 
 
-def _batches_in(directory: Path) -> list[int]:
-    """Return the numbers of the batches in a directory, ascending."""
-    names = [path.name.removeprefix("batch=") for path in directory.glob("batch=*")]
-    return sorted(int(name) for name in names if name.isdecimal())
+def _directory(option: str, path: str | Path, spark: SparkSession | None) -> Place:
+    """Return the directory of a path, or of a URI if there is a session to reach it with.
+
+    Raises:
+        OptionsError: there is none, or it does not reach it.
+    """
+    if isinstance(path, Path) or scheme_of(path) in (None, "file"):
+        return local_directory(option, path)
+    session = spark
+    if session is None:
+        with suppress(PySparkRuntimeError):  # there is none
+            session = SparkSession.active()
+    if session is None or not has_driver(session):
+        expected = (
+            "a directory on a file system that all machines mount, as long as no Spark session with its driver in this process "
+            "is active; for a URI start one first"
+        )
+        raise OptionsError(option, path, expected)
+    return job_directory(path, session, option)
 
 
-def committed_files(directory: str | Path) -> list[str]:
-    """Return the files that Spark's own file sink has committed, from its log. Readers other than Spark need this.
+def committed_files(directory: str | Path, spark: SparkSession | None = None) -> list[str]:
+    """Return the files that count in a directory: those that Spark's own file sink has committed, or a `FileSink` behind a URI.
 
-    A killed query may leave files that belong to no committed batch. Spark itself ignores them when it reads.
+    A killed query may leave files that belong to no committed batch. Spark itself ignores those of its own sink when it reads.
 
     Args:
-        directory: the directory that the streaming query writes to, on this file system: a path or a ``file:`` URI.
+        directory: the directory that the streaming query writes to: a path, or a URI.
+        spark: the session whose Hadoop client reaches a URI; default: the active one.
 
     Returns:
-        Paths, oldest batch first.
+        Paths, or URIs, oldest batch first.
 
     Raises:
         SinkError: no streaming query writes there.
-        OptionsError: the directory is a URI of another scheme.
+        OptionsError: the directory is a URI that cannot be reached.
     """
-    log = local_directory("directory", directory) / "_spark_metadata"
-    if not log.is_dir():
-        remedy = "Give the directory that a query with Spark's file sink writes to"
+    place = _directory("directory", directory, spark)
+    found = None if isinstance(place, Path) else files_in_store(place)
+    return _files_of_spark(place) if found is None else found
+
+
+def _files_of_spark(directory: Place) -> list[str]:
+    """Return the files in the log of Spark's own file sink."""
+    names = [path.name for path in files_in(directory / "_spark_metadata")]
+    if not names:
+        remedy = (
+            "Give the directory that a query with Spark's file sink writes to, or a FileSink behind a URI"
+        )
         raise SinkError(str(directory), "there is no log of a streaming query (_spark_metadata)", remedy)
-    batches = {
-        int(path.name.partition(".")[0]): path for path in sorted(log.iterdir()) if path.name[0].isdigit()
-    }
-    compacted = max((number for number, path in batches.items() if path.suffix == ".compact"), default=0)
+    batches = {int(name.partition(".")[0]): name for name in names if name[0].isdigit()}
+    compacted = max((number for number, name in batches.items() if name.endswith(".compact")), default=0)
     files: dict[str, None] = {}
     for number in sorted(batches):
         if number < compacted:
             continue
-        for line in batches[number].read_text().splitlines()[1:]:  # the first line is the format's version
+        entries = (directory / "_spark_metadata" / batches[number]).read_bytes().decode().splitlines()[1:]
+        for line in entries:  # the first line is the format's version
             entry = json.loads(line)
             path = _local(entry["path"])
             if entry["action"] == "add":
