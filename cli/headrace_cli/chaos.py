@@ -100,7 +100,7 @@ def chaos(
     object_store: Annotated[  # noqa: FBT002  typer's way
         bool,
         typer.Option(
-            help="Keep checkpoint and job in a store as weak as S3, without atomic renames. Not staged."
+            help="Keep checkpoint, job and outputs in a store as weak as S3, without atomic renames. Not staged."
         ),
     ] = False,
     feed: Annotated[

@@ -326,9 +326,11 @@ def test_a_killed_executor_and_a_zombie_leave_no_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_zombie_leaves_no_trace(tmp_path: Path) -> None:
+@pytest.mark.parametrize("object_store", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_zombie_leaves_no_trace(tmp_path: Path, *, object_store: bool) -> None:
     """Like the one above, without what takes long: executors of their own, one of which is killed."""
-    report = _run(tmp_path, Strike(0, Verb.ZOMBIE, BatchMoment.READING), options=IN_THE_DRIVER)
+    options = replace(IN_THE_DRIVER, object_store=object_store)
+    report = _run(tmp_path, Strike(0, Verb.ZOMBIE, BatchMoment.READING), options=options)
     assert report.verdict == Holds(1)
     assert any("refused by the sink: a newer epoch owns the table" in note for note in report.seen[0].notes)
 

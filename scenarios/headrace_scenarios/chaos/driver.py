@@ -26,6 +26,7 @@ from headrace.spark.runtime.file_errors import storage_error_of
 from headrace.spark.runtime.hadoop import job_directory
 from headrace.spark.runtime.session import session
 from headrace.spark.sinks.database_sink import DatabaseSink
+from headrace.spark.sinks.file_sink import FileSink, committed_files
 from headrace_scenarios.chaos.job import (
     ADDED,
     TABLE,
@@ -44,6 +45,7 @@ from headrace_scenarios.chaos.job import (
 
 _LOOK_EVERY_S = 0.05
 _CREATE = f"CREATE TABLE IF NOT EXISTS {TABLE} (stream TEXT, key TEXT, value BLOB, timestamp INTEGER, record_id TEXT)"
+_COLUMNS = ("stream", "key", "value", "timestamp", "record_id")
 _APPEND = f"INSERT INTO {TABLE} VALUES (?, ?, ?, ?, ?)"  # noqa: S608  our own name
 
 _Batches = Iterator[pa.RecordBatch]
@@ -75,6 +77,9 @@ def main(job_file: str, number: int) -> int:
             tell(told, Ended(type(failure).__name__, str(failure)))
             return 1
         running.stop()
+        if job.outputs and job.stop_file.read_text():
+            rows = spark.read.parquet(*committed_files(job.outputs, spark))
+            _append(str(job.database), rows.select(*_COLUMNS), 0)
         tell(told, Ended("", ""))
     return 0
 
@@ -100,7 +105,7 @@ class _Query:
             _pipeline(job), _inputs(spark, job), intervals=job.intervals, history=True
         ).everything
         passed = outputs.mapInArrow(partial(_passing, job.control, BatchMoment.WORKING), outputs.schema)
-        self._writer = _Writer(_sink(job), told)
+        self._writer = _Writer(_sink(job, spark=spark), told)
         stream = passed.writeStream.foreachBatch(_held_after(self._writer, job.control))
         self._query = stream.option("checkpointLocation", job.checkpoint).start()
 
@@ -132,7 +137,7 @@ class _Job:
             writer.__call__ = _held_after(writer.__call__, job.control)  # type: ignore[method-assign]
         pipeline = _pipeline(job)
         sinks = {
-            stream: _of_stream(stream, _Writer(_sink(job, stream), told))
+            stream: _of_stream(stream, _Writer(_sink(job, stream, spark), told))
             for stream in pipeline.output_streams
         }
         self._deployment = deploy(
@@ -274,27 +279,23 @@ def _of_stream(stream: str, writer: _Writer) -> Callable[[DataFrame, int], None]
 
     def write(frame: DataFrame, number: int) -> None:
         value, at = F.col("value").cast("binary"), F.unix_micros("timestamp")
-        columns = [
-            F.lit(stream).alias("stream"),
-            "key",
-            value.alias("value"),
-            at.alias("timestamp"),
-            "record_id",
-        ]
-        writer(frame.select(*columns), number)
+        columns = (F.lit(stream), F.col("key"), value, at, F.col("record_id"))
+        named = [column.alias(name) for column, name in zip(columns, _COLUMNS, strict=True)]
+        writer(frame.select(*named), number)
 
     return write
 
 
-def _sink(job: ChaosJob, stream: str = "") -> _Sink:
+def _sink(job: ChaosJob, stream: str = "", spark: SparkSession | None = None) -> _Sink:
     """Return what writes the rows of all streams, or of one."""
     if not job.fencing:
         return partial(_append, str(job.database))
-    sink = DatabaseSink(str(job.database), TABLE, writer=stream)
-    return partial(_write, sink)
+    if job.outputs:
+        return partial(_write, FileSink(job.outputs, writer=stream, spark=spark))
+    return partial(_write, DatabaseSink(str(job.database), TABLE, writer=stream))
 
 
-def _write(sink: DatabaseSink, frame: DataFrame, number: int) -> bool:
+def _write(sink: DatabaseSink | FileSink, frame: DataFrame, number: int) -> bool:
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     assert query is not None, "a streaming query has an id"
     return sink.write(frame, query, number)

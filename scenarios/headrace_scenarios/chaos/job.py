@@ -58,8 +58,8 @@ class ChaosJob(msgspec.Struct, frozen=True):
         layout: how it runs.
         last: name of the pipeline's last computation.
         additions: number of computations that were added to the pipeline.
-        store: URI of the object store with the checkpoint and the job's files; empty: they are in ``directory``.
-        fencing: whether the sink is a `DatabaseSink`; otherwise any driver can append rows.
+        store: URI of the object store with the checkpoint, the job's files and its outputs; empty: they are in ``directory``.
+        fencing: whether the sink is a `DatabaseSink`, or a `FileSink` in the store; otherwise any driver can append rows.
         config: Spark's settings.
     """
 
@@ -94,13 +94,18 @@ class ChaosJob(msgspec.Struct, frozen=True):
         return f"{self.home}/checkpoints/{name}"
 
     @property
+    def outputs(self) -> str:
+        """URI of the outputs in the store; empty: they are written to `database` at once."""
+        return f"{self.store}/outputs" if self.store and self.fencing else ""
+
+    @property
     def states(self) -> Path:
         """The file with all states of a deployed job, once it has ended: lines of JSON, a `StoredRow` each."""
         return Path(self.directory, "states.jsonl")
 
     @property
     def database(self) -> Path:
-        """The SQLite file with the outputs, in the table `TABLE`."""
+        """The SQLite file with the outputs, in the table `TABLE`; those in a store, once the job has ended."""
         return Path(self.directory, "outputs.sqlite")
 
     @property

@@ -61,7 +61,7 @@ _STEP_S = 0.002
 """How long each step of a rename in the object store takes: long enough to be killed in."""
 
 _REFUSALS = (
-    ("FencedWriterError", "the sink: a newer epoch owns the table"),
+    ("FencedWriterError", "the sink: a newer epoch owns the table or files"),
     ("DriverReplacedError", "Spark: its log already has the batch"),
 )
 
@@ -90,7 +90,7 @@ class ChaosOptions:
         intervals: number of key intervals of each computation.
         patience_s: maximum wait for any single step, seconds of wall time.
         layout: how the pipeline runs.
-        object_store: keep the checkpoint and the job's own files in an `ObjectStore`.
+        object_store: keep the checkpoint, the job's own files and its outputs in an `ObjectStore`.
     """
 
     master: str = "local-cluster[1,2,1024]"
