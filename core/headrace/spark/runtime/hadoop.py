@@ -13,13 +13,14 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, Self
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from headrace.api.errors import OptionsError
-from headrace.spark.runtime.files import local_directory, replace_file, scheme_of, write_file
+from headrace.spark.runtime.files import local_directory, replace_file, scheme_of, scratch, write_file
 
 
 class HadoopPath:
@@ -118,12 +119,22 @@ class HadoopPath:
         self._create(data)
 
     def read_created(self) -> bytes:
-        """Read a file from `create`, without looking for versions of it.
+        """Read a file from `create`, without looking for versions of it. It may be large.
 
         Raises:
             FileNotFoundError: there is none.
         """
-        return self._read()
+        # Through a file: 64 MiB would take three seconds through the socket between Java and Python.
+        with NamedTemporaryFile(dir=scratch()) as file:
+            with _java_errors():
+                stream = self._manager.open(self._path)
+                try:
+                    copy = self._jvm.java.io.FileOutputStream(file.name)
+                    stream.transferTo(copy)
+                    copy.close()
+                finally:
+                    stream.close()
+            return file.read()
 
     def write(self, data: bytes) -> None:
         """Write the next version of the file, and delete the older ones. Create its directory if there is none.
