@@ -141,7 +141,15 @@ WRITES = 2 * 3 + 1
 """An image of each interval, and the shape with them. The start of the query writes the shape once more."""
 
 
-@pytest.mark.parametrize("then", [2, 3, 1], ids=["the old number", "the new number", "another number"])
+@pytest.mark.parametrize(
+    ("machine", "then"),
+    [
+        *[("mounted", then) for then in (2, 3, 1)],
+        ("object store", 3),
+        *[pytest.param("object store", then, marks=pytest.mark.nightly) for then in (2, 1)],
+    ],
+    indirect=["machine"],
+)
 @pytest.mark.parametrize("at", range(1, WRITES + 2))
 def test_a_driver_that_dies_leaves_the_old_intervals_or_the_new_ones(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, at: int, then: int

@@ -200,15 +200,16 @@ def test_a_reader_reads_the_slots_since_the_last_sum_only(
         reads[path.name] += 1
         return read(path)
 
-    for batch in range(9):
-        sink = files.sink("other" if batch == 2 else "")
-        assert files.put(sink, batch, "abcdefghi"[batch])
-        assert not files.put(sink, batch, "again")
+    for writer, texts in (("", "abcd"), ("other", "e"), ("", "fg")):
+        sink = files.sink(writer)
+        for text in texts:
+            assert files.put(sink, "abcdefg".index(text), text)
+        assert not files.put(sink, "abcdefg".index(texts[-1]), "again")
     with monkeypatch.context() as patched:
         patched.setattr(HadoopPath, "read_created", counted)
-        assert files.committed() == "abcdefghi"
-    assert sorted(int(name) for name in reads) == [16, 17, 18]
-    assert files.sink().epoch == 9
+        assert files.committed() == "abcdefg"
+    assert sorted(int(name) for name in reads) == [8, 9, 10]
+    assert files.sink().epoch == 3
 
 
 def test_what_a_uri_cannot_have_is_refused(
