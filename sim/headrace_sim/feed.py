@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from headrace import MAX_TIME, MalformedRecordError, OptionsError, Pipeline
+from headrace import MAX_TIME, MIN_TIME, MalformedRecordError, OptionsError, Pipeline
 from headrace.api.codecs import encode_at  # the one writer of wire values
 from headrace.wire.effects import SourceEvent, SourceRecord, SourceWatermark
 
@@ -46,6 +46,21 @@ class Feed(msgspec.Struct, frozen=True):
     def end_us(self) -> int:
         """When the last event arrives, true time in microseconds."""
         return self.entries[-1].at_us if self.entries else 0
+
+    def on_time(self) -> frozenset[int]:
+        """Return the records that no source delivers behind its own low watermark (4.5), by their order in the feed, from 0."""
+        promised: dict[str, int] = {}
+        found, number = set(), 0
+        for entry in self.entries:
+            known = promised.get(entry.address, MIN_TIME)
+            match entry.event:
+                case SourceWatermark(low_watermark=low_watermark):
+                    promised[entry.address] = max(known, low_watermark)
+                case SourceRecord(timestamp=timestamp):
+                    if timestamp >= known:
+                        found.add(number)
+                    number += 1
+        return frozenset(found)
 
     def only(self, kept: Collection[int]) -> "Feed":
         """Return the same input with only some of its records, but all of its watermarks.

@@ -341,6 +341,11 @@ class WatermarkAuthority:
             percentiles = self._percentiles(known, max(low_watermark, published.low_watermark))
         return self._rules.merged(published, Progress(low_watermark, horizon, percentiles))
 
+    @property
+    def is_journaling(self) -> bool:
+        """Whether the store has yet to answer what it was asked to journal: it may have done so."""
+        return self._journaling is not None
+
     def published(self, name: str) -> Progress:
         """What the store has accepted of a name, as far as this replica knows; nothing on a standby."""
         return self._known[name].published

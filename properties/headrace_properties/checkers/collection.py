@@ -12,6 +12,7 @@ from headrace.history import (
     Published,
     Resent,
     RunEnded,
+    ScanEnded,
 )
 from headrace.wire.messages import STORE
 from headrace_properties.checkers.ending import Calm
@@ -144,6 +145,7 @@ class Drained:
         self._calm = Calm()
         self._rises: dict[str, list[tuple[int, int]]] = {}
         self._struck: dict[str, int] = {}
+        self._scanned: dict[int, int] = {}
         self._drained = 0
         self._why = "the run has not ended"
         self.handlers: Handlers = {
@@ -152,8 +154,12 @@ class Drained:
             Published: self._on_published,
             CheckpointsDeleted: self._on_deleted,
             IdsCollected: self._on_collected,
+            ScanEnded: self._on_scan,
             RunEnded: self._on_end,
         }
+
+    def _on_scan(self, event: ScanEnded) -> None:
+        self._scanned[event.sequencer] = event.at_us
 
     def _on_fault(self, event: FaultStruck) -> None:
         self._calm.handlers[FaultStruck](event)
@@ -219,10 +225,11 @@ class Drained:
                 return
 
     def _could_collect(self, name: str, key: str, until_us: int) -> bool:
-        """Return whether a key's owner has had it ever since, and neither owner nor store was struck."""
+        """Return whether a key's owner has had it ever since, row and all, and neither owner nor store was struck."""
         owners = [mint for mint in self._ledger.live_mints(name) if mint.interval.contains(key)]
         strikes = [self._struck.get(process, 0) for process in (STORE, *(mint.owner for mint in owners))]
-        return all(at_us <= until_us for at_us in (*strikes, *(mint.at_us for mint in owners)))
+        scans = [self._scanned.get(mint.sequencer, mint.at_us) for mint in owners]
+        return all(at_us <= until_us for at_us in (*strikes, *scans))
 
     def _horizon_at(self, sender: str, until_us: int) -> int:
         rises = self._rises.get(sender, ())

@@ -112,6 +112,7 @@ def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str,
     if (
         not workload.settled
         or _is_late(history)
+        or len(feed.on_time()) < feed.records
         or _zombie_told(workload, history)
         or result_of(history) == run_reference(workload.pipeline, feed)
     ):

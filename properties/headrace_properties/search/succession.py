@@ -3,7 +3,6 @@
 Each function says what was not so; ``""``: nothing.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 from headrace import Pipeline
@@ -11,6 +10,7 @@ from headrace.history import (
     ComputationRemoved,
     Executed,
     History,
+    IntervalDropped,
     IntervalMinted,
     ProcessStarted,
     UserCodeFailed,
@@ -22,21 +22,21 @@ from headrace.wire.messages import STORE
 def miscounted(history: History) -> str:
     """Say which attempt of user code was not the one after its owner's last; a new owner begins with the first (4.1)."""
     attempts: dict[tuple[str, str, str, str], int] = {}
-    anew: Counter[tuple[str, str, str, str]] = Counter()
     for event in history:
         if isinstance(event, ProcessStarted):
             attempts = {name: count for name, count in attempts.items() if name[0] != event.process}
-        elif isinstance(event, IntervalMinted):
-            anew.update(
-                name for name in attempts if name[1] == event.computation and event.interval.contains(name[2])
-            )
+        elif isinstance(event, IntervalDropped):
+            attempts = {
+                name: count for name, count in attempts.items()
+                if name[:2] != (event.process, event.computation) or not event.interval.contains(name[2])
+            }  # fmt: skip
         elif isinstance(event, UserCodeFailed):
             name = event.process, event.computation, event.key, event.cause
             before = attempts.get(name, 0)
             if event.attempt != before + 1:
-                if event.attempt != 1 or not anew[name]:
-                    return f"{event.process} failed on {event.cause} for the {event.attempt}th time, after {before}"
-                anew[name] -= 1
+                return (
+                    f"{event.process} failed on {event.cause} for the {event.attempt}th time, after {before}"
+                )
             attempts[name] = event.attempt
     return ""
 
@@ -76,11 +76,18 @@ def left_too_soon(history: History, versions: Sequence[Pipeline]) -> str:
 
 
 def knows_less(history: History) -> str:
-    """Say which owner ran user code under a watermark behind one that a predecessor had run it under (7.2)."""
+    """Say which owner ran user code under a watermark behind one that a predecessor had run it under (7.2).
+
+    Nothing is said once a computation of another version joins: it may be a sender, of which nothing is known yet (3).
+    """
     reached: dict[tuple[str, str], int] = {}
     least: dict[tuple[int, str], int] = {}
+    minted = set[str]()
     for event in history:
         if isinstance(event, IntervalMinted):
+            if reached and event.computation not in minted:
+                return ""  # it joins
+            minted.add(event.computation)
             for (computation, key), watermark in reached.items():
                 if computation == event.computation and event.interval.contains(key):
                     least[event.sequencer, key] = watermark

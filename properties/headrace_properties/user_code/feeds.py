@@ -5,9 +5,9 @@ from random import Random
 
 import msgspec
 
-from headrace import MIN_TIME, MINUTE, SECOND, DeadLetter, MalformedRecordError, Pipeline
+from headrace import MINUTE, SECOND, DeadLetter, MalformedRecordError, Pipeline
 from headrace.injector.injection import productions_of
-from headrace.wire.effects import SourceRecord, SourceWatermark
+from headrace.wire.effects import SourceRecord
 from headrace_sim import Feed
 from headrace_sim.feed import FeedEntry
 
@@ -105,28 +105,12 @@ def has_dead_letters(pipeline: Pipeline, feed: Feed) -> bool:
 
 def has_late_records(feed: Feed) -> bool:
     """Return whether a source delivers a record behind its own low watermark (4.5)."""
-    return len(_on_time(feed)) < feed.records
+    return len(feed.on_time()) < feed.records
 
 
 def without_late_records(feed: Feed) -> Feed:
     """Leave out the records that a source delivers behind its own low watermark (4.5)."""
-    return feed.only(_on_time(feed)) if has_late_records(feed) else feed
-
-
-def _on_time(feed: Feed) -> frozenset[int]:
-    """The records that are not late, by their order in the feed, from 0."""
-    promised: dict[str, int] = {}
-    found, number = set(), 0
-    for entry in feed.entries:
-        known = promised.get(entry.address, MIN_TIME)
-        match entry.event:
-            case SourceWatermark(low_watermark=low_watermark):
-                promised[entry.address] = max(known, low_watermark)
-            case SourceRecord(timestamp=timestamp):
-                if timestamp >= known:
-                    found.add(number)
-                number += 1
-    return frozenset(found)
+    return feed.only(feed.on_time()) if has_late_records(feed) else feed
 
 
 def smallest(kept: tuple[int, ...], fails: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...]:

@@ -3,8 +3,10 @@
 from headrace import Computation, KeyInterval, Pipeline
 from headrace.history import (
     ComputationRemoved,
+    DropCause,
     Executed,
     History,
+    IntervalDropped,
     IntervalMinted,
     ProcessStarted,
     UserCodeFailed,
@@ -23,6 +25,9 @@ def minted(sequencer: int, owner: str = "worker-0") -> IntervalMinted:
     return IntervalMinted(0, STORE, "adders", KeyInterval(), sequencer, owner, 1)
 
 
+DROPPED = IntervalDropped(0, "worker-0", "adders", KeyInterval(), 1, DropCause.TABLE)
+
+
 def ran(sequencer: int, watermark: int) -> Executed:
     late = False
     here = 0, "worker-0", "adders", "a"
@@ -30,7 +35,8 @@ def ran(sequencer: int, watermark: int) -> Executed:
 
 
 def test_attempts_are_counted_by_each_owner() -> None:
-    assert miscounted(History([failed(1), failed(2), minted(2), failed(3), failed(1)])) == ""
+    assert miscounted(History([failed(1), failed(2), minted(2), failed(3), DROPPED, failed(1)])) == ""
+    assert miscounted(History([failed(1), failed(2), minted(2), failed(1)])) != ""
     assert miscounted(History([failed(1), ProcessStarted(0, "worker-0", 2), failed(1)])) == ""
     assert miscounted(History([failed(1), failed(2), failed(1)])).endswith("for the 1th time, after 2")
     assert miscounted(History([failed(1), failed(3)])).endswith("for the 3th time, after 1")
@@ -59,3 +65,5 @@ def test_a_computation_leaves_after_those_that_fed_it() -> None:
 def test_a_new_owner_knows_what_its_predecessor_acted_upon() -> None:
     assert knows_less(History([minted(1), ran(1, 50), minted(2), ran(1, 70), ran(2, 50)])) == ""
     assert knows_less(History([minted(1), ran(1, 50), minted(2), ran(2, 40)])) != ""
+    joined = IntervalMinted(0, STORE, "senders", KeyInterval(), 2, "worker-0", 1)
+    assert knows_less(History([minted(1), ran(1, 50), joined, minted(3), ran(3, 40)])) == ""
