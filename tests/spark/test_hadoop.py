@@ -147,7 +147,9 @@ def test_the_store_shows_the_steps_of_a_rename_and_ends_it_with_its_client(objec
     assert sorted(store.objects) == seen[-1]
 
 
-@pytest.mark.parametrize("place", ["s3a://bucket/job", "dbfs:/job", "viewfs://nowhere/job"])
+@pytest.mark.parametrize(
+    "place", ["s3a://bucket/job", "dbfs:/job", "viewfs://nowhere/job", "hdfs://no-such-host.invalid:8020/job"]
+)
 def test_a_store_that_hadoop_does_not_reach_is_refused(spark: SparkSession, place: str) -> None:
     scheme = place.partition(":")[0]
     with pytest.raises(

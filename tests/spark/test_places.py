@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from headrace import OptionsError
 from headrace.spark import DatabaseSink, FileSink, committed_files, error_of
@@ -37,6 +38,7 @@ def test_a_uri_needs_a_session_that_reaches_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
     with pytest.raises(
         OptionsError, match=f"{place}': .* as long as no Spark session .* is active; for a URI start one"
     ):

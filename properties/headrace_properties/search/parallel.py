@@ -77,9 +77,8 @@ def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: Jo
     # Choice: fresh processes, as the caller may have threads (a progress bar has one), which a fork would tear apart.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(jobs, len(things)), context, leave_signals_to_parent) as pool:
-        results = [pool.submit(work, thing) for thing in things]
         try:
-            for future in as_completed(results):
+            for future in as_completed([pool.submit(work, thing) for thing in things]):
                 yield future.result()
         except BrokenProcessPool as error:
             raise KilledProcessError(jobs) from error

@@ -17,6 +17,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any, Self
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from headrace.api.errors import OptionsError
@@ -236,6 +237,10 @@ def _java_errors() -> Iterator[None]:
         raised = error.java_exception
         kind = _KINDS.get(str(raised.getClass().getSimpleName()), OSError)
         raise kind(str(raised.getMessage())) from None
+    except (
+        CapturedException
+    ) as error:  # PySpark has exceptions of its own for some of them, such as for an unknown host
+        raise OSError(str(error).partition("\n")[0]) from None
 
 
 def job_directory(directory: str | Path, spark: SparkSession, option: str = "directory") -> Place:
