@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace import MAX_TIME, SECOND, EngineOptions
 from headrace.history import (
+    AckSent,
     Applied,
     Delivered,
     DuplicateDropped,
@@ -190,7 +191,7 @@ def _check_memory(worker: Worker, cluster: Cluster, engine: EngineOptions) -> No
     history, mediator = cluster.history, cluster.store.mediator
     reads_rows = any(activation.input == "Read" for activation in history.activations)
     forgets_us = engine.collect_period_us + engine.heartbeat_period_us + _SETTLED_US
-    done, used = set[str](), dict[tuple[str, str], int]()
+    done, used, answered_us = set[str](), dict[tuple[str, str], int](), 0
     for event in history:
         if isinstance(event, Executed) and event.process == worker.address:
             done.add(event.cause)
@@ -200,6 +201,8 @@ def _check_memory(worker: Worker, cluster: Cluster, engine: EngineOptions) -> No
             used[event.computation, event.delta.key] = event.at_us
         elif isinstance(event, ScanEnded):
             used[event.computation, ""] = event.at_us
+        elif isinstance(event, AckSent) and event.process == worker.address:
+            answered_us = event.at_us  # only now was it told of a write whose first answer was lost
     for interval in worker.intervals:
         name, soft, below = interval.computation, interval.soft, interval.collected_below
         where = f"{worker.address}, {name}"
@@ -221,7 +224,7 @@ def _check_memory(worker: Worker, cluster: Cluster, engine: EngineOptions) -> No
                 f"{where}: the cached row of {key!r} has ids that were collected before {below}: {seen}"
             )
             is_idle = slot.row is None and not slot.timers and slot.hold == MAX_TIME
-            last_us = max(used.get((name, key), 0), used.get((name, ""), 0))
+            last_us = max(used.get((name, key), 0), used.get((name, ""), 0), answered_us)
             assert not is_idle or engine.cache_bytes or last_us + forgets_us > history[-1].at_us, (
                 f"{where}: {key!r} is idle since {last_us} us, and not forgotten"
             )
