@@ -117,7 +117,7 @@ class Timely(Computation):
 
 
 class Second(Computation):
-    """Says that there are two: with the timestamp of the one that came second."""
+    """Reports the second record to arrive, and so takes its timestamp."""
 
     def initial_state(self) -> int:
         return 0
