@@ -59,6 +59,8 @@ class Work(enum.Enum):
     """State with a hold."""
     FIRING = "firing"
     """What a fired timer produces, until it is sent."""
+    RECEIVED = "received"
+    """A delivery that waits at its consumer, or is being committed there."""
 
 
 class Change(enum.Enum):
@@ -399,7 +401,8 @@ class Rules:
     def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
         """Tell whether pending work holds back the horizon: what it produces may not have an origin before the horizon (6.1.1).
 
-        Choice: a pending timer of a computation with strong productions does not hold it; see `origin_of_firing`.
+        Choice: a pending timer of a computation with strong productions does not hold it; see `origin_of_firing`. A delivery does
+        at its consumer too: a weak sender may be dead, and what its successor sends instead go elsewhere (6.1.3).
 
         Args:
             work: what is pending.

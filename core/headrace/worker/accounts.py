@@ -3,10 +3,12 @@
 Rules of this file:
 
 * Counted are pending productions, pending timers and holds; what is queued or in commit is un-ACKed at its sender, and
-  counted there.
+  counted there. The horizon counts it here too, in each report: a weak sender may have died since (6.1.3).
 * Late work, born behind what the interval last reported, is never counted (4.5).
 * A report is the minimum of own oldest work and of the input as this worker knows it (7.2), and never goes back.
 """
+
+from collections.abc import Iterable
 
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.rules import RULES, Rules, Work
@@ -16,7 +18,8 @@ from headrace.worker.slot import KeySlot, LiveTimer
 from headrace.worker.step import Holder
 
 # Asked for with each production: a global name is found faster than an enumeration's member.
-_SENT, _CHECKPOINT, _STATE, _FIRING = Work.SENT, Work.CHECKPOINT, Work.STATE, Work.FIRING
+_SENT, _CHECKPOINT, _STATE = Work.SENT, Work.CHECKPOINT, Work.STATE
+_FIRING, _RECEIVED = Work.FIRING, Work.RECEIVED
 
 
 class Accounts:
@@ -120,11 +123,13 @@ class Accounts:
         if slot.holds_watermark:
             self._work.add(hold)
 
-    def report(self, input_low: int, input_horizon: int) -> tuple[int, int]:
-        """Return the (low watermark, horizon) to report now, in microseconds."""
-        reach = self._rules.low_watermark
+    def report(self, input_low: int, input_horizon: int, received: Iterable[int] = ()) -> tuple[int, int]:
+        """Return the (low watermark, horizon) to report now, in microseconds; ``received``: origins of what is in progress."""
+        reach, horizon = self._rules.low_watermark, self.horizon
         self.low_watermark = reach(self.low_watermark, self._work.oldest(), input_low)
-        self.horizon = reach(self.horizon, self._origins.oldest(), input_horizon)
+        if input_horizon > horizon:
+            held = [origin for origin in received if self._holds_horizon(_RECEIVED, origin, horizon)]
+            self.horizon = reach(horizon, min((self._origins.oldest(), *held)), input_horizon)
         return self.low_watermark, self.horizon
 
     def release_watermark(self, live: LiveTimer) -> None:

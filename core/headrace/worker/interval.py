@@ -284,7 +284,8 @@ class OwnedInterval:
     def report(self, bucket_us: int | None) -> m.IntervalReport:
         """Its progress (7.2). ``bucket_us``: width of the buckets of pending times, if percentiles are wanted."""
         soft = self.soft
-        low, horizon = soft.accounts.report(soft.low_watermark, soft.horizon)
+        received = (arrival.production.origin for arrival in soft.in_progress.values())
+        low, horizon = soft.accounts.report(soft.low_watermark, soft.horizon, received)
         pending = soft.accounts.pending_buckets(bucket_us) if bucket_us is not None else ()
         return m.IntervalReport(self.computation, self.interval, self.sequencer, low, horizon, pending)
 

@@ -10,9 +10,9 @@ from headrace.rules import Rules, Work
 from headrace.watermarks.authority import WatermarkAuthority
 from headrace.watermarks.interval_map import IntervalMap
 from headrace.wire.effects import Effect, Event
-from headrace.wire.messages import Progress
+from headrace.wire.messages import ChangeTopology, Progress
 from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
-from headrace_sim.faults import FaultSchedule, Hold, Partition
+from headrace_sim.faults import Crash, FaultSchedule, Hold, LoseCommit, Operate, Partition
 
 
 class IgnoresCheckpoints(Rules):
@@ -70,6 +70,14 @@ class OriginsNotHeld(Rules):
     def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
         """Count all but what it produces."""
         return work is not Work.FIRING and super().holds_horizon(work, origin, reported)
+
+
+class IgnoresReceived(Rules):
+    """A delivery holds the horizon at its sender alone."""
+
+    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
+        """Count all but what was received."""
+        return work is not Work.RECEIVED and super().holds_horizon(work, origin, reported)
 
 
 class StaleTimerOrigins(Rules):
@@ -294,6 +302,20 @@ ZOMBIE_REPORTS = Directed(
 )  # fmt: skip
 """`worker-2` owns the second stage and is replaced unheard; what `worker-3` then has to do the zombie reports."""
 
+ORPHANED_DELIVERY = Directed(
+    FaultSchedule(
+        (
+            Operate(at_us=200 * MILLISECOND, verb=ChangeTopology(topology=1)),
+            Crash(at_us=SECOND, process="worker-0", restart_after_us=400 * MILLISECOND),
+            LoseCommit(at_us=0, process="worker-1", count=3),
+        ),
+        4 * SECOND,
+    ),
+    why="it takes a weak sender that dies between two versions, while its consumer's writes are lost three times",
+    seed=3,
+)
+"""`worker-0` sends to the auditor and dies; its successor sends to the archivist, while the auditor's write is retried."""
+
 MUTANTS = (
     Mutant(
         "watermark ignores checkpoints", ("S10",), "6.2, 7.2",
@@ -385,6 +407,11 @@ MUTANTS = (
     Mutant(
         "a firing holds no origin", ("S1", "S10-horizon"), "6.1.1",
         "the horizon passes what a timer makes before it is sent", Parts(rules=OriginsNotHeld), "windows",
+    ),
+    Mutant(
+        "a delivery holds no origin", ("S1", "S3", "S10-horizon"), "6.1.1, 6.1.3",
+        "the horizon passes what waits at its consumer, if its weak sender died and its successor sends something else",
+        Parts(rules=IgnoresReceived), "weak changing", ORPHANED_DELIVERY,
     ),
     Mutant(
         "a weak timer's origin is new", ("expected",), "6.1.1, 6.1.3",

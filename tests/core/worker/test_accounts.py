@@ -78,6 +78,13 @@ def test_without_work_the_report_follows_the_input_to_the_end() -> None:
     assert made.report(MAX_TIME, MAX_TIME) == (MAX_TIME, MAX_TIME)
 
 
+def test_what_waits_here_holds_the_horizon_but_not_what_is_older_than_its_last_report() -> None:
+    made = accounts()
+    assert made.report(40, 40, received=[7, 30]) == (40, 7)
+    assert made.report(60, 60, received=[30, 5]) == (60, 30)
+    assert made.report(60, 60, received=[]) == (60, 60)
+
+
 def test_a_pending_production_holds_both_until_it_is_acked() -> None:
     made, kept, sent = accounts(), holder(), production(50, origin=5)
     made.add_production(kept, sent)

@@ -98,7 +98,7 @@ def test_an_engine_whose_owners_forget_their_own_work_makes_records_late(
 ) -> None:
     """What the sorter sends is held on the wire; its own low watermark goes on."""
     report = Accounts.report
-    monkeypatch.setattr(Accounts, "report", lambda self, low, horizon: (low, report(self, low, horizon)[1]))
+    monkeypatch.setattr(Accounts, "report", lambda self, low, *others: (low, report(self, low, *others)[1]))
     pipeline = mail()
     held = [
         f.Hold(at_us=SECOND, message="Deliver", source=f"worker-{number}", count=1_000, for_us=2 * SECOND)
