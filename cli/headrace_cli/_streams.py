@@ -1,7 +1,10 @@
 """Keep verdicts although stdout or stderr is closed or full.
 
-Rule of this file: a stream that takes no more raises nothing, so that the command does the rest of its work. What stdout refuses
-because its disk is full goes to stderr. At the end the command exits with 2 instead of its own code.
+Rules of this file:
+
+* A stream that takes no more raises nothing, so that the command does the rest of its work.
+* What stdout refuses because its disk is full goes to stderr, and at the end the command exits with 2 instead of its own code.
+* A reader that wants no more, such as ``head``, is no error: the exit code is still the verdict.
 """
 
 import errno
@@ -23,7 +26,7 @@ class _Descriptor(io.FileIO):
         instead: another one; ``None``: nowhere.
 
     Attributes:
-        refusal: why the system took no more; ``""``: it took all.
+        refusal: why the system took no more; ``""``: it took all, or its reader wants no more.
     """
 
     def __init__(self, number: int, instead: int | None) -> None:
@@ -31,16 +34,19 @@ class _Descriptor(io.FileIO):
         self.refusal = ""
         self._number = number
         self._instead = instead
+        self._is_refused = False
 
     def write(self, data: Any, /) -> int:
         """Write some bytes, and return how many."""
-        if not self.refusal:
+        if not self._is_refused:
             try:
                 return os.write(self._number, data)
             except OSError as error:
-                self.refusal = error.strerror or str(error)
-                if error.errno == errno.EPIPE:  # its reader, such as head, wants no more
+                self._is_refused = True
+                if error.errno == errno.EPIPE:
                     self._instead = None
+                else:
+                    self.refusal = error.strerror or str(error)
         if self._instead is not None:
             try:
                 return os.write(self._instead, data)
