@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME, MIN_TIME
-from headrace.deadlines import Deadline, Wakes
+from headrace.deadlines import Deadline
 from headrace.delivery.routing import routing_of
-from headrace.dispatch import Transition, ignore, undeclared
-from headrace.history import History, ProcessStarted
+from headrace.dispatch import Transition, ignore
+from headrace.history import History
 from headrace.ownership.balance import (
     Candidate,
     Cluster,
@@ -34,10 +34,10 @@ from headrace.ownership.balance import (
 )
 from headrace.ownership.draining import Draining
 from headrace.rules import RULES, Rules
-from headrace.store.client import StoreClient
-from headrace.store.election import Election, Standing
+from headrace.store.election import Standing
 from headrace.store.mediator import MASTER_ROLE
-from headrace.wire.effects import Effect, Event, Send, Start, Wake, WakeAt
+from headrace.store.replica import Replica, Transitions, transitions_of
+from headrace.wire.effects import Send, Start, Wake
 from headrace.wire.messages import (
     Assignment,
     ChangeTopology,
@@ -48,13 +48,10 @@ from headrace.wire.messages import (
     MintChange,
     Minted,
     MoveInterval,
-    Peeked,
     Refused,
-    Renewed,
     Reply,
     SplitInterval,
     Table,
-    Unavailable,
     Verb,
 )
 
@@ -72,7 +69,7 @@ class _Member:
         self.heard_us = heard_us
 
 
-class Master:
+class Master(Replica):
     """One replica of the master.
 
     Args:
@@ -87,27 +84,8 @@ class Master:
     """
 
     __slots__ = (
-        "_balance_due",
-        "_draining",
-        "_effects",
-        "_election",
-        "_joined_at",
-        "_members",
-        "_mint",
-        "_mints",
-        "_now",
-        "_options",
-        "_record",
-        "_rules",
-        "_since_us",
-        "_store",
-        "_ticked_us",
-        "_topologies",
-        "_unlisted",
-        "_verbs",
-        "_wakes",
-        "address",
-        "table",
+        "_balance_due", "_draining", "_joined_at", "_members", "_mint", "_mints", "_options", "_since_us", "_ticked_us",
+        "_topologies", "_unlisted", "_verbs", "table",
     )  # fmt: skip
 
     def __init__(
@@ -118,20 +96,12 @@ class Master:
         history: History,
         rules: Rules = RULES,
     ) -> None:
-        self.address = address
-        self._rules = rules
+        super().__init__(MASTER_ROLE, address, options, history, rules)
         self._topologies = topologies
         self._options = options
-        self._record = history.of(address)
-        self._effects: list[Effect] = []
-        self._store = StoreClient(self._effects, options.store_timeout_us)
-        self._election = Election(
-            MASTER_ROLE, address, options, self._store, self._take_over, self._forget, rules
-        )
         self._members: dict[str, _Member] = {}
         self._balance_due = Deadline(options.balance_period_us)
-        self._ticked_us = self._now = MIN_TIME
-        self._wakes = Wakes()
+        self._ticked_us = MIN_TIME
         self._forget()
 
     def _forget(self) -> None:
@@ -146,45 +116,11 @@ class Master:
         self._unlisted: dict[int, int] = {}
         self._draining = Draining(self._topologies)
 
-    @property
-    def epoch(self) -> int:
-        """The epoch in which it holds the role, as far as it knows; 0: it does not."""
-        return self._election.epoch
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it holds the role, as far as it knows."""
-        return self._election.epoch > 0
-
-    def handle(self, now: int, event: Event) -> list[Effect]:
-        """Take an event; return what is to be done (sans-IO). ``now``: this process's clock, microseconds."""
-        transition = TRANSITIONS.get((self._election.standing, type(event)))
-        if transition is None:
-            raise undeclared(self.address, self._election.standing, event)
-        if now < self._ticked_us:
-            self._set_clock_back(now)
-        self._now = now
-        transition.handler(self, now, event)
-        assert self._election.standing in transition.leads_to, f"{event} led to {self._election.standing}"
-        effects = self._effects
-        if not effects:
-            return []
-        taken = effects.copy()
-        effects.clear()
-        return taken
-
     # Being the active one
 
     def _on_start(self, now: int, event: Start) -> None:
-        self._record(ProcessStarted, event.incarnation)
         self._ticked_us = now
-        self._store.start(event.incarnation)
-        self._election.start(now, event.incarnation)
-        self._ask_to_wake(now)
-
-    def _on_reply(self, now: int, reply: Reply) -> None:
-        self._store.reply(now, reply)
-        self._ask_to_wake(now)
+        super()._on_start(now, event)
 
     def _take_over(self, now: int, claimed: Claimed) -> None:
         self._ticked_us = now
@@ -210,22 +146,16 @@ class Master:
         self._ask_to_wake(now)
 
     def _set_clock_back(self, now: int) -> None:
-        """Adjust at the first event: the wake that it has asked for may be hours away."""
-        self._wakes.set_clock_back()
-        for waiting in (self._store, self._election, self._balance_due):
-            waiting.set_clock_back(now)
+        if now >= self._ticked_us:
+            return  # not even behind its last wake: nothing waits for longer than for its next one
+        super()._set_clock_back(now)
+        self._balance_due.set_clock_back(now)
         self._ticked_us = now
         self._settle(now)
         self._ask_to_wake(now)
 
-    def _ask_to_wake(self, now: int) -> None:
-        asked_again_us = self._store.next_due()
-        due_us = min(self._election.due_us, MAX_TIME if asked_again_us is None else asked_again_us)
-        if self.is_active:
-            due_us = min(due_us, now + self._options.heartbeat_period_us)
-        due_us = max(due_us, now + 1)
-        if self._wakes.asks(due_us):
-            self._effects.append(WakeAt(due_us))
+    def _next_turn(self, now: int) -> int:
+        return now + self._options.heartbeat_period_us if self.is_active else MAX_TIME
 
     # Who lives
 
@@ -454,8 +384,7 @@ class Master:
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
-        self._election.check_invariants()
-        self._store.check_invariants()
+        super().check_invariants()
         turn_us = self._ticked_us + self._options.heartbeat_period_us if self.is_active else MAX_TIME
         due_us = min(self._election.due_us, turn_us) if self._store.next_due() is None else turn_us
         assert self._wakes.next_us <= max(due_us, self._now + 1), f"{self.address} would wake too late"
@@ -471,30 +400,20 @@ class Master:
 # The states and their inputs
 
 
-def _transitions() -> dict[tuple[Standing, type], Transition[Standing]]:
-    new, standby, active = Standing.NEW, Standing.STANDBY, Standing.ACTIVE
+def _transitions() -> Transitions:
+    standby, active = Standing.STANDBY, Standing.ACTIVE
     own = Master
     table: dict[tuple[Standing, type], Transition[Standing]] = {
-        (new, Start): Transition(own._on_start, (standby,)),
-        # 7.1: a replicated master; a standby listens, to know who lives when it takes over.
+        # A standby listens, to know who lives when it takes over.
         (standby, Wake): Transition(own._on_wake, (standby,)),
         (standby, Heartbeat): Transition(own._on_heartbeat_as_standby, (standby,)),
-        (standby, Claimed): Transition(own._on_reply, (standby, active)),
         (active, Wake): Transition(own._on_wake, (active,)),
         (active, Heartbeat): Transition(own._on_heartbeat, (active,)),
-        (active, Refused): Transition(
-            own._on_reply, (active, standby)
-        ),  # 6.2: a zombie learns that it is one
     }
     for verb in (MoveInterval, SplitInterval, MergeIntervals, ChangeTopology):
         table[standby, verb] = Transition(ignore, (standby,))  # lest it repeat old ones when it takes over
         table[active, verb] = Transition(own._on_verb, (active,))
-    # Replies may be late, to what was asked in another state: the store client ignores them.
-    for reply in (Minted, Peeked, Claimed, Renewed, Refused, Unavailable):
-        for state in (standby, active):
-            table.setdefault((state, reply), Transition(own._on_reply, (state,)))
-    return table
+    return transitions_of(own, (Minted,), table)
 
 
-TRANSITIONS = _transitions()
-"""(standing, input): what happens, and where it leads. All that is not here is a bug."""
+Master.transitions = _transitions()

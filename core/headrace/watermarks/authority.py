@@ -23,13 +23,13 @@ from headrace.api.errors import OptionsError
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME, MIN_TIME
-from headrace.deadlines import QUIET_PERIODS, Deadline, Wakes
-from headrace.dispatch import Transition, undeclared
-from headrace.history import History, ProcessStarted, Published
+from headrace.deadlines import QUIET_PERIODS, Deadline
+from headrace.dispatch import Transition
+from headrace.history import History, Published
 from headrace.rules import RULES, Rules
-from headrace.store.client import StoreClient
-from headrace.store.election import Election, Standing
+from headrace.store.election import Standing
 from headrace.store.mediator import authority_role
+from headrace.store.replica import Replica, Transitions, transitions_of
 from headrace.watermarks.interval_map import (
     IntervalMap,
     Unconfirmed,
@@ -37,22 +37,19 @@ from headrace.watermarks.interval_map import (
     process_of_interval,
 )
 from headrace.watermarks.percentile import percentile_watermark
-from headrace.wire.effects import Effect, Event, Send, Start, Wake, WakeAt
+from headrace.wire.effects import Send, Wake
 from headrace.wire.messages import (
     Claimed,
     InjectorReport,
     IntervalReporter,
     Journaled,
     JournalWatermarks,
-    Peeked,
     ProcessReporter,
     Progress,
     Refused,
-    Renewed,
     Reply,
     Report,
     Reporter,
-    Unavailable,
     Watermarks,
 )
 
@@ -99,7 +96,7 @@ class _Journaling:
         self.unconfirmed = unconfirmed
 
 
-class WatermarkAuthority:
+class WatermarkAuthority(Replica):
     """One replica of one shard of the authority.
 
     Args:
@@ -121,8 +118,8 @@ class WatermarkAuthority:
     map_class: ClassVar[type[IntervalMap]] = IntervalMap
 
     __slots__ = (
-        "_again_due", "_effects", "_election", "_has_news", "_journaling", "_known", "_listeners", "_look_due",
-        "_measures_percentiles", "_now", "_record", "_role", "_rules", "_shard", "_store", "_wakes", "address", "injectors",
+        "_again_due", "_has_news", "_journaling", "_known", "_listeners", "_look_due", "_measures_percentiles", "_role",
+        "_shard", "injectors",
     )  # fmt: skip
 
     def __init__(
@@ -134,20 +131,11 @@ class WatermarkAuthority:
         history: History,
         rules: Rules = RULES,
     ) -> None:
-        self.address = address
-        self._rules = rules
-        self._shard = shard
-        self._record = history.of(address)
         self._role = authority_role(shard)
-        self._effects: list[Effect] = []
-        self._store = StoreClient(self._effects, options.store_timeout_us)
-        self._election = Election(
-            self._role, address, options, self._store, self._take_over, self._forget, rules
-        )
+        super().__init__(self._role, address, options, history, rules)
+        self._shard = shard
         self._look_due = Deadline(options.broadcast_period_us)
         self._again_due = Deadline(QUIET_PERIODS * options.broadcast_period_us)
-        self._wakes = Wakes()
-        self._now = MIN_TIME
         self._known = {
             known.name: known
             for known in _names(topologies, options, self.map_class, rules)
@@ -172,16 +160,6 @@ class WatermarkAuthority:
             known.published = Progress()
 
     @property
-    def epoch(self) -> int:
-        """The epoch in which it holds the role, as far as it knows; 0: it does not."""
-        return self._election.epoch
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it holds the role, as far as it knows."""
-        return self._election.epoch > 0
-
-    @property
     def shard(self) -> int:
         """The number of its shard."""
         return self._shard
@@ -194,26 +172,6 @@ class WatermarkAuthority:
     def counts_work(self, name: str) -> bool:
         """Return whether it counts anything pending of a computation or an injector."""
         return any(self._known[name].map.pending())
-
-    def handle(self, now: int, event: Event) -> list[Effect]:
-        """Take an event; return what is to be done (sans-IO). ``now``: this process's clock, microseconds."""
-        transition = TRANSITIONS.get((self._election.standing, type(event)))
-        if transition is None:
-            raise undeclared(self.address, self._election.standing, event)
-        if now < self._now:
-            self._wakes.set_clock_back()
-            for waiting in (self._store, self._election, self._look_due, self._again_due):
-                waiting.set_clock_back(now)
-            self._ask_to_wake(now)
-        self._now = now
-        transition.handler(self, now, event)
-        assert self._election.standing in transition.leads_to, f"{event} led to {self._election.standing}"
-        effects = self._effects
-        if not effects:
-            return []
-        taken = effects.copy()
-        effects.clear()
-        return taken
 
     # Reports
 
@@ -258,16 +216,6 @@ class WatermarkAuthority:
 
     # Being the active one
 
-    def _on_start(self, now: int, event: Start) -> None:
-        self._record(ProcessStarted, event.incarnation)
-        self._store.start(event.incarnation)
-        self._election.start(now, event.incarnation)
-        self._ask_to_wake(now)
-
-    def _on_reply(self, now: int, reply: Reply) -> None:
-        self._store.reply(now, reply)
-        self._ask_to_wake(now)
-
     def _take_over(self, now: int, claimed: Claimed) -> None:
         """Say again what the former holder may have had no time to say, and go on from there."""
         journaled = dict(claimed.contents)
@@ -293,14 +241,15 @@ class WatermarkAuthority:
                 self._tell(sorted(self._listeners))
         self._ask_to_wake(now)
 
-    def _ask_to_wake(self, now: int) -> None:
-        asked_again_us = self._store.next_due()
-        due_us = min(self._election.due_us, MAX_TIME if asked_again_us is None else asked_again_us)
-        if self._has_news and self._journaling is None:
-            due_us = min(due_us, self._look_due.due_us)
-        due_us = max(due_us, now + 1)
-        if self._wakes.asks(due_us):
-            self._effects.append(WakeAt(due_us))
+    def _next_turn(self, now: int) -> int:
+        del now
+        return self._look_due.due_us if self._has_news and self._journaling is None else MAX_TIME
+
+    def _set_clock_back(self, now: int) -> None:
+        super()._set_clock_back(now)
+        for waiting in (self._look_due, self._again_due):
+            waiting.set_clock_back(now)
+        self._ask_to_wake(now)
 
     def _publish(self, now: int) -> None:
         """Journal what has risen."""
@@ -431,8 +380,7 @@ class WatermarkAuthority:
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
-        self._election.check_invariants()
-        self._store.check_invariants()
+        super().check_invariants()
         due_us = [self._election.due_us, self._store.next_due()]
         due_us += [self._look_due.due_us] if self._has_news and self._journaling is None else []
         first_us = max(min(us for us in due_us if us is not None), self._now + 1)
@@ -489,25 +437,14 @@ def _names(
 # The states and their inputs
 
 
-def _transitions() -> dict[tuple[Standing, type], Transition[Standing]]:
-    new, standby, active = Standing.NEW, Standing.STANDBY, Standing.ACTIVE
+def _transitions() -> Transitions:
     own = WatermarkAuthority
-    table: dict[tuple[Standing, type], Transition[Standing]] = {
-        (new, Start): Transition(own._on_start, (standby,)),
-        (standby, Claimed): Transition(own._on_reply, (standby, active)),
-        (active, Refused): Transition(
-            own._on_reply, (active, standby)
-        ),  # 6.2: a zombie learns that it is one
-    }
-    for state in (standby, active):
+    table: dict[tuple[Standing, type], Transition[Standing]] = {}
+    for state in (Standing.STANDBY, Standing.ACTIVE):
         table[state, Wake] = Transition(own._on_wake, (state,))
         table[state, Report] = Transition(own._on_report, (state,))
         table[state, InjectorReport] = Transition(own._on_injector_report, (state,))
-        # Replies may be late, to what was asked in another state: the store client ignores them.
-        for kind in (Journaled, Peeked, Claimed, Renewed, Refused, Unavailable):
-            table.setdefault((state, kind), Transition(own._on_reply, (state,)))
-    return table
+    return transitions_of(own, (Journaled,), table)
 
 
-TRANSITIONS = _transitions()
-"""(standing, input): what happens, and where it leads. All that is not here is a bug."""
+WatermarkAuthority.transitions = _transitions()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.history import History, ProcessStarted
-from headrace.ownership.master import TRANSITIONS, Master
+from headrace.ownership.master import Master
 from headrace.store.election import Standing
 from headrace.wire.effects import Send, Start, Wake, WakeAt
 from headrace.wire.keys import KeyInterval
@@ -407,7 +407,7 @@ def standing(state: Standing) -> Master:
 @pytest.mark.parametrize("state", Standing, ids=lambda state: state.value)
 def test_each_input_in_each_standing_is_declared_or_raises(state: Standing, kind: type) -> None:
     master = standing(state)
-    assert ((state, kind) in TRANSITIONS) == (kind in DECLARED[state])
+    assert ((state, kind) in Master.transitions) == (kind in DECLARED[state])
     if kind not in DECLARED[state]:
         with pytest.raises(AssertionError, match=f"master-[01] is {state.value} and got {kind.__name__}"):
             master.handle(1_000, EXAMPLES[kind])
@@ -417,4 +417,4 @@ def test_each_input_in_each_standing_is_declared_or_raises(state: Standing, kind
 
 
 def test_the_table_has_no_other_inputs() -> None:
-    assert {kind for _, kind in TRANSITIONS} == {Start, *TAKEN}
+    assert {kind for _, kind in Master.transitions} == {Start, *TAKEN}

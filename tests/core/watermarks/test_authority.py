@@ -7,7 +7,7 @@ import pytest
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.history import History, ProcessStarted, Published
 from headrace.store.election import Standing
-from headrace.watermarks.authority import TRANSITIONS, WatermarkAuthority
+from headrace.watermarks.authority import WatermarkAuthority
 from headrace.wire.effects import Send, Start, Wake, WakeAt
 from headrace.wire.keys import ALL_KEYS, KeyInterval
 from headrace.wire.messages import (
@@ -483,7 +483,7 @@ def standing(state: Standing) -> WatermarkAuthority:
 @pytest.mark.parametrize("state", Standing, ids=lambda state: state.value)
 def test_each_input_in_each_standing_is_declared_or_raises(state: Standing, kind: type) -> None:
     authority = standing(state)
-    assert ((state, kind) in TRANSITIONS) == (kind in DECLARED[state])
+    assert ((state, kind) in WatermarkAuthority.transitions) == (kind in DECLARED[state])
     if kind not in DECLARED[state]:
         with pytest.raises(
             AssertionError, match=f"authority-0.[01] is {state.value} and got {kind.__name__}"
@@ -495,7 +495,7 @@ def test_each_input_in_each_standing_is_declared_or_raises(state: Standing, kind
 
 
 def test_the_table_has_no_other_inputs() -> None:
-    assert {kind for _, kind in TRANSITIONS} == {Start, *TAKEN}
+    assert {kind for _, kind in WatermarkAuthority.transitions} == {Start, *TAKEN}
 
 
 def test_an_injector_that_never_reported_is_at_minus_infinity() -> None:
