@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -37,6 +38,7 @@ from headrace_properties.spark_jobs.watching import (
     Noted,
     Watched,
     WatchedFunction,
+    outside_of,
     place_of,
     watched_run,
 )
@@ -324,9 +326,12 @@ class _Check:
 
     def _differs(self, cause: Cause, schedule: Schedule, memory: Memory) -> bool:
         """Return whether the outcome differs even if all that is kept outside state lasts for a call, or for the run."""
-        job = watched_job(self._job, memory)
-        calm, _ = watched_run(lambda: run_changed(job, self._feed, Schedule(), Cause.FAULTS))
-        other, _ = watched_run(lambda: run_changed(job, self._feed, schedule, cause))
+        job, outside, lasts = watched_job(self._job, memory), outside_of(self._job), memory is Memory.RUN
+        runs = ((Schedule(), Cause.FAULTS), (schedule, cause))
+        calm, other = (
+            watched_run(partial(run_changed, job, self._feed, *changed, lasts=lasts), outside)[0]
+            for changed in runs
+        )
         return self._compared(calm, other, schedule) is not None
 
     def _compared(self, calm: Outcome, outcome: Outcome, schedule: Schedule) -> str | None:
@@ -446,9 +451,12 @@ def _expired(_calm: Outcome, noted: Noted) -> JobFinding | None:
 
 
 def _watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:
-    trace = Trace()
+    trace, outside = Trace(), outside_of(job)
     with _chance(0), tracing(trace):
         outcome, noted = watched_run(lambda: run_job(watched_job(job), feed))
+    known = {kept.what for kept in noted.kept}
+    noted.kept += [kept for kept in outside.kept() if kept.what not in known]
+    outside.restore()
     noted.effects = [(what, f"{place.file}:{place.line}") for what, place in trace.effects]
     return outcome, noted
 
@@ -502,10 +510,36 @@ def run_changed(
     changed: Cause,
     watch: Callable[[Event], None] | None = None,
     after_batch: Callable[[Batch, Outcome], None] | None = None,
+    *,
+    lasts: bool = False,
 ) -> Outcome:
-    """Run a job under a schedule; with another date and random numbers, if that is what changes."""
+    """Run a job under a schedule; with another date and random numbers, if that is what changes.
+
+    What is outside state lasts for the run. Under faults and at other times it lasts for a task or a batch, as in new processes,
+    unless ``lasts``.
+    """
+    outside = outside_of(job)
+    renewed = not lasts and (changed is Cause.CHANCE or bool(schedule.faults))
+
+    def at_event(event: Event) -> None:
+        if renewed and event.partition >= 0:
+            outside.restore()
+        if watch is not None:
+            watch(event)
+
+    def at_end_of_batch(batch: Batch, outcome: Outcome) -> None:
+        if renewed:
+            outside.restore()
+        if after_batch is not None:
+            after_batch(batch, outcome)
+
     with _chance(1 if changed is Cause.CHANCE else 0):
-        return run_job(job, feed, schedule, watch=watch, after_batch=after_batch, streams_go_on=True)
+        try:
+            return run_job(
+                job, feed, schedule, watch=at_event, after_batch=at_end_of_batch, streams_go_on=True
+            )
+        finally:
+            outside.restore()
 
 
 class _chance:  # noqa: N801  a context

@@ -15,6 +15,9 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor
 
+from headrace_properties.search.user_frames import own_code_of
+from headrace_properties.user_code.surroundings import Surroundings
+from headrace_sim.spark.job import ApplyWithState, MapInPandas, SparkJob, TransformWithState
 from headrace_sim.spark.refusals import users_place
 
 _PLAIN = (bool, bytes, bytearray, complex, dict, float, frozenset, int, list, set, str, tuple)
@@ -26,6 +29,53 @@ class Kept:
 
     what: str
     place: str
+
+
+class Outside:
+    """What the code of a job can reach outside state: objects, globals, closures, default arguments, caches.
+
+    Workers are processes that run many tasks, so it lasts for longer than a task. Nobody says for how long.
+    """
+
+    def __init__(self, handlers: tuple[Any, ...]) -> None:
+        own_code_of(list(handlers))
+        self._handlers = handlers  # so that no id is reused
+        self._around = [(place_of(handler), Surroundings(handler)) for handler in handlers]
+
+    def restore(self) -> None:
+        """Put everything back, as in a new process."""
+        for _, around in self._around:
+            around.restore()
+
+    def kept(self) -> Iterator[Kept]:
+        """Yield what has changed since the last `restore`."""
+        for place, around in self._around:
+            yield from (Kept(what, place) for what in around.changes())
+
+
+_outsides: dict[tuple[int, ...], Outside] = {}
+
+
+def outside_of(job: SparkJob) -> Outside:
+    """Return what the code of a job can reach outside state, as it was when this was called first."""
+    handlers = tuple(_handlers(job))
+    key = tuple(map(id, handlers))
+    return _outsides.get(key) or _outsides.setdefault(key, Outside(handlers))
+
+
+def _handlers(job: SparkJob) -> Iterator[Any]:
+    for step in job.steps:
+        match step:
+            case TransformWithState(processor=Watched() as watched):
+                yield watched._processor
+            case TransformWithState(processor=processor):
+                yield processor
+            case ApplyWithState(function=WatchedFunction() as watched):
+                yield watched._function
+            case ApplyWithState(function=function) | MapInPandas(function=function):
+                yield function
+            case _:
+                pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +156,7 @@ class Noted:
         memory: What is outside state, pickled, by its name.
         effects: What the code did outside the process, and where.
         awaited: For each key and timer, how long it was to wait, and the variables written by the call that registered it.
+        outside: What the code can reach outside state, if it is known.
 
     """
 
@@ -117,15 +168,16 @@ class Noted:
     memory: dict[str, bytes] = field(default_factory=dict)
     effects: list[tuple[str, str]] = field(default_factory=list)
     awaited: dict[tuple[Any, int], tuple[int, frozenset[str]]] = field(default_factory=dict)
+    outside: Outside | None = None
 
 
 _noted = Noted()
 
 
-def watched_run(run: Callable[[], Any]) -> tuple[Any, Noted]:
+def watched_run(run: Callable[[], Any], outside: Outside | None = None) -> tuple[Any, Noted]:
     """Call a function that runs a job of watched processors. Return what it returns, and what was noted."""
     global _noted  # noqa: PLW0603  the processors are copied into tasks, this module is not
-    _noted = Noted()
+    _noted = Noted(outside=outside)
     return run(), _noted
 
 
@@ -206,6 +258,8 @@ def _compare(handler: Any, memory: Memory, before: dict[str, bytes]) -> None:
                 _set(handler, what, before.get(what))
             elif what in after:
                 _noted.memory[what] = after[what]
+    if memory is Memory.CALL and _noted.outside is not None:
+        _noted.outside.restore()
 
 
 def _set(handler: Any, what: str, before: bytes | None) -> None:

@@ -290,11 +290,11 @@ def _set_class(key: str, owner: type, value: list[Any]) -> None:
 
 
 def _class_names(owner: type) -> dict[str, None]:
-    return dict.fromkeys(vars(owner))
+    return dict.fromkeys(name for name in vars(owner) if name != "__slotnames__")  # pickle adds it
 
 
 def _keep_class_names(owner: type, names: dict[str, None]) -> None:
-    for name in vars(owner).keys() - names.keys():
+    for name in _class_names(owner).keys() - names.keys():
         delattr(owner, name)
 
 

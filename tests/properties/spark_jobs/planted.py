@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -43,6 +44,7 @@ UNORDERED = [
     [("a", at(1), 1), ("z", at(300), 2), ("b", at(2), 2), ("b", at(3), 4), ("a", at(3), 3)],
     [("z", at(900), 7)],
 ]
+ONCE_EACH = [[("a", at(1), 1)], [("b", at(2), 2)], [("a", at(3), 3)]]
 TOGETHER = [[("a", at(1), 1), ("a", at(2), 2), ("a", at(3), 3)], [("z", at(400), 7)]]
 
 
@@ -87,6 +89,55 @@ class SumInModule(Processor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         _seen[key[0]] = _seen.get(key[0], 0) + sum(row.n for row in rows)
         yield Row(k=key[0], n=_seen[key[0]])
+
+
+def _all_so_far(n: int, numbers: list[int] = []) -> int:  # noqa: B006  the mistake
+    numbers.append(n)
+    return sum(numbers)
+
+
+class DefaultArgument(SumByMinute):
+    """Adds up in a default argument what it should in state."""
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        for row in super().handleExpiredTimer(key, timerValues, expiredTimerInfo):
+            yield Row(k=key[0], n=_all_so_far(row.n))
+
+
+@cache
+def _rate(_key: str) -> int:
+    return int(time.time()) // 86_400
+
+
+class CachedClock(SumByMinute):
+    """Asks the clock only once for each process."""
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        for row in super().handleExpiredTimer(key, timerValues, expiredTimerInfo):
+            yield Row(k=key[0], n=row.n * _rate(key[0]))
+
+
+@cache
+def _doubled(n: int) -> int:
+    return 2 * n
+
+
+class CachedFunction(SumByMinute):
+    """Caches what is always the same."""
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        for row in super().handleExpiredTimer(key, timerValues, expiredTimerInfo):
+            yield Row(k=key[0], n=_doubled(row.n))
+
+
+_told_before: set[str] = set()
+
+
+def once_each(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Keep the first row of each key that this process has seen."""
+    for frame in frames:
+        yield frame[[key not in _told_before for key in frame["k"]]]
+        _told_before.update(frame["k"])
 
 
 class TimerAgain(SumByMinute):
@@ -406,5 +457,12 @@ MORE = {
     "harmless memory, and output that depends on batching": (job(SumOfCallWithMetrics()), FEED, "batching"),
     "order within a batch": (job(LastOfCall()), TOGETHER, "order"),
     "counting per task, in a processor": (job(NumbersItsRows()), FEED, "memory"),
+    "a default argument that grows": (job(DefaultArgument()), FEED, "memory"),
+    "the clock, cached": (job(CachedClock()), FEED, "chance"),
+    "a set of the module, in mapInPandas": (
+        SparkJob(INPUT).then(MapInPandas(once_each, INPUT, "here:3")),
+        ONCE_EACH,
+        "memory",
+    ),
 }
 """Others of their kind, without a twin."""

@@ -15,6 +15,7 @@ from tests.properties.spark_jobs.planted import (
     MORE,
     PLANTED,
     TOGETHER,
+    CachedFunction,
     ShortTtl,
     SumByMinute,
     SumOfCall,
@@ -50,6 +51,17 @@ def test_planted_mistake_is_found_and_explained_and_its_fixed_twin_holds(name: s
 def test_fixed_job_holds_in_every_schedule() -> None:
     report = check_job(MENDED, FEED, schedules=100)
     assert (report.findings, report.unknown, report.schedules, report.left_out) == ((), (), 100, "")
+
+
+def test_cache_of_what_is_always_the_same_is_no_finding() -> None:
+    assert check_job(job(CachedFunction()), FEED, schedules=40).findings == ()
+
+
+def test_each_run_begins_without_what_an_earlier_one_left_in_the_module() -> None:
+    planted, feed, _ = MORE["state in a module"]
+    causes = {finding.cause for finding in check_job(planted, feed, schedules=40).findings}
+    assert Cause.PARTITIONS not in causes
+    assert Cause.FAULTS not in causes
 
 
 class ClearsItself(ShortTtl):
