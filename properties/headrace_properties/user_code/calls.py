@@ -15,7 +15,7 @@ from typing import Any
 
 import time_machine
 
-from headrace import Pipeline
+from headrace import Pipeline, Record
 from headrace.api.codecs import decode_state
 from headrace.api.ropes import Encoded
 from headrace.api.specs import ComputationSpec
@@ -52,6 +52,19 @@ class Raised:
 
 
 Outcome = StepResult | Raised
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A call made in another process.
+
+    Attributes:
+        outcome: its outcome.
+        key: what the key extractor returns there for its record; ``None`` for a timer.
+    """
+
+    outcome: Outcome
+    key: object = None
 
 
 @contextmanager
@@ -136,6 +149,21 @@ class Caller:
             return run_step(self.pipeline, stage, step)
         except (Exception, SystemExit, CodeOverrunError) as error:  # noqa: BLE001  user code may raise anything
             return Raised(type(error).__name__, str(error))
+
+    def key_of(self, step: Step, lots: int = LOTS) -> object:
+        """Ask the key extractor again for the key of a call's record; return the name of what it raises, if it raises."""
+        record = step.record
+        assert record is not None
+        injected = any(record.stream in injector.outputs for injector in self.pipeline.injectors.values())
+        value = self.pipeline.codec(record.stream).decode(record.value)
+        record_id = step.cause if injected else ""
+        seen = Record(record.key, value, record.timestamp, record.stream, record_id=record_id)
+        extractor = self.pipeline.computations[step.computation].inputs[record.stream]
+        random.seed(lots)
+        try:
+            return extractor(seen)
+        except Exception as error:  # noqa: BLE001  user code may raise anything
+            return type(error).__name__
 
     def same(self, step: Step, first: Outcome, second: Outcome) -> bool:
         """Return whether two outcomes of a call are equal, byte for byte or as values. Exceptions' messages may differ."""

@@ -5,12 +5,10 @@ import dis
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 from typing import Any, NoReturn
 
-from headrace import Computation, HeadraceError, Pipeline, Productions, Record, format_time
-from headrace.api.specs import KeyExtractor
+from headrace import Computation, HeadraceError, Pipeline, Productions, format_time
 from headrace.wire.effects import SourceRecord
 from headrace_properties.printable import describe_value
 from headrace_properties.reference import Step, StepResult, run_reference, run_step
@@ -24,6 +22,7 @@ from headrace_properties.user_code.calls import (
     OTHER_LOTS,
     THE_DAY,
     Caller,
+    Elsewhere,
     Outcome,
     Raised,
     clock_at,
@@ -59,7 +58,7 @@ LATER_US = 1_000_003
 Report = Callable[[tuple[object, ...]], None]
 """Receives what happens next, so that it is known if this process dies."""
 
-OtherProcess = Callable[[list[Step]], list[Outcome] | None]
+OtherProcess = Callable[[list[Step]], list[Elsewhere] | None]
 """Makes calls in a process with another hash seed; returns ``None`` if it cannot."""
 
 
@@ -248,7 +247,7 @@ class Look:
             if habit is wanted:
                 yield witness
         if wanted is Habit.NOT_DETERMINISTIC:
-            yield from self._keyed_otherwise()
+            yield from self._keyed_otherwise
 
     @cached_property
     def _differences(self) -> list[tuple[Habit, Witness]]:
@@ -310,43 +309,29 @@ class Look:
         )
         return self._witness(call, detail, None, outcomes)
 
-    def _keyed_otherwise(self) -> Iterator[Witness]:
+    @cached_property
+    def _keyed_otherwise(self) -> list[Witness]:
         """Find records whose key extractor returns another key when called again: a retry would go to another row (4.2)."""
+        found = []
         for call in self._asked():
-            step = call.step
-            if step.record is None:
+            if call.step.record is None:
                 continue
-            extractor = self._pipeline.computations[step.computation].inputs[step.record.stream]
             for day, zone, lots in ((THE_DAY, "", LOTS), (ANOTHER_DAY, ANOTHER_ZONE, OTHER_LOTS[0])):
-                again = self._key_again(step, extractor, day, zone, lots)
-                if again != step.key:
-                    code = getattr(extractor, "__code__", None)
-                    place = None if code is None else place_of(code, code.co_firstlineno)
-                    outcomes = (
-                        ("First its key was", repr(step.key)),
-                        ("When it was asked for again", repr(again)),
-                    )
-                    detail = f"the key extractor of {step.record.stream!r} depends on more than the record"
-                    yield self._witness(call, detail, place, outcomes)
+                with clock_at(day, zone):
+                    again = self._caller.key_of(call.step, lots)
+                if again != call.step.key:
+                    found.append(self._keyed(call, again, "When it was asked for again"))
+        return found
 
-    def _key_again(self, step: Step, extractor: KeyExtractor, day: datetime, zone: str, lots: int) -> object:
-        record = step.record
+    def _keyed(self, call: Call, again: object, circumstances: str) -> Witness:
+        record = call.step.record
         assert record is not None
-        injected = any(record.stream in injector.outputs for injector in self._pipeline.injectors.values())
-        value = self._pipeline.codec(record.stream).decode(record.value)
-        seen = Record(
-            record.key,
-            value,
-            record.timestamp,
-            record.stream,
-            record_id=step.cause if injected else "",
-        )
-        with clock_at(day, zone):
-            random.seed(lots)
-            try:
-                return extractor(seen)
-            except Exception as error:  # noqa: BLE001  user code may raise anything
-                return type(error).__name__
+        extractor = self._pipeline.computations[call.step.computation].inputs[record.stream]
+        code = getattr(extractor, "__code__", None)
+        place = None if code is None else place_of(code, code.co_firstlineno)
+        outcomes = (("First its key was", repr(call.step.key)), (circumstances, repr(again)))
+        detail = f"the key extractor of {record.stream!r} depends on more than the record"
+        return self._witness(call, detail, place, outcomes)
 
     def _not_determined(
         self, call: Call, plain: Outcome, other: Outcome, circumstances: str, kind: str = ""
@@ -403,9 +388,12 @@ class Look:
         elsewhere = self._other_process
         if elsewhere is None or self._differences:
             return
-        outcomes = elsewhere([call.step for call, _ in self._fresh])
-        for (call, fresh), again in zip(self._fresh, outcomes or (), strict=False):
-            if not self._caller.same(call.step, fresh, again):
+        made = elsewhere([call.step for call, _ in self._fresh])
+        for (call, fresh), there in zip(self._fresh, made or (), strict=False):
+            again = there.outcome
+            if call.step.record is not None and there.key != call.step.key and not self._keyed_otherwise:
+                yield self._keyed(call, there.key, "In another process its key was")
+            elif not self._caller.same(call.step, fresh, again):
                 readings = [(text, place) for kind, text, place in call.trace.readings if kind == HASH]
                 text, place = readings[0] if readings else ("", None)
                 detail = (

@@ -17,7 +17,7 @@ from typing import Self
 
 from headrace import Pipeline
 from headrace_properties.reference import Step
-from headrace_properties.user_code.calls import THE_DAY, Caller, Outcome, clock_at
+from headrace_properties.user_code.calls import THE_DAY, Caller, Elsewhere, clock_at
 
 _CODE = """
 import sys
@@ -59,7 +59,7 @@ class OtherHashes:
         self._process.kill()
         self._process.communicate()
 
-    def call(self, steps: Sequence[Step]) -> list[Outcome] | None:
+    def call(self, steps: Sequence[Step]) -> list[Elsewhere] | None:
         """Make calls there; return ``None`` if the process cannot import the pipeline or has ended."""
         try:
             assert self._process.stdin is not None
@@ -69,7 +69,7 @@ class OtherHashes:
                 self._begun = True
             pickle.dump(list(steps), self._process.stdin)
             self._process.stdin.flush()
-            found: list[Outcome] | None = pickle.load(self._process.stdout)  # noqa: S301  from our own process
+            found: list[Elsewhere] | None = pickle.load(self._process.stdout)  # noqa: S301  from our own process
         except (OSError, EOFError, pickle.PickleError):
             return None
         return found
@@ -102,6 +102,10 @@ def serve() -> None:
         except EOFError:
             return
         with clock_at(THE_DAY):
-            outcomes = None if caller is None else [caller.call(step) for step in steps]
+            outcomes = None if caller is None else [_made(caller, step) for step in steps]
         pickle.dump(outcomes, answers)
         answers.flush()
+
+
+def _made(caller: Caller, step: Step) -> Elsewhere:
+    return Elsewhere(caller.call(step), None if step.record is None else caller.key_of(step))

@@ -20,7 +20,7 @@ from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, RELATI
 from headrace_properties.user_code.review import RECORDS, review
 from headrace_properties.verdict import Holds, Unknown, Violated
 from headrace_sim import Feed, FeedBuilder
-from tests.planted import hash_buckets, set_order
+from tests.planted import hash_buckets, hash_key, set_order
 from tests.properties.user_code.test_metamorphic import late_refusal
 
 
@@ -237,7 +237,7 @@ def test_code_that_takes_long_in_many_calls_is_not_ended(monkeypatch: pytest.Mon
     assert review(*of(Ticking(), records=2), limits=CodeLimits(call_s=0.5)).findings == ()
 
 
-@pytest.mark.parametrize("module", [hash_buckets, set_order])
+@pytest.mark.parametrize("module", [hash_buckets, hash_key, set_order])
 def test_dependence_on_hash_values_is_a_finding(module: ModuleType) -> None:
     feeds = {seed: module.feed(seed) for seed in range(2)}
     (finding,) = review(module.pipeline, feeds).findings
