@@ -176,6 +176,21 @@ def test_sink_without_effects_is_unknown() -> None:
     assert (report.holds, report.unknown) == (False, ("no effect of the sink was seen: nothing was tried",))
 
 
+def test_sink_that_reads_an_iterator_twice_and_writes_nothing_is_unknown() -> None:
+    def count_and_write(df: Any, batch_id: int) -> None:
+        rows = df.toLocalIterator()
+        number = sum(1 for _ in rows)
+        with sqlite3.connect("out.db") as db:
+            db.execute("CREATE TABLE IF NOT EXISTS paid (batch INT, number INT, account TEXT)")
+            db.executemany("INSERT INTO paid VALUES (?, ?, ?)", [(batch_id, number, row[0]) for row in rows])
+
+    report = _check(count_and_write)
+    assert not report.holds
+    (why,) = report.unknown
+    assert why.startswith("the sink left no row anywhere, even undisturbed")
+    assert "Does it read an iterator twice" in why
+
+
 def test_request_that_is_retried_after_a_lost_reply_is_found() -> None:
     def post(df: Any, batch_id: int) -> None:
         try:

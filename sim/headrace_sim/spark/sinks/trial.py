@@ -230,6 +230,8 @@ class _Check:
         ]
         if not any(by_batch):
             unknown.append("no effect of the sink was seen: nothing was tried")
+        elif not (any(usual.contents.values()) or usual.unsteady or self.findings):
+            unknown.append(_nothing_left(by_batch))
         faults = list(_faults(by_batch, overtaken)) if any(by_batch) else []
         for done, fault in enumerate(faults, 1):
             self._judge(self._trial(fault), fault, usual, by_batch)
@@ -298,6 +300,16 @@ class _Check:
         key = (finding.wrong, finding.place)
         known = self.findings.get(key)
         self.findings[key] = finding if known is None else replace(known, trials=known.trials + 1)
+
+
+def _nothing_left(by_batch: list[list[Effect]]) -> str:
+    """Say that there is nothing whose rows could be compared, and what was done."""
+    effects = [effect for effects in by_batch for effect in effects]
+    done = next((effect for effect in effects if effect.action != BEGIN), effects[0])
+    return (
+        f"the sink left no row anywhere, even undisturbed, so none could be missing; {shown_place(done.place)} did "
+        f"{done.action} on {done.target}. Does it read an iterator twice, or drop every row?"
+    )
 
 
 def _left_open(entries: list[Entry]) -> list[Effect]:
