@@ -25,10 +25,12 @@ from headrace.dataflow import (
     LIST,
     SUM,
     Accumulation,
+    AtWatermark,
     GroupByKeyAndWindow,
     Grouping,
     ParDo,
     Repeat,
+    RepeatUntil,
     SequenceOf,
     Trigger,
     Window,
@@ -40,6 +42,9 @@ from headrace_properties.settling import settled
 from headrace_properties.user_code.comparison import level
 from headrace_sim import Feed
 from headrace_sim.feed import ends_source
+
+_ALL = 100.0
+"""Percentile of a low watermark that waits for all records."""
 
 _RETRACTING = Accumulation.ACCUMULATING_AND_RETRACTING
 
@@ -162,7 +167,20 @@ def _settles(grouping: Grouping) -> bool:
         return True
     if grouping.accumulation is Accumulation.DISCARDING and grouping.combine not in (SUM, COUNT, LIST):
         return False  # panes of other combiners cannot be added up
-    return _never_finishes(grouping.trigger)
+    return _never_finishes(grouping.trigger) or (
+        grouping.allowed_lateness_us == 0 and _finishes_on_time(grouping.trigger)
+    )
+
+
+def _finishes_on_time(trigger: Trigger) -> bool:
+    """Return whether a trigger's last pane is the one on time, which has everything if nothing may be late."""
+    match trigger:
+        case AtWatermark(percentile=percentile):
+            return percentile == _ALL
+        case RepeatUntil(until=until):
+            return _finishes_on_time(until)
+        case _:
+            return False
 
 
 def _fires_once(grouping: Grouping) -> bool:

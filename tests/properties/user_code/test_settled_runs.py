@@ -121,6 +121,29 @@ def early(accumulating: bool) -> PCollection[Any]:  # noqa: FBT001
     )
 
 
+def test_early_panes_are_a_finding_too_if_none_come_late() -> None:
+    summed = windows(0).trigger(after_watermark(early=AtCount(1))).accumulating().sum(name="inner")
+    pipeline = summed.key_by(lambda _: "all").sum(name="outer").to("out").pipeline("regrouped")
+    (finding,) = examine(pipeline, _without_late(pipeline))
+    assert (finding.habit, finding.computation) == (Habit.DEPENDS_ON_ORDER, "outer")
+    assert "it takes all panes of another grouping" in finding.detail
+
+
+@pytest.mark.parametrize("retracting", [True, False])
+def test_early_panes_that_settle_are_no_finding_if_none_come_late(*, retracting: bool) -> None:
+    early = windows(0).trigger(after_watermark(early=AtCount(1)))
+    counted = early.accumulating_and_retracting().count() if retracting else early.accumulating().count()
+    pipeline = counted.to("out").pipeline("settling")
+    feed = _without_late(pipeline)
+    assert settling_of(pipeline, feed) is not None
+    assert examine(pipeline, feed) == []
+
+
+def _without_late(pipeline: Pipeline) -> Feed:
+    feed = feed_of(pipeline)
+    return feed.only(feed.on_time())
+
+
 @pytest.mark.parametrize(
     "collection",
     [lambda: early(accumulating=True).max(name="outer"), lambda: early(accumulating=False).sum(name="outer")],
