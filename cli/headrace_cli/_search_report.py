@@ -140,13 +140,20 @@ class SearchReport:
             assert found.exploration is not None
             return f"UNKNOWN: nothing is violated {result_words(found.exploration)}"
         if self.code is ExitCode.UNKNOWN:
-            return f"UNKNOWN: nothing is violated, but no run exercised {unknown or 'anything'}"
+            return f"UNKNOWN: nothing is violated, but no run exercised {unknown or 'anything'}{self._found_in_code}"
         what = "every invariant and promise" if self._titles else "every invariant"
         if found.exploration is not None:
             holds = f"HOLDS: {what}, {result_words(found.exploration)}"
             return f"{holds}; not exercised: {unknown}" if unknown else holds
         holds = f"HOLDS: {what}, in {counted(found.runs, 'run')} with faults"
-        return f"{holds}; not exercised: {unknown}" if unknown else holds
+        return f"{holds}; not exercised: {unknown}" if unknown else f"{holds}{self._found_in_code}"
+
+    @property
+    def _found_in_code(self) -> str:
+        """Name the findings about user code that break no invariant."""
+        verdicts = about(Concern.CODE, self.verification.verdicts)
+        names = ", ".join(name for name, verdict in verdicts.items() if isinstance(verdict, Violated))
+        return f"; but {names} is a finding about your code" if names else ""
 
     def print(self, console: Console, *, verbose: bool = False) -> None:
         """Print it for people: the verdict, the promises, the user's code, the protocol, and then the failure, if any.
@@ -202,7 +209,7 @@ class SearchReport:
         if verdicts:
             print_verdicts(console, verdicts)
         if self.review is not None:
-            _print_review(console, self.review)
+            _print_review(console, self.review, others=bool(self._found_in_code))
         print_unreached(console, self.verification)
 
     def _print_protocol(self, console: Console, *, verbose: bool) -> None:
@@ -397,9 +404,10 @@ def _protocol_words(found: Verification, verdicts: Mapping[str, Verdict]) -> str
     return f"{'; '.join(words)}; {faults}"
 
 
-def _print_review(console: Console, review: CodeReview) -> None:
+def _print_review(console: Console, review: CodeReview, *, others: bool) -> None:
     if not review.findings:
-        print_text(console, f"no finding, over {counted(review.feeds, 'input')}", indent=2)
+        none = "no other finding" if others else "no finding"
+        print_text(console, f"{none}, over {counted(review.feeds, 'input')}", indent=2)
     for line in (*review.declared, *review.permitted, *(f"not asked: {name}" for name in review.not_asked)):
         print_text(console, line, indent=2)
     groups: dict[str, list[str]] = {}

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from headrace_cli._exit import ExitCode
 from headrace_cli._search_report import SearchReport
 from headrace_cli._targets import load_target
 from headrace_properties.search import verification
@@ -59,6 +60,16 @@ def test_header_and_table_name_the_same_invariants_and_the_input_is_shown_decode
     assert sorted(table) == sorted(header.removeprefix("VIOLATED: ").split(", "))
     _, shown = result.stdout.split("\nThe smallest input found that does this\n")
     assert re.match(r"  \d\.\d{6}s record stream=views key='.' timestamp=\d\.\d{6}s value=\d+\n", shown)
+
+
+def test_a_finding_about_weak_code_is_in_the_headline_and_changes_no_exit_code() -> None:
+    verdicts: dict[str, Verdict] = {"S1": Holds(3), "S5-weak": Violated("two values", ())}
+    target = load_target("headrace_scenarios.videos:pipeline")
+    found = Verification(verdicts=verdicts, runs=3)
+    report = SearchReport(target, SOUND, seed=0, verification=found, elapsed_s=1.0, runs_per_second=1.0)
+    told = "in 3 runs with faults; but S5-weak is a finding about your code"
+    assert report.headline == f"HOLDS: every invariant and promise, {told}"
+    assert report.code is ExitCode.HOLDS
 
 
 def test_violations_only_before_shrinking_are_not_announced_as_below() -> None:
