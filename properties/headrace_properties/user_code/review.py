@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from headrace import HeadraceError, Pipeline, Productions
+from headrace.dataflow import GroupByKeyAndWindow
 from headrace_properties.search.apart import Board, ProcessEnded, work_apart
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError
 from headrace_properties.search.user_frames import Place
@@ -108,8 +109,8 @@ def review(
             replace(finding, seed=seed)
             for finding in sorted(findings, key=lambda finding: habits.index(finding.habit))
         ),
-        relations or _unknown("the user code never returns"),
-        _declared(versions),
+        relations or _unknown(_why_stopped(findings)),
+        _declared(versions, next(iter(few.values()))),
         permitted_by(versions[0]),
         () if all(names) else (_NO_NAME,),
         len(few),
@@ -217,17 +218,31 @@ def permitted_by(pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _declared(versions: list[Pipeline]) -> tuple[str, ...]:
+def _why_stopped(findings: list[UserFinding]) -> str:
+    """Say why no runs were compared."""
+    stopping = next((finding.habit for finding in findings if finding.habit.stops), Habit.NEVER_ENDS)
+    return f"the code {stopping.value}"
+
+
+def _declared(versions: list[Pipeline], feed: Feed) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for version in versions:
+        settles = settling_of(version, feed) is not None
         for name, spec in version.computations.items():
-            if spec.ordered:
+            if spec.ordered and isinstance(spec.computation, GroupByKeyAndWindow):
+                why = f"the trigger or engine of {name!r} goes by arrival, and so do its panes"
+                found[f"{why}: {_SETTLING if settles else _NOT_SETTLING}"] = None
+            elif spec.ordered:
                 found[
                     f"{name!r} declares that its outcome depends on the order of arrival (ordered=True)"
                 ] = None
             if spec.nondeterministic:
                 found[f"{name!r} declares that it is nondeterministic: {spec.nondeterministic}"] = None
     return tuple(found)
+
+
+_SETTLING = "what they settle to is compared"
+_NOT_SETTLING = "they are not compared, since not everything that is made of them settles"
 
 
 def _with_likes(finding: UserFinding) -> set[_Key]:

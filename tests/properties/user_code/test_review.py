@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import SECOND, Computation, Context, Pipeline, Record
+from headrace.dataflow import AtCount, FixedWindows, Repeat, Trigger, read
 from headrace_properties.search import apart
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.search.workloads import WORKLOADS
@@ -244,6 +245,26 @@ def test_dependence_on_hash_values_is_a_finding(module: ModuleType) -> None:
     assert finding.habit is Habit.USES_HASHES
     assert finding.feed.records == 1
     assert review(module.mended, feeds).findings == ()
+
+
+def test_why_no_runs_are_compared_is_what_the_code_does() -> None:
+    assert set(review(*of(Failing())).relations.values()) == {Unknown("the code raises an exception")}
+
+
+@pytest.mark.parametrize(
+    ("trigger", "told"),
+    [
+        (Repeat(AtCount(2)), "what they settle to is compared"),
+        (AtCount(2), "they are not compared, since not everything that is made of them settles"),
+    ],
+)
+def test_a_grouping_that_goes_by_arrival_is_told_as_the_layers(trigger: Trigger, told: str) -> None:
+    windows = read("in").window_into(FixedWindows(SECOND)).trigger(trigger, allow_unsafe_triggers=True)
+    pipeline = windows.accumulating().sum(name="totals").to("out").pipeline("counted")
+    builder = FeedBuilder(pipeline)
+    builder.record(at_us=SECOND, key="a", value=1, timestamp=SECOND)
+    why = "the trigger or engine of 'totals' goes by arrival, and so do its panes"
+    assert review(pipeline, builder.build()).declared == (f"{why}: {told}",)
 
 
 def test_a_pipeline_outside_any_module_lists_skipped_checks() -> None:
