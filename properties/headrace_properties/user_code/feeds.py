@@ -81,6 +81,21 @@ def slower(feed: Feed, random: Random) -> Feed:
     return Feed(tuple(sorted(entries, key=lambda entry: entry.at_us)))
 
 
+def prompter(feed: Feed) -> Feed:
+    """Let each watermark promise the lowest timestamp that its source still has, as a source may that knows; none may be late."""
+    least: dict[str, int] = {}
+    entries = []
+    for entry in reversed(feed.entries):
+        event = entry.event
+        known = least.get(entry.address)
+        if isinstance(event, SourceRecord):
+            least[entry.address] = event.timestamp if known is None else min(known, event.timestamp)
+        elif known is not None:
+            event = msgspec.structs.replace(event, low_watermark=known)
+        entries.append(msgspec.structs.replace(entry, event=event))
+    return Feed(tuple(reversed(entries)))
+
+
 def postponed(feed: Feed, by_us: int) -> Feed:
     """Let everything arrive later by the same time: by wall time all of it is old."""
     entries = []

@@ -7,6 +7,7 @@ Rules of this file:
   nothing to reorder. So its records also come in any order before its last watermark, except those that are late.
 * On another schedule each source delivers its records in the same order, but lags occasionally and reports fewer watermarks:
   timers fire later, the wall clock shows another time, and the low watermark is further behind. Or everything comes a week later.
+  Or each watermark is as far ahead as it may be, so that a record may be stamped exactly with it.
   This makes no record late; records that are late anyway are left out, since their treatment depends on the low watermark.
 * Computations are compared one by one, sources first. A computation whose input has changed is not accused; the one upstream is.
 * `headrace_properties.user_code.comparison` defines which outcomes count as equal. Between computations, entries of lists may be
@@ -35,6 +36,7 @@ from headrace_properties.user_code.calls import LOTS, THE_DAY, clock_at
 from headrace_properties.user_code.comparison import leveled_value
 from headrace_properties.user_code.feeds import (
     postponed,
+    prompter,
     shuffled,
     slower,
     with_last_watermarks,
@@ -123,7 +125,7 @@ def schedules_of(pipeline: Pipeline, feed: Feed, seed: int, schedules: int) -> O
     """
     feed = without_late_records(feed)
     others = (slower(feed, random.Random(f"{seed}/slower/{number}")) for number in range(schedules))
-    return _compared(pipeline, feed, chain(others, [postponed(feed, _LONG_US)]))
+    return _compared(pipeline, feed, chain(others, [postponed(feed, _LONG_US), prompter(feed)]))
 
 
 def _compared(pipeline: Pipeline, feed: Feed, others: Iterable[Feed]) -> Ordered | None:

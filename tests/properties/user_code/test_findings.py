@@ -26,6 +26,7 @@ import pytest
 from headrace import (
     HOUR,
     MILLISECOND,
+    SECOND,
     Computation,
     Context,
     DeadLetter,
@@ -440,6 +441,37 @@ def test_a_timer_that_may_fire_before_or_after_a_record_is_a_finding() -> None:
     (finding,) = examine(pipeline, builder.build())
     assert finding.habit is Habit.DEPENDS_ON_SCHEDULE
     assert finding.feed.records == 2
+
+
+class UpTo(Computation):
+    """Counts the records after one tenth of a second, up to and including the next."""
+
+    def __init__(self, wait_us: int) -> None:
+        self.wait_us = wait_us
+
+    def process_record(self, context: Context, record: Record) -> None:
+        end_us = -(-record.timestamp // TENTH) * TENTH
+        context.state[str(end_us)] = context.state.get(str(end_us), 0) + 1
+        context.set_timer(str(end_us), at=end_us + self.wait_us)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("out", context.state.pop(timer.tag))
+
+
+TENTH = SECOND // 10
+
+
+@pytest.mark.parametrize(("wait_us", "found"), [(0, [Habit.DEPENDS_ON_SCHEDULE]), (1, [])])
+def test_a_timer_that_does_not_wait_for_records_of_its_own_time_is_found_though_the_watermark_lags(
+    wait_us: int, found: list[Habit]
+) -> None:
+    pipeline, _ = numbers(UpTo(wait_us))
+    builder = FeedBuilder(pipeline)
+    for number, tenths in enumerate((1, 2, 2, 3)):
+        at_us = SECOND + number * TENTH
+        builder.record(at_us=at_us, value=number, timestamp=tenths * TENTH, key="a")
+        builder.watermark(at_us=at_us, low_watermark=0)
+    assert [finding.habit for finding in examine(pipeline, builder.build())] == found
 
 
 @pytest.mark.parametrize(("late_us", "found"), [(0, [Habit.DEPENDS_ON_ORDER]), (1_000_000, [])])
