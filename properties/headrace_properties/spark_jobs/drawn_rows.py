@@ -23,7 +23,7 @@ _LONG_GAP_S = 3 * 86_400
 _NO_ROWS: tuple[list[Any], ...] = ([], [])
 """Batches before each long gap, so that a row that comes two batches later does not come behind it."""
 _AGAIN = 0.25
-"""Choice: with state, the share of rows that have the values of an earlier one, but for times."""
+"""Choice: the share of rows that have the values of an earlier one, but for times."""
 _START = datetime(2030, 1, 1)  # noqa: DTZ001  Spark's timestamps are naive
 _KEYS = ("ann", "bob", "eve")
 
@@ -59,13 +59,14 @@ def drawn_batches(schema: Schema, seed: int, *, with_state: bool = False) -> lis
     if with_state:
         gaps[-1] = gaps[-1 - rows] = _LONG_GAP_S
     drawn: list[tuple[Any, ...]] = []
-    for at in accumulate(gaps):
+    for number, at in enumerate(accumulate(gaps), 1):
         row = tuple(_drawn(field.dataType, chance, _START + timedelta(seconds=at)) for field in schema.fields)
-        drawn.append(
-            _at_times_of(row, again.choice(drawn))
-            if with_state and drawn and again.random() < _AGAIN
-            else row
-        )
+        is_repeated = drawn and again.random() < _AGAIN
+        if (
+            not with_state and number == count
+        ):  # else a sink that remembers rows in memory may never see one again
+            is_repeated, row = False, _at_times_of(row, again.choice(drawn[:-1]))
+        drawn.append(_at_times_of(row, again.choice(drawn)) if is_repeated else row)
     first, second, *rest = (drawn[start : start + rows] for start in range(0, count, rows))
     return [first, second, *(batch for late in rest for batch in (*(_NO_ROWS if with_state else ()), late))]
 

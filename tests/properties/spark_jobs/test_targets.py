@@ -134,6 +134,14 @@ def test_feed_that_fails_is_refused(feed: Any, told: str) -> None:
         spark_target("it", append, schemas=SCHEMA, feed=feed)
 
 
+def test_drawn_rows_for_a_sink_repeat_in_a_later_batch() -> None:
+    """Else a sink that remembers what it has seen, in memory, never sees anything again."""
+    batches = drawn_batches(parse_schema("k STRING, n INT, at TIMESTAMP"), 0)
+    *earlier, last = [{row[:2] for row in batch} for batch in batches]
+    assert last & set().union(*earlier)
+    assert len({row[2] for batch in batches for row in batch}) == 6
+
+
 def test_drawn_rows_for_a_job_with_state_repeat_and_end_what_was_begun() -> None:
     drawn = drawn_batches(
         parse_schema("k STRING, n INT, at TIMESTAMP, p STRUCT<at: TIMESTAMP>"), 0, with_state=True
