@@ -39,6 +39,7 @@ from headrace_sim.spark.job import (
 from headrace_sim.spark.recorded_columns import columns_without_java, node_of, shown
 from headrace_sim.spark.refusals import (
     DRIVER_CRASH,
+    SPARKS_STATE,
     CannotFollowError,
     place_of_error,
     refuse_the_rest,
@@ -612,4 +613,4 @@ for _stand_in, _original in (
     (StreamReader, DataStreamReader), (StreamFrame, DataFrame), (StreamGroups, GroupedData), (StreamWriter, DataStreamWriter),
     (RecordedQuery, StreamingQuery),
 ):  # fmt: skip
-    refuse_the_rest(_stand_in, _original, _REMEDY)
+    refuse_the_rest(_stand_in, _original, _REMEDY, SPARKS_STATE)

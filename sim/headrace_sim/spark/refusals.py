@@ -3,6 +3,7 @@
 import os
 import sys
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,6 +23,15 @@ _WATCHING = f"{os.sep}headrace_properties{os.sep}spark_jobs{os.sep}"
 """Modules between PySpark and the user's processor while a job is checked."""
 DRIVER_CRASH = "Spark says only: TransformWithStateInPySpark driver worker exited unexpectedly (crashed)"
 """The error that the user sees for any failure while the driver runs ``init`` and ``close``."""
+SPARKS_STATE = dict.fromkeys(
+    (
+        "agg", "avg", "count", "crossJoin", "distinct", "dropDuplicates", "dropDuplicatesWithinWatermark", "drop_duplicates",
+        "join", "max", "mean", "min", "pivot", "sum",
+    ),
+    "Spark itself keeps the state of this step, and none of your code runs in it. Verify what comes after it: a function that "
+    "takes its output, with --schema of that",
+)  # fmt: skip
+"""What to do about the operators of Spark that keep state of their own, by their names."""
 HEARD: deque[HeadraceError] = deque(maxlen=10)
 """The latest refusals, for callers that must know of one even if the user's code caught it."""
 
@@ -110,8 +120,13 @@ def shown_place(place: str) -> str:
     return place.removeprefix(f"{Path.cwd()}{os.sep}")
 
 
-def refuse_the_rest(stand_in: type, original: type, remedy: str) -> None:
-    """Make each public method and property of ``original`` that ``stand_in`` lacks raise `CannotFollowError`."""
+def refuse_the_rest(
+    stand_in: type, original: type, remedy: str, remedies: Mapping[str, str] | None = None
+) -> None:
+    """Make each public method and property of ``original`` that ``stand_in`` lacks raise `CannotFollowError`.
+
+    ``remedies`` are those of some methods, by name; ``remedy`` is that of all others.
+    """
     for name in dir(original):
         if (
             name.startswith("_")
@@ -119,11 +134,11 @@ def refuse_the_rest(stand_in: type, original: type, remedy: str) -> None:
             or any(name in vars(base) for base in stand_in.__mro__[1:-1] if base is not original)
         ):
             continue
-        call = f"{original.__name__}.{name}"
+        call, what_to_do = f"{original.__name__}.{name}", (remedies or {}).get(name, remedy)
         refusal = (
-            _refused_property(call, remedy)
+            _refused_property(call, what_to_do)
             if isinstance(getattr(original, name), property)
-            else _refused_method(call, remedy)
+            else _refused_method(call, what_to_do)
         )
         setattr(stand_in, name, refusal)
 

@@ -89,6 +89,10 @@ def test_returned_frame_is_a_job_without_a_sink() -> None:
     [
         (lambda df: df.join(df, "word"), "cannot follow DataFrame.join()"),
         (lambda df: df.dropDuplicates(["word"]), "cannot follow DataFrame.dropDuplicates()"),
+        (
+            lambda df: df.groupBy("word").agg(F.max("at")),
+            "Verify what comes after it: a function that takes its output",
+        ),
         (lambda df: df.groupBy("word").count(), "cannot follow GroupedData.count()"),
         (
             lambda df: df.groupBy(F.upper("word")).transformWithState(Count(), "n INT", "update", "none"),
