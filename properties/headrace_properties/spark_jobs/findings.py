@@ -35,6 +35,11 @@ NO_OUTPUT = (
     "the job gave no output. Give it a feed for which it has some: feed = [[row, ...], ...] in its module"
 )
 ANY_TIMING = "Let the code accept these rows at any time: Spark promises neither batches nor their times"
+SEVERAL_WINDOWS = (
+    "A call may have rows of several windows or sessions, whose timers fire only after it: keep state for each of them, and "
+    "tell it when its timer fires; or allow it, if a running result is meant"
+)
+"""What to do if a job with timers of event time depends on batching."""
 TOLD = {
     Cause.FAULTS: (
         "depends on faults",

@@ -21,6 +21,7 @@ from headrace_properties.promises import Promise
 from headrace_properties.spark_jobs.findings import (
     ANY_TIMING,
     NO_OUTPUT,
+    SEVERAL_WINDOWS,
     TOLD,
     Cause,
     JobFailsError,
@@ -369,6 +370,10 @@ class _Check:
         place, told = self._place, f"the outcome {what}: {difference}"
         if cause is Cause.ERROR and self._failure is not None:
             place = place_of_error(self._failure)
+        if cause is Cause.BATCHING and any(
+            step.time_mode is TimeMode.EVENT_TIME for step in self._job.stateful
+        ):
+            remedy = SEVERAL_WINDOWS
         if cause is Cause.LATE:
             place = next((step.place for step in watermarks_of(self._job.steps)), place)
         if cause is Cause.MEMORY:

@@ -114,6 +114,7 @@ def test_finding_has_the_smallest_feed_and_the_schedule() -> None:
     assert sum(map(len, finding.feed)) == 2
     assert isinstance(finding.schedule, Schedule)
     assert "the outcome depends on how the input is cut into batches" in str(finding)
+    assert "A call may have rows of several windows" in str(finding)
 
 
 def test_report_is_the_same_each_time() -> None:
