@@ -209,7 +209,7 @@ AllowOption = Annotated[
     typer.Option(
         metavar="NAME,...",
         help="Spark jobs: on what the outcome may depend: batching, order, partitions; or late (rows that are dropped), growth"
-        " (state that nothing removes), effect (what tasks do outside state).",
+        " (state that nothing removes), effect (what tasks do outside state), value (state that is not what was put).",
     ),
 ]
 DuplicatesOption = Annotated[

@@ -9,6 +9,7 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark.queries import Outcome
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.schedules import Feed, Schedule
+from headrace_sim.spark.values import Altered
 
 
 class Cause(Enum):
@@ -29,6 +30,7 @@ class Cause(Enum):
     DUPLICATES = "duplicates"
     PROMISE = "promise"
     EFFECT = "effect"
+    VALUE = "value"
 
 
 NO_OUTPUT = (
@@ -167,6 +169,14 @@ def difference_told(what: str, surplus: Counter[Any], missing: Counter[Any]) -> 
 def _few(items: Counter[Any]) -> str:
     shown = [str(item) for item in sorted(items.elements(), key=repr)]
     return ", ".join(shown[:2]) + (f" and {len(shown) - 2} more" if len(shown) > 2 else "")
+
+
+def altered_value(altered: Altered) -> JobFinding:
+    """Return the finding that state does not hold what it was given."""
+    what = f"the state {altered.variable!r} does not hold {altered.given!r} in its column {altered.column}"
+    told = f"{what}: Spark keeps {'null' if altered.kept is None else altered.kept}, and says nothing"
+    remedy = "Declare a type that holds it, or convert the value; or allow it, if it is meant"
+    return JobFinding(Cause.VALUE, altered.place, told, remedy, ())
 
 
 def size_told(feed: Feed) -> str:

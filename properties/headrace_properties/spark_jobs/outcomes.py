@@ -27,6 +27,7 @@ from headrace_properties.spark_jobs.findings import (
     JobFailsError,
     JobFinding,
     JobReport,
+    altered_value,
     difference_told,
     schedule_told,
     size_told,
@@ -390,6 +391,7 @@ class _Check:
             calm, noted = _watched_calmly(self._job, feed)
             looks = {
                 Cause.EFFECT: _effect,
+                Cause.VALUE: lambda _, noted: next(map(altered_value, noted.altered), None),
                 Cause.TIMER: self._idle_timer,
                 Cause.TTL: _expired,
                 Cause.GROWTH: self._growing,
@@ -420,7 +422,7 @@ class _Check:
         return JobFinding(Cause.GROWTH, place_of(handler), told, remedy, ())
 
 
-_ALONE = (Cause.EFFECT, Cause.TIMER, Cause.TTL, Cause.GROWTH)
+_ALONE = (Cause.EFFECT, Cause.VALUE, Cause.TIMER, Cause.TTL, Cause.GROWTH)
 """Yield what shows in the undisturbed run."""
 
 

@@ -323,6 +323,7 @@ def causes_named(names: Iterable[str]) -> frozenset[Cause]:
             Cause.ORDER,
             Cause.PARTITIONS,
             Cause.TTL,
+            Cause.VALUE,
         )
     }
     for name in names:

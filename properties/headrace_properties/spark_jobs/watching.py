@@ -19,6 +19,7 @@ from headrace_properties.search.user_frames import own_code_of
 from headrace_properties.user_code.surroundings import Surroundings
 from headrace_sim.spark.job import ApplyWithState, MapInPandas, SparkJob, TransformWithState
 from headrace_sim.spark.refusals import users_place
+from headrace_sim.spark.values import ALTERED, Altered
 
 _PLAIN = (bool, bytes, bytearray, complex, dict, float, frozenset, int, list, set, str, tuple)
 
@@ -157,6 +158,7 @@ class Noted:
         effects: What the code did outside the process, and where.
         awaited: For each key and timer, how long it was to wait, and the variables written by the call that registered it.
         outside: What the code can reach outside state, if it is known.
+        altered: Values that the state does not hold as they were given.
 
     """
 
@@ -169,6 +171,7 @@ class Noted:
     effects: list[tuple[str, str]] = field(default_factory=list)
     awaited: dict[tuple[Any, int], tuple[int, frozenset[str]]] = field(default_factory=dict)
     outside: Outside | None = None
+    altered: list[Altered] = field(default_factory=list)
 
 
 _noted = Noted()
@@ -178,7 +181,10 @@ def watched_run(run: Callable[[], Any], outside: Outside | None = None) -> tuple
     """Call a function that runs a job of watched processors. Return what it returns, and what was noted."""
     global _noted  # noqa: PLW0603  the processors are copied into tasks, this module is not
     _noted = Noted(outside=outside)
-    return run(), _noted
+    ALTERED.clear()
+    result = run()
+    _noted.altered = list(ALTERED)
+    return result, _noted
 
 
 def _add(notes: list[Any], note: Any) -> None:

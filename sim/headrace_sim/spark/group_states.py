@@ -15,7 +15,7 @@ from headrace_sim.spark.job import ApplyWithState, TimeMode
 from headrace_sim.spark.state_server import BatchTimes, Variable
 from headrace_sim.spark.stores import Key, Store
 from headrace_sim.spark.tasks import Rows, Told, copied, key_columns
-from headrace_sim.spark.values import InputRows, OutputRows, key_order, stored
+from headrace_sim.spark.values import InputRows, OutputRows, key_order, note_altered, stored
 
 STATE = "state"
 """Name of a key's state in outcomes."""
@@ -114,7 +114,10 @@ class GroupOperator:
         for timer in [timer for timer in store.timers if timer[1] == key]:
             del store.timers[timer]
         if state.exists:
-            store.values[STATE][key] = stored(self.stage.state, tuple(state.get)), None
+            given = tuple(state.get)
+            kept = stored(self.stage.state, given)
+            note_altered(STATE, self.stage.state, given, kept, self.stage.place)
+            store.values[STATE][key] = kept, None
         else:
             store.values[STATE].pop(key, None)
         if timeout != _NEVER:

@@ -22,7 +22,7 @@ from headrace_sim.spark.ddl import SchemaTextError, parse_schema
 from headrace_sim.spark.job import TimeMode
 from headrace_sim.spark.refusals import shown_place, users_place
 from headrace_sim.spark.stores import Held, Key, Store, lives
-from headrace_sim.spark.values import ValueRefusedError, byte_order, stored
+from headrace_sim.spark.values import ValueRefusedError, byte_order, note_altered, stored
 
 _PHASES = StatefulProcessorHandleState
 _SET = frozenset({_PHASES.PRE_INIT, _PHASES.CREATED})
@@ -247,9 +247,15 @@ class StateServer:
             raise StateCallError(name, users_place(), f"state variable {name} has not been initialized")
         return name, self.variables[name], self._own_key(name)
 
-    def _held(self, variable: Variable, pickled: bytes, schema: t.StructType | None = None) -> Held:
+    def _held(
+        self, name: str, variable: Variable, pickled: bytes, schema: t.StructType | None = None
+    ) -> Held:
         expiry = None if variable.ttl_ms is None else self._times.now_ms + variable.ttl_ms
-        return stored(schema or variable.schema, pickle.loads(pickled)), expiry  # noqa: S301  as above
+        given, kind = pickle.loads(pickled), schema or variable.schema  # noqa: S301  as above
+        kept = stored(kind, given)
+        if kept != given:
+            note_altered(name, kind, given, kept, users_place())
+        return kept, expiry
 
     def _value(self, parent: Any, operation: str) -> tuple[Variable, Held | None]:
         name, variable, key = self._at(parent, operation)
@@ -265,7 +271,7 @@ class StateServer:
 
     def _valueStateCall_valueStateUpdate(self, message: Any, parent: Any) -> tuple[Any, ...]:
         name, variable, key = self._at(parent, "update")
-        self.store.values[name][key] = self._held(variable, message.value)
+        self.store.values[name][key] = self._held(name, variable, message.value)
         return _OK, "", b""
 
     def _valueStateCall_clear(self, _message: Any, parent: Any) -> tuple[Any, ...]:
@@ -305,7 +311,7 @@ class StateServer:
                 f"[ILLEGAL_STATE_STORE_VALUE.EMPTY_LIST_VALUE] Cannot write empty list values to State store for StateName {name}"
             )
         before = () if operation == "put" else self.store.lists[name].get(key, ())
-        self.store.lists[name][key] = (*before, *(self._held(variable, value) for value in pickled))
+        self.store.lists[name][key] = (*before, *(self._held(name, variable, value) for value in pickled))
         return _OK, "", b""
 
     def _listStateCall_clear(self, _message: Any, parent: Any) -> tuple[Any, ...]:
@@ -340,7 +346,7 @@ class StateServer:
         name, variable, key = self._at(parent, "updateValue")
         entry = {
             self._user_key(parent, message.userKey): self._held(
-                variable, message.value, variable.value_schema
+                name, variable, message.value, variable.value_schema
             )
         }
         self.store.maps[name][key] = self.store.maps[name].get(key, {}) | entry

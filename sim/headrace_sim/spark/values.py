@@ -1,6 +1,8 @@
 """Convert values between Python and Spark by their declared schemas, as Spark does."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from math import isnan, nan
@@ -16,6 +18,48 @@ from headrace_sim.spark.casts import BITS, java_double, single_precision
 
 _AS_GIVEN = (t.LongType, t.StringType, t.DoubleType, t.BooleanType, t.IntegerType)
 """Types whose values Arrow returns unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """A value that the state store does not keep as it was given: an integer that wrapped, or a null for one of another type.
+
+    Attributes:
+        variable: The state variable.
+        column: Its column, and the column's type: ``n, a TINYINT``.
+        given: What was given.
+        kept: What is kept instead.
+        place: ``file:line`` of the user's code.
+
+    """
+
+    variable: str
+    column: str
+    given: Any
+    kept: Any
+    place: str
+
+
+ALTERED: deque[Altered] = deque(maxlen=10)
+"""The latest such values, of which Spark says nothing."""
+
+
+def note_altered(variable: str, schema: t.StructType, given: Any, kept: tuple[Any, ...], place: str) -> None:
+    """Note the columns that do not hold what they were given.
+
+    Args:
+        variable: The state variable.
+        schema: Of its rows.
+        given: A row, as PySpark pickled it.
+        kept: The row that `stored` has made of it.
+        place: Of the call.
+
+    """
+    for field, value, made in zip(schema.fields, given, kept, strict=True):
+        lost = value is not None and made is None
+        if lost or (type(field.dataType) in BITS and value is not None and value != made):
+            kind = field.dataType.simpleString().upper()
+            ALTERED.append(Altered(variable, f"{field.name}, a {kind}", value, made, place))
 
 
 class ValueRefusedError(Exception):

@@ -140,6 +140,29 @@ def once_each(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         _told_before.update(frame["k"])
 
 
+class SmallNumber(SumByMinute):
+    """Keeps hundreds in a column of eight bits."""
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+        self.sum = handle.getMapState("sum", "minute LONG", "n BYTE")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        yield from super().handleInputRows(key, (Row(at=row.at, n=100 * row.n) for row in rows), timerValues)
+
+
+class WholeNumber(SumByMinute):
+    """Gives a whole number to a column of doubles, which makes it null."""
+
+    def init(self, handle: Any) -> None:
+        super().init(handle)
+        self.last = handle.getValueState("last", "n DOUBLE")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        self.last.update((1,))
+        yield from super().handleInputRows(key, rows, timerValues)
+
+
 class TimerAgain(SumByMinute):
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         yield from super().handleExpiredTimer(key, timerValues, expiredTimerInfo)
@@ -458,6 +481,8 @@ MORE = {
     "order within a batch": (job(LastOfCall()), TOGETHER, "order"),
     "counting per task, in a processor": (job(NumbersItsRows()), FEED, "memory"),
     "a default argument that grows": (job(DefaultArgument()), FEED, "memory"),
+    "a number that wraps": (job(SmallNumber()), FEED, "value"),
+    "a whole number for a double": (job(WholeNumber()), FEED, "value"),
     "the clock, cached": (job(CachedClock()), FEED, "chance"),
     "a set of the module, in mapInPandas": (
         SparkJob(INPUT).then(MapInPandas(once_each, INPUT, "here:3")),
