@@ -18,6 +18,7 @@ from unittest.mock import patch
 import time_machine
 
 from headrace_properties.promises import Promise
+from headrace_properties.search.limits import CodeLimits, CodeOverrunError, call_time_limited
 from headrace_properties.spark_jobs.findings import (
     ANY_TIMING,
     NO_OUTPUT,
@@ -29,6 +30,9 @@ from headrace_properties.spark_jobs.findings import (
     JobReport,
     altered_value,
     difference_told,
+    effect_told,
+    expired_told,
+    lost_timer_told,
     schedule_told,
     size_told,
 )
@@ -251,7 +255,14 @@ class _Check:
 
     def _calm(self) -> Outcome:
         """Run the job undisturbed, and watch it."""
-        calm, noted = _watched_calmly(self._job, self._feed)
+        try:
+            with call_time_limited(CodeLimits()):
+                calm, noted = _watched_calmly(self._job, self._feed)
+        except CodeOverrunError as overrun:
+            line = self._place if overrun.place is None else f"{overrun.place.file}:{overrun.place.line}"
+            raise JobFailsError(
+                f"a call of its code has not ended after {overrun.seconds:g} s", line
+            ) from overrun
         self._kept = noted.kept
         if calm.failure is not None:
             error = f"{type(calm.failure).__name__}: {calm.failure}".rstrip(".")
@@ -273,7 +284,7 @@ class _Check:
                 told = "no timer fires: the time mode is EventTime, and without withWatermark() the watermark stays at 0"
                 remedy = "Call withWatermark() before groupBy(); Spark does not ask for it"
                 return JobFinding(Cause.TIMER, step.place, told, remedy, ())
-        return _lost_timer(calm, noted)
+        return lost_timer_told(noted)
 
     def _place_of_processor(self) -> str:
         processors = (step.processor for step in self._job.stateful if isinstance(step, TransformWithState))
@@ -390,10 +401,10 @@ class _Check:
             feed = narrowed(self._feed, kept)
             calm, noted = _watched_calmly(self._job, feed)
             looks = {
-                Cause.EFFECT: _effect,
+                Cause.EFFECT: lambda _, noted: effect_told(noted),
                 Cause.VALUE: lambda _, noted: next(map(altered_value, noted.altered), None),
                 Cause.TIMER: self._idle_timer,
-                Cause.TTL: _expired,
+                Cause.TTL: lambda _, noted: expired_told(noted),
                 Cause.GROWTH: self._growing,
             }
             finding = None if calm.failure is not None else looks[cause](calm, noted)
@@ -424,37 +435,6 @@ class _Check:
 
 _ALONE = (Cause.EFFECT, Cause.VALUE, Cause.TIMER, Cause.TTL, Cause.GROWTH)
 """Yield what shows in the undisturbed run."""
-
-
-def _effect(_calm: Outcome, noted: Noted) -> JobFinding | None:
-    if not noted.effects:
-        return None
-    what, place = noted.effects[0]
-    remedy = "Yield what is to be written, and write it in foreachBatch"
-    told = f"the code of a task {what}, which a task that is run again repeats"
-    return JobFinding(Cause.EFFECT, place, told, remedy, ())
-
-
-def _lost_timer(_calm: Outcome, noted: Noted) -> JobFinding | None:
-    if not noted.lost:
-        return None
-    lost = noted.lost[0]
-    told = f"the timer at {lost.expiry_ms} ms is registered again while it fires, and Spark then deletes it"
-    return JobFinding(Cause.TIMER, lost.place, told, "Register a later time", ())
-
-
-def _expired(_calm: Outcome, noted: Noted) -> JobFinding | None:
-    if not noted.expired:
-        return None
-    expired = noted.expired[0]
-    told = (
-        f"the state {expired.name!r} of key {expired.key} expires before its timer fires: its TTL is {expired.ttl_ms} ms, "
-        f"and the timer is registered for {expired.wait_ms} ms later"
-    )
-    remedy = (
-        "Let the TTL outlast the timer, or let the timer alone clear the state; or allow it, if it is meant"
-    )
-    return JobFinding(Cause.TTL, expired.place, told, remedy, ())
 
 
 def _watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:

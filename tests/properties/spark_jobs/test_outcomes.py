@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from headrace_properties.search.limits import CodeLimits
+from headrace_properties.spark_jobs import outcomes
 from headrace_properties.spark_jobs.findings import Cause, JobFailsError
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_sim.spark.schedules import Schedule
@@ -125,6 +127,22 @@ def test_report_is_the_same_each_time() -> None:
 def test_job_without_output_is_unknown() -> None:
     (why,) = check_job(MENDED, [[("a", at(1), 1)]], schedules=5).unknown
     assert why.startswith("the job gave no output. Give it a feed")
+
+
+class CountsPast(SumByMinute):
+    """Never meets an odd number."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        n = 0
+        while n != 101:
+            n += 2
+        yield from ()
+
+
+def test_handler_that_never_ends_is_named_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "CodeLimits", lambda: CodeLimits(call_s=0.4))
+    with pytest.raises(JobFailsError, match=r"test_outcomes.py:\d+: .* has not ended after 0.4 s"):
+        check_job(job(CountsPast()), FEED, schedules=1)
 
 
 class SortsLater(SumByMinute):
