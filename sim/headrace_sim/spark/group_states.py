@@ -15,7 +15,15 @@ from headrace_sim.spark.job import ApplyWithState, TimeMode
 from headrace_sim.spark.state_server import BatchTimes, Variable
 from headrace_sim.spark.stores import Key, Store
 from headrace_sim.spark.tasks import Rows, Told, copied, key_columns
-from headrace_sim.spark.values import InputRows, OutputRows, key_order, note_altered, stored
+from headrace_sim.spark.values import (
+    InputRows,
+    OutputRows,
+    kept_key,
+    key_order,
+    note_altered,
+    shown_key,
+    stored,
+)
 
 STATE = "state"
 """Name of a key's state in outcomes."""
@@ -86,7 +94,7 @@ class GroupOperator:
         *,
         timed_out: bool,
     ) -> list[tuple[Any, ...]]:
-        held = store.values[STATE].get(key)
+        held = store.values[STATE].get(kept_key(key))
         state = GroupState(
             None if held is None else t._create_row(self.stage.state.names, held[0]),
             times.now_ms,
@@ -102,9 +110,11 @@ class GroupOperator:
             self.stage.state,
         )
         given = _stepped(frames, step, "row")
-        out = self.output.from_frames(_stepped(self._checked(function(key, given, state)), step, "output"))
+        out = self.output.from_frames(
+            _stepped(self._checked(function(shown_key(key), given, state)), step, "output")
+        )
         step("state")
-        self._keep(key, state, store)
+        self._keep(kept_key(key), state, store)
         return out
 
     def _keep(self, key: Key, state: GroupState, store: Store) -> None:

@@ -34,7 +34,7 @@ from headrace_sim.spark.stages import (
 from headrace_sim.spark.state_server import BatchTimes
 from headrace_sim.spark.stores import Key, Store
 from headrace_sim.spark.tasks import Operator, Rows
-from headrace_sim.spark.values import byte_order
+from headrace_sim.spark.values import byte_order, shuffled_key
 
 SETTLING_BATCHES = 20
 """Maximum number of batches without data after the last row, in time mode ProcessingTime."""
@@ -410,7 +410,7 @@ class _Query:
         return [out for out, _ in done], [store for _, store in done]
 
     def _partition(self, key: Key) -> int:
-        return crc32(byte_order(key)) % self._partitions
+        return crc32(byte_order(shuffled_key(key))) % self._partitions
 
     def _task(
         self, batch: Batch, place: int, operator: Stateful, number: int, rows: Rows, initial: Rows | None

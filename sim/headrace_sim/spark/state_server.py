@@ -22,7 +22,7 @@ from headrace_sim.spark.ddl import SchemaTextError, parse_schema
 from headrace_sim.spark.job import TimeMode
 from headrace_sim.spark.refusals import shown_place, users_place
 from headrace_sim.spark.stores import Held, Key, Store, lives
-from headrace_sim.spark.values import ValueRefusedError, byte_order, note_altered, stored
+from headrace_sim.spark.values import ValueRefusedError, byte_order, kept_key, note_altered, shown_key, stored
 
 _PHASES = StatefulProcessorHandleState
 _SET = frozenset({_PHASES.PRE_INIT, _PHASES.CREATED})
@@ -175,7 +175,8 @@ class StateServer:
         )
 
     def _implicitGroupingKeyRequest_setImplicitKey(self, message: Any, _: Any) -> tuple[Any, ...]:
-        self.key = stored(self._key_schema, pickle.loads(message.key))  # noqa: S301  pickled by PySpark, in this process
+        given = pickle.loads(message.key)  # noqa: S301  pickled by PySpark, in this process
+        self.key = kept_key(stored(self._key_schema, given))
         return _OK, "", b""
 
     def _implicitGroupingKeyRequest_removeImplicitKey(self, _message: Any, _: Any) -> tuple[Any, ...]:
@@ -219,9 +220,8 @@ class StateServer:
         return (_OK, "", found, False) if found else (_REFUSED, "", [], False)
 
     def _timerRequest_expiryTimerRequest(self, message: Any, _: Any) -> tuple[Any, ...]:
-        names = self._key_schema.names
         found = [
-            messages.TimerInfo(key=pickle.dumps(t._create_row(names, key)), timestampMs=expiry)
+            messages.TimerInfo(key=_row(self._key_schema, key), timestampMs=expiry)
             for expiry, key in self.store.due(message.expiryTimestampMs)
         ]
         return (_OK, "", found, False) if found else (_REFUSED, "", [], False)
@@ -328,7 +328,7 @@ class StateServer:
         return variable, dict(sorted(found.items(), key=lambda item: byte_order(item[0])))
 
     def _user_key(self, parent: Any, pickled: bytes) -> Key:
-        return stored(self.variables[parent.stateName].schema, pickle.loads(pickled))  # noqa: S301  as above
+        return kept_key(stored(self.variables[parent.stateName].schema, pickle.loads(pickled)))  # noqa: S301  as above
 
     def _mapStateCall_exists(self, _message: Any, parent: Any) -> tuple[Any, ...]:
         return (_OK if self._map(parent, "exists")[1] else _NOTHING), "", b""
@@ -397,7 +397,7 @@ _from_json = lru_cache(t._parse_datatype_json_string)
 
 def _row(schema: t.StructType | None, values: tuple[Any, ...]) -> bytes:
     assert schema is not None
-    return pickle.dumps(t._create_row(schema.names, values))
+    return pickle.dumps(t._create_row(schema.names, shown_key(values)))
 
 
 class StateClient(StatefulProcessorApiClient):

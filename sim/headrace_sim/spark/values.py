@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
-from math import isnan, nan
+from math import copysign, isnan, nan
 from struct import pack
 from typing import Any
 
@@ -156,6 +156,34 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return java_double(value) if isinstance(value, float) else str(value)
+
+
+class NegativeZero(float):
+    """-0.0 in a key of the state store, which compares bytes: it is not 0.0 there."""
+
+    def __eq__(self, other: object) -> bool:
+        """Equal only itself."""
+        return isinstance(other, NegativeZero)
+
+    __hash__ = float.__hash__
+
+
+def kept_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a key as the state store tells keys apart."""
+    return tuple(
+        NegativeZero(value) if isinstance(value, float) and value == 0 and copysign(1, value) < 0 else value
+        for value in key
+    )
+
+
+def shown_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a key as the user's code gets it."""
+    return tuple(-0.0 if isinstance(value, NegativeZero) else value for value in key)
+
+
+def shuffled_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a key as a shuffle hashes it: both zeros alike."""
+    return tuple(value + 0.0 if isinstance(value, float) else value for value in key)
 
 
 def key_order(key: tuple[Any, ...]) -> tuple[Any, ...]:

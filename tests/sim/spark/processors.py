@@ -565,6 +565,20 @@ class KeysOfManyTypes(Processor):
         yield list(self.nested.keys()), self.nested.containsKey((Row(x=1, y=None),))
 
 
+class BothZeros(Processor):
+    """A map in which 0.0 and -0.0 are two keys, though they are equal."""
+
+    def declare(self, handle: Any) -> None:
+        self.map = handle.getMapState("map", "x DOUBLE", "n INT")
+
+    def rows(self, key: str, rows: list[Any], times: Any) -> Any:
+        self.map.updateValue((0.0,), (1,))
+        yield self.map.containsKey((-0.0,))
+        self.map.updateValue((-0.0,), (2,))
+        yield self.map.getValue((0.0,)), self.map.getValue((-0.0,)), sorted(map(str, self.map.keys()))
+        self.map.removeKey((0.0,))
+
+
 class Forgotten(Processor):
     """Values that are cleared twice, put after clear, and removed without being there."""
 
@@ -680,6 +694,7 @@ CASES: dict[str, Case] = {
             Sums, ClearedAtThree, WrapsIntegers, WrongTypes, NullInNotNull, RichValues, Appends, Replaces,
             ListReadWhileAppended, WordMap, NumberMap, MapWithNulls, Deletes, ReadsFirstRowOnly, TellsWhatItIsGiven,
             SelfCounts, YieldsByName, PandasSums, LongLists, ChangesWhileRead, NullElements, KeysOfManyTypes, Forgotten,
+            BothZeros,
         )
     },
     **{
