@@ -82,7 +82,7 @@ class _Told:
 
     inputs: Counter[object] = field(default_factory=Counter)
     emitted: list[Emitted] = field(default_factory=list)
-    raised: Counter[object] = field(default_factory=Counter)
+    raised: Counter[tuple[str, str]] = field(default_factory=Counter)
     states: dict[str, Encoded] = field(default_factory=dict)
     steps: dict[object, tuple[Step, StepResult]] = field(default_factory=dict)
 
@@ -330,5 +330,5 @@ def _shown(made: _Made) -> str:
     return "no such record"
 
 
-def _raised(raised: Counter[object]) -> str:
-    return next((str(error) for error in raised), "no such record")
+def _raised(raised: Counter[tuple[str, str]]) -> str:
+    return next((f"{kind} for key {key!r}, which it raises" for kind, key in raised), "nothing of the kind")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace import SECOND, Computation, Context, Pipeline, Record
+from headrace import SECOND, Computation, Context, DeadLetter, Pipeline, Record
 from headrace.dataflow import AtCount, FixedWindows, Repeat, Trigger, read
 from headrace_properties.search import apart
 from headrace_properties.search.limits import CodeLimits
@@ -249,6 +249,23 @@ def test_dependence_on_hash_values_is_a_finding(module: ModuleType) -> None:
 
 def test_why_no_runs_are_compared_is_what_the_code_does() -> None:
     assert set(review(*of(Failing())).relations.values()) == {Unknown("the code raises an exception")}
+
+
+class FailsOnOddFirst(Computation):
+    """Takes its first record only if it is even."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if not context.state and record.value % 2:
+            raise ValueError(record.value)
+        context.state["begun"] = True
+
+
+def test_an_order_that_decides_what_fails_is_told_in_words() -> None:
+    pipeline, feed = of(FailsOnOddFirst())
+    (finding,) = review(pipeline.with_computation("code", on_failure=DeadLetter("dead")), feed).findings
+    assert finding.habit is Habit.DEPENDS_ON_ORDER
+    told = [outcome for _, outcome in finding.outcomes]
+    assert any(outcome.startswith("ValueError for key '") for outcome in told), told
 
 
 @pytest.mark.parametrize(
