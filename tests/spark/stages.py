@@ -11,12 +11,12 @@ from headrace.api.specs import OUTSIDE
 from headrace.injector.injection import productions_of
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import JobPlan, MicroBatch
+from headrace.spark.hosting.layout import JobPlan, MicroBatch, followers_of
 from headrace.spark.hosting.parcels import Parcel, Post
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import Sources
-from headrace.spark.jobs.log import Entry, Log, PartWriter, entry_of
-from headrace.spark.jobs.log_source import LogReader, Offset, Reading
+from headrace.spark.jobs.log import Entry, Fed, Log, PartWriter, entry_of
+from headrace.spark.jobs.log_source import LogReader, Offset, Reading, decode_followed
 from headrace.spark.jobs.stages import Keying, computation_plan
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_properties.reference import Emitted
@@ -40,20 +40,34 @@ class Stages:
         self, pipeline: Pipeline, directory: Path, *, intervals: int = 3, ids: bool = True, max_records: int = 1_000_000,
         history: bool | Sample = False,
     ) -> None:  # fmt: skip
-        self.pipeline, self.directory, self.now_us = pipeline, directory, 0
+        self.directory, self.now_us = directory, 0
         self.board = Board()
         self._sources: dict[str, int] = {}
         self._injected: Counter[str] = Counter()
         self._stages: dict[str, _Stage] = {}
+        self._ids, self._max_records, self._history = ids, max_records, history
+        self.deploy(pipeline, intervals)
+
+    def deploy(self, pipeline: Pipeline, intervals: int) -> None:
+        """Run another version of the pipeline from now on: stages that it had before begin where they were."""
+        self.pipeline = pipeline
         injectors = frozenset(pipeline.injectors)
-        sources = Sources(injectors if ids else frozenset(), frozenset(), dict.fromkeys(injectors, 10**9))
+        sources = Sources(
+            injectors if self._ids else frozenset(), frozenset(), dict.fromkeys(injectors, 10**9)
+        )
         for name in [*pipeline.injectors, *pipeline.computations]:
-            Log(directory, name).prepare()
+            Log(self.directory, name).prepare()
         for name in pipeline.computations:
-            plan = computation_plan(pipeline, name, sources, intervals=intervals, clock=True, history=history)
+            plan = computation_plan(
+                pipeline, name, sources, intervals=intervals, clock=True, history=self._history
+            )
             begin = dict.fromkeys(pipeline.senders(name), -1)
-            reader = LogReader(Reading(str(directory), begin, 2, max_records))
-            self._stages[name] = _Stage(plan, reader, reader.initialOffset())
+            reading = Reading(
+                str(self.directory), begin, 2, self._max_records, followed=name in plan.followers
+            )
+            reader = LogReader(reading)
+            stage = self._stages.setdefault(name, _Stage(plan, reader, reader.initialOffset()))
+            stage.plan, stage.reader = plan, reader
 
     def inject(self, entries: Iterable[FeedEntry]) -> None:
         """A micro-batch of each injector."""
@@ -124,10 +138,13 @@ class Stages:
                     if row["part"] is not None:
                         for parcel in Log(self.directory, row["sender"]).parcels(row["part"]):
                             keying.address(post, row["sender"], parcel.records)
+                    elif row["sender"] is not None:
+                        followed = None if row["followed"] is None else decode_followed(row["followed"])
+                        keying.tell(post, row["sender"], row["number"], row["low"], row["horizon"], followed)
                     else:
-                        keying.tell(post, row["sender"], row["number"], row["low"], row["horizon"])
+                        keying.call(post, tick=row["tick"])
         if tick:
-            keying.tick(post)
+            keying.call(post, tick=True)
         return post
 
     def _work(self, stage: _Stage, stores: dict[str, Store], post: Post) -> Post:
@@ -135,6 +152,7 @@ class Stages:
         for group, parcel in post.parcels.items():
             if group in stage.plan.groups[OUTSIDE]:
                 out.to(group).taken.extend(parcel.taken)
+                out.to(group).followed.extend(parcel.followed)
             else:
                 out.add(run_interval(stage.plan, group, batch, [parcel], stores.setdefault(group, Store())))
         return out
@@ -142,7 +160,9 @@ class Stages:
     def _append(self, name: str, number: int, writers: Sequence[PartWriter], units: Sequence[str]) -> None:
         log = Log(self.directory, name)
         pieces = [writer.finish() for writer in writers]
-        log.append(entry_of(log.following(number, name), number, name, self.now_us, pieces, units))
+        is_followed = name in self._stages and name in followers_of(self.pipeline)
+        fed = Fed(name, self.pipeline.senders(name)) if is_followed else None
+        log.append(entry_of(log.following(number, name), number, name, self.now_us, pieces, units, fed))
 
     def settle(self, *, tick: bool = False) -> None:
         """Run everything, sources first, until there is nothing to do."""

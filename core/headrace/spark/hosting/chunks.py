@@ -247,7 +247,7 @@ class Chunks:
             self.header.pending = {}
             for number in self.header.dues:
                 self._count_pending(number, self._chunk(number))
-        return _merged(self.header.pending.values())
+        return merged(self.header.pending.values())
 
     def write(self, rows: dict[str, StoredRow]) -> None:
         """Store these rows, each of them new or read before, and write the chunks that contain them."""
@@ -398,7 +398,8 @@ class MemoryStore:
         """See `IntervalStore`. Nobody calls it later."""
 
 
-def _merged(buckets: Iterable[Buckets]) -> Buckets:
+def merged(buckets: Iterable[Buckets]) -> Buckets:
+    """Add up pending timestamps."""
     counts: Counter[int] = Counter()
     for times in buckets:
         counts.update(dict(times))

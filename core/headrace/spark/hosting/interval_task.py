@@ -19,7 +19,7 @@ Rules of this file:
   work up to it has been done by the time the next operator runs.
 * A computation that follows a percentile watermark (7.2) derives it itself, as the authority would for each of its senders. What
   feeds it, directly or not, tells it of its pending timestamps in the batch in which they change. The frontier of the sources is
-  Spark's watermark.
+  Spark's watermark. In the staged layout these come through the logs (`headrace.spark.jobs.log`).
 * Records of an injector with a skew limit (8.4) may wait first: see `headrace.spark.hosting.waiting`.
 * The staged layout does not use Spark's watermark: each sender's log has the sender's low watermark, which is passed to all
   intervals, and each interval reports its own to its log.
@@ -127,7 +127,7 @@ class _IntervalTask:
         entering = self._entering(parcels)
         self._learn_watermark()
         low, horizon = self._input_watermark(), self._input_horizon()
-        reached = self._percentiles()
+        reached = self._percentiles(parcels)
         deliveries = self._deliveries([*parcels, Parcel(entering)] if entering else parcels)
         keys = Counter([record[2] for record in deliveries])
         self._count(deliveries, keys)
@@ -198,11 +198,17 @@ class _IntervalTask:
         told = RULES.input_watermark([self._batch.low_watermark, *header.holds.values(), self._room.earliest])
         return RULES.advanced(header.low, told)
 
-    def _percentiles(self) -> dict[str, int]:
+    def _percentiles(self, parcels: Sequence[Parcel]) -> dict[str, int]:
         """Return by sender how far its percentile watermark has come; nothing, if the low watermark is followed (7.2)."""
         header, pipeline, percent = self._chunks.header, self._plan.pipeline, self._spec.watermark_percentile
         if percent >= 100:
             return {}
+        if self._plan.staged:
+            told = [*header.reached.items(), *[one for parcel in parcels for one in parcel.reached]]
+            return {
+                sender: max([low, *[at for name, at in told if name == sender]])
+                for sender, low in header.holds.items()
+            }
         found, frontier = {}, self._batch.low_watermark
         for sender in pipeline.senders(self._computation):
             feeders = {sender, *pipeline.upstream(sender)}
@@ -351,6 +357,9 @@ class _IntervalTask:
         if not self._followers:
             return
         pending = self._pending()
+        if self._plan.staged:
+            self._post.to(self._plan.group(OUTSIDE, self._group)).pending.append((self._group, pending))
+            return
         has_changed = pending != self._pending_before
         for follower in self._followers:
             if has_changed or (pending and follower not in known):

@@ -21,7 +21,6 @@ import msgspec
 
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import OUTSIDE
-from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
 from headrace.spark.hosting.placement import placed_groups
 from headrace.spark.runtime.broadcasts import Sent
@@ -192,6 +191,16 @@ def limits_of(pipeline: Pipeline) -> dict[str, int]:
     }
 
 
+def followers_of(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
+    """Return, for each computation and injector, those downstream of it that follow a percentile watermark (7.2)."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, spec in pipeline.computations.items():
+        if spec.watermark_percentile < 100:
+            for feeder in pipeline.upstream(name):
+                found[feeder] = (*found.get(feeder, ()), name)
+    return found
+
+
 def plan_of(
     pipeline: Pipeline,
     *,
@@ -228,21 +237,7 @@ def plan_of(
         wake_until: see `JobPlan`.
         splits: see `JobPlan`.
         sent: see `JobPlan`.
-
-    Raises:
-        SparkHostError: the pipeline uses a feature that Spark does not support.
     """
-    followers: dict[str, tuple[str, ...]] = {}
-    for name, spec in pipeline.computations.items():
-        if spec.watermark_percentile < 100:
-            if staged:
-                raise SparkHostError(
-                    f"computation {name!r} follows a percentile watermark ({spec.watermark_percentile:g} %), which needs the "
-                    "pending work of all that feeds it, and in the staged layout that is in other queries",
-                    "Deploy with Layout.PIPELINED, or set watermark_percentile=100",
-                )
-            for feeder in pipeline.upstream(name):
-                followers[feeder] = (*followers.get(feeder, ()), name)
     wanted = history if isinstance(history, Sample) else FULL if history else None
     as_run = pipeline
     for name, spec in pipeline.computations.items():
@@ -283,7 +278,7 @@ def plan_of(
         rows=partitions > 0,
         fused=fused,
         limits=limits or {},
-        followers=followers,
+        followers=followers_of(pipeline),
         reshard=reshard,
         retired=retired,
         wake_until=wake_until,

@@ -7,6 +7,10 @@ Rules of this file:
   whichever of two drivers, one of which may be a zombie.
 * An entry has the low watermark of the stage as of its end: the minimum of what the stage's intervals last reported (7.2).
   Readers take the records of an entry before its watermark, so records made on time in one stage are on time in the next.
+* If a percentile watermark follows a stage, directly or not (7.2), an entry also has the pending timestamps of the stage's
+  intervals and of all that feeds it, and how far the sources were read, both as of the records that went into it. So no
+  percentile passes a record that waits in a log. Until all of that is known, the low watermark stands for it; for an injector it
+  always does.
 * An entry records how far the senders' logs went into it. That is the ACK: entries that all consumers have taken can be dropped.
 * Choice: plain files, on a file system that all machines share. Spark's own log (of its file sink) cannot be shortened, is listed
   in full for each micro-batch, and would be a separate source in each consumer's query, whose sources cannot change.
@@ -23,7 +27,8 @@ import msgspec
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.rules import RULES
 from headrace.spark.errors import LogError
-from headrace.spark.hosting.parcels import Parcel, Tally, decode_parcel, encode_parcel
+from headrace.spark.hosting.chunks import Buckets, merged
+from headrace.spark.hosting.parcels import Followed, Parcel, Tally, decode_parcel, encode_parcel
 from headrace.spark.runtime.files import write_file
 
 _NUMBER = "{:012d}"
@@ -56,6 +61,8 @@ class Piece(msgspec.Struct):
         horizon: horizon of an injector, origin in microseconds.
         taken: see `Entry`.
         tallies: tallies of its intervals, which do not go to the log.
+        pending: see `Work`.
+        senders: see `Work`.
     """
 
     part: Part | None = None
@@ -63,6 +70,22 @@ class Piece(msgspec.Struct):
     horizon: int | None = None
     taken: dict[str, int] = {}
     tallies: list[Tally] = []
+    pending: dict[str, Buckets] = {}
+    senders: dict[str, Followed] = {}
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What percentile watermarks need of a stage (7.2).
+
+    Attributes:
+        pending: the last known pending timestamps of each interval.
+        senders: what the senders' logs said.
+        told: all of it, for the consumers; ``None``: something is not known yet.
+    """
+
+    pending: dict[str, Buckets] = {}
+    senders: dict[str, Followed] = {}
+    told: Followed | None = None
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -78,6 +101,7 @@ class Entry(msgspec.Struct, frozen=True):
         horizon: horizon of an injector: no future record has an earlier origin, microseconds.
         taken: by sender, the last entry of its log that went into this entry or an earlier one.
         news: number of the latest entry, up to this one, that has anything for consumers.
+        work: for percentile watermarks; unset: none follows the stage.
     """
 
     number: int
@@ -89,6 +113,12 @@ class Entry(msgspec.Struct, frozen=True):
     horizon: int | None = None
     taken: dict[str, int] = {}
     news: int = -1
+    work: Work | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def followed(self) -> Followed | None:
+        """What it says for percentile watermarks; ``None``: the low watermark stands for it."""
+        return None if self.work is msgspec.UNSET else self.work.told
 
     @property
     def records(self) -> int:
@@ -284,6 +314,8 @@ class PartWriter:
         for _, horizon in parcel.horizons:
             self._piece.horizon = max(horizon, self._piece.horizon or MIN_TIME)
         self._piece.taken.update(parcel.taken)
+        self._piece.pending.update(parcel.pending)
+        self._piece.senders.update(parcel.followed)
         if parcel.records or parcel.events:
             for record in parcel.records:
                 self._records[record[0]] = self._records.get(record[0], 0) + 1
@@ -309,7 +341,13 @@ class PartWriter:
 
 
 def entry_of(
-    before: Entry, number: int, query: str, at_us: int, pieces: Iterable[Piece], units: Sequence[str]
+    before: Entry,
+    number: int,
+    query: str,
+    at_us: int,
+    pieces: Sequence[Piece],
+    units: Sequence[str],
+    fed: "Fed | None" = None,
 ) -> Entry:
     """Assemble an entry.
 
@@ -320,6 +358,7 @@ def entry_of(
         at_us: wall time, microseconds.
         pieces: reports of the micro-batch's tasks.
         units: intervals, or injector, that must all have reported before the stage's low watermark is known.
+        fed: what feeds the stage; ``None``: no percentile watermark follows it.
     """
     parts, lows, horizon, taken = [], dict(before.lows), before.horizon, dict(before.taken)
     for piece in pieces:
@@ -331,10 +370,52 @@ def entry_of(
             horizon = max(piece.horizon, MIN_TIME if horizon is None else horizon)
     parts.sort(key=lambda part: part.name)
     low = RULES.advanced(before.low, min((lows.get(unit, MIN_TIME) for unit in units), default=MAX_TIME))
+    work = msgspec.UNSET if fed is None else _work_of(before, number, pieces, units, fed)
     has_news = bool(parts) or low > before.low or horizon != before.horizon
+    has_news |= work is not msgspec.UNSET and work.told != before.followed
     return Entry(
-        number, query, at_us, tuple(parts), lows, low, horizon, taken, number if has_news else before.news
+        number,
+        query,
+        at_us,
+        tuple(parts),
+        lows,
+        low,
+        horizon,
+        taken,
+        number if has_news else before.news,
+        work,
     )
+
+
+class Fed(msgspec.Struct, frozen=True):
+    """A stage that a percentile watermark follows.
+
+    Attributes:
+        name: its name.
+        senders: the names of its senders.
+    """
+
+    name: str
+    senders: tuple[str, ...]
+
+
+def _work_of(before: Entry, number: int, pieces: Sequence[Piece], units: Sequence[str], fed: Fed) -> Work:
+    known = Work() if before.work is msgspec.UNSET else before.work
+    pending, senders = dict(known.pending), dict(known.senders)
+    for piece in pieces:
+        pending |= piece.pending
+        senders |= piece.senders
+    # Only of those that are there now: what was removed would hold the rest for ever.
+    pending = {unit: pending[unit] for unit in units if unit in pending}
+    senders = {sender: senders[sender] for sender in fed.senders if sender in senders}
+    if len(pending) < len(units) or len(senders) < len(fed.senders):
+        return Work(pending, senders)
+    own, last = merged(pending.values()), None if known.told is None else known.told.pending.get(fed.name)
+    told = {fed.name: last if last is not None and last[1] == own else (number, own)}
+    for followed in senders.values():
+        for name, buckets in followed.pending.items():
+            told[name] = min(buckets, told.get(name, buckets))  # of two ways, that of the one further behind
+    return Work(pending, senders, Followed(min(followed.frontier for followed in senders.values()), told))
 
 
 def _raise_to(known: dict[str, int], told: Mapping[str, int]) -> None:

@@ -4,6 +4,8 @@ Rules of this file:
 
 * All senders are one source: Spark fixes the number of a query's sources for good, but senders can be added and removed.
 * A micro-batch takes whole entries of a log: their records, and the low watermark as of the last of them.
+* When percentile watermarks begin to follow the stage, or no longer do, a micro-batch calls all its intervals, even if there is
+  nothing new. It also tells again what the senders' logs say. An offset notes that, so it happens once.
 * The source names files and does not open them: the tasks that process its rows read them.
 * Polling waits briefly if there is nothing new, so an idle query costs almost nothing and a busy one loses no time.
 """
@@ -19,14 +21,16 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
+from headrace.spark.hosting.parcels import Followed
 from headrace.spark.jobs.log import Entry, Log
 from headrace.spark.sources.wall_clock import Clock, Looks
 
 FORMAT = "headrace_logs"
-COLUMNS = ("sender", "part", "number", "low", "horizon", "tick")
-"""A row is a part of a sender's log; or how far the log was read, with its watermark and horizon; or a tick of the clock."""
+COLUMNS = ("sender", "part", "number", "low", "horizon", "followed", "tick")
+"""A row is a part of a sender's log; or how far the log was read, with its watermark and horizon, and what it says for percentile
+watermarks, encoded; or a tick of the clock, or false: a call of all intervals."""
 
-_SCHEMA = "sender string, part string, number long, low long, horizon long, tick boolean"
+_SCHEMA = "sender string, part string, number long, low long, horizon long, followed binary, tick boolean"
 _ARROW = pa.schema(
     [
         ("sender", pa.string()),
@@ -34,6 +38,7 @@ _ARROW = pa.schema(
         ("number", pa.int64()),
         ("low", pa.int64()),
         ("horizon", pa.int64()),
+        ("followed", pa.binary()),
         ("tick", pa.bool_()),
     ]
 )
@@ -41,6 +46,9 @@ _PATIENCE_S = 0.1
 _LOOK_EVERY_S = 0.005
 
 Offset = dict[str, Any]
+
+_encode = msgspec.msgpack.Encoder().encode
+decode_followed = msgspec.msgpack.Decoder(Followed).decode
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -52,6 +60,7 @@ class Reading(msgspec.Struct, frozen=True):
         tasks: number of tasks among which the files of a micro-batch are divided.
         max_records: maximum records of a micro-batch; an entry is never divided.
         clock: the clock for wall timers; ``None``: there is none.
+        followed: whether percentile watermarks follow the computation, directly or not.
     """
 
     directory: str
@@ -59,6 +68,12 @@ class Reading(msgspec.Struct, frozen=True):
     tasks: int
     max_records: int
     clock: Clock | None = None
+    followed: bool = False
+
+    def marks(self, start: Offset) -> Offset:
+        """Return the part of an offset whose changes call all intervals; empty in jobs that never had any."""
+        wanted = {"followed": self.followed}
+        return {name: value for name, value in wanted.items() if value or name in start}
 
 
 def read_logs(spark: SparkSession, reading: Reading) -> DataFrame:
@@ -92,7 +107,7 @@ class _Files(InputPartition):
 
 
 class LogReader(DataSourceStreamReader):
-    """Reads the logs. An offset has the last entry read of each sender's log, and the number of ticks.
+    """Reads the logs. An offset has the last entry read of each sender's log, the number of ticks, and marks (`Reading.marks`).
 
     Args:
         reading: what to read.
@@ -105,7 +120,7 @@ class LogReader(DataSourceStreamReader):
 
     def initialOffset(self) -> Offset:  # noqa: N802  Spark's name
         """Return the offset at which a new query begins."""
-        return {"logs": dict(self._reading.begin), "tick": 0}
+        return {"logs": dict(self._reading.begin), "tick": 0, **self._reading.marks({})}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802  Spark's names
         """Return how far to read: as far as there is anything new, within the limit."""
@@ -123,26 +138,28 @@ class LogReader(DataSourceStreamReader):
         }
         if all(ends[sender] == known.get(sender) for sender in ends):
             ends = known  # includes senders that were removed
-        return {"logs": ends, "tick": tick}
+        return {"logs": ends, "tick": tick, **self._reading.marks(start)}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Divide the files evenly by size; the task with the least also reports how far the logs were read."""
         loads: list[tuple[int, list[tuple[Any, ...]]]] = [(0, []) for _ in range(max(1, self._reading.tasks))]
+        calls_all = any(end[mark] != start.get(mark, False) for mark in end if mark not in ("logs", "tick"))
         for sender, number in end["logs"].items():
             after = start["logs"].get(sender, self._reading.begin.get(sender, number))
-            if number <= after:
-                continue
-            entry = None
+            entry: Entry | None = None
+            if number <= after and calls_all and sender in self._logs:
+                entry = self._logs[sender].entry(number)  # if it was not dropped
             for entry in Log(self._reading.directory, sender).entries(after, number):
                 for part in entry.parts:
                     size, rows = loads[0]
-                    rows.append((sender, part.name, None, None, None, None))
+                    rows.append((sender, part.name, None, None, None, None, None))
                     loads[0] = size + part.size_bytes, rows
                     loads.sort(key=_load)
-            assert isinstance(entry, Entry)
-            loads[0][1].append((sender, None, number, entry.low, entry.horizon, None))
-        if end["tick"] != start["tick"]:
-            loads[0][1].append((None, None, None, None, None, True))
+            if entry is not None:
+                followed = None if entry.followed is None else _encode(entry.followed)
+                loads[0][1].append((sender, None, number, entry.low, entry.horizon, followed, None))
+        if end["tick"] != start["tick"] or calls_all:
+            loads[0][1].append((None, None, None, None, None, None, end["tick"] != start["tick"]))
         return [_Files(rows) for _, rows in loads if rows]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

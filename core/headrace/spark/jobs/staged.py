@@ -2,8 +2,8 @@
 
 Rules of this file:
 
-* A stage is restarted only if it has changed itself: its code, its senders or, for an injector with dead letters, its consumers.
-  All others keep running.
+* A stage is restarted only if it has changed itself: its code, its senders or, for an injector with dead letters, its consumers;
+  and when percentile watermarks begin to follow it, or no longer do. All others keep running.
 * A removed computation first processes what its senders had written at the time of the change. Then it stops. Then its consumers
   process what it wrote, and only then do they forget it. So no input is lost; only its remaining state and timers are.
 * Entries of a stage's log that all its consumers have taken and that are older than the retention are dropped.
@@ -23,7 +23,7 @@ from headrace.api.progress import ComputationProgress
 from headrace.api.specs import ComputationSpec, DeadLetter
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.job_descriptions import describe
-from headrace.spark.hosting.layout import plan_of
+from headrace.spark.hosting.layout import followers_of, plan_of
 from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import (
@@ -48,6 +48,7 @@ from headrace.spark.jobs.job import (
 )
 from headrace.spark.jobs.log import (
     Entry,
+    Fed,
     Log,
     beginnings_of,
     beginnings_path,
@@ -250,6 +251,7 @@ class StagedHost:
             tasks=settings.spark.sparkContext.defaultParallelism,
             max_records=settings.max_records,
             clock=None if clock is None else clock.clock,
+            followed=name in plan.followers,
         )
         produced = level_operator(parcels_of(settings.spark, reading, plan), plan, 0, streaming=True)
         return logged(produced, plan, self._log(name)), plan.groups[name]
@@ -261,10 +263,12 @@ class StagedHost:
         checkpoint = settings.checkpoint(file_name(name))
         log = self._log(name)
         committed = log.entry(last_committed(checkpoint))
+        is_followed = name in self.pipeline.computations and name in followers_of(self.pipeline)
         writer = LogWriter(
             self,
             log,
             units,
+            Fed(name, self.pipeline.senders(name)) if is_followed else None,
             outlet(with_skips(settings.directory, self.pipeline), name),
             replace(settings, sinks=with_dead_letters(settings.directory, settings.sinks)),
             dict(committed.taken) if committed else {},
@@ -349,6 +353,7 @@ class LogWriter:
         host: the host, which knows the consumers.
         log: log of the stage.
         units: units that report low watermarks: its intervals, or the injector.
+        fed: see `entry_of`.
         pipeline: see `outlet`.
         settings: settings of the deployment.
         finished: see below.
@@ -360,7 +365,7 @@ class LogWriter:
     """
 
     def __init__(
-        self, host: StagedHost, log: Log, units: tuple[str, ...], pipeline: Pipeline, settings: Settings,
+        self, host: StagedHost, log: Log, units: tuple[str, ...], fed: Fed | None, pipeline: Pipeline, settings: Settings,
         finished: dict[str, int], clock: DrivenClock | None,
     ) -> None:  # fmt: skip
         self.failure: Exception | None = None
@@ -368,6 +373,7 @@ class LogWriter:
         self._host = host
         self._log = log
         self._units = units
+        self._fed = fed
         self._pipeline = pipeline
         self._settings = settings
         self._clock = clock
@@ -388,7 +394,7 @@ class LogWriter:
         )
         before = self._log.following(number, query)
         pieces = [decode_piece(row["piece"]) for row in frame.collect()]
-        entry = entry_of(before, number, query, time.time_ns() // 1_000, pieces, self._units)
+        entry = entry_of(before, number, query, time.time_ns() // 1_000, pieces, self._units, self._fed)
         standing = self._log.append(entry)
         self._give_out(frame, standing)
         tallies = [tally for piece in pieces for tally in piece.tallies]
@@ -438,7 +444,8 @@ def _is_same(name: str, before: Pipeline, after: Pipeline) -> bool:
         {sender: _carried(pipeline, sender, name) for sender in pipeline.senders(name)}
         for pipeline in (before, after)
     ]
-    return specs[0] == specs[1] and senders[0] == senders[1]
+    followed = [name in followers_of(pipeline) for pipeline in (before, after)]
+    return specs[0] == specs[1] and senders[0] == senders[1] and followed[0] == followed[1]
 
 
 def _consumers(pipeline: Pipeline, injector: str) -> Iterator[tuple[str, dict[str, object]]]:

@@ -10,6 +10,7 @@ Rules of this file:
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -27,12 +28,13 @@ from headrace.history import Injected
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.injection import SOURCE_COLUMNS, Injection
-from headrace.spark.hosting.layout import JobPlan, plan_of
+from headrace.spark.hosting.layout import JobPlan, followers_of, plan_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import OUTPUT_SCHEMA, output_rows
 from headrace.spark.hosting.parcels import (
     PARCEL_SCHEMA,
     Batches,
+    Followed,
     Packed,
     Post,
     decode_parcel,
@@ -42,9 +44,10 @@ from headrace.spark.hosting.parcels import (
 )
 from headrace.spark.jobs.attach import Sources
 from headrace.spark.jobs.log import Log, PartWriter, Piece
-from headrace.spark.jobs.log_source import COLUMNS, Reading, read_logs
+from headrace.spark.jobs.log_source import COLUMNS, Reading, decode_followed, read_logs
 from headrace.spark.runtime.event_time import END_MS
 from headrace.spark.runtime.failures import noted
+from headrace.watermarks.percentile import percentile_watermark
 from headrace.wire.rows import Production
 
 PIECE_SCHEMA = "piece binary"
@@ -142,11 +145,12 @@ def computation_plan(
 ) -> JobPlan:
     """Return the layout of a computation's stage."""
     senders = frozenset(pipeline.senders(name))
-    return plan_of(
+    plan = plan_of(
         cut_computation(pipeline, name), intervals=intervals, with_ids=sources.with_ids & senders,
         timed_by_source=sources.timed & senders, clock=clock, history=history, staged=True, progress=True,
         partitions=partitions,
     )  # fmt: skip
+    return replace(plan, followers=followers_of(pipeline))  # those that follow it are in other stages
 
 
 # An injector's stage
@@ -198,7 +202,7 @@ def _read(plan: JobPlan, directory: str, batches: Batches) -> Batches:
     post, count = Post(), 0
     with noted():
         for batch in batches:
-            for sender, part, number, low, horizon, tick in zip(
+            for sender, part, number, low, horizon, followed, tick in zip(
                 *[batch.column(name).to_pylist() for name in COLUMNS], strict=True
             ):
                 if part is not None:
@@ -206,9 +210,10 @@ def _read(plan: JobPlan, directory: str, batches: Batches) -> Batches:
                         keying.address(post, sender, parcel.records)
                         count += len(parcel.records)
                 elif sender is not None:
-                    keying.tell(post, sender, number, low, horizon)
-                if tick:
-                    keying.tick(post)
+                    told = None if followed is None else decode_followed(followed)
+                    keying.tell(post, sender, number, low, horizon, told)
+                else:
+                    keying.call(post, tick=tick)
                 if count > _FLUSH_RECORDS:
                     yield parcel_rows(post)
                     post, count = Post(), 0
@@ -230,6 +235,7 @@ class Keying:
         self._batch, self._partition = batch, partition
         (self._spec,) = plan.pipeline.computations.values()
         self._groups = plan.groups[self._spec.name]
+        self._is_followed = self._spec.name in plan.followers
         self._count = 0
 
     def address(self, post: Post, sender: str, records: Iterable[Packed]) -> None:
@@ -257,19 +263,31 @@ class Keying:
             events = exported_injections(plan, f"{self._batch}.{self._partition}", self._batch, 0, told)
             post.to(plan.groups[OUTSIDE][0]).events.append(events)
 
-    def tell(self, post: Post, sender: str, number: int, low: int, horizon: int | None) -> None:
-        """Send a sender's watermark and horizon to all intervals, and how far its log was read to this stage's log."""
+    def tell(
+        self, post: Post, sender: str, number: int, low: int, horizon: int | None, followed: Followed | None
+    ) -> None:
+        """Send a sender's watermarks and horizon to all intervals, and how far its log was read to this stage's log."""
+        followed = followed or Followed(low)
+        percent, reached = self._spec.watermark_percentile, None
+        if percent < 100:
+            pending = [bucket for _, buckets in followed.pending.values() for bucket in buckets]
+            reached = percentile_watermark(percent, MIN_TIME, low, followed.frontier, pending)
         for group in self._groups:
             parcel = post.to(group)
             parcel.holds.append((sender, low))
+            if reached is not None:
+                parcel.reached.append((sender, reached))
             if horizon is not None and self._spec.exactly_once:
                 parcel.horizons.append((sender, horizon))
-        post.to(self._plan.groups[OUTSIDE][0]).taken.append((sender, number))
+        outside = post.to(self._plan.groups[OUTSIDE][0])
+        outside.taken.append((sender, number))
+        if self._is_followed:
+            outside.followed.append((sender, followed))
 
-    def tick(self, post: Post) -> None:
-        """Tell all intervals that wall time has passed."""
+    def call(self, post: Post, *, tick: bool) -> None:
+        """Call all intervals; ``tick``: because wall time has passed."""
         for group in self._groups:
-            post.to(group).tick = True
+            post.to(group).tick |= tick
 
 
 def logged(produced: DataFrame, plan: JobPlan, log: Log) -> DataFrame:
