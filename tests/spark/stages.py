@@ -6,14 +6,18 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
 from headrace import MIN_TIME, Pipeline
 from headrace.api.specs import OUTSIDE
 from headrace.injector.injection import productions_of
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import JobPlan, MicroBatch, followers_of
+from headrace.spark.hosting.layout import JobPlan, MicroBatch, Reshard, Splits, computation_of, followers_of
 from headrace.spark.hosting.parcels import Parcel, Post
 from headrace.spark.hosting.progress import Board
+from headrace.spark.hosting.resharding import Image, images_of, retire, write_images
 from headrace.spark.jobs.attach import Sources
 from headrace.spark.jobs.log import Entry, Fed, Log, PartWriter, entry_of
 from headrace.spark.jobs.log_source import LogReader, Offset, Reading, decode_followed
@@ -46,28 +50,70 @@ class Stages:
         self._injected: Counter[str] = Counter()
         self._stages: dict[str, _Stage] = {}
         self._ids, self._max_records, self._history = ids, max_records, history
-        self.deploy(pipeline, intervals)
+        self._changes = 0
+        self._intervals, self._splits = intervals, Splits()
+        self.deploy(pipeline)
 
-    def deploy(self, pipeline: Pipeline, intervals: int) -> None:
+    def deploy(self, pipeline: Pipeline, change: Reshard | None = None) -> None:
         """Run another version of the pipeline from now on: stages that it had before begin where they were."""
         self.pipeline = pipeline
-        injectors = frozenset(pipeline.injectors)
-        sources = Sources(
-            injectors if self._ids else frozenset(), frozenset(), dict.fromkeys(injectors, 10**9)
-        )
         for name in [*pipeline.injectors, *pipeline.computations]:
             Log(self.directory, name).prepare()
         for name in pipeline.computations:
-            plan = computation_plan(
-                pipeline, name, sources, intervals=intervals, clock=True, history=self._history
-            )
+            plan = self.laid_out(name, self._intervals, self._splits, change)
             begin = dict.fromkeys(pipeline.senders(name), -1)
             reading = Reading(
-                str(self.directory), begin, 2, self._max_records, followed=name in plan.followers
-            )
+                str(self.directory), begin, 2, self._max_records, followed=name in plan.followers,
+                division=self._changes,
+            )  # fmt: skip
             reader = LogReader(reading)
             stage = self._stages.setdefault(name, _Stage(plan, reader, reader.initialOffset()))
             stage.plan, stage.reader = plan, reader
+
+    def laid_out(
+        self, name: str, intervals: int, splits: Splits | None, change: Reshard | None = None
+    ) -> JobPlan:
+        """The layout of a stage."""
+        injectors = frozenset(self.pipeline.injectors)
+        sources = Sources(
+            injectors if self._ids else frozenset(), frozenset(), dict.fromkeys(injectors, 10**9)
+        )
+        return computation_plan(
+            self.pipeline, name, sources, intervals=intervals, clock=True, history=self._history, splits=splits,
+            reshard=change,
+        )  # fmt: skip
+
+    def reshard(self, intervals: int, splits: Splits | None = None) -> None:
+        """Begin anew with another number of intervals, or other splits."""
+        self.finish()
+        number, before, splits_before = self._changes + 1, self._intervals, self._splits
+        path, made = self.directory / "intervals" / str(number), dict[str, Image]()
+        for name in self._stages:
+            made |= images_of(self.laid_out(name, intervals, splits), self.stored(name), before, number)
+        write_images(path, made)
+        batches = {name: stage.number - 1 for name, stage in self._stages.items()}
+        change = Reshard(number, -1, before, str(path), tuple(made), splits_before, batches)
+        self.divided(intervals, splits, number, change)
+
+    def finish(self) -> None:
+        """Let the intervals of all stages take the images of the last division, as they do before the next one."""
+        for name, stage in self._stages.items():
+            closed = LogReader(msgspec.structs.replace(stage.reader._reading, closed=True))
+            if closed.latestOffset(stage.offset, ReadAllAvailable()) != stage.offset:
+                stage.reader = closed
+                assert self.run(name)
+
+    def divided(self, intervals: int, splits: Splits | None, number: int, change: Reshard | None) -> None:
+        """Go on with this division of the keys."""
+        self._intervals, self._splits, self._changes = intervals, splits or {}, number
+        self.deploy(self.pipeline, change)
+
+    def stored(self, name: str) -> dict[str, Image]:
+        """The state of a stage."""
+        stores = self._stages[name].stores
+        return {
+            group: (store.head, store.chunks) for group, store in stores.items() if store.head is not None
+        }
 
     def inject(self, entries: Iterable[FeedEntry]) -> None:
         """A micro-batch of each injector."""
@@ -112,7 +158,12 @@ class Stages:
             tick: time has passed.
         """
         stage = self._stages[name]
-        end = stage.reader._look(stage.offset)
+        reader = stage.reader
+        end = (
+            reader.latestOffset(stage.offset, ReadAllAvailable())
+            if reader._reading.closed
+            else reader._look(stage.offset)
+        )
         if end == stage.offset and not tick:
             return False
         stores = deepcopy(stage.stores) if crashed else stage.stores
@@ -153,8 +204,13 @@ class Stages:
             if group in stage.plan.groups[OUTSIDE]:
                 out.to(group).taken.extend(parcel.taken)
                 out.to(group).followed.extend(parcel.followed)
+                continue
+            store = stores.setdefault(group, Store())
+            if group in stage.plan.retired.get(computation_of(group), ()):
+                assert stage.plan.reshard is not None
+                retire(stage.plan.reshard, group, store)
             else:
-                out.add(run_interval(stage.plan, group, batch, [parcel], stores.setdefault(group, Store())))
+                out.add(run_interval(stage.plan, group, batch, [parcel], store))
         return out
 
     def _append(self, name: str, number: int, writers: Sequence[PartWriter], units: Sequence[str]) -> None:
@@ -162,7 +218,8 @@ class Stages:
         pieces = [writer.finish() for writer in writers]
         is_followed = name in self._stages and name in followers_of(self.pipeline)
         fed = Fed(name, self.pipeline.senders(name)) if is_followed else None
-        log.append(entry_of(log.following(number, name), number, name, self.now_us, pieces, units, fed))
+        before = log.following(number, name)
+        log.append(entry_of(before, number, name, self.now_us, pieces, units, fed, self._changes))
 
     def settle(self, *, tick: bool = False) -> None:
         """Run everything, sources first, until there is nothing to do."""

@@ -216,7 +216,7 @@ def diamond() -> Pipeline:
 STAGES = ("batcher", "left", "right", "join", "counter")
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     every=st.fixed_dictionaries(dict.fromkeys(STAGES, st.integers(1, 8))),
     crashing=st.sampled_from(STAGES),
@@ -263,15 +263,15 @@ def test_stages_are_called_when_somebody_begins_to_follow_them_even_if_nothing_c
     running.settle()
     before = running.last("holder")
     assert (before.low, before.work) == (SECOND, msgspec.UNSET)
-    running.deploy(pipeline(60, relayed=relayed), 3)
+    running.deploy(pipeline(60, relayed=relayed))
     running.settle()
     assert running.outputs == Counter({Emitted("seen", "p", b"1", 2 * SECOND): 1})
     assert running.last("holder").number == before.number + 1
     assert not running.run("holder")
-    running.deploy(of, 3)
+    running.deploy(of)
     running.settle()
     assert running.last("holder").work is msgspec.UNSET
-    running.deploy(pipeline(60, relayed=relayed), 3)
+    running.deploy(pipeline(60, relayed=relayed))
     running.settle()
     followed = running.last("holder").followed
     assert followed is not None

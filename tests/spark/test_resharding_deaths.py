@@ -1,14 +1,18 @@
 """Keys that are divided anew while drivers die: a job is the old one or the new one, in a mounted directory and in a store."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
 from headrace.spark import CheckpointDamagedError, SparkHostError
-from headrace.spark.hosting.layout import Splits, computation_of
+from headrace.spark.hosting.layout import JobPlan, Splits, computation_of
 from headrace.spark.hosting.resharding import Image
 from headrace.spark.jobs import resharding as _resharding
 from headrace.spark.jobs.job import Shape, read_shape, write_shape
@@ -17,6 +21,7 @@ from headrace.spark.jobs.resharding import (
     check_reshardable,
     folder_of,
     forget,
+    has_taken,
     pending,
     reshard,
     sent_images,
@@ -26,6 +31,7 @@ from headrace_properties.reference import run_reference
 from headrace_scenarios.chaos.object_store import ObjectStore
 from tests.sim.rig import letters, mail
 from tests.spark.microbatches import Store, half, query, rest
+from tests.spark.stages import Stages
 
 
 class Killed(BaseException):
@@ -74,7 +80,7 @@ class Machine:
         if (before.intervals, before.splits) != (shape.intervals, shape.splits):
             plan = self.running.laid_out(intervals, splits=splits)
             checkpoint = self.directory / "checkpoints/pipeline"
-            reshard(self._spark, self.directory, checkpoint, plan, shape, self.pipeline)
+            reshard(self._spark, self.directory, {checkpoint: plan}, shape, self.pipeline)
         written = read_shape(self.directory)
         change = pending(self.directory, written)
         sent = sent_images(self._spark, self.directory, change)
@@ -97,11 +103,82 @@ def replace_computation(machine: Machine, name: str) -> Machine:
     return machine
 
 
+class StagedMachine:
+    """A staged job with its directory; its state is in memory. The counter has not taken all that the sorter has made."""
+
+    def __init__(self, directory: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+        self.pipeline, self.directory, self._spark = mail(), directory, spark
+        feed = letters(self.pipeline)
+        self.expected = run_reference(self.pipeline, feed).outputs
+        self.running = Stages(self.pipeline, directory, intervals=2)
+        for at, name in ((0, "sorter"), (15, "counter"), (30, "sorter")):
+            self.running.inject(feed.entries[at : at + 15])
+            self.running.run(name)
+        self.left = feed.entries[45:]
+        self._commit()
+        write_shape(self.directory, self._shape(2), self.pipeline)
+        monkeypatch.setattr(_resharding, "StoredState", self._stored)
+
+    def _shape(self, intervals: int, splits: Splits | None = None) -> Shape:
+        return Shape("staged", "mail", intervals, ["mail"], [["sorter"], ["counter"]], splits=splits or {})
+
+    def _stored(
+        self, _spark: object, checkpoint: Path, operator: int, name: str, **_options: bool
+    ) -> SimpleNamespace:
+        assert (checkpoint.name, operator) == (name, 0)
+        return SimpleNamespace(images=partial(self.running.stored, name))
+
+    def _checkpoint(self, name: str) -> Path:
+        return self.directory / "checkpoints" / name
+
+    def _commit(self) -> None:
+        for name, stage in self.running._stages.items():
+            number, path = stage.number - 1, self._checkpoint(name)
+            write(path / f"offsets/{number}", b"v1\n{}\n" + msgspec.json.encode(stage.offset))
+            write(path / f"commits/{number}", b"")
+
+    def deploy(self, intervals: int, splits: Splits | None = None) -> None:
+        """Start it with this number of intervals; it may die before it runs."""
+        before, shape = read_shape(self.directory), self._shape(intervals, splits)
+        assert before is not None
+        if (before.intervals, before.splits) != (shape.intervals, shape.splits):
+            if not all(
+                has_taken(self._checkpoint(name), before.reshards) for name in self.pipeline.computations
+            ):
+                self.running.finish()
+                self._commit()
+            queries: dict[Place, JobPlan] = {
+                self._checkpoint(name): self.running.laid_out(name, intervals, splits)
+                for name in self.pipeline.computations
+            }
+            reshard(self._spark, self.directory, queries, shape, self.pipeline)
+        written = read_shape(self.directory)
+        assert written is not None
+        change = pending(self.directory, written)
+        write_shape(self.directory, carried(written, shape, change), self.pipeline)
+        forget(self.directory, written, change)
+        self.running.divided(intervals, splits, written.reshards, change)
+
+    def run(self) -> None:
+        """Process what is left."""
+        self.running.inject(self.left)
+        self.running.settle()
+        assert self.running.outputs == self.expected
+        self._commit()
+        shape = read_shape(self.directory)
+        assert shape is not None
+        self.deploy(shape.intervals, shape.splits)
+        assert shape.reshard is None or files_in(self.directory / "intervals") == []
+
+
 @pytest.fixture(params=["mounted", "object store"])
 def machine(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Machine:
-    """One with its directory on a file system that is mounted, and one in a store."""
+) -> Machine | StagedMachine:
+    """One with its directory on a file system that is mounted, one in a store, and a staged one."""
+    if request.param == "staged":
+        return StagedMachine(tmp_path / "job", spark, monkeypatch)
     if request.param == "mounted":
         return Machine(tmp_path / "job", spark, monkeypatch)
     store: ObjectStore = request.getfixturevalue("object_store")
@@ -144,7 +221,7 @@ WRITES = 2 * 3 + 1
 @pytest.mark.parametrize(
     ("machine", "then"),
     [
-        *[("mounted", then) for then in (2, 3, 1)],
+        *[(layout, then) for layout in ("mounted", "staged") for then in (2, 3, 1)],
         ("object store", 3),
         *[pytest.param("object store", then, marks=pytest.mark.nightly) for then in (2, 1)],
     ],
@@ -152,7 +229,7 @@ WRITES = 2 * 3 + 1
 )
 @pytest.mark.parametrize("at", range(1, WRITES + 2))
 def test_a_driver_that_dies_leaves_the_old_intervals_or_the_new_ones(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, at: int, then: int
+    machine: Machine | StagedMachine, monkeypatch: pytest.MonkeyPatch, at: int, then: int
 ) -> None:
     """It dies at each of its writes. The next one is given the old number, the new one, or another."""
     with monkeypatch.context() as patched:
@@ -170,12 +247,12 @@ SPLIT: Splits = {"counter": (1, 2)}
 
 
 @pytest.mark.parametrize(
-    "machine", ["mounted", pytest.param("object store", marks=pytest.mark.nightly)], indirect=True
+    "machine", ["mounted", "staged", pytest.param("object store", marks=pytest.mark.nightly)], indirect=True
 )
 @pytest.mark.parametrize("then", [None, SPLIT], ids=["without the splits", "with them"])
 @pytest.mark.parametrize("at", range(1, WRITES + 2))
 def test_a_driver_that_dies_as_it_splits_a_hot_interval_leaves_it_whole_or_split(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, at: int, then: Splits | None
+    machine: Machine | StagedMachine, monkeypatch: pytest.MonkeyPatch, at: int, then: Splits | None
 ) -> None:
     with monkeypatch.context() as patched:
         _dying(patched, at)

@@ -255,13 +255,13 @@ def test_a_stage_starts_again_when_its_code_its_senders_or_its_letters_takers_ch
     assert _is_same("batcher", before, new_code)
 
 
-def test_a_directory_keeps_its_layout_its_intervals_and_its_computations() -> None:
+def test_a_directory_keeps_its_layout_and_its_computations_and_only_one_driver_divides_its_keys() -> None:
     before = Shape("staged", "mail", 4, ["mail"], [["sorter"], ["counter"]])
     check_shape(Path("/job"), None, before)
     check_shape(Path("/job"), before, before)
     with pytest.raises(SparkHostError, match="belongs to the staged pipeline 'mail', not to the pipelined"):
         check_shape(Path("/job"), before, Shape("pipelined", "mail", 4, ["mail"], [["sorter"]]))
-    with pytest.raises(SparkHostError, match="with 4 key intervals, not 8"):
+    with pytest.raises(SparkHostError, match="another driver has just divided into 4 key intervals"):
         check_shape(Path("/job"), before, Shape("staged", "mail", 8, ["mail"], [["sorter"]]))
     with pytest.raises(SparkHostError, match=r"had \['counter'\].*Deployment.remove"):
         _check_nobody_left(before, Shape("staged", "mail", 4, ["mail"], [["sorter"]]))

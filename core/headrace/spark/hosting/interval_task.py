@@ -104,6 +104,7 @@ class _IntervalTask:
         self._followers = plan.followers.get(self._computation, ())
         bucket_us = OPTIONS.percentile_bucket_us if self._followers else None
         header = None if plan.reshard is None else installed(plan.reshard, group, store, plan.sent)
+        self._is_new = header is not None
         self._chunks = Chunks(store, plan.intervals, bucket_us, header)
         self._history = History() if plan.history else History.discarding()
         self._history.at_us = batch.now_us
@@ -334,7 +335,7 @@ class _IntervalTask:
         header.reported = RULES.low_watermark(header.reported, held, header.low)
         if self._plan.staged:
             header.held = held
-            if header.reported > before:
+            if header.reported > before or self._is_new:
                 self._post.to(self._plan.group(OUTSIDE, self._group)).holds.append(
                     (self._group, header.reported)
                 )

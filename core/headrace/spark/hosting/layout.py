@@ -39,11 +39,12 @@ class Reshard(msgspec.Struct, frozen=True):
 
     Attributes:
         number: counts these changes of a job, from 1.
-        batch: number of the last micro-batch of the old intervals.
+        batch: number of the last micro-batch of the old intervals; staged, see `of`.
         before: number of the old intervals, but for those that splits had added.
         path: directory with the images of the new intervals: a path or a URI.
         images: the groups that have one.
         splits_before: the old intervals' splits (see `JobPlan`).
+        batches: staged: by computation, the number of the last micro-batch of its query with the old intervals.
     """
 
     number: int
@@ -52,6 +53,13 @@ class Reshard(msgspec.Struct, frozen=True):
     path: str
     images: tuple[str, ...]
     splits_before: Splits = {}
+    batches: dict[str, int] = {}
+
+    def of(self, computation: str) -> "Reshard":
+        """Return the change as the query that hosts a computation sees it."""
+        return (
+            msgspec.structs.replace(self, batch=self.batches.get(computation, -1)) if self.batches else self
+        )
 
 
 @dataclass(frozen=True, slots=True)

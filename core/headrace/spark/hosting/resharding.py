@@ -7,7 +7,7 @@ Rules of this file:
 * A Python worker reads an image from the job's directory, if that is mounted; else the driver has sent it (`JobPlan.sent`).
 * A new interval takes its image in the first micro-batch that touches it, and commits it with its own changes. So an image counts
   once, however often that micro-batch is run. The first micro-batch with any input wakes all intervals, old and new; the old ones
-  clear their state.
+  clear their state. In the staged layout that is the first one of each computation's query, even without input.
 * Rows move packed, and their pending work with them. What an interval knew of its input is the same for all intervals of a
   computation, except for those that had nothing to do: the new ones know what the best of the old ones knew.
 * State that an old interval wrote after the images were made is refused (6.2): another driver has gone on with the old intervals.
@@ -67,6 +67,8 @@ def images_of(plan: JobPlan, before: Mapping[str, Image], intervals: int, number
             header = chunks.header
             _take_over(header, old, place, len(groups))
             header.generation, header.holds, header.told_to = number, holds, plan.consumers(name)
+            if plan.staged:  # told by logs, not by intervals
+                header.holds = _highest(before.header.holds for before in old)
             moved = {
                 key: entry
                 for before in old
@@ -107,18 +109,20 @@ def _take_over(header: Header, old: list[_Interval], place: int, intervals: int)
     header.slowest = max(before.slowest for before in known)
     header.newest = max(before.newest for before in known)
     header.turns = max(before.turns for before in known)
-    for before in known:
-        header.horizons |= {
-            name: max(at, header.horizons.get(name, MIN_TIME)) for name, at in before.horizons.items()
-        }
-        header.reached |= {
-            name: max(at, header.reached.get(name, MIN_TIME)) for name, at in before.reached.items()
-        }
+    header.horizons = _highest(before.horizons for before in known)
+    header.reached = _highest(before.reached for before in known)
     for before in known[place::intervals]:  # so that each old interval's counts go to one new interval
         header.records += before.records
         header.late_records += before.late_records
         header.outputs += before.outputs
         header.dropped += before.dropped
+
+
+def _highest(known: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for times in known:
+        found |= {name: max(at, found.get(name, MIN_TIME)) for name, at in times.items()}
+    return found
 
 
 def write_images(folder: Place, images: Mapping[str, Image]) -> None:

@@ -275,8 +275,9 @@ def deploy(
             values. ``None`` discards the stream. So does leaving it out, but with a warning. In the staged layout any stream can
             have a sink, even one with consumers.
         layout: the layout. It cannot change later.
-        intervals: key intervals of each computation, which bound its parallelism. With another number than before, a pipelined
-            job first finishes what its inputs have, and then divides its keys anew; see docs/spark.md. Staged, it cannot change.
+        intervals: key intervals of each computation, which bound its parallelism. With another number than before, a job
+            first finishes what its inputs have (staged: what its queries have begun), and then divides its keys anew; see
+            docs/spark.md.
         clock_us: how often to check for due wall timers, microseconds; ``None``: there are no wall timers. A check costs nothing
             unless a timer is due.
         history: sink for the History events; ``None``: no History.
@@ -293,7 +294,7 @@ def deploy(
             change later.
         splits: by computation, the numbers of hot key intervals to split in two, in this order; `headrace state` shows how many
             records each has had. The first split moves half of an interval's keys to a new one, number ``intervals``, the second
-            to the next. A change divides the keys anew, as one of ``intervals`` does. Pipelined only.
+            to the next. A change divides the keys anew, as one of ``intervals`` does.
 
     Raises:
         SparkHostError: inputs and injectors do not match, the directory belongs to another job, or the pipeline uses a feature
@@ -316,7 +317,7 @@ def deploy(
         _check_available_now(layout, clock_us, trigger_us)
     pipeline.validate()
     _check_idle(idle_us or {}, pipeline, layout)
-    _check_splits(splits or {}, intervals, pipeline, layout)
+    _check_splits(splits or {}, intervals, pipeline)
     check_inputs(pipeline, inputs)
     check_streaming(inputs)
     spark = frame_of(next(iter(inputs.values()))).sparkSession
@@ -354,9 +355,7 @@ def _checked_directory(directory: str | Path, spark: SparkSession, layout: Layou
     return place
 
 
-def _check_splits(
-    splits: Mapping[str, Sequence[int]], intervals: int, pipeline: Pipeline, layout: Layout
-) -> None:
+def _check_splits(splits: Mapping[str, Sequence[int]], intervals: int, pipeline: Pipeline) -> None:
     for name, numbers in splits.items():
         if name not in pipeline.computations:
             known = ", ".join(map(repr, pipeline.computations))
@@ -366,9 +365,6 @@ def _check_splits(
         for there, number in enumerate(numbers, intervals):
             if type(number) is not int or not 0 <= number < there:
                 raise OptionsError(f"splits[{name!r}]", number, f"one of the {there} intervals, from 0")
-    if splits and layout is Layout.STAGED:
-        problem = "in the staged layout the intervals of a computation cannot change, so splits does not work"
-        raise SparkHostError(problem, "Deploy with Layout.PIPELINED")
 
 
 def _check_idle(idle_us: Mapping[str, int], pipeline: Pipeline, layout: Layout) -> None:

@@ -1,7 +1,7 @@
 """Settings of a deployment, and the properties that its directory fixes for good.
 
 Rules of this file: Spark's checkpoints store state by key interval, so the layout cannot change, and the number of intervals only
-at a start of a pipelined job (`headrace.spark.jobs.resharding`). A pipeline that does not fit its directory is refused before any
+at a start of the job (`headrace.spark.jobs.resharding`). A pipeline that does not fit its directory is refused before any
 query starts.
 """
 
@@ -42,7 +42,7 @@ class Shape(msgspec.Struct, frozen=True):
         reshard: the last time, until all intervals are known to have their rows.
         consumers: by computation, who consumes its outputs or follows its pending work; ``None``: not known. Pipelined only.
         wake_until: number of the last micro-batch in which all intervals are called, because ``consumers`` changed.
-        splits: by computation, the intervals that were split; pipelined only.
+        splits: by computation, the intervals that were split.
         own_sources: sources of its query beside the inputs; ``None``: they are not known. Pipelined only.
     """
 
@@ -63,15 +63,17 @@ class Shape(msgspec.Struct, frozen=True):
     reshard: Reshard | None = None
     splits: Splits = {}
 
-    def division_at(self, batch: int) -> tuple[int, Splits]:
-        """Return the intervals and splits that have the state which a micro-batch has committed, if it is the last one."""
-        if self.reshard is not None and batch <= self.reshard.batch:
+    def division_at(self, batch: int, computation: str) -> tuple[int, Splits]:
+        """Return a computation's intervals and splits in the state which a micro-batch has committed, if it is the last one."""
+        if self.reshard is not None and batch <= self.reshard.of(computation).batch:
             return self.reshard.before, self.reshard.splits_before
         return self.intervals, self.splits
 
     def operator_of(self, computation: str) -> int:
         """Return the number of the operator with a computation's state. Spark numbers them from the last one to the first."""
-        return 0 if self.fused else len(self.stages) - 1 - self.known_levels()[computation]
+        if self.fused or self.layout == "staged":
+            return 0
+        return len(self.stages) - 1 - self.known_levels()[computation]
 
     def known_levels(self) -> dict[str, int]:
         """Return the levels of all computations whose state is stored: also of removed ones, if the layout is pipelined."""
@@ -218,7 +220,5 @@ def check_shape(directory: Place, before: Shape | None, now: Shape) -> None:
         problem = f"{where} the {before.layout} pipeline {before.pipeline!r}, not to the {now.layout} {now.pipeline!r}"
         raise SparkHostError(problem, "Give each deployment a separate directory")
     if (before.intervals, before.splits) != (now.intervals, now.splits):
-        problem = f"{where} a deployment with {before.intervals} key intervals, not {now.intervals}"
-        raise SparkHostError(
-            problem, "In the staged layout keep their number, or start in an empty directory"
-        )
+        problem = f"{where} a deployment whose keys another driver has just divided into {before.intervals} key intervals"
+        raise SparkHostError(problem, "Stop that driver, and deploy again")

@@ -102,6 +102,7 @@ class Entry(msgspec.Struct, frozen=True):
         taken: by sender, the last entry of its log that went into this entry or an earlier one.
         news: number of the latest entry, up to this one, that has anything for consumers.
         work: for percentile watermarks; unset: none follows the stage.
+        division: how often the job's keys had been divided anew into intervals; unset: never.
     """
 
     number: int
@@ -114,6 +115,7 @@ class Entry(msgspec.Struct, frozen=True):
     taken: dict[str, int] = {}
     news: int = -1
     work: Work | msgspec.UnsetType = msgspec.UNSET
+    division: int | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def followed(self) -> Followed | None:
@@ -348,6 +350,7 @@ def entry_of(
     pieces: Sequence[Piece],
     units: Sequence[str],
     fed: "Fed | None" = None,
+    division: int = 0,
 ) -> Entry:
     """Assemble an entry.
 
@@ -359,7 +362,15 @@ def entry_of(
         pieces: reports of the micro-batch's tasks.
         units: intervals, or injector, that must all have reported before the stage's low watermark is known.
         fed: what feeds the stage; ``None``: no percentile watermark follows it.
+        division: how often the job's keys had been divided anew into these units. New ones begin with the stage's low watermark.
     """
+    if division != (before.division or 0):
+        work = (
+            msgspec.UNSET
+            if before.work is msgspec.UNSET
+            else msgspec.structs.replace(before.work, pending={})
+        )
+        before = msgspec.structs.replace(before, lows=dict.fromkeys(units, before.low), work=work)
     parts, lows, horizon, taken = [], dict(before.lows), before.horizon, dict(before.taken)
     for piece in pieces:
         if piece.part is not None:
@@ -384,6 +395,7 @@ def entry_of(
         taken,
         number if has_news else before.news,
         work,
+        division or msgspec.UNSET,
     )
 
 

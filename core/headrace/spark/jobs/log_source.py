@@ -4,8 +4,9 @@ Rules of this file:
 
 * All senders are one source: Spark fixes the number of a query's sources for good, but senders can be added and removed.
 * A micro-batch takes whole entries of a log: their records, and the low watermark as of the last of them.
-* When percentile watermarks begin to follow the stage, or no longer do, a micro-batch calls all its intervals, even if there is
-  nothing new. It also tells again what the senders' logs say. An offset notes that, so it happens once.
+* When percentile watermarks begin to follow the stage, or no longer do, and when its keys were divided anew into intervals, a
+  micro-batch calls all intervals, old and new, even if there is nothing new. It also tells again what the senders' logs say.
+  Offsets note that, so it happens once.
 * The source names files and does not open them: the tasks that process its rows read them.
 * Polling waits briefly if there is nothing new, so an idle query costs almost nothing and a busy one loses no time.
 """
@@ -45,6 +46,9 @@ _ARROW = pa.schema(
 _PATIENCE_S = 0.1
 _LOOK_EVERY_S = 0.005
 
+DIVISION = "division"
+"""The field of an offset that says of which division all intervals have been called."""
+
 Offset = dict[str, Any]
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -61,6 +65,8 @@ class Reading(msgspec.Struct, frozen=True):
         max_records: maximum records of a micro-batch; an entry is never divided.
         clock: the clock for wall timers; ``None``: there is none.
         followed: whether percentile watermarks follow the computation, directly or not.
+        division: how often the job's keys had been divided anew into intervals.
+        closed: nothing new is read: the query only finishes what it has begun.
     """
 
     directory: str
@@ -69,10 +75,12 @@ class Reading(msgspec.Struct, frozen=True):
     max_records: int
     clock: Clock | None = None
     followed: bool = False
+    division: int = 0
+    closed: bool = False
 
     def marks(self, start: Offset) -> Offset:
         """Return the part of an offset whose changes call all intervals; empty in jobs that never had any."""
-        wanted = {"followed": self.followed}
+        wanted = {"followed": self.followed, DIVISION: self.division}
         return {name: value for name, value in wanted.items() if value or name in start}
 
 
@@ -124,6 +132,8 @@ class LogReader(DataSourceStreamReader):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802  Spark's names
         """Return how far to read: as far as there is anything new, within the limit."""
+        if self._reading.closed:
+            return start | self._reading.marks(start)
         deadline = time.monotonic() + _PATIENCE_S
         while (found := self._look(start)) == start and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY_S)
@@ -143,7 +153,7 @@ class LogReader(DataSourceStreamReader):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Divide the files evenly by size; the task with the least also reports how far the logs were read."""
         loads: list[tuple[int, list[tuple[Any, ...]]]] = [(0, []) for _ in range(max(1, self._reading.tasks))]
-        calls_all = any(end[mark] != start.get(mark, False) for mark in end if mark not in ("logs", "tick"))
+        calls_all = any(end[mark] != start.get(mark, 0) for mark in end if mark not in ("logs", "tick"))
         for sender, number in end["logs"].items():
             after = start["logs"].get(sender, self._reading.begin.get(sender, number))
             entry: Entry | None = None

@@ -108,8 +108,7 @@ class PipelinedHost:
         reshard(
             settings.spark,
             directory,
-            checkpoint,
-            plan,
+            {checkpoint: plan},
             _with_removed(before, _layout(pipeline, settings, self._inputs)),
             pipeline,
         )

@@ -3,7 +3,8 @@
 Rules of this file:
 
 * First the job comes to **rest** with its old intervals: no micro-batch is planned and not committed, and all have seen the last
-  watermark. Then nothing is due that an old interval would have to do.
+  watermark. Then nothing is due that an old interval would have to do. In the staged layout each computation's query does; what
+  waits in the logs is for the new intervals.
 * Everything is written beside the job first. One write of its shape then makes the new intervals count. Before that write the job
   is the old one, and after it the new one, wherever its driver dies.
 * A start writes its images to a directory of its own, and no file twice. So what a start left that died counts for nothing.
@@ -12,7 +13,9 @@ Rules of this file:
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -20,9 +23,11 @@ from pyspark.sql import SparkSession
 from headrace.api.pipeline import Pipeline
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.chunks import decode_header
-from headrace.spark.hosting.layout import JobPlan, Reshard
+from headrace.spark.hosting.layout import JobPlan, Reshard, computation_of
 from headrace.spark.hosting.resharding import Image, images_of, is_done, read_image, write_images
 from headrace.spark.jobs.job import Shape, last_committed, read_shape, write_shape
+from headrace.spark.jobs.log import file_name
+from headrace.spark.jobs.log_source import DIVISION
 from headrace.spark.jobs.state import StoredState
 from headrace.spark.runtime.broadcasts import Sent
 from headrace.spark.runtime.hadoop import Place, files_in, remove
@@ -45,9 +50,9 @@ def is_at_rest(checkpoint: Place) -> bool:
     return bool(offset["batchWatermarkMs"] >= commit.get("nextBatchWatermarkMs", 0))
 
 
-def _json(log: Place) -> dict[str, int]:
-    """Return the metadata in an entry of one of Spark's logs: its second line."""
-    found: dict[str, int] = msgspec.json.decode(log.read_bytes().splitlines()[1])
+def _json(log: Place, line: int = 1) -> dict[str, Any]:
+    """Return a line of an entry of one of Spark's logs: the metadata, or, two, the offset of the first source."""
+    found: dict[str, Any] = msgspec.json.decode(log.read_bytes().splitlines()[line])
     return found
 
 
@@ -58,7 +63,7 @@ def check_reshardable(directory: Place, before: Shape, pipeline: Pipeline, *, hi
         SparkHostError: for the reason that it gives.
     """
     where = f"the job in {str(directory)!r} has {before.intervals} key intervals"
-    removed = sorted(set(before.known_levels()) - set(pipeline.computations))
+    removed = sorted({*before.known_levels(), *before.switches} - set(pipeline.computations))
     if removed:
         problem = f"{where}, and still keeps the state of {removed}, which the pipeline no longer has"
         raise SparkHostError(
@@ -73,48 +78,69 @@ def check_reshardable(directory: Place, before: Shape, pipeline: Pipeline, *, hi
 
 
 def reshard(
-    spark: SparkSession, directory: Place, checkpoint: Place, plan: JobPlan, now: Shape, pipeline: Pipeline
+    spark: SparkSession, directory: Place, queries: Mapping[Place, JobPlan], now: Shape, pipeline: Pipeline
 ) -> None:
     """Divide the keys of a job at rest anew.
 
     Args:
         spark: the session.
         directory: directory of the job.
-        checkpoint: its query's checkpoint.
-        plan: the layout with the new intervals.
+        queries: by checkpoint, the layout with the new intervals of the computations that a query hosts.
         now: the shape with the new intervals.
         pipeline: the pipeline.
 
     Raises:
         SparkHostError: an earlier change has not reached all intervals.
-        StorageError: a file of the checkpoint is missing or damaged.
+        StorageError: a file of a checkpoint is missing or damaged.
     """
     before = read_shape(directory)
     assert before is not None, "the job was deployed"
-    number, batch, levels = before.reshards + 1, last_committed(checkpoint), before.known_levels()
-    stored: dict[str, Image] = {}
-    for name in pipeline.computations:
-        if name in levels and batch >= 0:
-            stored |= StoredState(
-                spark, checkpoint, before.operator_of(name), name, fused=before.fused
-            ).images()
-    if before.reshard is not None and batch > before.reshard.batch:
-        stored = _of_the_latest(before.reshard, stored, directory)
+    number, batches, images = before.reshards + 1, dict[str, int](), list[str]()
     folder = directory / _FOLDER / f"{number}-{os.urandom(4).hex()}"
-    intervals, splits = before.division_at(batch)
-    images = images_of(plan, stored, intervals, number)
-    write_images(folder, images)
+    intervals, splits = before.intervals, before.splits
+    for checkpoint, plan in queries.items():
+        stored = _stored(spark, directory, before, checkpoint, plan)
+        if stored:
+            name = computation_of(next(iter(stored)))
+            batches[name] = last_committed(checkpoint)
+            intervals, splits = before.division_at(batches[name], name)
+            made = images_of(plan, stored, intervals, number)
+            write_images(folder, made)
+            images += made
+    change = None
+    if batches:
+        batch, by_query = max(batches.values()), batches if now.layout == "staged" else {}
+        change = Reshard(number, batch, intervals, str(folder), tuple(images), splits, by_query)
     remove(directory / "progress.json")  # it has the old intervals' names, and can be lost
-    change = Reshard(number, batch, intervals, str(folder), tuple(images), splits) if stored else None
     write_shape(directory, msgspec.structs.replace(now, reshard=change, reshards=number), pipeline)
 
 
-def _of_the_latest(change: Reshard, stored: dict[str, Image], directory: Place) -> dict[str, Image]:
+def _stored(
+    spark: SparkSession, directory: Place, before: Shape, checkpoint: Place, plan: JobPlan
+) -> dict[str, Image]:
+    """Return the intervals that a query's state has, by group."""
+    batch, levels = last_committed(checkpoint), before.known_levels()
+    found: dict[str, Image] = {}
+    for name in plan.pipeline.computations:
+        if name in levels and batch >= 0:
+            operator = before.operator_of(name)
+            found |= StoredState(spark, checkpoint, operator, name, fused=before.fused).images()
+    if before.reshard is not None and batch > max(
+        before.reshard.of(name).batch for name in plan.pipeline.computations
+    ):
+        found = _of_the_latest(before.reshard, found, directory, plan)
+    return found
+
+
+def _of_the_latest(
+    change: Reshard, stored: dict[str, Image], directory: Place, plan: JobPlan
+) -> dict[str, Image]:
     """Return the intervals that have their rows since the latest change; all of them must."""
     latest = {
         group: image for group, image in stored.items() if decode_header(image[0]).generation == change.number
     }
-    missing = set(change.images) - set(latest)
+    images = [group for group in change.images if computation_of(group) in plan.pipeline.computations]
+    missing = set(images) - set(latest)
     if missing:
         problem = (
             f"the keys of the job in {str(directory)!r} were divided anew, and {len(missing)} of its key intervals have not "
@@ -135,7 +161,23 @@ def folder_of(directory: Place, change: Reshard) -> Place:
 def pending(directory: Place, before: Shape | None) -> Reshard | None:
     """Return the latest change of a job's intervals, unless all of them have committed their images."""
     change = None if before is None else before.reshard
-    return None if change is None or is_done(folder_of(directory, change)) else change
+    if change is None or not change.batches:
+        return None if change is None or is_done(folder_of(directory, change)) else change
+    checkpoints = [directory / "checkpoints" / file_name(name) for name in change.batches]
+    return None if all(has_taken(checkpoint, change.number) for checkpoint in checkpoints) else change
+
+
+def has_taken(checkpoint: Place, number: int) -> bool:
+    """Return whether the intervals of a computation of a staged job have their rows since this change.
+
+    The first micro-batch that its query plans with new intervals calls all of them, and its offset says so.
+
+    Args:
+        checkpoint: of the query.
+        number: see `Reshard`; 0: the first intervals.
+    """
+    last = last_committed(checkpoint)
+    return last < 0 or _json(checkpoint / "offsets" / str(last), 2).get(DIVISION, 0) >= number
 
 
 def sent_images(spark: SparkSession, directory: Place, change: Reshard | None) -> dict[str, Sent]:

@@ -23,7 +23,7 @@ from headrace.api.progress import ComputationProgress
 from headrace.api.specs import ComputationSpec, DeadLetter
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.job_descriptions import describe
-from headrace.spark.hosting.layout import followers_of, plan_of
+from headrace.spark.hosting.layout import JobPlan, Reshard, followers_of
 from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import (
@@ -57,6 +57,15 @@ from headrace.spark.jobs.log import (
     taken_for_good,
 )
 from headrace.spark.jobs.log_source import Reading
+from headrace.spark.jobs.resharding import (
+    carried,
+    check_reshardable,
+    forget,
+    has_taken,
+    is_at_rest,
+    pending,
+    reshard,
+)
 from headrace.spark.jobs.running import Running, start
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
 from headrace.spark.jobs.stages import (
@@ -88,6 +97,7 @@ class StagedHost:
     Attributes:
         pipeline: the pipeline that runs now.
         board: the latest tallies.
+        division: how often the job's keys were divided anew into intervals.
     """
 
     def __init__(
@@ -98,15 +108,27 @@ class StagedHost:
         self._inputs = dict(inputs)
         self._stages: dict[str, Running] = {}
         self._shortening = threading.Lock()
-        self.board = Board(settings.directory / "progress.json")
+        self.board = Board()
         self.pipeline = pipeline
+        self.division = 0
+        self._change: Reshard | None = None
         self._check(pipeline, self._inputs, settings.sinks)
         before = read_shape(settings.directory)
+        settings = settings.placed(before)
+        if before is not None:
+            self._settings = replace(
+                settings, intervals=before.intervals, splits=before.splits, trigger_us=None
+            )
+        else:
+            self._settings = settings
         check_shape(settings.directory, before, self._layout())
-        self._settings = settings = settings.placed(before)
         _check_nobody_left(before, self._layout())
         settings.sinks.warn_of_missing(pipeline)
         self._prepare(pipeline, from_now=False)
+        if before is not None and (before.intervals, before.splits) != (settings.intervals, settings.splits):
+            self._reshard(before, settings)
+        self._settings = settings
+        self.board = Board(settings.directory / "progress.json")
         try:
             self._start_missing()
         except BaseException:
@@ -180,7 +202,6 @@ class StagedHost:
         check_switches(self._settings.directory, pipeline)
         check_limits(pipeline, "the staged layout")
         check_processes(inputs, "the staged layout")
-        plan_of(pipeline, intervals=self._settings.intervals, with_ids=frozenset(), staged=True)
         sinks.check(pipeline, pipeline.streams)
 
     def _layout(self) -> Shape:
@@ -188,8 +209,40 @@ class StagedHost:
         stages = [[name] for name in pipeline.computations]
         settings, injectors = self._settings, list(pipeline.injectors)
         return Shape(
-            "staged", pipeline.name, settings.intervals, injectors, stages, partitions=settings.partitions
+            "staged",
+            pipeline.name,
+            settings.intervals,
+            injectors,
+            stages,
+            partitions=settings.partitions,
+            splits=settings.splits,
         )
+
+    def _reshard(self, before: Shape, settings: Settings) -> None:
+        """Divide the keys anew. First each query finishes what it has begun with the old intervals."""
+        directory, pipeline = settings.directory, self.pipeline
+        check_reshardable(directory, before, pipeline, history=settings.sinks.history is not None)
+        self.division, self._change = before.reshards, pending(directory, before)
+        checkpoints = {name: settings.checkpoint(file_name(name)) for name in pipeline.computations}
+        for name, checkpoint in checkpoints.items():
+            if not is_at_rest(checkpoint) or not has_taken(checkpoint, self.division):
+                self._finish(name)
+                assert is_at_rest(checkpoint), "nothing new was read"
+        self._settings, self._change = settings, None
+        queries = {
+            checkpoint: self._plan(name, pipeline, self._inputs) for name, checkpoint in checkpoints.items()
+        }
+        reshard(settings.spark, directory, queries, self._layout(), pipeline)
+
+    def _finish(self, name: str) -> None:
+        """Let a computation's query finish the micro-batch that it has begun, and take its images if it has any."""
+        begin = self._beginnings(name)
+        pieces, units = self._computation_frame(name, self.pipeline, self._inputs, begin, None, closed=True)
+        running = self._start(name, pieces, units, None)
+        try:
+            running.process_all_available()
+        finally:
+            running.stop()
 
     # Starting
 
@@ -202,7 +255,10 @@ class StagedHost:
                 self._note_beginnings(name, pipeline.senders(name), from_now=from_now)
 
     def _start_missing(self) -> None:
-        write_shape(self._settings.directory, self._layout(), self.pipeline)
+        directory, before = self._settings.directory, read_shape(self._settings.directory)
+        self.division, self._change = 0 if before is None else before.reshards, pending(directory, before)
+        write_shape(directory, carried(before, self._layout(), self._change), self.pipeline)
+        forget(directory, before, self._change)
         for name in [name for name in _order(self.pipeline) if name not in self._stages]:
             clock_us = self._settings.clock_us
             clock = None if clock_us is None or name in self.pipeline.injectors else DrivenClock(clock_us)
@@ -239,12 +295,10 @@ class StagedHost:
         inputs: Mapping[str, Input | DataFrame],
         begin: Mapping[str, int],
         clock: DrivenClock | None,
+        *,
+        closed: bool = False,
     ) -> tuple[DataFrame, tuple[str, ...]]:
-        settings, pipeline = self._settings, with_skips(self._settings.directory, pipeline)
-        plan = computation_plan(
-            pipeline, name, sources_of(inputs), intervals=settings.intervals,
-            clock=settings.clock_us is not None, history=settings.history, partitions=settings.partitions,
-        )  # fmt: skip
+        settings, plan = self._settings, self._plan(name, pipeline, inputs)
         reading = Reading(
             directory=str(settings.directory),
             begin={sender: begin.get(sender, -1) for sender in pipeline.senders(name)},
@@ -252,9 +306,19 @@ class StagedHost:
             max_records=settings.max_records,
             clock=None if clock is None else clock.clock,
             followed=name in plan.followers,
+            division=self.division,
+            closed=closed,
         )
         produced = level_operator(parcels_of(settings.spark, reading, plan), plan, 0, streaming=True)
         return logged(produced, plan, self._log(name)), plan.groups[name]
+
+    def _plan(self, name: str, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> JobPlan:
+        settings = self._settings
+        return computation_plan(
+            with_skips(settings.directory, pipeline), name, sources_of(inputs), intervals=settings.intervals,
+            clock=settings.clock_us is not None, history=settings.history, partitions=settings.partitions,
+            splits=settings.splits, reshard=self._change,
+        )  # fmt: skip
 
     def _start(
         self, name: str, pieces: DataFrame, units: tuple[str, ...], clock: DrivenClock | None
@@ -394,7 +458,8 @@ class LogWriter:
         )
         before = self._log.following(number, query)
         pieces = [decode_piece(row["piece"]) for row in frame.collect()]
-        entry = entry_of(before, number, query, time.time_ns() // 1_000, pieces, self._units, self._fed)
+        now_us, division = time.time_ns() // 1_000, self._host.division
+        entry = entry_of(before, number, query, now_us, pieces, self._units, self._fed, division)
         standing = self._log.append(entry)
         self._give_out(frame, standing)
         tallies = [tally for piece in pieces for tally in piece.tallies]

@@ -28,7 +28,7 @@ from headrace.history import Injected
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.injection import SOURCE_COLUMNS, Injection
-from headrace.spark.hosting.layout import JobPlan, followers_of, plan_of
+from headrace.spark.hosting.layout import JobPlan, Reshard, Splits, followers_of, plan_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import OUTPUT_SCHEMA, output_rows
 from headrace.spark.hosting.parcels import (
@@ -142,13 +142,15 @@ def computation_plan(
     clock: bool,
     history: bool | Sample,
     partitions: int = 0,
+    splits: Splits | None = None,
+    reshard: Reshard | None = None,
 ) -> JobPlan:
     """Return the layout of a computation's stage."""
     senders = frozenset(pipeline.senders(name))
     plan = plan_of(
         cut_computation(pipeline, name), intervals=intervals, with_ids=sources.with_ids & senders,
         timed_by_source=sources.timed & senders, clock=clock, history=history, staged=True, progress=True,
-        partitions=partitions,
+        partitions=partitions, splits=splits, reshard=None if reshard is None else reshard.of(name),
     )  # fmt: skip
     return replace(plan, followers=followers_of(pipeline))  # those that follow it are in other stages
 
@@ -285,8 +287,8 @@ class Keying:
             outside.followed.append((sender, followed))
 
     def call(self, post: Post, *, tick: bool) -> None:
-        """Call all intervals; ``tick``: because wall time has passed."""
-        for group in self._groups:
+        """Call all intervals, also old ones; ``tick``: because wall time has passed."""
+        for group in (*self._groups, *self._plan.retired.get(self._spec.name, ())):
             post.to(group).tick |= tick
 
 

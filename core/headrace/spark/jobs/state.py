@@ -175,7 +175,7 @@ class JobState:
             The errors of `computation`.
         """
         stored = self._stored(name)
-        intervals, splits = self._shape.division_at(stored.batch)
+        intervals, splits = self._shape.division_at(stored.batch, name)
         place = interval_of(key, intervals, splits.get(name, ()))
         for group, header in stored.headers().items():
             if number_of(group) == place:
@@ -193,10 +193,8 @@ class JobState:
 
     def _stored(self, name: str) -> "StoredState":
         check_computation(self._directory, name, self._known())
-        checkpoints = self._directory / "checkpoints"
-        if self.layout == "staged":
-            return StoredState(self._spark, checkpoints / file_name(name), 0, name)
-        shape, checkpoint = self._shape, checkpoints / "pipeline"
+        shape, checkpoints = self._shape, self._directory / "checkpoints"
+        checkpoint = checkpoints / (file_name(name) if self.layout == "staged" else "pipeline")
         return StoredState(self._spark, checkpoint, shape.operator_of(name), name, fused=shape.fused)
 
     def _waiting(self, name: str) -> dict[str, int]:
