@@ -87,7 +87,7 @@ def chaos(
         typer.Option(
             metavar="KIND,...",
             help="Kinds of faults to use: kill_executor, kill_python_worker, kill_driver, kill_driver_after_sink, "
-            "forget_commit, zombie, restart; for a job of deploy also change and, pipelined, reshard. Default: all, in turn.",
+            "forget_commit, zombie, restart; for a job of deploy also change and reshard. Default: all, in turn.",
         ),
     ] = None,
     layout: Annotated[

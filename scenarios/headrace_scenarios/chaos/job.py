@@ -54,7 +54,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
         directory: directory of the run, which has all its files.
         master: Spark's master.
         intervals: number of key intervals of each computation.
-        splits: by computation, the intervals that are split; pipelined only.
+        splits: by computation, the intervals that are split.
         layout: how it runs.
         last: name of the pipeline's last computation.
         additions: number of computations that were added to the pipeline.

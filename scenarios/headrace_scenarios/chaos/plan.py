@@ -58,16 +58,11 @@ SURVIVED = (Verb.KILL_EXECUTOR, Verb.KILL_PYTHON_WORKER)
 
 def kinds_of(layout: JobLayout) -> tuple[Verb, ...]:
     """Return the kinds of faults that can strike a job that runs so."""
-    changes = () if layout is JobLayout.QUERY else (Verb.CHANGE,)
-    reshards = (Verb.RESHARD,) if layout is JobLayout.PIPELINED else ()
-    return tuple(verb for verb in Verb if verb not in _OF_DEPLOYED or verb in (*changes, *reshards))
+    return tuple(verb for verb in Verb if verb not in _OF_DEPLOYED or layout is not JobLayout.QUERY)
 
 
 _OF_DEPLOYED = (Verb.RESHARD, Verb.CHANGE)
-_NEEDS = (
-    f"{Verb.RESHARD} needs --layout {JobLayout.PIPELINED}, and {Verb.CHANGE} --layout {JobLayout.PIPELINED} or "
-    f"{JobLayout.STAGED}"
-)
+_NEEDS = f"{Verb.RESHARD} and {Verb.CHANGE} need --layout {JobLayout.PIPELINED} or {JobLayout.STAGED}"
 
 
 class ChaosPlanError(HeadraceError):
