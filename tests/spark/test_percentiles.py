@@ -5,6 +5,7 @@ of the three, and one that follows the low watermark waits for all.
 """
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,15 +17,17 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace.spark import Layout, deploy
 from headrace.spark.hosting.chunks import Chunks, decode_header
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.layout import plan_of
 from headrace.spark.hosting.parcels import Followed
 from headrace.spark.jobs.log import NOTHING, Fed, Log, Piece, entry_of
 from headrace.spark.jobs.pipelined import _layout
+from headrace.spark.jobs.recorded_input import Landing, landed
 from headrace.spark.jobs.staged import _is_same
 from headrace_properties.checkers import judge
 from headrace_properties.reference import Emitted, run_reference
@@ -340,3 +343,31 @@ def test_a_query_of_spark_follows_a_percentile(spark: SparkSession, tmp_path: Pa
 def test_a_staged_job_on_spark_follows_a_percentile(spark: SparkSession, tmp_path: Path) -> None:
     of = pipeline(60, relayed=True)
     assert run_staged(spark, of, feed(of), tmp_path, restart_after=0) == EAGER
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+def test_a_running_staged_job_begins_to_follow_a_percentile(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing comes any more. The query that holds the watermark is restarted, and calls all its intervals."""
+    of, seen = pipeline(100, relayed=True), list[str]()
+    landing = Landing(of, tmp_path / "landing")
+    landing.put((entry.address, entry.event) for entry in feed(of).entries if entry.at_us < 4 * SECOND)
+
+    def take(frame: DataFrame, _batch: int) -> None:
+        seen.extend(row["value"] for row in frame.collect())
+
+    inputs = landed(spark, of, tmp_path / "landing")
+    with deploy(
+        of, inputs, directory=tmp_path / "job", sinks={"seen": take}, layout=Layout.STAGED, intervals=2
+    ) as job:
+        job.await_idle()
+        assert seen == []
+        before = {query.name: query.query.runId for query in job._host.queries()}
+        job.change(of.with_computation("closing", watermark_percentile=60))
+        after = {query.name: query.query.runId for query in job._host.queries()}
+        assert [name.rpartition(" ")[2] for name in after if after[name] == before[name]] == ["mail"]
+        until = time.monotonic() + 120
+        while not seen and time.monotonic() < until:
+            job.await_idle()
+            time.sleep(0.05)
+    assert seen == ["1"]

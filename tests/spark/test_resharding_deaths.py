@@ -265,6 +265,15 @@ def test_a_driver_that_dies_as_it_splits_a_hot_interval_leaves_it_whole_or_split
     machine.run()
 
 
+@pytest.mark.parametrize("machine", ["staged"], indirect=True)
+def test_a_staged_computation_that_was_removed_and_comes_back_brings_its_rows(machine: StagedMachine) -> None:
+    """It comes back with other intervals, and its checkpoint is still there."""
+    without = msgspec.structs.replace(machine._shape(2), stages=[["sorter"]])
+    write_shape(machine.directory, without, machine.pipeline)
+    machine.deploy(3)
+    machine.run()
+
+
 def test_another_change_waits_until_all_intervals_have_their_rows(machine: Machine) -> None:
     machine.deploy(3)
     machine.commit(machine.running.number)

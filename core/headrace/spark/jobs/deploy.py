@@ -150,7 +150,8 @@ class Deployment:
     ) -> None:
         """Change to another version of the pipeline (3).
 
-        In the staged layout, unchanged computations keep running. A removed computation first processes what its senders had
+        In the staged layout, unchanged computations keep running, except those whose pending work a percentile watermark begins
+        to follow, or no longer does: they are restarted. A removed computation first processes what its senders had
         written when this was called, and its consumers process what it wrote; its remaining state and timers are discarded.
         In the pipelined layout the query is restarted. The new version is checked first: if it is refused, the job runs on
         unchanged.

@@ -122,7 +122,9 @@ def _stored(
     batch, levels = last_committed(checkpoint), before.known_levels()
     found: dict[str, Image] = {}
     for name in plan.pipeline.computations:
-        if name in levels and batch >= 0:
+        if batch >= 0 and (
+            name in levels or before.layout == "staged"
+        ):  # there also what was removed and is back
             operator = before.operator_of(name)
             found |= StoredState(spark, checkpoint, operator, name, fused=before.fused).images()
     if before.reshard is not None and batch > max(
