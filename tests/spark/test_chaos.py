@@ -358,8 +358,8 @@ def test_a_driver_killed_in_a_change_of_its_job_leaves_no_trace(
     tmp_path: Path, moment: BatchMoment, layout: JobLayout, *, object_store: bool
 ) -> None:
     options = replace(IN_THE_DRIVER, layout=layout, object_store=object_store)
-    strikes = [
-        Strike(part, verb, moment) for part, verb in enumerate([Verb.RESHARD, Verb.CHANGE, Verb.RESHARD])
+    strikes = [  # part 0 gives the job a state
+        Strike(part, verb, moment) for part, verb in enumerate([Verb.RESHARD, Verb.CHANGE, Verb.RESHARD], 1)
     ]
     report = _run(tmp_path, *strikes, options=options)
     assert report.verdict == Holds(3)
