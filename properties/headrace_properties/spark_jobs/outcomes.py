@@ -5,6 +5,7 @@ difference has a name: faults, the number of partitions, the order of rows in a 
 the date and random numbers.
 """
 
+import math
 import os
 import random
 from collections import Counter
@@ -48,6 +49,7 @@ from headrace_properties.spark_jobs.watching import (
     place_of,
     watched_run,
 )
+from headrace_properties.user_code.comparison import DIGITS
 from headrace_properties.user_code.tracing import Trace, tracing
 from headrace_sim.spark.job import (
     ApplyWithState,
@@ -362,12 +364,12 @@ class _Check:
 
     def _settled(self, outcome: Outcome) -> Settled:
         """If rows are updates, only the last one of each key counts."""
-        rows = outcome.rows()
+        rows = Counter(hashable(_leveled(row)) for row in outcome.rows().elements())
         last = self._job.stateful[-1] if self._job.stateful else None
         if last is not None and last.output_mode is not OutputMode.APPEND:
             rows = _last_by_key(outcome, last)
         held = {
-            (place, *key): hashable(_in_any_order(value))
+            (place, *key): hashable(_leveled(value, in_any_order=True))
             for place, state in outcome.state.items()
             for key, value in state.items()
         }
@@ -551,17 +553,26 @@ class _chance:  # noqa: N801  a context
         random.setstate(self._state)
 
 
-def _in_any_order(held: Any) -> Any:
-    """State without the order of its lists and arrays: what was appended may be sorted later; if it is not, output shows it."""
-    match held:
-        case list():
-            return sorted(map(_in_any_order, held), key=repr)
-        case tuple():
-            return tuple(map(_in_any_order, held))
+def _leveled(value: Any, *, in_any_order: bool = False) -> Any:
+    """Return what is equal for values that count as equal: the last digits of a sum of floats depend on the order of its rows.
+
+    Args:
+        value: Of a row, or of state.
+        in_any_order: Whether the order of lists does not count, as in state: what was appended may be sorted later; if it is not,
+            output shows it.
+
+    """
+    match value:
+        case float():
+            return float(f"{value:.{DIGITS}g}") if value == value else math.nan  # noqa: PLR0124  one NaN for all
+        case list() if in_any_order:
+            return sorted((_leveled(part, in_any_order=True) for part in value), key=repr)
+        case list() | tuple():
+            return tuple(_leveled(part, in_any_order=in_any_order) for part in value)
         case dict():
-            return {key: _in_any_order(value) for key, value in held.items()}
+            return {key: _leveled(part, in_any_order=in_any_order) for key, part in value.items()}
         case _:
-            return held
+            return value
 
 
 def _last_by_key(outcome: Outcome, step: TransformWithState | ApplyWithState) -> Counter[Any]:
@@ -570,5 +581,7 @@ def _last_by_key(outcome: Outcome, step: TransformWithState | ApplyWithState) ->
         return Counter()  # the key of an updating row is unknown, so only the state is compared
     last: dict[Any, Any] = {}
     for _, rows in sorted(outcome.outputs.items()):
-        last.update({tuple(hashable(row[place]) for place in places): hashable(row) for row in rows})
+        last.update(
+            {tuple(hashable(row[place]) for place in places): hashable(_leveled(row)) for row in rows}
+        )
     return Counter(last.values())

@@ -166,6 +166,34 @@ def test_order_in_a_list_of_state_is_no_outcome() -> None:
     assert report.findings == ()
 
 
+class SumsTenths(SumByMinute):
+    def init(self, handle: Any) -> None:
+        self.handle, self.total = handle, handle.getValueState("total", "n DOUBLE")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        total = self.total.get()[0] if self.total.exists() else 0.0
+        for row in rows:
+            total = self.added(total, row.n / 10)
+        self.total.update((total,))
+        self.handle.registerTimer(10**13)
+        yield from ()
+
+    def added(self, total: float, tenths: float) -> float:
+        return total + tenths
+
+
+class SumsTenthsByArrival(SumsTenths):
+    def added(self, total: float, tenths: float) -> float:
+        return total / 2 + tenths
+
+
+def test_last_digits_of_a_sum_of_floats_are_no_outcome_and_others_are() -> None:
+    assert 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
+    assert check_job(job(SumsTenths()), TOGETHER, schedules=40).findings == ()
+    (finding,) = check_job(job(SumsTenthsByArrival()), TOGETHER, schedules=40).findings
+    assert finding.cause is Cause.ORDER
+
+
 class ReturnsNothing(SumByMinute):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
         self.sum.updateValue((0,), (1,))
