@@ -318,6 +318,17 @@ def test_what_a_stage_says_is_as_of_what_it_has_taken() -> None:
     assert fewer.followed == Followed(70, left.pending | {"s": (5, ())})
 
 
+def test_what_intervals_had_pending_says_nothing_of_those_of_another_division() -> None:
+    units, fed = ("s/0", "s/1"), Fed("s", ("left",))
+    old = Piece(pending=dict.fromkeys(units, ((50, 1),)), senders={"left": _followed(70)})
+    entry = entry_of(NOTHING, 0, "q", 0, [old], units, fed)
+    assert entry.followed is not None
+    entry = entry_of(entry, 1, "q", 0, [Piece(pending={"s/0": ((60, 1),)})], units, fed, division=1)
+    assert entry.followed is None, "s/1 has not said yet what it took over"
+    entry = entry_of(entry, 2, "q", 0, [Piece(pending={"s/1": ((20, 1),)})], units, fed, division=1)
+    assert entry.followed == Followed(70, {"s": (2, ((20, 1), (60, 1)))})
+
+
 def test_only_a_stage_that_begins_to_be_followed_starts_again() -> None:
     before = pipeline(100, relayed=True)
     after = before.with_computation("closing", watermark_percentile=60)
