@@ -92,7 +92,7 @@ class Replica:
         self._ask_to_wake(now)
 
     def _take_over(self, now: int, claimed: Claimed) -> None:
-        """It has become the holder."""
+        """Go on from what the store holds, as the new holder."""
         raise NotImplementedError
 
     def _forget(self) -> None:
