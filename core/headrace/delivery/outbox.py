@@ -7,7 +7,7 @@ Rules of this file:
 * Retry delays double from ``retry_us`` to ``retry_max_us``. All productions with the same delay are in one queue, in the order
   in which they were sent and hence are due, so no heap is needed. None is due before the one ahead of it, unless the sender
   reports that its clock was set back (`set_clock_back`).
-* A finished production stays in its queue until it reaches the head, and is skipped there.
+* A finished production stays in its queue until it reaches the head, and leaves it there.
 * When the table gives a key's interval a new sequencer, the former owner's memory is lost: records for that key are sent again at
   once, and their retry delays start over.
 
@@ -92,6 +92,9 @@ class Outbox(Generic[HolderT]):
         pending = found.pop(record_id, None)
         if pending is not None:
             pending.done = True
+            queue = self._queues[0]  # that of nearly all
+            while queue and queue[0].done:
+                queue.popleft()
         return pending
 
     def discard(self, pending: Pending[HolderT]) -> None:

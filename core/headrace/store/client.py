@@ -88,6 +88,9 @@ class StoreClient:
         found = self._open.pop(reply.request, None)
         if found is not None:
             found.is_open = False
+            queue = self._due[found.timeout_us]
+            while queue and not queue[0].is_open:  # it would keep what they were about until the next sweep
+                queue.popleft()
             self.asked_us = found.asked_us
             found.on_reply(now, reply)
 

@@ -1,5 +1,7 @@
 """What was sent and not ACKed (MillWheel 6.1.1)."""
 
+import weakref
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +52,21 @@ def test_pauses_between_sends_double_up_to_the_longest_and_never_end() -> None:
         assert ids_due(outbox, due_us) == ["a"]
         sends.append(due_us)
     assert sends == [200, 600, 1_400, 2_400, 3_400, 4_400]
+
+
+def test_who_made_an_acked_production_is_free_as_soon_as_all_before_it_are_acked() -> None:
+    class Step: ...
+
+    outbox: Outbox[Step] = Outbox(RETRY_US, RETRY_MAX_US)
+    step = Step()
+    outbox.add(0, production("a"), Step())
+    outbox.add(0, production("b"), step)
+    freed = weakref.ref(step)
+    del step
+    outbox.acked("counter", "b")
+    outbox.acked("counter", "a")
+    assert freed() is None, "an ACKed production is kept until the next retry is due"
+    outbox.check_invariants()
 
 
 def test_attempts_are_counted() -> None:

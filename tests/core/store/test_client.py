@@ -1,5 +1,7 @@
 """Requests to the store (see docs/protocol.md): numbered, and repeated until answered."""
 
+import weakref
+
 import pytest
 
 from headrace.store.client import StoreClient
@@ -41,6 +43,21 @@ def test_a_request_is_sent_at_once_and_its_reply_is_passed_on_once() -> None:
     desk.client.reply(6, reply)
     assert desk.replies == [(5, reply)]
     assert (len(desk.client), desk.sweep(1_000)) == (0, [])
+
+
+def test_what_a_request_was_about_is_free_as_soon_as_all_before_it_are_answered() -> None:
+    class Steps:
+        def written(self, now: int, reply: Reply) -> None: ...
+
+    desk, steps = Desk(), Steps()
+    first = desk.ask(0)
+    request = Read(desk.client.number(), "counter", 7, "dog")
+    desk.client.ask(0, request, steps.written, steps)
+    freed = weakref.ref(steps)
+    del steps
+    desk.client.reply(1, RowRead(request.request, None))
+    desk.client.reply(2, RowRead(first.request, None))
+    assert freed() is None, "an answered request is kept until the next sweep"
 
 
 def test_each_request_has_a_number_of_its_own() -> None:
