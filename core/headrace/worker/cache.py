@@ -90,7 +90,7 @@ class RowCache:
         """The owner's row was just used (or loaded): account for it, and make room."""
         row = owner.row
         assert row is not None
-        size = _size_of(row)
+        size = _OVERHEAD_BYTES + len(row.state) + _ID_BYTES * len(row.seen)  # as `_size_of` does
         before, lru = owner.cached_bytes, self._lru
         if before:
             del lru[owner]

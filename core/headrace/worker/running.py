@@ -187,18 +187,12 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
 
     def run_record(self, record: Production) -> bool:
         """Run user code for a record, and take what it did; on failure leave no trace and tell ``False``."""
-        watermark, record_id, origin = self.watermark, record.record_id, record.origin
-        late = self.where.is_late(record.timestamp, watermark)
+        where, watermark, record_id, origin = self.where, self.watermark, record.record_id, record.origin
+        late = where.is_late(record.timestamp, watermark)
+        state, copy = self._given()
         try:
             context = run_record(
-                self.where,
-                self.slot.key,
-                self._state(),
-                record,
-                watermark,
-                self.now,
-                late=late,
-                copy=self._copy(),
+                where, self.slot.key, state, record, watermark, self.now, late=late, copy=copy
             )
             after = self._new_state(context)
             productions = self.addressed(context, record_id, origin)
@@ -232,10 +226,9 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
     def run_timer(self, timer: StoredTimer) -> bool:
         """Run user code for a timer; see `run_record`."""
         cause = self._cause_of(timer)
+        state, copy = self._given()
         try:
-            context = run_timer(
-                self.where, self.slot.key, self._state(), timer, self.watermark, self.now, copy=self._copy()
-            )
+            context = run_timer(self.where, self.slot.key, state, timer, self.watermark, self.now, copy=copy)
             after = self._new_state(context)
             productions = self.addressed(context, cause.identity, cause.origin)
         except Exception as error:  # noqa: BLE001  user code may raise anything
@@ -264,14 +257,18 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
             return ()
         return productions_of(self.where, emissions, self.version, identity, self.emitted, origin)
 
-    def _state(self) -> Encoded:
-        """What the state has come to so far; each run gets a fresh copy of it."""
+    def _given(self) -> tuple[Encoded, Any]:
+        """What the state has come to so far, of which each run gets a copy; the copy is given away, if there is one.
+
+        Whoever runs next may change it.
+        """
+        copy, self.state_copy = self.state_copy, None
         after = self.state_after
         if after is not None:
-            return after
+            return after, copy
         row = self.slot.row
         assert row is not None
-        return row.state
+        return row.state, copy
 
     def _new_state(self, context: Context) -> Encoded | None:
         """Encode what a run made of the state. ``None``: it is as it was, or the next run gets it as it is."""
@@ -285,11 +282,6 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
             if self.state_copy is None:
                 raise TypeError("a state that is None cannot be told from one that was not decoded")
         return None
-
-    def _copy(self) -> Any:
-        """Give away the copy of the state: whoever runs next may change it."""
-        copy, self.state_copy = self.state_copy, None
-        return copy
 
     def _take(
         self, context: Context, after: Encoded | None, productions: tuple[Production, ...], handler_time: int, origin: int

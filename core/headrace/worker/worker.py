@@ -265,7 +265,8 @@ class Worker:
     # Records (6.1.1)
 
     def _on_deliver(self, now: int, message: m.Deliver) -> None:
-        self._note_news(now)
+        if not self._has_news:  # nearly always it has, for which this saves a call
+            self._note_news(now)
         self._deliver(now, message.production, message.sender)
 
     def _deliver(self, now: int, production: Production, sender: str) -> None:
