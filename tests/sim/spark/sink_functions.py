@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,12 @@ def delta_transaction(df: Any, batch_id: int) -> None:
     ).save(f"{LAKE}/payments")
 
 
+def file_with_the_day_of_writing_in_it(df: Any, batch_id: int) -> None:
+    rows = [{**row.asDict(), "day": str(datetime.now(UTC).date())} for row in df.collect()]
+    Path("rows.tmp").write_text(json.dumps(rows))
+    os.replace("rows.tmp", f"batch-{batch_id}.json")
+
+
 # Wrong ones.
 
 
@@ -248,6 +255,11 @@ def posted(df: Any, batch_id: int) -> None:
 _total = 0
 
 
+def file_named_by_the_day_of_writing(df: Any, batch_id: int) -> None:
+    Path("rows.tmp").write_text(json.dumps([row.asDict() for row in df.collect()]))
+    os.replace("rows.tmp", f"{datetime.now(UTC).date()}-{batch_id}.json")  # WRONG
+
+
 def counted_in_a_global(df: Any, batch_id: int) -> None:
     global _total
     _total += int(df.toPandas().amount.sum())
@@ -282,6 +294,7 @@ RIGHT = (
     tried_out_and_rolled_back_first,
     directory_by_batch_id_renamed,
     file_by_batch_id_replaced,
+    file_with_the_day_of_writing_in_it,
     put_by_batch_id,
     post_with_idempotency_key,
     partition_of_a_table_overwritten,
@@ -300,6 +313,7 @@ WRONG = {
     error_swallowed: "missing",
     file_appended: "twice",
     marked_before_the_rename: "missing",
+    file_named_by_the_day_of_writing: "twice",
     directory_made_once: "stuck",
     posted: "twice",
     counted_in_a_global: "memory",

@@ -218,14 +218,14 @@ def _settle(folder: Path, probe: Probe, seed: int) -> None:
 
 
 def _settle_chance(seed: int) -> None:
-    """Make time and random numbers differ between attempts, but reproducible for each attempt."""
+    """Make the day, the hour and random numbers differ between attempts, but reproducible for each attempt."""
     chance = random.Random(seed)
     random.seed(seed)
     os.urandom = chance.randbytes
     random._urandom = chance.randbytes  # type: ignore[attr-defined]
     names = (f"{seed}{chance.getrandbits(32):08x}" for _ in iter(int, 1))
     tempfile._name_sequence = names  # type: ignore[attr-defined]
-    clock = time_machine.travel(_START + timedelta(hours=seed)).start()
+    clock = time_machine.travel(_START + timedelta(days=seed, hours=seed)).start()
     time.sleep = clock.shift  # type: ignore[assignment]  # who waits for something to pass need not
 
 
