@@ -159,13 +159,16 @@ def load_spark_target(
         HeadraceError: It is not there, is no Spark job, or PySpark is missing.
 
     """
-    module, found = load_named(name)
     try:
         from headrace_properties.spark_jobs.targets import spark_target  # noqa: PLC0415
+        from headrace_sim.spark.recorded_columns import columns_without_java  # noqa: PLC0415
+        from headrace_sim.spark.sessions import Session  # noqa: PLC0415
     except ModuleNotFoundError:
         import headrace.spark  # noqa: F401, PLC0415  it says which packages are missing
 
         raise
+    with columns_without_java(Session()):  # for modules that get a session when they are imported
+        module, found = load_named(name)
     feed = getattr(module, feed_name, None)
     if feed is None and feed_name != DEFAULT_FEED:
         problem = f"module {module.__name__!r} has no {feed_name!r} with the rows of its input"

@@ -12,6 +12,11 @@ pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
 PAYMENTS = """
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+spark = SparkSession.builder.appName("payments").getOrCreate()
+
 feed = [[("ann", 1)], [("bob", 2)]]
 
 
@@ -33,6 +38,16 @@ def build(payments):
     return payments.select("account").writeStream.foreachBatch(replace).start()
 
 
+@F.udf("string")
+def initial(account):
+    return account[0].upper()
+
+
+def build_with_a_function(payments):
+    made = payments.select(initial("account").alias("account"))
+    return made.writeStream.foreachBatch(append if spark.conf else replace).start()
+
+
 def reads_a_topic(spark):
     spark.readStream.format("kafka").load().select("topic").writeStream.foreachBatch(replace).start()
 """
@@ -48,9 +63,10 @@ def payments(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("target", "code", "told"),
     [
-        ("append", 1, "payments.py:8: In batch 0 the driver died after write on payments.txt"),
+        ("append", 1, "payments.py:13: In batch 0 the driver died after write on payments.txt"),
         ("replace", 0, "Holds, after"),
         ("build", 0, "Holds, after"),
+        ("build_with_a_function", 1, "then payments.txt has A once too often"),
         ("show", 3, "UNKNOWN: no effect of the sink was seen"),
     ],
 )
@@ -66,7 +82,7 @@ def test_json_names_the_line_and_the_fault(payments: Path, run: Run) -> None:
     finding = document["findings"][0]
     assert (document["result"], document["effects"], finding["wrong"]) == ("violated", [2, 2], "twice")
     assert finding["fault"] == {"kind": "killed", "batch": 0, "effect": 2}
-    assert finding["place"] == f"{payments}/payments.py:8"
+    assert finding["place"] == f"{payments}/payments.py:13"
 
 
 def test_function_of_a_session_needs_no_schema(payments: Path, run: Run) -> None:

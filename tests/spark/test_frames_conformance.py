@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
 
-SAMPLE = ("add overflows", "logic of nulls", "to string", "from json", "totals")
+SAMPLE = ("add overflows", "logic of nulls", "to string", "from json", "totals", "udf by names")
 
 
 def _of_spark(spark: SparkSession, names: tuple[str, ...]) -> dict[str, object]:

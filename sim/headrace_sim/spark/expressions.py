@@ -24,8 +24,9 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, in_range, single_precision
 from headrace_sim.spark.ddl import parse_type
-from headrace_sim.spark.recorded_columns import Recorded, case_parts, shown
+from headrace_sim.spark.recorded_columns import USER_FUNCTION, Recorded, case_parts, shown
 from headrace_sim.spark.refusals import CannotFollowError, shown_place
+from headrace_sim.spark.user_functions import called
 
 Values = Any
 """A row, as a tuple; or, for aggregations, the rows of a group."""
@@ -288,6 +289,11 @@ class _Binder:
             lambda text: from_json(text, kind),
             _text(self.bind(node.args[0]), node),
             nullable=True,
+        )
+
+    def _user_function(self, node: Recorded) -> Bound:
+        return Bound(
+            shown(node), node.args[0].returnType, True, called(node, lambda column: self.bind(column).value)
         )
 
     def _aggregate(self, node: Recorded) -> Bound:
@@ -642,7 +648,8 @@ _METHODS: dict[str, Callable[[_Binder, Recorded], Bound]] = {
     "greatest": _Binder._extreme, "isNotNull": _Binder._is_not_null, "isNull": _Binder._is_null, "isin": _Binder._is_in,
     "isnotnull": _Binder._is_not_null, "isnull": _Binder._is_null, "least": _Binder._extreme, "lit": _Binder._lit,
     "negate": _Binder._negate, "not": _Binder._logical_not, "otherwise": _Binder._case, "struct": _Binder._struct,
-    "substr": _Binder._substring, "substring": _Binder._substring, "when": _Binder._case,
+    "substr": _Binder._substring, "substring": _Binder._substring, USER_FUNCTION: _Binder._user_function,
+    "when": _Binder._case,
 }  # fmt: skip
 
 _TEXT: dict[str, tuple[t.DataType, Callable[..., Any]]] = {

@@ -7,16 +7,20 @@ however the user imported them.
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 from pyspark import SparkContext
 from pyspark.errors import utils as pyspark_errors
 from pyspark.sql import SparkSession
 from pyspark.sql.classic.column import Column
+from pyspark.sql.udf import UserDefinedFunction
 
 from headrace_sim.spark.ddl import parse_type
 from headrace_sim.spark.refusals import CannotFollowError, users_place
+
+USER_FUNCTION, NAMED_ARGUMENT = "udf", "named argument"
+"""Names of recorded calls: of a function in Python, with itself and its columns; and of one of them that is given by name."""
 
 
 class Recorded:
@@ -62,6 +66,8 @@ def shown(node: Any) -> str:
         return f"({shown(node.args[0])} IN ({', '.join(map(shown, node.args[1]))}))"
     if node.name in {"when", "otherwise"}:
         return _shown_case(node)
+    if node.name == USER_FUNCTION:
+        return f"{node.args[0]._name}({', '.join(map(shown, node.args[1]))})"
     arguments = [operand for arg in node.args for operand in (arg if isinstance(arg, list) else [arg])]
     return f"{_SHOWN_NAMES.get(node.name, node.name)}({', '.join(map(shown, arguments))})"
 
@@ -71,7 +77,9 @@ _OPERATORS = {
     "leq": "<=", "gt": ">", "geq": ">=", "and": "AND", "or": "OR",
 }  # fmt: skip
 _SUFFIXES = {"isNull": "IS NULL", "isNotNull": "IS NOT NULL", "isnull": "IS NULL", "isnotnull": "IS NOT NULL"}
-_FORMS = {"not": "(NOT {})", "notEqual": "(NOT ({} = {}))", "apply": "{}[{}]", "from_json": "from_json({})"}
+_FORMS = {
+    NAMED_ARGUMENT: "{} => {}", "not": "(NOT {})", "notEqual": "(NOT ({} = {}))", "apply": "{}[{}]", "from_json": "from_json({})",
+}  # fmt: skip
 _SHOWN_NAMES = {"negate": "negative"}
 
 
@@ -121,11 +129,28 @@ class _PythonUtils:
     toList = toSeq
 
 
+class _PythonSqlUtils:
+    @staticmethod
+    def namedArgumentExpression(name: str, column: Any) -> Recorded:
+        return Recorded(NAMED_ARGUMENT, (name, column), users_place())
+
+
+class _UserFunction:
+    """Replaces Java's ``UserDefinedPythonFunction``."""
+
+    def __init__(self, function: UserDefinedFunction) -> None:
+        self._function = function
+
+    def apply(self, columns: list[Any]) -> Recorded:
+        return Recorded(USER_FUNCTION, (self._function, columns), users_place())
+
+
 class _Java:
     """Replaces ``SparkContext._jvm`` while code is recorded; it has only the functions of columns."""
 
     functions = _Functions()
     PythonUtils = _PythonUtils()
+    PythonSQLUtils = _PythonSqlUtils()
 
     def __getattr__(self, name: str) -> Any:
         if name == "org.apache.spark.sql.functions":
@@ -142,6 +167,7 @@ class _Context:
 
     _jvm = _Java()
     _jsc = None
+    _conf: ClassVar[dict[str, str]] = {}
 
     @staticmethod
     def _parse_ddl(text: str) -> Any:
@@ -157,6 +183,8 @@ def columns_without_java(session: Any) -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(patch.object(SparkContext, "_active_spark_context", _Context()))
         patches.enter_context(patch.object(pyspark_errors, "is_debugging_enabled", lambda: False))
+        patches.enter_context(patch.object(UserDefinedFunction, "_judf", property(_UserFunction)))
+        patches.enter_context(patch.object(SparkSession, "_instantiatedSession", session))
         patches.enter_context(patch.object(SparkSession.Builder, "getOrCreate", lambda _builder: session))
         for name in ("getActiveSession", "active", "_getActiveSessionOrCreate"):
             patches.enter_context(patch.object(SparkSession, name, staticmethod(lambda: session)))

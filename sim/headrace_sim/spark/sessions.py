@@ -26,7 +26,7 @@ class Session(SparkSession):
 
     def __init__(self, writer: Callable[[Rows], Any] | None = None) -> None:
         self._writer = writer
-        self._settings: dict[str, str] = {}
+        self._settings = {"spark.sql.execution.pythonUDF.arrow.enabled": "true"}
         self._jsparkSession = self  # where PySpark asks Java to parse a type
 
     def writer(self, frame: Rows) -> Any:

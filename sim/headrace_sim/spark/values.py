@@ -89,7 +89,7 @@ def stored(schema: t.StructType, internal: Any) -> tuple[Any, ...]:
 
 def _in_field(field: t.StructField, value: Any) -> Any:
     """Convert, and take zero for null in a NOT NULL number, as the bytes of Spark's row have it."""
-    made = _to_java(field.dataType, value)
+    made = from_pickled(field.dataType, value)
     if made is not None or field.nullable:
         return made
     kind = field.dataType
@@ -97,7 +97,7 @@ def _in_field(field: t.StructField, value: Any) -> Any:
     return 0.0 if isinstance(kind, (t.FloatType, t.DoubleType)) else zero
 
 
-def _to_java(kind: t.DataType, value: Any) -> Any:
+def from_pickled(kind: t.DataType, value: Any) -> Any:
     """Convert as ``EvaluatePython.makeFromJava`` does: a value of another type is null, an integer wraps."""
     if value is None:
         return None
@@ -125,11 +125,13 @@ def _to_java(kind: t.DataType, value: Any) -> Any:
         return kind.fromInternal(value) if isinstance(value, int) and not isinstance(value, bool) else None
     if isinstance(kind, t.ArrayType):
         return (
-            [_to_java(kind.elementType, item) for item in value] if isinstance(value, (list, tuple)) else None
+            [from_pickled(kind.elementType, item) for item in value]
+            if isinstance(value, (list, tuple))
+            else None
         )
     if isinstance(kind, t.MapType):
         pairs = value.items() if isinstance(value, dict) else ()
-        return {_to_java(kind.keyType, key): _to_java(kind.valueType, item) for key, item in pairs}
+        return {from_pickled(kind.keyType, key): from_pickled(kind.valueType, item) for key, item in pairs}
     if isinstance(kind, t.StructType):
         return t._create_row(kind.names, stored(kind, value))
     return value

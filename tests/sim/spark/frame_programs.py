@@ -137,6 +137,41 @@ PROGRAMS: dict[str, Program] = {
     "not grouped": lambda df: df.groupBy("k").agg(df.i),
     "no such column": lambda df: df.select("nothing"),
     "not a number": lambda df: df.select(df.b + 1),
+    "udf": lambda df: df.select(
+        F.udf(lambda text: f"<{text}>")("k"), F.udf(lambda: 7, "int")().alias("seven")
+    ),
+    "udf is given Python's values": lambda df: df.select(
+        F.udf(lambda *given: repr(given))("i", "d", "b", "t", "day", "m", "s", "a", "p", "n")
+    ),
+    "udf by names": lambda df: df.select(
+        F.udf(lambda k, i=3: f"{k}{i}")("k"),
+        F.udf(lambda k, i=3: f"{k}{i}")(F.upper(df.k), i=F.lit(2) + 1),
+        F.udf(lambda k, i=3: f"{k}{i}")(i=df.l, k=df.n),
+    ),
+    "udf of a udf": lambda df: df.where(
+        F.udf(lambda length: length > 0, "boolean")(F.udf(len, "int")(F.coalesce("k", F.lit(""))))
+    ),
+    "udf returns a struct": lambda df: df.select(
+        F.udf(lambda k: (1, k), "x INT, y STRING")("k").alias("pair")
+    ).select("pair.*"),
+    "udf returns another type": lambda df: df.limit(1).select(
+        F.udf(lambda _: 2.7, "int")("k"),
+        F.udf(lambda _: 3, "double")("k"),
+        F.udf(lambda _: "7", "bigint")("k"),
+        F.udf(lambda _: (1, 2), "array<int>")("k"),
+        F.udf(lambda _: 3)("k"),
+        F.udf(lambda _: True)("k"),
+    ),
+    "udf without Arrow returns another type": lambda df: df.limit(1).select(
+        F.udf(lambda _: 2.7, "int", useArrow=False)("k"),
+        F.udf(lambda _: 3, "double", useArrow=False)("k"),
+        F.udf(lambda _: "7", "bigint", useArrow=False)("k"),
+        F.udf(lambda _: 1 << 40, "int", useArrow=False)("k"),
+        F.udf(lambda _: 3, useArrow=False)("k"),
+        F.udf(lambda _: True, useArrow=False)("k"),
+        F.udf(lambda _: datetime(2024, 1, 2, 3), "timestamp", useArrow=False)("k"),
+        F.udf(lambda _: (1, 2.5), "x INT, y STRING", useArrow=False)("k"),
+    ),
     "rows as they are": lambda df: df.limit(1).select("s", "a", "p", "m", "t"),
 }
 

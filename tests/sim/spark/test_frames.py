@@ -40,6 +40,10 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
         (lambda df: df.createOrReplaceTempView("v"), "DataFrame.createOrReplaceTempView()"),
         (lambda df: df.select(F.sha2("k", 256)), "the function sha2()"),
         (lambda df: df.select(F.sum("i")), "the function sum()"),
+        (
+            lambda df: df.select(F.pandas_udf(lambda of: of, "int")("i")),
+            "<lambda>(), which takes whole columns,",
+        ),
         (lambda df: df.filter("i > 0"), "filter() with SQL text"),
         (lambda df: df.select(df.m + df.m), "arithmetic on DECIMAL"),
         (lambda df: df.select(df.a.cast("string")), "a cast of array<int> to string"),
