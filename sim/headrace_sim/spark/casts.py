@@ -27,6 +27,11 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?|[+-]?(?i:inf
 _DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?")
 
 
+def is_number(kind: t.DataType) -> bool:
+    """Return whether a type is one of numbers."""
+    return type(kind) in BITS or isinstance(kind, (*FRACTIONAL, t.DecimalType))
+
+
 def cast_value(source: t.DataType, target: t.DataType) -> Cast | None:
     """Return the function that casts a non-null value, or None if the cast is not simulated."""
     if source == target or isinstance(source, t.NullType):

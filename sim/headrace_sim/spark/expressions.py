@@ -4,7 +4,6 @@ Binding a column to a schema, once, determines its type and rejects what cannot 
 of a row.
 """
 
-import json
 import math
 import operator
 import re
@@ -18,12 +17,13 @@ from pyspark.errors import (
     AnalysisException,
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
-    DateTimeException,
 )
 from pyspark.sql import types as t
 
-from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, in_range, single_precision
+from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, in_range, is_number, single_precision
 from headrace_sim.spark.ddl import parse_type
+from headrace_sim.spark.functions import FUNCTIONS
+from headrace_sim.spark.json_values import from_json
 from headrace_sim.spark.recorded_columns import USER_FUNCTION, Recorded, case_parts, shown
 from headrace_sim.spark.refusals import CannotFollowError, shown_place
 from headrace_sim.spark.user_functions import called
@@ -230,9 +230,44 @@ class _Binder:
         parts = [_text(self.bind(argument), node) for argument in node.args[0]]
         return _lifted(node, t.StringType(), lambda *texts: "".join(texts), *parts)
 
-    def _of_text(self, node: Recorded) -> Bound:
-        kind, function = _TEXT[node.name]
-        return _lifted(node, kind, function, *(_text(self.bind(argument), node) for argument in node.args))
+    def _joined(self, node: Recorded) -> Bound:
+        """Of ``concat_ws``: nulls are left out, and so are those of arrays."""
+        between, parts = node.args[0], [self.bind(argument) for argument in node.args[1]]
+        texts = [part if isinstance(part.type, t.ArrayType) else _text(part, node) for part in parts]
+
+        def value(row: Values) -> str:
+            found = (text.value(row) for text in texts)
+            each = (text for given in found for text in (given if isinstance(given, list) else [given]))
+            return str(between).join(text for text in each if text is not None)
+
+        return Bound(shown(node), t.StringType(), False, value)
+
+    def _size(self, node: Recorded) -> Bound:
+        inner = self.bind(node.args[0])
+        if not isinstance(inner.type, (t.ArrayType, t.MapType)):
+            raise _refused(
+                node, f"[DATATYPE_MISMATCH] {shown(node)}: {inner.type.simpleString()} is no collection"
+            )
+        return _lifted(node, t.IntegerType(), len, inner)
+
+    def _of_row(self, node: Recorded) -> Bound:
+        function = FUNCTIONS[node.name]
+        given = [self.bind(argument) for argument in node.args]
+        if len(given) > len(function.takes):
+            what = f"{node.name}() with {len(given)} arguments"
+            raise CannotFollowError(
+                what, node.place, f"Give it {len(function.takes)}, or compute it in Python"
+            )
+        pairs = [*zip(given, function.takes, strict=False)]
+        other = next((inner.type for inner, kind in pairs if function.exact and inner.type != kind), None)
+        if other is not None:
+            what = f"{node.name}() of {other.simpleString()}"
+            raise CannotFollowError(what, node.place, "Cast it to DOUBLE, or compute it in Python")
+        arguments = [
+            inner if inner.type == kind else _converted(inner, kind, node, inner.name)
+            for inner, kind in pairs
+        ]
+        return _lifted(node, function.returns, function.call, *arguments, nullable=function.nullable)
 
     def _substring(self, node: Recorded) -> Bound:
         text, start, length = (self.bind(argument) for argument in node.args)
@@ -379,10 +414,6 @@ def _converted(inner: Bound, target: t.DataType, node: Recorded, name: str) -> B
     )
 
 
-def _is_number(kind: t.DataType) -> bool:
-    return type(kind) in BITS or isinstance(kind, (*FRACTIONAL, t.DecimalType))
-
-
 def _common(left: t.DataType, right: t.DataType) -> t.DataType | None:
     """Return the type that values of both types are converted to, if Spark has one."""
     if left == right or isinstance(right, t.NullType):
@@ -424,8 +455,8 @@ def _all_alike(options: list[Bound], node: Recorded) -> list[Bound]:
     for option in options:
         if (
             isinstance(kind, t.DecimalType) is not isinstance(option.type, t.DecimalType)
-            and _is_number(kind)
-            and _is_number(option.type)
+            and is_number(kind)
+            and is_number(option.type)
         ):
             raise CannotFollowError(
                 f"{shown(node)}, which mixes DECIMAL and other numbers,", node.place, "Cast one of them"
@@ -454,7 +485,7 @@ def _number(inner: Bound, node: Recorded) -> Bound:
         raise CannotFollowError(
             f"arithmetic on DECIMAL ({shown(node)})", node.place, "Cast it to DOUBLE, or compute in Python"
         )
-    if _is_number(inner.type) or isinstance(inner.type, t.NullType):
+    if is_number(inner.type) or isinstance(inner.type, t.NullType):
         return inner
     raise _refused(
         node,
@@ -564,76 +595,6 @@ def _element(values: list[Any], place: int) -> Any:
     return values[place]
 
 
-def from_json(text: str, kind: t.DataType) -> Any:
-    """Parse a text as ``from_json`` does: fields by name; values that are malformed or do not fit are null.
-
-    Raises:
-        CannotFollowError: If the schema has a type that is not simulated in JSON.
-
-    """
-    try:
-        parsed = json.loads(text)
-    except ValueError:
-        parsed = None
-        if isinstance(kind, t.StructType) and text.strip():
-            parsed = {}
-    return _from_parsed(parsed, kind)
-
-
-def _from_parsed(parsed: Any, kind: t.DataType) -> Any:
-    if parsed is None:
-        return None
-    match kind:
-        case t.StructType():
-            found = parsed if isinstance(parsed, dict) else {}
-            return t._create_row(
-                kind.names, [_from_parsed(found.get(field.name), field.dataType) for field in kind.fields]
-            )
-        case t.ArrayType():
-            return (
-                [_from_parsed(item, kind.elementType) for item in parsed]
-                if isinstance(parsed, list)
-                else None
-            )
-        case t.MapType():
-            return (
-                {key: _from_parsed(item, kind.valueType) for key, item in parsed.items()}
-                if isinstance(parsed, dict)
-                else None
-            )
-        case t.StringType():
-            return parsed if isinstance(parsed, str) else json.dumps(parsed, separators=(",", ":"))
-        case t.BooleanType():
-            return parsed if isinstance(parsed, bool) else None
-        case _:
-            return _simple_from_parsed(parsed, kind)
-
-
-def _simple_from_parsed(parsed: Any, kind: t.DataType) -> Any:
-    if _is_number(kind):
-        return _number_from_json(parsed, kind)
-    cast = cast_value(t.StringType(), kind)
-    if cast is None:
-        raise CannotFollowError(
-            f"from_json() with {kind.simpleString()}", "the schema", "Parse the text in Python"
-        )
-    try:
-        return cast(parsed) if isinstance(parsed, str) else None
-    except DateTimeException:
-        return None
-
-
-def _number_from_json(parsed: Any, kind: t.DataType) -> Any:
-    if isinstance(parsed, bool) or not isinstance(parsed, (int, float)):
-        return None
-    if type(kind) in BITS:
-        limit = 1 << BITS[type(kind)] - 1
-        return parsed if isinstance(parsed, int) and -limit <= parsed < limit else None
-    cast = cast_value(t.DoubleType(), kind)
-    assert cast is not None
-    return cast(float(parsed)) if isinstance(kind, FRACTIONAL) else cast(parsed)
-
-
 def _total(kind: t.DataType) -> tuple[t.DataType, bool, Callable[[list[Any]], Any]]:
     """SUM of integers is BIGINT, of others DOUBLE; of nothing, null."""
     total: t.DataType = t.LongType() if type(kind) in BITS else t.DoubleType()
@@ -643,25 +604,17 @@ def _total(kind: t.DataType) -> tuple[t.DataType, bool, Callable[[list[Any]], An
 
 _METHODS: dict[str, Callable[[_Binder, Recorded], Bound]] = {
     "abs": _Binder._absolute, "apply": _Binder._item, "array": _Binder._array, "as": _Binder._alias, "cast": _Binder._cast,
-    "coalesce": _Binder._coalesce, "col": _Binder._name, "concat": _Binder._concat,
+    "coalesce": _Binder._coalesce, "col": _Binder._name, "concat": _Binder._concat, "concat_ws": _Binder._joined,
     "current_date": _Binder._now, "current_timestamp": _Binder._now, "now": _Binder._now, "from_json": _Binder._from_json,
     "greatest": _Binder._extreme, "isNotNull": _Binder._is_not_null, "isNull": _Binder._is_null, "isin": _Binder._is_in,
     "isnotnull": _Binder._is_not_null, "isnull": _Binder._is_null, "least": _Binder._extreme, "lit": _Binder._lit,
-    "negate": _Binder._negate, "not": _Binder._logical_not, "otherwise": _Binder._case, "struct": _Binder._struct,
+    "negate": _Binder._negate, "not": _Binder._logical_not, "otherwise": _Binder._case, "size": _Binder._size,
+    "struct": _Binder._struct,
     "substr": _Binder._substring, "substring": _Binder._substring, USER_FUNCTION: _Binder._user_function,
     "when": _Binder._case,
 }  # fmt: skip
 
-_TEXT: dict[str, tuple[t.DataType, Callable[..., Any]]] = {
-    "contains": (t.BooleanType(), operator.contains),
-    "endsWith": (t.BooleanType(), str.endswith),
-    "length": (t.IntegerType(), len),
-    "lower": (t.StringType(), str.lower),
-    "startsWith": (t.BooleanType(), str.startswith),
-    "trim": (t.StringType(), lambda text: text.strip(" ")),
-    "upper": (t.StringType(), str.upper),
-}
-_METHODS.update(dict.fromkeys(_TEXT, _Binder._of_text))
+_METHODS.update(dict.fromkeys(FUNCTIONS, _Binder._of_row))
 
 _BINARY: dict[str, Callable[[Recorded, Bound, Bound], Bound]] = {
     "and": _connective(decisive=False),
@@ -682,6 +635,7 @@ _BINARY: dict[str, Callable[[Recorded, Bound, Bound], Bound]] = {
 
 _AGGREGATES: dict[str, Callable[[t.DataType], tuple[t.DataType, bool, Callable[[list[Any]], Any]]]] = {
     "avg": lambda _kind: (t.DoubleType(), True, lambda values: sum(values) / len(values) if values else None),
+    "collect_list": lambda kind: (t.ArrayType(kind, containsNull=False), False, list),
     "count": lambda _kind: (t.LongType(), False, len),
     "first": lambda kind: (kind, True, lambda values: values[0] if values else None),
     "max": lambda kind: (kind, True, lambda values: max(values, key=ordered, default=None)),

@@ -69,6 +69,8 @@ def shown(node: Any) -> str:
     if node.name == USER_FUNCTION:
         return f"{node.args[0]._name}({', '.join(map(shown, node.args[1]))})"
     arguments = [operand for arg in node.args for operand in (arg if isinstance(arg, list) else [arg])]
+    if (node.name, len(arguments)) in _SHOWN_DEFAULTS:
+        arguments.append(_SHOWN_DEFAULTS[node.name, len(arguments)])
     return f"{_SHOWN_NAMES.get(node.name, node.name)}({', '.join(map(shown, arguments))})"
 
 
@@ -78,9 +80,14 @@ _OPERATORS = {
 }  # fmt: skip
 _SUFFIXES = {"isNull": "IS NULL", "isNotNull": "IS NOT NULL", "isnull": "IS NULL", "isnotnull": "IS NOT NULL"}
 _FORMS = {
-    NAMED_ARGUMENT: "{} => {}", "not": "(NOT {})", "notEqual": "(NOT ({} = {}))", "apply": "{}[{}]", "from_json": "from_json({})",
+    NAMED_ARGUMENT: "{} => {}", "like": "{} LIKE {}", "not": "(NOT {})", "notEqual": "(NOT ({} = {}))", "apply": "{}[{}]",
+    "from_json": "from_json({})",
 }  # fmt: skip
-_SHOWN_NAMES = {"negate": "negative"}
+_SHOWN_NAMES = {
+    "ceil": "CEIL", "floor": "FLOOR", "negate": "negative", "pow": "POWER", "rlike": "RLIKE", "sqrt": "SQRT",
+}  # fmt: skip
+_SHOWN_DEFAULTS = {("regexp_replace", 3): 1, ("round", 1): 0}
+"""What is shown although it was not given, by the name and the number of arguments that were."""
 
 
 def _shown_value(value: Any) -> str:

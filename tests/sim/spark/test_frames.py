@@ -38,7 +38,8 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
         (lambda df: df.join(df, "k"), "DataFrame.join()"),
         (lambda df: df.rdd, "DataFrame.rdd"),
         (lambda df: df.createOrReplaceTempView("v"), "DataFrame.createOrReplaceTempView()"),
-        (lambda df: df.select(F.sha2("k", 256)), "the function sha2()"),
+        (lambda df: df.select(F.soundex("k")), "the function soundex()"),
+        (lambda df: df.select(F.round("i", -1)), "round() of int"),
         (lambda df: df.select(F.sum("i")), "the function sum()"),
         (
             lambda df: df.select(F.pandas_udf(lambda of: of, "int")("i")),

@@ -1,0 +1,209 @@
+"""Spark's functions of one row's values, by name: what they take, what they return, and their meaning in Python.
+
+Arguments are converted as Spark converts them. If one is null, so is the result.
+"""
+
+import calendar
+import hashlib
+import math
+import operator
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from functools import partial
+from typing import Any
+
+from pyspark.errors import ArithmeticException
+from pyspark.sql import types as t
+
+from headrace_sim.spark.casts import in_range
+
+_TEXT, _INT, _LONG, _DOUBLE = t.StringType(), t.IntegerType(), t.LongType(), t.DoubleType()
+_DATE, _TIME, _BOOLEAN = t.DateType(), t.TimestampType(), t.BooleanType()
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of Spark.
+
+    Attributes:
+        takes: The types of its arguments; the last ones may be left out if ``call`` has defaults for them.
+        returns: The type of its result.
+        call: The function of the arguments, none of which is None.
+        nullable: Whether its result may be null though no argument is.
+        exact: Whether only arguments that have these types as they are can be followed, because others give other types.
+
+    """
+
+    takes: tuple[t.DataType, ...]
+    returns: t.DataType
+    call: Callable[..., Any]
+    nullable: bool = False
+    exact: bool = False
+
+
+def _initials(text: str) -> str:
+    return " ".join(word[:1].upper() + word[1:].lower() for word in text.split(" "))
+
+
+def _padded(text: str, length: int, pad: str, *, left: bool) -> str:
+    room = max(length - len(text), 0)
+    filled = (pad * room)[:room]
+    return (filled + text if left else text + filled)[: max(length, 0)]
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """Return a pattern of Java's as Python's, if it means the same there."""
+    if "&&" in text or r"\Z" in text:
+        raise ValueError(f"the pattern {text!r} means something else in Java than in Python")
+    return re.compile(text, re.ASCII)
+
+
+def _like(text: str, pattern: str) -> bool:
+    parts = re.findall(r"\\(.)|(%)|(_)|(.)", pattern, re.DOTALL)
+    made = "".join(
+        ".*" if many else "." if one else re.escape(quoted or plain) for quoted, many, one, plain in parts
+    )
+    return re.fullmatch(made, text, re.DOTALL) is not None
+
+
+def _replaced(text: str, pattern: str, replacement: str) -> str:
+    made = re.sub(
+        r"\\\\(.)|\$(\d)", lambda part: part[1] or rf"\g<{part[2]}>", replacement.replace("\\", r"\\")
+    )
+    return _pattern(pattern).sub(made, text)
+
+
+def _extracted(text: str, pattern: str, group: int = 1) -> str:
+    found = _pattern(pattern).search(text)
+    return (found[group] or "") if found else ""
+
+
+def _split(text: str, pattern: str, limit: int = -1) -> list[str]:
+    if not pattern:
+        return [*text] or [text]
+    return _pattern(pattern).split(text, maxsplit=max(limit - 1, 0)) if limit != 1 else [text]
+
+
+def _sha2(data: bytes, bits: int) -> str | None:
+    name = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}.get(bits)
+    return hashlib.new(name, data).hexdigest() if name else None
+
+
+def _rounded(value: float, digits: int = 0) -> float:
+    if not math.isfinite(value):
+        return value
+    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)) + 0.0  # never -0.0
+
+
+def _whole(call: Callable[[float], int], value: float) -> int:
+    if not math.isfinite(value):
+        raise ArithmeticException(message=f"[ARITHMETIC_OVERFLOW] {value} does not fit BIGINT")
+    return in_range(call(value), _LONG, "ARITHMETIC_OVERFLOW")
+
+
+def _seconds(at: datetime, form: str) -> int:
+    if form != "yyyy-MM-dd HH:mm:ss":
+        raise ValueError(f"unix_timestamp() with the pattern {form!r} is not simulated")
+    return math.floor(at.timestamp())
+
+
+def _last_day(day: date) -> date:
+    return day.replace(day=calendar.monthrange(day.year, day.month)[1])
+
+
+_UNITS: dict[str, Callable[[datetime], datetime]] = {
+    "year": lambda at: datetime(at.year, 1, 1),
+    "quarter": lambda at: datetime(at.year, (at.month - 1) // 3 * 3 + 1, 1),
+    "month": lambda at: datetime(at.year, at.month, 1),
+    "week": lambda at: datetime(at.year, at.month, at.day) - timedelta(days=at.weekday()),
+    "day": lambda at: datetime(at.year, at.month, at.day),
+    "hour": lambda at: at.replace(minute=0, second=0, microsecond=0),
+    "minute": lambda at: at.replace(second=0, microsecond=0),
+    "second": lambda at: at.replace(microsecond=0),
+}
+_NAMES = {"yyyy": "year", "yy": "year", "mon": "month", "mm": "month", "dd": "day"}
+
+
+def _truncated(unit: str, at: datetime) -> datetime | None:
+    name = unit.lower()
+    cut = _UNITS.get(_NAMES.get(name, name))
+    return None if cut is None else cut(at)
+
+
+_LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+
+
+def _formatted(at: datetime, form: str) -> str:
+    made = []
+    for quoted, letters, other in re.findall(r"'([^']*)'|([A-Za-z]+)|([^A-Za-z']+)", form):
+        if letters and letters not in _LETTERS:
+            known = ", ".join(_LETTERS)
+            raise ValueError(
+                f"{letters!r} in the pattern {form!r} is not simulated; known are {known}, and text in '...'"
+            )
+        made.append(at.strftime(_LETTERS[letters]) if letters else quoted or other)
+    return "".join(made)
+
+
+def _of_day(call: Callable[[date], int]) -> Function:
+    return Function((_DATE,), _INT, call)
+
+
+def _of_time(name: str) -> Function:
+    return Function((_TIME,), _INT, operator.attrgetter(name))
+
+
+FUNCTIONS: dict[str, Function] = {
+    "contains": Function((_TEXT, _TEXT), _BOOLEAN, operator.contains),
+    "endsWith": Function((_TEXT, _TEXT), _BOOLEAN, str.endswith),
+    "initcap": Function((_TEXT,), _TEXT, _initials),
+    "instr": Function((_TEXT, _TEXT), _INT, lambda text, part: text.find(part) + 1),
+    "length": Function((_TEXT,), _INT, len),
+    "like": Function((_TEXT, _TEXT), _BOOLEAN, _like),
+    "lower": Function((_TEXT,), _TEXT, str.lower),
+    "lpad": Function((_TEXT, _INT, _TEXT), _TEXT, lambda *given: _padded(*given, left=True)),
+    "ltrim": Function((_TEXT,), _TEXT, lambda text: text.lstrip(" ")),
+    "regexp_extract": Function((_TEXT, _TEXT, _INT), _TEXT, _extracted),
+    "regexp_replace": Function((_TEXT, _TEXT, _TEXT), _TEXT, _replaced),
+    "repeat": Function((_TEXT, _INT), _TEXT, operator.mul),
+    "rlike": Function((_TEXT, _TEXT), _BOOLEAN, lambda text, pattern: bool(_pattern(pattern).search(text))),
+    "rpad": Function((_TEXT, _INT, _TEXT), _TEXT, lambda *given: _padded(*given, left=False)),
+    "rtrim": Function((_TEXT,), _TEXT, lambda text: text.rstrip(" ")),
+    "split": Function((_TEXT, _TEXT, _INT), t.ArrayType(_TEXT, containsNull=False), _split),
+    "startsWith": Function((_TEXT, _TEXT), _BOOLEAN, str.startswith),
+    "trim": Function((_TEXT,), _TEXT, lambda text: text.strip(" ")),
+    "upper": Function((_TEXT,), _TEXT, str.upper),
+    "crc32": Function((_TEXT,), _LONG, lambda text: zlib.crc32(text.encode())),
+    "md5": Function((_TEXT,), _TEXT, lambda text: hashlib.md5(text.encode()).hexdigest()),  # noqa: S324  as Spark
+    "sha1": Function((_TEXT,), _TEXT, lambda text: hashlib.sha1(text.encode()).hexdigest()),  # noqa: S324  as Spark
+    "sha2": Function((_TEXT, _INT), _TEXT, lambda text, bits: _sha2(text.encode(), bits), nullable=True),
+    "date_add": Function((_DATE, _INT), _DATE, lambda day, days: day + timedelta(days)),
+    "date_format": Function((_TIME, _TEXT), _TEXT, _formatted),
+    "date_sub": Function((_DATE, _INT), _DATE, lambda day, days: day - timedelta(days)),
+    "date_trunc": Function((_TEXT, _TIME), _TIME, _truncated, nullable=True),
+    "datediff": Function((_DATE, _DATE), _INT, lambda end, start: (end - start).days),
+    "dayofmonth": _of_day(lambda day: day.day),
+    "dayofweek": _of_day(lambda day: day.isoweekday() % 7 + 1),
+    "dayofyear": _of_day(lambda day: day.timetuple().tm_yday),
+    "hour": _of_time("hour"),
+    "last_day": Function((_DATE,), _DATE, _last_day),
+    "minute": _of_time("minute"),
+    "month": _of_day(lambda day: day.month),
+    "quarter": _of_day(lambda day: (day.month - 1) // 3 + 1),
+    "second": _of_time("second"),
+    "to_date": Function((_DATE,), _DATE, lambda day: day),
+    "to_timestamp": Function((_TIME,), _TIME, lambda at: at),
+    "unix_timestamp": Function((_TIME, _TEXT), _LONG, _seconds),
+    "weekday": _of_day(date.weekday),
+    "year": _of_day(lambda day: day.year),
+    "ceil": Function((_DOUBLE,), _LONG, partial(_whole, math.ceil), exact=True),
+    "floor": Function((_DOUBLE,), _LONG, partial(_whole, math.floor), exact=True),
+    "pow": Function((_DOUBLE, _DOUBLE), _DOUBLE, math.pow),
+    "round": Function((_DOUBLE, _INT), _DOUBLE, _rounded, exact=True),
+    "sqrt": Function((_DOUBLE,), _DOUBLE, lambda value: math.sqrt(value) if value >= 0 else math.nan),
+}
+"""The functions, by the names of Java's API."""
