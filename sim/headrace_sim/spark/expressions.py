@@ -232,15 +232,38 @@ class _Binder:
 
     def _joined(self, node: Recorded) -> Bound:
         """Of ``concat_ws``: nulls are left out, and so are those of arrays."""
-        between, parts = node.args[0], [self.bind(argument) for argument in node.args[1]]
-        texts = [part if isinstance(part.type, t.ArrayType) else _text(part, node) for part in parts]
+        parts = [self._texts(self.bind(argument), node) for argument in node.args[1]]
+        between = str(node.args[0])
+        return Bound(
+            shown(node), t.StringType(), False,
+            lambda row: between.join(text for part in parts for text in part(row)),
+        )  # fmt: skip
 
-        def value(row: Values) -> str:
-            found = (text.value(row) for text in texts)
-            each = (text for given in found for text in (given if isinstance(given, list) else [given]))
-            return str(between).join(text for text in each if text is not None)
+    @staticmethod
+    def _texts(inner: Bound, node: Recorded) -> Callable[[Values], list[str]]:
+        if not isinstance(inner.type, t.ArrayType):
+            alone = _text(inner, node).value
+            return lambda row: [] if (found := alone(row)) is None else [found]
+        cast = cast_value(inner.type.elementType, t.StringType())
+        if cast is None:
+            what = f"{node.name}() of {inner.type.simpleString()}"
+            raise CannotFollowError(what, node.place, "Join it in Python")
+        return lambda row: [cast(item) for item in inner.value(row) or () if item is not None]
 
-        return Bound(shown(node), t.StringType(), False, value)
+    def _sorted(self, node: Recorded) -> Bound:
+        """Of ``array_sort``, which puts nulls last, and of ``sort_array``, which takes them for the smallest."""
+        inner, nulls_last = self.bind(node.args[0]), node.name == "array_sort"
+        descends = self.bind(node.args[1]).value(()) is False if len(node.args) > 1 else False
+        if not isinstance(inner.type, t.ArrayType) or (nulls_last and len(node.args) > 1):
+            what = f"{node.name}() of {inner.type.simpleString()} with {len(node.args)} arguments"
+            raise CannotFollowError(what, node.place, "Give it an array alone, or sort it in Python")
+
+        def call(items: list[Any]) -> list[Any]:
+            known = sorted((item for item in items if item is not None), key=ordered, reverse=descends)
+            nulls = [None] * (len(items) - len(known))
+            return known + nulls if nulls_last or descends else nulls + known
+
+        return _lifted(node, inner.type, call, inner)
 
     def _size(self, node: Recorded) -> Bound:
         inner = self.bind(node.args[0])
@@ -609,6 +632,7 @@ _METHODS: dict[str, Callable[[_Binder, Recorded], Bound]] = {
     "greatest": _Binder._extreme, "isNotNull": _Binder._is_not_null, "isNull": _Binder._is_null, "isin": _Binder._is_in,
     "isnotnull": _Binder._is_not_null, "isnull": _Binder._is_null, "least": _Binder._extreme, "lit": _Binder._lit,
     "negate": _Binder._negate, "not": _Binder._logical_not, "otherwise": _Binder._case, "size": _Binder._size,
+    "array_sort": _Binder._sorted, "sort_array": _Binder._sorted,
     "struct": _Binder._struct,
     "substr": _Binder._substring, "substring": _Binder._substring, USER_FUNCTION: _Binder._user_function,
     "when": _Binder._case,

@@ -139,7 +139,7 @@ _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": 
 
 def _formatted(at: datetime, form: str) -> str:
     made = []
-    for quoted, letters, other in re.findall(r"'([^']*)'|([A-Za-z]+)|([^A-Za-z']+)", form):
+    for quoted, letters, _, other in re.findall(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z']+)", form):
         if letters and letters not in _LETTERS:
             known = ", ".join(_LETTERS)
             raise ValueError(

@@ -172,6 +172,13 @@ PROGRAMS: dict[str, Program] = {
     "collected": lambda df: df.groupBy("k").agg(
         F.collect_list("i"), F.concat_ws(",", F.collect_list("n")).alias("n")
     ),
+    "numbers joined": lambda df: df.select(F.concat_ws("-", "a")),
+    "sorted arrays": lambda df: df.select(
+        F.array_sort(F.array("i", F.lit(0), F.lit(5))).alias("up"),
+        F.sort_array(F.array("i", F.lit(0), F.lit(5))).alias("nulls first"),
+        F.sort_array(F.array("n", "k"), asc=False).alias("down"),
+    ),
+    "days in a row of letters": lambda df: df.select(F.date_format("t", "yyyyMMddHHmmss")),
     "days": lambda df: df.select(
         F.year("t"),
         F.quarter("day"),
