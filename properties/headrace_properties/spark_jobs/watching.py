@@ -17,7 +17,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from headrace_properties.search.user_frames import own_code_of
 from headrace_properties.user_code.surroundings import Surroundings
-from headrace_sim.spark.job import ApplyWithState, MapInPandas, SparkJob, TransformWithState
+from headrace_sim.spark.job import ApplyWithState, Columns, MapInPandas, SparkJob, TransformWithState
 from headrace_sim.spark.refusals import users_place
 from headrace_sim.spark.values import ALTERED, Altered
 
@@ -75,6 +75,8 @@ def _handlers(job: SparkJob) -> Iterator[Any]:
                 yield watched._function
             case ApplyWithState(function=function) | MapInPandas(function=function):
                 yield function
+            case Columns(functions=functions):
+                yield from functions
             case _:
                 pass
 

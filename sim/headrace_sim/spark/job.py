@@ -43,6 +43,7 @@ class Columns:
         compute: Does it to a frame of rows in memory.
         output: The schema of what comes out.
         place: ``file:line`` of the user's code.
+        functions: The user's functions that it calls.
 
     """
 
@@ -50,6 +51,7 @@ class Columns:
     compute: Callable[[Rows], Rows]
     output: t.StructType
     place: str = ""
+    functions: tuple[Callable[..., Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

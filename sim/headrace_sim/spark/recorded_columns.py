@@ -205,6 +205,19 @@ def node_of(column: Any) -> Recorded:
     return Recorded("col", (column,), users_place())
 
 
+def functions_in(given: Any) -> Iterator[Any]:
+    """Yield the user's functions that columns call: of a column, of what was recorded, or of a collection of them."""
+    if isinstance(given, Column):
+        yield from functions_in(given._jc)
+    elif isinstance(given, Recorded):
+        yield from functions_in(given.args)
+    elif isinstance(given, UserDefinedFunction):
+        yield given.func
+    elif isinstance(given, list | tuple | dict):
+        for part in given.values() if isinstance(given, dict) else given:
+            yield from functions_in(part)
+
+
 def column_of(node: Recorded) -> Any:
     """Return a PySpark column that records calls on it."""
     return Column(node)

@@ -36,7 +36,7 @@ from headrace_sim.spark.job import (
     Watermark,
     WatermarkPolicy,
 )  # fmt: skip
-from headrace_sim.spark.recorded_columns import columns_without_java, node_of, shown
+from headrace_sim.spark.recorded_columns import columns_without_java, functions_in, node_of, shown
 from headrace_sim.spark.refusals import (
     DRIVER_CRASH,
     SPARKS_STATE,
@@ -336,7 +336,10 @@ class StreamFrame(DataFrame):
 
     def _row_by_row(self, call: str, args: Any, options: Any) -> "StreamFrame":
         output = getattr(self._empty, call)(*args, **options).schema
-        step = Columns(call, lambda rows: getattr(rows, call)(*args, **options), output, users_place())
+        functions = tuple(functions_in([*args, *options.values()]))
+        step = Columns(
+            call, lambda rows: getattr(rows, call)(*args, **options), output, users_place(), functions
+        )
         return self if call in {"cache", "persist", "unpersist"} else self._then(step)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pyspark.sql import functions as F
 
 from headrace_properties.spark_jobs.findings import Cause
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
@@ -82,6 +83,24 @@ def _job(function: Function) -> SparkJob:
         return made.writeStream.format("memory").queryName("q").start()
 
     return record(build, "user STRING, at TIMESTAMP")
+
+
+def test_what_a_function_of_a_column_keeps_in_its_module_is_found() -> None:
+    numbers: dict[str, int] = {}
+
+    def numbered(user):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  PySpark takes annotations for pandas types
+        numbers[user] = numbers.get(user, 0) + 1
+        return f"{user}{numbers[user]}"
+
+    def build(events: Any) -> Any:
+        groups = events.withColumn("user", F.udf(numbered)("user")).groupBy("user")
+        made = groups.applyInPandasWithState(
+            never_removed, "user STRING, events INT", "n INT, end BIGINT", "append", "NoTimeout"
+        )
+        return made.writeStream.format("memory").queryName("q").start()
+
+    report = check_job(record(build, "user STRING, at TIMESTAMP"), FEED, schedules=40, allow={Cause.GROWTH})
+    assert {finding.cause for finding in report.findings} == {Cause.MEMORY}
 
 
 def test_sound_sessions_hold() -> None:
