@@ -1,19 +1,17 @@
 """Mutants of deliveries: duplicates, ids, ACKs, retries (MillWheel 6.1.1)."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.rules import Act, Rules, SubscriberT
-from headrace.wire import messages as m
-from headrace.wire.rows import Production, RowDelta, RowImage
-from headrace.worker.commits import Commits
+from headrace.wire.rows import Production, RowDelta
 from headrace.worker.interval import OwnedInterval
 from headrace.worker.running import StepRun
 from headrace.worker.step import Step
-from headrace_properties.mutants.mutant import Mutant, Parts, Probe
+from headrace_properties.mutants.mutant import InNextWrite, Mutant, Parts, Probe, answering, leaving_out
 
 
 class AckOnReceipt(Rules):
@@ -34,106 +32,12 @@ class AckBeforeCommit(Rules):
         return *acts[:commit], Act.ACK, *acts[commit:]
 
 
-class WritesNoIds(Rules):
-    """Writes a step without the ids of its records."""
-
-    def written(self, delta: RowDelta) -> RowDelta:
-        """All of it but the ids."""
-        return msgspec.structs.replace(delta, seen=())
-
-
 class WritesOneId(Rules):
     """Writes a step of several records with the id of the first."""
 
     def written(self, delta: RowDelta) -> RowDelta:
         """All of it but the other ids."""
         return msgspec.structs.replace(delta, seen=delta.seen[:1])
-
-
-class HitIsDuplicate(Rules):
-    """Takes a hit of the Bloom filter for a proof."""
-
-    def is_duplicate(self, row_has_id: bool) -> bool:
-        """Without a look at the row."""
-        del row_has_id
-        return True
-
-
-class HitIsNew(Rules):
-    """Takes a hit of the Bloom filter for a false one."""
-
-    def must_check_row(self) -> bool:
-        """Without a look at the row."""
-        return False
-
-
-class RemembersNothing(Rules):
-    """Leaves deduplication out of every computation, whatever the user asked for."""
-
-    def remembers(self, exactly_once: bool) -> bool:
-        """Never."""
-        del exactly_once
-        return False
-
-
-class NeverCommits(Rules):
-    """Takes every step for one of a stateless filter, which has nothing to remember."""
-
-    def needs_write(self, changes_row: bool, exactly_once: bool, consumed_records: bool) -> bool:
-        """Never."""
-        del changes_row, exactly_once, consumed_records
-        return False
-
-
-class RecoversNoIds(Rules):
-    """Restores state, timers and productions, and not the ids."""
-
-    def recovered(self, image: RowImage) -> RowImage:
-        """All but the ids."""
-        return msgspec.structs.replace(image, seen=())
-
-
-class CollectsTooEarly(Rules):
-    """Collects all ids, whether their senders have finished retrying or not."""
-
-    def collects_below(self, horizon: int, slack_us: int) -> int:
-        """All."""
-        del horizon, slack_us
-        return MAX_TIME
-
-
-class NeverCollects(Rules):
-    """Keeps the ids of all records for ever."""
-
-    def collects_below(self, horizon: int, slack_us: int) -> int:
-        """None."""
-        del horizon, slack_us
-        return MIN_TIME
-
-
-class DropsSilently(Rules):
-    """Drops a duplicate, and does not ACK it."""
-
-    def acks_duplicate(self) -> bool:
-        """Never."""
-        return False
-
-
-class TakesTwice(Rules):
-    """Does not know what it is in the middle of: a copy that comes meanwhile runs as well."""
-
-    def joins_copy(self) -> bool:
-        """Never."""
-        return False
-
-
-class TakesRemnants(Rules):
-    """Does not refuse what is behind the horizon."""
-
-    def is_remnant(self, origin: int, horizon: int) -> bool:
-        """Nothing is."""
-        del origin, horizon
-        return False
 
 
 class NewIdPerRetry(Rules):
@@ -152,22 +56,6 @@ class NeverRetries(Rules):
         return injected
 
 
-class AcksRefused(Rules):
-    """ACKs the records of a write that the store has refused."""
-
-    def acks_refused(self) -> bool:
-        """Always."""
-        return True
-
-
-class KeysNotSerial(Rules):
-    """Does not lock a key while its write is under way."""
-
-    def locks_key(self) -> bool:
-        """Never."""
-        return False
-
-
 class OneAckForAll(Rules):
     """Takes the ACK of one consumer of a stream for that of all of them."""
 
@@ -184,23 +72,13 @@ class OneConsumerOnly(Rules):
         return subscribers[:1]
 
 
-class IdsInNextWrite(Commits):
+class IdsInNextWrite(InNextWrite):
     """Writes the ids of a step by a write of their own, once the step is durable."""
 
-    probe: ClassVar[Probe]
-
-    def finish(self, now: int, steps: list[Step]) -> None:
-        """Finish the steps, and write what was left out."""
-        soft, store = self.soft, self.shared.store
-        super().finish(now, steps)
-        for step in steps:
-            number = self.take_number()
-            seen = tuple(
-                (arrival.production.record_id, arrival.production.origin) for arrival in step.run.arrivals
-            )
-            delta = RowDelta(step.slot.key, number, seen=seen)
-            write = m.Write(store.number(), soft.computation, soft.sequencer, (delta,))
-            store.ask(now, write, lambda _now, _reply: None, soft)
+    def left_out(self, step: Step) -> Mapping[str, Any]:
+        """All ids, and a write without any for a step that took none."""
+        arrivals = [arrival.production for arrival in step.run.arrivals]
+        return {"seen": tuple((production.record_id, production.origin) for production in arrivals)}
 
 
 class CollectsSeldom(OwnedInterval):
@@ -244,11 +122,11 @@ MUTANTS = (
     Mutant(
         "ids outside the atomic write", ("S4", "S3"), "6.1.1",
         "ids of seen records are written after the state, by a write of their own",
-        Parts(rules=WritesNoIds, commits=IdsInNextWrite),
+        Parts(rules=leaving_out("written", seen=()), commits=IdsInNextWrite),
     ),
     Mutant(
         "ids in memory only", ("S4", "S3"), "6.1.1",
-        "ids of seen records are kept in memory, and not in the row", Parts(rules=WritesNoIds),
+        "ids of seen records are kept in memory, and not in the row", Parts(rules=leaving_out("written", seen=())),
     ),
     Mutant(
         "one id for a coalesced checkpoint", ("S4", "S3"), "6.1.1",
@@ -257,45 +135,49 @@ MUTANTS = (
     Mutant(
         "a filter hit is a duplicate", ("S3", "S1"), "6.1.1",
         "a hit of the Bloom filter is taken for a duplicate, and the row is not read",
-        Parts(rules=HitIsDuplicate), "crowded filter",
+        Parts(rules=answering(is_duplicate=True)), "crowded filter",
     ),
     Mutant(
         "a filter hit is new", ("S2",), "6.1.1",
         "a hit of the Bloom filter is taken for a false one, and the row is not read",
-        Parts(rules=HitIsNew), "short memory",
+        Parts(rules=answering(must_check_row=False)), "short memory",
     ),
     Mutant(
         "nothing is deduplicated", ("S3", "S4", "reference"), "6.1.3",
-        "the deduplication pass is skipped although exactly-once is not disabled", Parts(rules=RemembersNothing), "echoes",
+        "the deduplication pass is skipped although exactly-once is not disabled",
+        Parts(rules=answering(remembers=False)), "echoes",
     ),
     Mutant(
         "a step is not committed", ("S3", "reference"), "6.1.3",
-        "a step that has something to remember is not written", Parts(rules=NeverCommits), "echoes",
+        "a step that has something to remember is not written", Parts(rules=answering(needs_write=False)), "echoes",
     ),
     Mutant(
         "recovery without ids", ("S2",), "6.1.1, 7.1",
-        "a new owner does not restore the ids of seen records", Parts(rules=RecoversNoIds), "echoes",
+        "a new owner does not restore the ids of seen records", Parts(rules=leaving_out("recovered", seen=())), "echoes",
     ),
     Mutant(
         "ids collected too early", ("S13", "S2"), "6.1.1",
-        "ids are collected while their senders may still retry", Parts(rules=CollectsTooEarly), "eager collection",
+        "ids are collected while their senders may still retry",
+        Parts(rules=answering(collects_below=MAX_TIME)), "eager collection",
     ),
     Mutant(
         "ids never collected", ("L3",), "6.1.1",
-        "ids of records that nobody sends any more stay in the row", Parts(rules=NeverCollects), "long quiet",
+        "ids of records that nobody sends any more stay in the row",
+        Parts(rules=answering(collects_below=MIN_TIME)), "long quiet",
     ),
     Mutant(
         "a remnant is taken", ("S2",), "6.1.1",
         "what was delayed in the network until its id was collected is applied again",
-        Parts(rules=TakesRemnants), "eager collection",
+        Parts(rules=answering(is_remnant=False)), "eager collection",
     ),
     Mutant(
         "a duplicate is dropped without an ACK", ("L4",), "6.1.1",
-        "a duplicate is not ACKed, and its sender retries for ever", Parts(rules=DropsSilently), "echoes",
+        "a duplicate is not ACKed, and its sender retries for ever", Parts(rules=answering(acks_duplicate=False)), "echoes",
     ),
     Mutant(
         "a copy in progress runs twice", ("S2", "error"), "6.1.1",
-        "a second copy of a record that is being processed is processed as well", Parts(rules=TakesTwice), "echoes",
+        "a second copy of a record that is being processed is processed as well",
+        Parts(rules=answering(joins_copy=False)), "echoes",
     ),
     Mutant(
         "a new id for each retry", ("S1", "reference"), "6.1.1",
@@ -307,11 +189,12 @@ MUTANTS = (
     ),
     Mutant(
         "a refused write is ACKed", ("S3", "S1"), "6.2",
-        "the records of a write that was refused are ACKed", Parts(rules=AcksRefused), "echoes",
+        "the records of a write that was refused are ACKed", Parts(rules=answering(acks_refused=True)), "echoes",
     ),
     Mutant(
         "keys are not serial", ("S14", "reference"), "4.1",
-        "user code runs for a key while the write of its last step is under way", Parts(rules=KeysNotSerial), "bursts",
+        "user code runs for a key while the write of its last step is under way",
+        Parts(rules=answering(locks_key=False)), "bursts",
     ),
     Mutant(
         "one consumer's ACK counts for all", ("S3", "S1"), "4.3",

@@ -11,16 +11,8 @@ from headrace.rules import Rules, Work
 from headrace.watermarks.authority import WatermarkAuthority
 from headrace.wire.effects import Effect, Event, SourceRecord, SourceWatermark, Start
 from headrace.wire.messages import Progress, Watermarks
-from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
+from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe, ignoring
 from headrace_sim.faults import Crash, FaultSchedule, Noise
-
-
-class WatermarkAtSend(Rules):
-    """A record does not hold the injector's watermark once it is read."""
-
-    def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
-        """Count all but such records."""
-        return work is not Work.INJECTED and super().holds_watermark(work, timestamp, reported)
 
 
 class PositionAtSend(Rules):
@@ -30,14 +22,6 @@ class PositionAtSend(Rules):
         """Return the offset behind it."""
         del unfinished
         return next_offset
-
-
-class HorizonAtSend(Rules):
-    """What has been read does not hold the horizon."""
-
-    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
-        """Count all but such records."""
-        return work is not Work.INJECTED and super().holds_horizon(work, origin, reported)
 
 
 class LateLowers(Rules):
@@ -221,8 +205,8 @@ class RetriesTooSoon(Injector):
 MUTANTS = (
     Mutant(
         "injector watermark at send", ("S10",), "4.5, 5.2",
-        "the injector's watermark passes a record when it is sent, and not when it is ACKed", Parts(rules=WatermarkAtSend),
-        "windows",
+        "the injector's watermark passes a record when it is sent, and not when it is ACKed",
+        Parts(rules=ignoring(Work.INJECTED, "holds_watermark")), "windows",
     ),
     Mutant(
         "injector position at send", ("S1", "reference"), "5.2, 6.1.1",
@@ -230,7 +214,8 @@ MUTANTS = (
     ),
     Mutant(
         "injector horizon at send", ("S10-horizon",), "6.1.1",
-        "the horizon passes a record when it is sent, and its id may be collected", Parts(rules=HorizonAtSend), "windows",
+        "the horizon passes a record when it is sent, and its id may be collected",
+        Parts(rules=ignoring(Work.INJECTED, "holds_horizon")), "windows",
     ),
     Mutant(
         "a late record lowers the watermark", ("S11",), "4.5",

@@ -12,16 +12,21 @@ Rules of this file:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
 
 from headrace.injector.injector import Injector
-from headrace.rules import RULES, Rules
+from headrace.rules import RULES, Rules, Work
 from headrace.store.mediator import Mediator
 from headrace.watermarks.authority import WatermarkAuthority
 from headrace.watermarks.interval_map import IntervalMap
+from headrace.wire.messages import Write
+from headrace.wire.rows import RowDelta
 from headrace.worker.commits import Commits
 from headrace.worker.interval import OwnedInterval
 from headrace.worker.running import StepRun
+from headrace.worker.step import Step
 from headrace.worker.worker import Worker
 from headrace_properties.search.plans import Plan
 from headrace_sim import ClusterOptions, FaultSchedule, Protocol
@@ -67,6 +72,59 @@ def noting(own: type[Rules], probe: Probe) -> Rules:
 
     rules: type[Rules] = type(own.__name__, (own,), {name: counted(name) for name in overridden(own)})
     return rules()
+
+
+def answering(**answers: object) -> type[Rules]:
+    """Make rules that give these answers, by the rule's name, whatever they are asked."""
+
+    def constant(answer: object) -> Callable[..., object]:
+        return lambda *_asked, **_named: answer
+
+    return _broken(f"answering {answers}", {name: constant(answer) for name, answer in answers.items()})
+
+
+def leaving_out(rule: str, **fields: object) -> type[Rules]:
+    """Make rules of which one that passes on a delta or a row, such as ``written``, leaves fields out.
+
+    Args:
+        rule: its name.
+        fields: what they are without it.
+    """
+    return _broken(f"{rule} {fields}", {rule: lambda _rules, row: msgspec.structs.replace(row, **fields)})
+
+
+def ignoring(work: Work, *rules: str) -> type[Rules]:
+    """Make rules by which some work holds nothing back. ``rules``: ``holds_watermark``, ``holds_horizon`` or both."""
+
+    def without_it(sound: Callable[..., bool]) -> Callable[..., bool]:
+        return lambda self, held, time_us, reported: held is not work and sound(self, held, time_us, reported)
+
+    return _broken(f"{rules} without {work}", {name: without_it(getattr(Rules, name)) for name in rules})
+
+
+def _broken(name: str, changed: Mapping[str, Callable[..., object]]) -> type[Rules]:
+    return type(name, (Rules,), dict(changed))
+
+
+class InNextWrite(Commits):
+    """Writes something of a step by a write of its own, once the step is durable."""
+
+    probe: ClassVar[Probe]
+
+    def left_out(self, step: Step) -> Mapping[str, Any]:
+        """What the write of a step was without, as fields of a `RowDelta`; none: there is no other write."""
+        raise NotImplementedError
+
+    def finish(self, now: int, steps: list[Step]) -> None:
+        """Finish the steps, and write what was left out."""
+        soft, store = self.soft, self.shared.store
+        super().finish(now, steps)
+        for step in steps:
+            fields = self.left_out(step)
+            if fields:
+                delta = RowDelta(step.slot.key, self.take_number(), **fields)
+                write = Write(store.number(), soft.computation, soft.sequencer, (delta,))
+                store.ask(now, write, lambda _now, _reply: None, soft)
 
 
 @dataclass(frozen=True, slots=True)

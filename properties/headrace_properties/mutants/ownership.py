@@ -2,18 +2,14 @@
 
 from typing import ClassVar
 
-import msgspec
-
 from headrace import MILLISECOND, SECOND
-from headrace.api.options import Eviction
 from headrace.history import History
-from headrace.rules import Change, Leaving, Rules
+from headrace.rules import Change, Rules
 from headrace.store.mediator import Mediator
 from headrace.wire import messages as m
 from headrace.wire.keys import KeyInterval
-from headrace.wire.rows import RowImage
 from headrace.worker.interval import OwnedInterval
-from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
+from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe, answering, leaving_out
 from headrace_sim import Does, Step
 from headrace_sim.faults import DelayCommit, FaultSchedule, Noise, Operate, Pause, StepFault
 
@@ -161,127 +157,12 @@ class TokenOfAnother(Rules):
         return max(unused - 1, 1)
 
 
-class AppliesTwice(Rules):
-    """The store does not know a write that it has applied before."""
-
-    def is_applied(self, write: tuple[int, int], row: tuple[int, int]) -> bool:
-        """Take every write for a new one."""
-        del write, row
-        return False
-
-
-class RunsUnknownKeys(Rules):
-    """Does not wait for a key's row while the scan goes on."""
-
-    def may_run_during_scan(self, known: bool) -> bool:
-        """Run it."""
-        del known
-        return True
-
-
-class TakesScannedAgain(Rules):
-    """Takes every row from the scan, also one that was read before."""
-
-    def takes_scanned(self, known: bool) -> bool:
-        """Take it."""
-        del known
-        return True
-
-
-class ReadsNoTimers(Rules):
-    """Reads a row during the scan as it is read after an eviction."""
-
-    def read_during_scan(self, image: RowImage) -> RowImage:
-        """State and ids."""
-        return msgspec.structs.replace(image, timers=())
-
-
-class ScansOnePage(Rules):
-    """Recovery ends its scan with the first page."""
-
-    def continues_scan(self, after: str | None) -> bool:
-        """End it."""
-        del after
-        return False
-
-
-class NeverScans(Rules):
-    """A new owner begins to work at once, with nothing in memory."""
-
-    def scans_first(self) -> bool:
-        """Recover nothing."""
-        return False
-
-
-class TakesEvictedForNew(Rules):
-    """Takes a row that has left the cache for one that was never there."""
-
-    def must_read(self, stored: bool) -> bool:
-        """Read nothing."""
-        del stored
-        return False
-
-
-class InheritsFormerSelf(Rules):
-    """A restarted worker takes what its former self was assigned for its own."""
-
-    def is_owner(self, incarnation: int, assigned: int) -> bool:
-        """Take the assignments of every incarnation."""
-        del incarnation, assigned
-        return True
-
-
-class SilenceIsNoFailure(Rules):
-    """The master takes every process for alive, however long it is silent."""
-
-    def is_lost(self, silent_us: int, timeout_us: int) -> bool:
-        """Wait for ever."""
-        del silent_us, timeout_us
-        return False
-
-
-class NoStandbyLeads(Rules):
-    """A role that somebody has held is claimed by nobody else."""
-
-    def may_lead(self, silent_us: int, lease_us: int) -> bool:
-        """Wait for the holder."""
-        del silent_us, lease_us
-        return False
-
-
 class ClaimedOnce(Rules):
     """The store grants a role once."""
 
     def may_claim(self, seen_epoch: int, latest: int) -> bool:
         """Refuse whoever comes later."""
         return super().may_claim(seen_epoch, latest) and latest == 0
-
-
-class FencesNobody(Rules):
-    """The store takes mints and journal entries of a role's former holders."""
-
-    def is_fenced(self, epoch: int, latest: int) -> bool:
-        """Never."""
-        del epoch, latest
-        return False
-
-
-class EvictsBusy(Rules):
-    """A row leaves the cache while a step of its key is under way."""
-
-    def may_evict(self, busy: bool) -> bool:
-        """Evict all alike."""
-        del busy
-        return True
-
-
-class EvictsNothing(Rules):
-    """No row leaves a full cache."""
-
-    def eviction_order(self, eviction: Eviction) -> tuple[Leaving, ...]:
-        """None goes first, nor later."""
-        del eviction
-        return ()
 
 
 class KeepsCollectedIds(OwnedInterval):
@@ -297,15 +178,6 @@ class KeepsCollectedIds(OwnedInterval):
         if known._generations is not generations:
             known._generations = generations
             self.probe.note()
-
-
-class NeverReplaces(Rules):
-    """The master waits for a worker that is silent, and for one that has lost its memory."""
-
-    def is_orphan(self, lost: bool, restarted: bool) -> bool:
-        """Leave every interval with its owner."""
-        del lost, restarted
-        return False
 
 
 _MERGE = Step("master-0", Does.SENDS, "Mint", 2)
@@ -371,48 +243,50 @@ MUTANTS = (
     ),
     Mutant(
         "a write applied twice", ("S4",), "6.2",
-        "a write that arrives again is applied again", Parts(rules=AppliesTwice), "windows",
+        "a write that arrives again is applied again", Parts(rules=answering(is_applied=False)), "windows",
     ),
     Mutant(
         "a scan stops after its first page", ("S7",), "7.1",
-        "recovery reads the first page of rows only", Parts(rules=ScansOnePage), "one row a page",
+        "recovery reads the first page of rows only", Parts(rules=answering(continues_scan=False)), "one row a page",
     ),
     Mutant(
         "a key runs before its row is known", ("reference", "S2", "S4"), "6.2",
-        "during an asynchronous scan a key runs whose row has not come yet", Parts(rules=RunsUnknownKeys), "slow scans",
+        "during an asynchronous scan a key runs whose row has not come yet",
+        Parts(rules=answering(may_run_during_scan=True)), "slow scans",
     ),
     Mutant(
         "a scan takes a key back", ("S9", "L1", "reference"), "6.2",
-        "a row that comes with the scan replaces what has been read and run since", Parts(rules=TakesScannedAgain), "slow scans",
+        "a row that comes with the scan replaces what has been read and run since",
+        Parts(rules=answering(takes_scanned=True)), "slow scans",
     ),
     Mutant(
         "a row is read without its timers", ("S8", "S7", "L1"), "6.2, 4.6",
         "a key that is read during an asynchronous scan gets its state and ids from the row, and not its timers",
-        Parts(rules=ReadsNoTimers), "slow scans",
+        Parts(rules=leaving_out("read_during_scan", timers=())), "slow scans",
     ),
     Mutant(
         "no recovery scan", ("S7",), "7.1",
-        "a new owner begins to work without a scan", Parts(rules=NeverScans), "windows",
+        "a new owner begins to work without a scan", Parts(rules=answering(scans_first=False)), "windows",
     ),
     Mutant(
         "an evicted row is taken for a new one", ("reference", "S2"), "6.2, 8.3",
-        "a row that is not in the cache is taken for empty", Parts(rules=TakesEvictedForNew), "no cache",
+        "a row that is not in the cache is taken for empty", Parts(rules=answering(must_read=False)), "no cache",
     ),
     Mutant(
         "a restarted worker goes on as before", ("S3", "S4", "S10"), "6.2, 7.1",
-        "a worker that has lost its memory goes on under its former sequencers", Parts(rules=InheritsFormerSelf), "windows",
+        "a worker that has lost its memory goes on under its former sequencers", Parts(rules=answering(is_owner=True)), "windows",
     ),
     Mutant(
         "a dead worker is not replaced", ("L5", "L2", "L4"), "7.1",
-        "intervals of a worker that is silent are given to nobody", Parts(rules=NeverReplaces), "windows",
+        "intervals of a worker that is silent are given to nobody", Parts(rules=answering(is_orphan=False)), "windows",
     ),
     Mutant(
         "silence is no failure", ("L5", "L2", "L4"), "7.1",
-        "a process that has missed its heartbeats still counts as alive", Parts(rules=SilenceIsNoFailure), "windows",
+        "a process that has missed its heartbeats still counts as alive", Parts(rules=answering(is_lost=False)), "windows",
     ),
     Mutant(
         "no standby takes over", ("L5", "L4", "L2"), "7.1",
-        "when the holder of a role is dead, no replica claims the role", Parts(rules=NoStandbyLeads), "windows",
+        "when the holder of a role is dead, no replica claims the role", Parts(rules=answering(may_lead=False)), "windows",
     ),
     Mutant(
         "a role is granted once", ("L5", "L4", "L2", "reference"), "7.1, 7.2",
@@ -420,7 +294,8 @@ MUTANTS = (
     ),
     Mutant(
         "a replaced master still mints", ("error",), "7.1, 7.2",
-        "the store does not refuse the mints and journal entries of a role's former holder", Parts(rules=FencesNobody), "windows",
+        "the store does not refuse the mints and journal entries of a role's former holder",
+        Parts(rules=answering(is_fenced=False)), "windows",
         Directed(
             FaultSchedule(
                 (
@@ -436,11 +311,11 @@ MUTANTS = (
     ),
     Mutant(
         "a row in use leaves the cache", ("error",), "6.2, 8.3",
-        "a row is evicted while a step of its key is under way", Parts(rules=EvictsBusy), "limited",
+        "a row is evicted while a step of its key is under way", Parts(rules=answering(may_evict=True)), "limited",
     ),
     Mutant(
         "a full cache keeps its rows", ("error",), "8.3",
-        "rows stay in the cache when it has reached its capacity", Parts(rules=EvictsNothing), "limited",
+        "rows stay in the cache when it has reached its capacity", Parts(rules=answering(eviction_order=())), "limited",
     ),
     Mutant(
         "collected ids stay in memory", ("error",), "6.1.1",

@@ -1,16 +1,16 @@
 """Mutants of productions: checkpoints, strong and weak (MillWheel 6.1.2, 6.1.3)."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import msgspec
 
 from headrace.rules import Act, Rules
-from headrace.wire import messages as m
-from headrace.wire.rows import Production, RowDelta, RowImage, Version
+from headrace.wire.rows import Production, RowImage, Version
 from headrace.worker.commits import Commits
 from headrace.worker.interval import OwnedInterval
 from headrace.worker.step import Holder, Step
-from headrace_properties.mutants.mutant import Mutant, Parts, Probe
+from headrace_properties.mutants.mutant import InNextWrite, Mutant, Parts, Probe, answering, leaving_out
 
 
 class SendsBeforeCheckpoint(Rules):
@@ -19,22 +19,6 @@ class SendsBeforeCheckpoint(Rules):
     def order(self, strong: bool) -> tuple[Act, ...]:
         """Send first."""
         return (Act.RUN, Act.SEND, Act.COMMIT, Act.ACK) if strong else super().order(strong)
-
-
-class WritesNoCheckpoints(Rules):
-    """Writes a step without its productions."""
-
-    def written(self, delta: RowDelta) -> RowDelta:
-        """All of it but the checkpoints."""
-        return msgspec.structs.replace(delta, productions=())
-
-
-class RecoversNoCheckpoints(Rules):
-    """Restores everything but the checkpointed productions."""
-
-    def recovered(self, image: RowImage) -> RowImage:
-        """All but the checkpoints."""
-        return msgspec.structs.replace(image, productions=())
 
 
 class RecoversUnderNewIds(Rules):
@@ -49,29 +33,12 @@ class RecoversUnderNewIds(Rules):
         return msgspec.structs.replace(image, productions=renamed)
 
 
-class NeverDeletes(Rules):
-    """Leaves a checkpoint in its row when it has been ACKed."""
-
-    def deletes_checkpoint(self) -> bool:
-        """Never."""
-        return False
-
-
 class CommitsWithoutAcks(Rules):
     """Commits a weak step, and so ACKs its causes, without waiting for the ACKs of what it sent."""
 
     def order(self, strong: bool) -> tuple[Act, ...]:
         """Do not wait."""
         return tuple(act for act in super().order(strong) if act is not Act.AWAIT)
-
-
-class StragglersNotCheckpointed(Rules):
-    """Gives up waiting for a straggler, and does not checkpoint it either."""
-
-    def checkpointed(self, straggling: tuple[Production, ...]) -> tuple[Production, ...]:
-        """Nothing."""
-        del straggling
-        return ()
 
 
 class WeakIdsByVersion(Rules):
@@ -83,30 +50,12 @@ class WeakIdsByVersion(Rules):
         return super().id_prefix(computation, version, cause, strong=True)
 
 
-class StrongIdsByCause(Rules):
-    """Gives all productions of a step of several records the same ordinals."""
-
-    def first_ordinal(self, emitted: int, strong: bool) -> int:
-        """Always 0."""
-        del emitted, strong
-        return 0
-
-
-class CheckpointsInNextWrite(Commits):
+class CheckpointsInNextWrite(InNextWrite):
     """Writes the checkpoints of a step by a write of their own, once the step is durable."""
 
-    probe: ClassVar[Probe]
-
-    def finish(self, now: int, steps: list[Step]) -> None:
-        """Finish the steps, and write what was left out."""
-        soft, store = self.soft, self.shared.store
-        super().finish(now, steps)
-        for step in steps:
-            if step.checkpoints:
-                number = self.take_number()
-                delta = RowDelta(step.slot.key, number, productions=step.checkpoints)
-                write = m.Write(store.number(), soft.computation, soft.sequencer, (delta,))
-                store.ask(now, write, lambda _now, _reply: None, soft)
+    def left_out(self, step: Step) -> Mapping[str, Any]:
+        """The checkpoints, if any."""
+        return {"productions": step.checkpoints} if step.checkpoints else {}
 
 
 class DeletedWhenSent(Commits):
@@ -147,17 +96,17 @@ MUTANTS = (
     Mutant(
         "checkpoint outside the state's write", ("S4",), "6.1.2",
         "productions are checkpointed after the state, by a write of their own",
-        Parts(rules=WritesNoCheckpoints, commits=CheckpointsInNextWrite), "echoes",
+        Parts(rules=leaving_out("written", productions=()), commits=CheckpointsInNextWrite), "echoes",
     ),
     Mutant(
         "productions not checkpointed", ("S4",), "6.1.2",
         "strong productions are kept in memory until they are ACKed, and not in the row",
-        Parts(rules=WritesNoCheckpoints), "echoes",
+        Parts(rules=leaving_out("written", productions=())), "echoes",
     ),
     Mutant(
         "checkpoints not replayed", ("S7", "S1"), "6.1.2, 6.2",
-        "a new owner does not restore checkpointed productions, and never sends them", Parts(rules=RecoversNoCheckpoints),
-        "echoes",
+        "a new owner does not restore checkpointed productions, and never sends them",
+        Parts(rules=leaving_out("recovered", productions=())), "echoes",
     ),
     Mutant(
         "checkpoints replayed under new ids", ("S7", "S1"), "6.1.2",
@@ -170,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "checkpoints never deleted", ("L3",), "6.1.2",
-        "checkpoints that were ACKed stay in the row", Parts(rules=NeverDeletes), "echoes",
+        "checkpoints that were ACKed stay in the row", Parts(rules=answering(deletes_checkpoint=False)), "echoes",
     ),
     Mutant(
         "checkpoints deleted by another's ACK", ("S3",), "6.1.2",
@@ -179,7 +128,8 @@ MUTANTS = (
     ),
     Mutant(
         "one id for two productions", ("S5", "error"), "6.1.1",
-        "records that share a write number their productions from 0, each by itself", Parts(rules=StrongIdsByCause), "bursts",
+        "records that share a write number their productions from 0, each by itself",
+        Parts(rules=answering(first_ordinal=0)), "bursts",
     ),
     Mutant(
         "weak upstream ACKed too early", ("S3",), "6.1.3",
@@ -188,7 +138,7 @@ MUTANTS = (
     Mutant(
         "stragglers ACKed without a checkpoint", ("S3",), "6.1.3",
         "a weak step whose production straggles is ACKed upstream without checkpointing it",
-        Parts(rules=StragglersNotCheckpointed), "stragglers",
+        Parts(rules=answering(checkpointed=())), "stragglers",
     ),
     Mutant(
         "weak ids by version", ("S5", "reference"), "6.1.3",

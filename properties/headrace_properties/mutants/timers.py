@@ -1,26 +1,18 @@
 """Mutants of timers: journaled, in order, once, and not too early (MillWheel 4.6, 6.2)."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import msgspec
 
 from headrace import MAX_TIME, SECOND, Clock
 from headrace.rules import Rules
-from headrace.wire import messages as m
-from headrace.wire.rows import RowDelta, RowImage, StoredTimer
+from headrace.wire.rows import RowDelta, StoredTimer
 from headrace.worker.commits import Commits
 from headrace.worker.step import Step
-from headrace_properties.mutants.mutant import Mutant, Parts, Probe
+from headrace_properties.mutants.mutant import InNextWrite, Mutant, Parts, Probe, answering, leaving_out
 
 _EARLY_US = SECOND // 5
-
-
-class WritesNoTimers(Rules):
-    """Writes a step without the timers that it sets."""
-
-    def written(self, delta: RowDelta) -> RowDelta:
-        """All of it but them."""
-        return msgspec.structs.replace(delta, set_timers=())
 
 
 class HoldsTooLate(Rules):
@@ -31,22 +23,6 @@ class HoldsTooLate(Rules):
         if delta.hold is None or delta.hold == MAX_TIME:
             return delta
         return msgspec.structs.replace(delta, hold=delta.hold + 1)
-
-
-class KeepsFired(Rules):
-    """Does not remove the timers that a step fired."""
-
-    def written(self, delta: RowDelta) -> RowDelta:
-        """All of it, as if none had fired."""
-        return msgspec.structs.replace(delta, fired=())
-
-
-class RecoversNoTimers(Rules):
-    """Restores everything but the timers."""
-
-    def recovered(self, image: RowImage) -> RowImage:
-        """All but the timers."""
-        return msgspec.structs.replace(image, timers=())
 
 
 class QueuesNoRecovered(Rules):
@@ -98,15 +74,6 @@ class FiresEarly(Rules):
         return due <= reading + _EARLY_US
 
 
-class OvertakesDueTimer(Rules):
-    """Goes on with the next record or timer of a key when a handler has set a timer that is due."""
-
-    def ends_step(self, timer: StoredTimer, watermark: int, wall: int) -> bool:
-        """Never."""
-        del timer, watermark, wall
-        return False
-
-
 class OvertakesTimersTimer(Rules):
     """Goes on with the next timer of a key when a timer's handler has set one that is due before it."""
 
@@ -127,22 +94,13 @@ class OneTimerAtATime(Rules):
         return False
 
 
-class TimersInNextWrite(Commits):
+class TimersInNextWrite(InNextWrite):
     """Writes the timers of a step by a write of their own, once the step is durable."""
 
-    probe: ClassVar[Probe]
-
-    def finish(self, now: int, steps: list[Step]) -> None:
-        """Finish the steps, and write what was left out."""
-        soft, store = self.soft, self.shared.store
-        super().finish(now, steps)
-        for step in steps:
-            timers = tuple(timer for timer in step.run.changes.values() if timer is not None)
-            if timers:
-                number = self.take_number()
-                delta = RowDelta(step.slot.key, number, set_timers=timers)
-                write = m.Write(store.number(), soft.computation, soft.sequencer, (delta,))
-                store.ask(now, write, lambda _now, _reply: None, soft)
+    def left_out(self, step: Step) -> Mapping[str, Any]:
+        """The timers, if any."""
+        timers = tuple(timer for timer in step.run.changes.values() if timer is not None)
+        return {"set_timers": timers} if timers else {}
 
 
 class LetsGoWhenFired(Commits):
@@ -167,20 +125,21 @@ MUTANTS = (
     ),
     Mutant(
         "timers not journaled", ("S9",), "4.6",
-        "timers are kept in memory, and not in the row", Parts(rules=WritesNoTimers), "windows",
+        "timers are kept in memory, and not in the row", Parts(rules=leaving_out("written", set_timers=())), "windows",
     ),
     Mutant(
         "timers outside the write", ("S4",), "6.2",
         "timers are written after the state that belongs to them, by a write of their own",
-        Parts(rules=WritesNoTimers, commits=TimersInNextWrite), "windows",
+        Parts(rules=leaving_out("written", set_timers=()), commits=TimersInNextWrite), "windows",
     ),
     Mutant(
         "a fired timer stays", ("S4", "S9"), "4.6",
-        "a timer is not removed by the write that it led to, and fires again", Parts(rules=KeepsFired), "windows",
+        "a timer is not removed by the write that it led to, and fires again",
+        Parts(rules=leaving_out("written", fired=())), "windows",
     ),
     Mutant(
         "recovery without timers", ("S7", "L1"), "6.2, 7.1",
-        "a new owner does not restore pending timers", Parts(rules=RecoversNoTimers), "windows",
+        "a new owner does not restore pending timers", Parts(rules=leaving_out("recovered", timers=())), "windows",
     ),
     Mutant(
         "recovery queues no timer", ("S7", "L1"), "6.2, 7.1",
@@ -212,7 +171,7 @@ MUTANTS = (
     Mutant(
         "a due timer is overtaken", ("S8", "reference"), "4.6, 6.2",
         "a timer that a handler sets and that is due is overtaken by the next record or timer of its step",
-        Parts(rules=OvertakesDueTimer), "prompt",
+        Parts(rules=answering(ends_step=False)), "prompt",
     ),
     Mutant(
         "a timer overtakes what a timer set", ("S8",), "4.6, 6.2",

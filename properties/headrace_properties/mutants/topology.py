@@ -3,17 +3,8 @@
 from headrace import MILLISECOND, SECOND
 from headrace.rules import Rules
 from headrace.wire.messages import ChangeTopology
-from headrace_properties.mutants.mutant import Directed, Mutant, Parts
+from headrace_properties.mutants.mutant import Directed, Mutant, Parts, answering
 from headrace_sim.faults import DropMessages, FaultSchedule, Hold, Operate
-
-
-class RemovesAtOnce(Rules):
-    """The master takes a retiring computation out of the table without waiting until it has drained."""
-
-    def may_remove(self, drained: bool) -> bool:
-        """Remove all that retire."""
-        del drained
-        return True
 
 
 class DoesNotCountPassing(Rules):
@@ -23,15 +14,6 @@ class DoesNotCountPassing(Rules):
         """Forget who is passing."""
         del is_passing
         return in_own_version
-
-
-class FeedsBeforeAllKnow(Rules):
-    """Puts a version in force as soon as it is minted, whether everybody has heard of its computations or not."""
-
-    def may_switch(self, all_know: bool) -> bool:
-        """Wait for nobody."""
-        del all_know
-        return True
 
 
 class OwnerKeepsItsVersion(Rules):
@@ -53,8 +35,8 @@ class InjectorKeepsItsVersion(Rules):
 MUTANTS = (
     Mutant(
         "removed before it has drained", ("S10", "S1"), "3, 4.5",
-        "a computation that retires leaves at once, with what it was sent and has not finished", Parts(rules=RemovesAtOnce),
-        "changing",
+        "a computation that retires leaves at once, with what it was sent and has not finished",
+        Parts(rules=answering(may_remove=True)), "changing",
     ),
     Mutant(
         "retiring senders are not counted", ("S10",), "4.5",
@@ -63,8 +45,8 @@ MUTANTS = (
     ),
     Mutant(
         "fed before all know of it", ("S10",), "4.5",
-        "an added computation is fed before those behind it count it among their senders", Parts(rules=FeedsBeforeAllKnow),
-        "changing",
+        "an added computation is fed before those behind it count it among their senders",
+        Parts(rules=answering(may_switch=True)), "changing",
         Directed(
             FaultSchedule(
                 (

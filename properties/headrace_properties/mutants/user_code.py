@@ -7,26 +7,9 @@ import msgspec
 from headrace import SECOND
 from headrace.api.context import Context
 from headrace.history import DeadLettered
-from headrace.rules import Rules
-from headrace.wire.rows import Production, RowDelta
+from headrace.wire.rows import Production
 from headrace.worker.running import Cause, StepRun
-from headrace_properties.mutants.mutant import Mutant, Parts, Probe
-
-
-class WritesNoState(Rules):
-    """Writes a step without the state."""
-
-    def written(self, delta: RowDelta) -> RowDelta:
-        """All of it but what user code keeps."""
-        return msgspec.structs.replace(delta, state=None)
-
-
-class WritesNoHold(Rules):
-    """Writes a step without the state's hold."""
-
-    def written(self, delta: RowDelta) -> RowDelta:
-        """All of it but when the state's time is."""
-        return msgspec.structs.replace(delta, hold=None)
+from headrace_properties.mutants.mutant import Mutant, Parts, Probe, leaving_out
 
 
 class DropsFailures(StepRun):
@@ -103,11 +86,11 @@ MUTANTS = (
     ),
     Mutant(
         "state in memory only", ("reference",), "4.4, 6.2",
-        "state is kept in memory, and not in the row", Parts(rules=WritesNoState), "echoes",
+        "state is kept in memory, and not in the row", Parts(rules=leaving_out("written", state=None)), "echoes",
     ),
     Mutant(
         "holds in memory only", ("reference", "S10"), "5.2, 6.2",
-        "the time of a state is kept in memory, and not in the row", Parts(rules=WritesNoHold), "holding",
+        "the time of a state is kept in memory, and not in the row", Parts(rules=leaving_out("written", hold=None)), "holding",
     ),
     Mutant(
         "a production before its cause", ("S15", "S16"), "4.5",

@@ -11,32 +11,8 @@ from headrace.watermarks.authority import WatermarkAuthority
 from headrace.watermarks.interval_map import IntervalMap
 from headrace.wire.effects import Effect, Event
 from headrace.wire.messages import ChangeTopology, Progress
-from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
+from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe, answering, ignoring
 from headrace_sim.faults import Crash, FaultSchedule, Hold, LoseCommit, Operate, Partition
-
-
-class IgnoresCheckpoints(Rules):
-    """Checkpointed productions hold nothing back."""
-
-    def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
-        """Count all but them."""
-        return work is not Work.CHECKPOINT and super().holds_watermark(work, timestamp, reported)
-
-    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
-        """Count all but them."""
-        return work is not Work.CHECKPOINT and super().holds_horizon(work, origin, reported)
-
-
-class IgnoresWeak(Rules):
-    """Weak productions hold nothing back, nor when they are checkpointed later."""
-
-    def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
-        """Count all but them."""
-        return work is not Work.SENT and super().holds_watermark(work, timestamp, reported)
-
-    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
-        """Count all but them."""
-        return work is not Work.SENT and super().holds_horizon(work, origin, reported)
 
 
 class IgnoresTimers(Rules):
@@ -46,38 +22,6 @@ class IgnoresTimers(Rules):
         """Count all but them."""
         is_timer = work in {Work.TIMER, Work.WEAK_TIMER}
         return not is_timer and super().holds_watermark(work, timestamp, reported)
-
-
-class IgnoresTimersHorizon(Rules):
-    """Pending timers of weak computations hold no horizon back."""
-
-    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
-        """Count all but them."""
-        return work is not Work.WEAK_TIMER and super().holds_horizon(work, origin, reported)
-
-
-class IgnoresHolds(Rules):
-    """The hold of a state holds nothing back."""
-
-    def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
-        """Count all but them."""
-        return work is not Work.STATE and super().holds_watermark(work, timestamp, reported)
-
-
-class OriginsNotHeld(Rules):
-    """A step that fires a timer does not hold the horizon until its productions do."""
-
-    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
-        """Count all but what it produces."""
-        return work is not Work.FIRING and super().holds_horizon(work, origin, reported)
-
-
-class IgnoresReceived(Rules):
-    """A delivery holds the horizon at its sender alone."""
-
-    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
-        """Count all but what was received."""
-        return work is not Work.RECEIVED and super().holds_horizon(work, origin, reported)
 
 
 class StaleTimerOrigins(Rules):
@@ -160,15 +104,6 @@ class MissingIsAbsent(IntervalMap):
         return min((entry.horizon for entry in self.entries() if entry.heard), default=MIN_TIME)
 
 
-class MissingIsInfinite(Rules):
-    """An interval that nobody has reported to this authority has nothing left to do."""
-
-    def value_of_missing(self, last_known: int) -> int:
-        """Return the end of time, almost."""
-        del last_known
-        return MAX_TIME - 1
-
-
 class FastestCounts(IntervalMap):
     """The interval that is the furthest counts for all."""
 
@@ -181,37 +116,6 @@ class FastestCounts(IntervalMap):
         if most > super().low_watermark:
             self.probe.note()
         return most
-
-
-class TakesStaleReports(Rules):
-    """A report counts although its sender has been replaced: at the authority, and for what it journals."""
-
-    def is_newer(self, sequencer: int, known: int) -> bool:
-        """Take every report for the latest owner's."""
-        del sequencer, known
-        return True
-
-    def takes_report(self, latest: bool) -> bool:
-        """Take every report for the latest owner's."""
-        del latest
-        return True
-
-
-class BroadcastsUnjournaled(Rules):
-    """The authority broadcasts what it has worked out, and journals nothing."""
-
-    def journals_first(self) -> bool:
-        """Journal nothing."""
-        return False
-
-
-class ReportsBeforeScan(Rules):
-    """Reports the progress of an interval whose rows are not scanned yet."""
-
-    def may_report(self, scanned: bool) -> bool:
-        """Do not wait."""
-        del scanned
-        return True
 
 
 class OneInputOnly(Rules):
@@ -319,7 +223,8 @@ ORPHANED_DELIVERY = Directed(
 MUTANTS = (
     Mutant(
         "watermark ignores checkpoints", ("S10",), "6.2, 7.2",
-        "checkpointed productions do not hold the low watermark", Parts(rules=IgnoresCheckpoints), "windows",
+        "checkpointed productions do not hold the low watermark",
+        Parts(rules=ignoring(Work.CHECKPOINT, "holds_watermark", "holds_horizon")), "windows",
     ),
     Mutant(
         "watermark ignores timers", ("S10",), "7.2",
@@ -327,12 +232,12 @@ MUTANTS = (
     ),
     Mutant(
         "watermark ignores holds", ("S10",), "4.5, 5.2",
-        "state with a timestamp does not hold the low watermark", Parts(rules=IgnoresHolds), "holding",
+        "state with a timestamp does not hold the low watermark", Parts(rules=ignoring(Work.STATE, "holds_watermark")), "holding",
     ),
     Mutant(
         "watermark ignores weak productions", ("S10",), "6.1.3, 7.2",
         "productions that were sent before their step was durable do not hold the low watermark, nor once it is",
-        Parts(rules=IgnoresWeak), "stragglers",
+        Parts(rules=ignoring(Work.SENT, "holds_watermark", "holds_horizon")), "stragglers",
     ),
     Mutant(
         "a missing interval is absent", ("S12", "S10"), "7.2",
@@ -341,7 +246,8 @@ MUTANTS = (
     ),
     Mutant(
         "a missing interval is infinite", ("S10", "S10-horizon"), "7.2",
-        "an interval that nobody has reported is taken to have nothing to do", Parts(rules=MissingIsInfinite), "windows",
+        "an interval that nobody has reported is taken to have nothing to do",
+        Parts(rules=answering(value_of_missing=MAX_TIME - 1)), "windows",
     ),
     Mutant(
         "the fastest interval counts", ("S10", "S12"), "7.2",
@@ -359,22 +265,22 @@ MUTANTS = (
     ),
     Mutant(
         "authority not journaled", ("S10", "S11"), "7.2",
-        "the authority broadcasts what it has not journaled", Parts(rules=BroadcastsUnjournaled), "late start",
+        "the authority broadcasts what it has not journaled", Parts(rules=answering(journals_first=False)), "late start",
         ZOMBIE_REPORTS,
     ),
     Mutant(
         "a stale owner's report is accepted", ("S10",), "7.2",
         "a report counts although its sender has been replaced",
-        Parts(rules=TakesStaleReports), "late start", ZOMBIE_REPORTS,
+        Parts(rules=answering(is_newer=True, takes_report=True)), "late start", ZOMBIE_REPORTS,
     ),
     Mutant(
         "report before the scan", ("S10",), "7.2",
-        "a new owner reports before it has scanned what is pending", Parts(rules=ReportsBeforeScan), "windows",
+        "a new owner reports before it has scanned what is pending", Parts(rules=answering(may_report=True)), "windows",
     ),
     Mutant(
         "report during an asynchronous scan", ("S10",), "6.2, 7.2",
-        "a new owner that processes records during its scan reports before it knows all rows", Parts(rules=ReportsBeforeScan),
-        "slow scans",
+        "a new owner that processes records during its scan reports before it knows all rows",
+        Parts(rules=answering(may_report=True)), "slow scans",
     ),
     Mutant(
         "an observer's watermark goes back", ("S11",), "4.5",
@@ -397,7 +303,7 @@ MUTANTS = (
     Mutant(
         "weak timers do not hold the horizon", ("S1", "L2"), "6.1.1, 6.1.3",
         "what a weak timer makes comes after its origin was given up, and is refused as a remnant",
-        Parts(rules=IgnoresTimersHorizon), "weak windows",
+        Parts(rules=ignoring(Work.WEAK_TIMER, "holds_horizon")), "weak windows",
     ),
     Mutant(
         "a strong timer's origin is old", ("S1", "S10-horizon"), "6.1.1",
@@ -406,12 +312,12 @@ MUTANTS = (
     ),
     Mutant(
         "a firing holds no origin", ("S1", "S10-horizon"), "6.1.1",
-        "the horizon passes what a timer makes before it is sent", Parts(rules=OriginsNotHeld), "windows",
+        "the horizon passes what a timer makes before it is sent", Parts(rules=ignoring(Work.FIRING, "holds_horizon")), "windows",
     ),
     Mutant(
         "a delivery holds no origin", ("S1", "S3", "S10-horizon"), "6.1.1, 6.1.3",
         "the horizon passes what waits at its consumer, if its weak sender died and its successor sends something else",
-        Parts(rules=IgnoresReceived), "weak changing", ORPHANED_DELIVERY,
+        Parts(rules=ignoring(Work.RECEIVED, "holds_horizon")), "weak changing", ORPHANED_DELIVERY,
     ),
     Mutant(
         "a weak timer's origin is new", ("expected",), "6.1.1, 6.1.3",
