@@ -46,7 +46,7 @@ class WithinReports:
         self._ledger = ledger
         self._injectors = ledger.topology.injectors
         self._computations = ledger.topology.computations
-        self._found = Finding()
+        self._found = Finding("nothing was broadcast")
         self._ahead = Finding()
         self._known: dict[str, list[_ReportedKeys]] = {}
         self._by_sequencer: dict[int, _ReportedKeys] = {}
@@ -130,7 +130,7 @@ class WithinReports:
             return self._ahead.violation
         if not self._reports:
             return Unknown("no owner reported its progress")
-        return self._found.verdict("nothing was broadcast")
+        return self._found.verdict()
 
 
 def _exceeds(kind: str, value: int, known: _ReportedKeys, reported: int) -> str:

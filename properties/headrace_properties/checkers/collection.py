@@ -18,7 +18,7 @@ from headrace.wire.messages import STORE
 from headrace_properties.checkers.ending import Calm
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
-from headrace_properties.verdict import Awaited, AwaitedKind, Verdict
+from headrace_properties.verdict import Awaited, AwaitedKind
 
 
 class CollectedAreDone:
@@ -41,7 +41,8 @@ class CollectedAreDone:
     def __init__(self, ledger: WorkLedger, options: EngineOptions | None = None) -> None:
         self._ledger = ledger
         self._slack_us = 0 if options is None else options.id_slack_us
-        self._found = Finding()
+        self._found = Finding("no id was collected")
+        self.verdict = self._found.verdict
         self._collected: dict[str, dict[str, IdsCollected]] = {}
         self._horizons: dict[str, int] = {}
         self.handlers: Handlers = {
@@ -106,10 +107,6 @@ class CollectedAreDone:
                 event,
             )
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("no id was collected")
-
 
 class Drained:
     """L3: once faults have stopped, checkpoints that have arrived are deleted, and ids behind the horizon collected.
@@ -142,12 +139,12 @@ class Drained:
         self._slack_us, self._period_us = options.id_slack_us, options.collect_period_us
         self._grace_us, self._settle_us = grace_us, settle_us
         self._found = Finding()
+        self.verdict = self._found.verdict
         self._calm = Calm()
         self._rises: dict[str, list[tuple[int, int]]] = {}
         self._struck: dict[str, int] = {}
         self._scanned: dict[int, int] = {}
         self._drained = 0
-        self._why = "the run has not ended"
         self.handlers: Handlers = {
             **self._calm.handlers,
             FaultStruck: self._on_fault,
@@ -179,10 +176,9 @@ class Drained:
         self._drained += event.count
 
     def _on_end(self, event: RunEnded) -> None:
-        self._why = self._calm.why_not_due(event, self._ledger, self._found)
-        if self._why:
+        if not self._calm.is_due(event, self._ledger, self._found):
             return
-        self._why = "nothing was to be deleted"
+        self._found.unreached = "nothing was to be deleted"
         self._found.reached = self._drained
         self._check_checkpoints(event)
         for name in self._ledger.topology.computations:
@@ -234,7 +230,3 @@ class Drained:
     def _horizon_at(self, sender: str, until_us: int) -> int:
         rises = self._rises.get(sender, ())
         return next((horizon for at_us, horizon in reversed(rises) if at_us <= until_us), MIN_TIME)
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict(self._why)

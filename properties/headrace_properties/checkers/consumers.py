@@ -19,7 +19,6 @@ from headrace.wire.messages import STORE
 from headrace.wire.rows import Production
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
-from headrace_properties.verdict import Verdict
 
 
 class EveryConsumer:
@@ -37,7 +36,8 @@ class EveryConsumer:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._versions = ledger.topology.versions
-        self._found = Finding()
+        self._found = Finding("no record was made")
+        self.verdict = self._found.verdict
         self._consumers: dict[tuple[int, str], frozenset[str]] = {}
         self._in_force = [0]
         self._in_force_at_mint: dict[int, int] = {}
@@ -133,10 +133,6 @@ class EveryConsumer:
         if isinstance(event, Executed) or self._ledger.has_left(consumer):
             return False
         return any(consumer in self._consumers_of(number, stream) for number in range(len(self._versions)))
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("no record was made")
 
 
 def _by_record(productions: Iterable[Production]) -> dict[tuple[str, str], list[str]]:

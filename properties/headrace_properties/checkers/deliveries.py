@@ -19,7 +19,7 @@ from headrace_properties.checkers.ending import Calm, left
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
-from headrace_properties.verdict import Awaited, AwaitedKind, Verdict
+from headrace_properties.verdict import Awaited, AwaitedKind
 
 
 class NoLoss:
@@ -36,7 +36,7 @@ class NoLoss:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._found = Finding()
-        self._why = "the run has not ended"
+        self.verdict = self._found.verdict
         self.handlers: Handlers = {RunEnded: self._on_end, ComputationRemoved: self._on_removed}
 
     def _on_removed(self, event: ComputationRemoved) -> None:
@@ -50,9 +50,9 @@ class NoLoss:
 
     def _on_end(self, event: RunEnded) -> None:
         if event.why != "quiescent":
-            self._why = "the run did not end at rest (L2 judges that)"
+            self._found.unreached = "the run did not end at rest (L2 judges that)"
             return
-        self._why = "no record was accepted"
+        self._found.unreached = "no record was accepted"
         self._found.reached = self._ledger.deliveries
         for held in self._ledger.not_injected():
             self._found.violated(
@@ -69,10 +69,6 @@ class NoLoss:
                 event,
             )
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict(self._why)
-
 
 class DeliveriesArrive:
     """L2: once faults have stopped, each delivery is applied and ACKed in bounded time: by the end of the run."""
@@ -85,15 +81,14 @@ class DeliveriesArrive:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._found = Finding()
+        self.verdict = self._found.verdict
         self._calm = Calm()
-        self._why = "the run has not ended"
         self.handlers: Handlers = {**self._calm.handlers, RunEnded: self._on_end}
 
     def _on_end(self, event: RunEnded) -> None:
-        self._why = self._calm.why_not_due(event, self._ledger, self._found)
-        if self._why:
+        if not self._calm.is_due(event, self._ledger, self._found):
             return
-        self._why = "no record was accepted"
+        self._found.unreached = "no record was accepted"
         self._found.reached = self._ledger.deliveries
         for held in self._ledger.not_injected():
             self._found.violated(
@@ -114,10 +109,6 @@ class DeliveriesArrive:
                 event,
                 awaited=oldest.awaited(oldest.source.at_us),
             )
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict(self._why)
 
 
 def _unsettled(ledger: WorkLedger) -> Iterator[WorkItem]:
@@ -150,15 +141,18 @@ class ComesToRest:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._found = Finding()
+        self.verdict = self._found.verdict
         self._calm = Calm()
-        self._why = "the run has not ended"
         self.handlers: Handlers = {**self._calm.handlers, RunEnded: self._on_end}
 
     def _on_end(self, event: RunEnded) -> None:
-        self._why = self._calm.why_not_due(event, self._ledger, self._found)
+        is_due = self._calm.is_due(event, self._ledger, self._found)
         if event.process and event.why != "quiescent":  # Spark: whoever runs the job ends it, at rest or not
-            self._why = f"the run was ended on {event.process!r} before its watermarks were at their end"
-        if self._why:
+            self._found.unreached = (
+                f"the run was ended on {event.process!r} before its watermarks were at their end"
+            )
+            return
+        if not is_due:
             return
         self._found.reached = 1
         if event.why != "quiescent":
@@ -167,10 +161,6 @@ class ComesToRest:
                 f"{left(event, self._ledger)} (MillWheel 6.2)",
                 event,
             )
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict(self._why)
 
 
 class ExactlyOnce:
@@ -182,7 +172,8 @@ class ExactlyOnce:
     finding = False
 
     def __init__(self) -> None:
-        self._found = Finding()
+        self._found = Finding("no record was applied with exactly-once on")
+        self.verdict = self._found.verdict
         self._applied: dict[str, dict[str, Applied]] = {}
         self.handlers: Handlers = {Applied: self._on_applied}
 
@@ -212,10 +203,6 @@ class ExactlyOnce:
             event,
         )
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("no record was applied with exactly-once on")
-
 
 def _step(event: Applied) -> str:
     delta = event.delta
@@ -238,7 +225,8 @@ class AckAfterCommit:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
-        self._found = Finding()
+        self._found = Finding("nothing was ACKed")
+        self.verdict = self._found.verdict
         self._remnants: set[tuple[str, str]] = set()
         self.handlers: Handlers = {AckSent: self._on_ack, CheckpointsDeleted: self._on_deleted}
         if self._topology.weak:
@@ -311,10 +299,6 @@ class AckAfterCommit:
                         run,
                         event,
                     )
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("nothing was ACKed")
 
 
 def _ack(event: AckSent, record_id: str) -> str:

@@ -39,13 +39,16 @@ class Calm:
         """Return whether no fault has struck, or all ended long enough ago. ``at_us``: now, true time."""
         return not self._struck and (not self.since_us or self.since_us + for_us <= at_us)
 
-    def why_not_due(self, end: RunEnded, ledger: WorkLedger, found: Finding) -> str:
-        """Return why liveness is not yet judged; ``""``: it is. ``found``: the caller's finding."""
+    def is_due(self, end: RunEnded, ledger: WorkLedger, found: Finding) -> bool:
+        """Return whether liveness can be judged. ``found``: the caller's finding, which says why if not."""
         if end.why == "limit":
             when, rest = format_time(end.at_us), left(end, ledger)
             found.cut_short = f"the run was ended at its limit, {when}, while it still made progress{rest}"
-            return found.cut_short
-        return "" if end.why == "quiescent" or not self._struck else UNFAIR
+            return False
+        if self._struck and end.why != "quiescent":
+            found.unreached = UNFAIR
+            return False
+        return True
 
 
 def left(end: RunEnded, ledger: WorkLedger) -> str:

@@ -5,7 +5,6 @@ from headrace.history import Applied, Executed, Injected, IntervalMinted
 from headrace.wire.rows import StoredTimer
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
-from headrace_properties.verdict import Verdict
 
 
 class OneAtATime:
@@ -23,7 +22,8 @@ class OneAtATime:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._loose = ledger.topology.loose
-        self._found = Finding()
+        self._found = Finding("no user code ran")
+        self.verdict = self._found.verdict
         self._intervals: dict[int, KeyInterval] = {}
         self._open: dict[tuple[int, str], Executed] = {}
         self.handlers: Handlers = {
@@ -76,10 +76,6 @@ class OneAtATime:
             second,
         )
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("no user code ran")
-
 
 class NotBeforeCause:
     """S15: a production's timestamp is at least that of the record or timer that caused it.
@@ -93,7 +89,8 @@ class NotBeforeCause:
     finding = False
 
     def __init__(self) -> None:
-        self._found = Finding()
+        self._found = Finding("nothing was produced")
+        self.verdict = self._found.verdict
         self.handlers: Handlers = {Executed: self._on_executed}
 
     def _on_executed(self, event: Executed) -> None:
@@ -109,10 +106,6 @@ class NotBeforeCause:
                     f" {format_time(production.timestamp)} (MillWheel 4.5)",
                     event,
                 )
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("nothing was produced")
 
 
 class LateOnlyFromLate:
@@ -132,7 +125,8 @@ class LateOnlyFromLate:
         self._ledger = ledger
         topology = ledger.topology
         self._excused = topology.loose | topology.percentile
-        self._found = Finding()
+        self._found = Finding("no record that was in time met a watermark")
+        self.verdict = self._found.verdict
         self._late: set[str] = set()
         self._late_versions: set[tuple[int, int]] = set()
         self.handlers: Handlers = {}
@@ -172,10 +166,6 @@ class LateOnlyFromLate:
             f" {format_time(event.input_watermark)}: late, and nothing that led to it was (MillWheel 4.5)"
         )
         self._found.violated(text, *source, event)
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("no record that was in time met a watermark")
 
 
 def _held(timer: StoredTimer) -> int:

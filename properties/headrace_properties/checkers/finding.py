@@ -35,8 +35,9 @@ class Checker(Protocol):
     finding: bool
     handlers: Handlers
 
-    def verdict(self) -> Verdict:
-        """Return the verdict on the events so far."""
+    @property
+    def verdict(self) -> Callable[[], Verdict]:
+        """Returns the verdict on the events so far: `Finding.verdict`, or one made of it."""
         ...
 
 
@@ -44,14 +45,16 @@ class Finding:
     """A verdict in the making.
 
     Attributes:
+        unreached: what did not happen, if the property was never exercised.
         reached: how often the property was exercised.
         cut_short: why the run ended before this could be judged; ``""``: it did not.
         violation: the first, if there was one.
     """
 
-    __slots__ = ("cut_short", "reached", "violation")
+    __slots__ = ("cut_short", "reached", "unreached", "violation")
 
-    def __init__(self) -> None:
+    def __init__(self, unreached: str = "the run has not ended") -> None:
+        self.unreached = unreached
         self.reached = 0
         self.cut_short = ""
         self.violation: Violated | None = None
@@ -61,13 +64,13 @@ class Finding:
         if self.violation is None:
             self.violation = Violated(message, witness, awaited)
 
-    def verdict(self, why_unknown: str) -> Verdict:
-        """Return the verdict so far. ``why_unknown``: what did not happen, if the property was never exercised."""
+    def verdict(self) -> Verdict:
+        """Return the verdict so far."""
         if self.violation is not None:
             return self.violation
         if self.cut_short:
             return Unknown(self.cut_short, cut_short=True)
-        return Holds(self.reached) if self.reached else Unknown(why_unknown)
+        return Holds(self.reached) if self.reached else Unknown(self.unreached)
 
 
 class Sampling:
@@ -76,19 +79,24 @@ class Sampling:
     What is said of each row, record or timer on its own is judged as ever, and holds for those in the sample. What is said of all
     pending work together can be refuted by a sample, and never confirmed.
 
+    Args:
+        found: on a property of all pending work.
+
     Attributes:
         handlers: handlers by type of event.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, found: Finding) -> None:
+        self._found = found
         self._fraction = 1.0
         self.handlers: Handlers = {KeysSampled: self._on_sampled}
 
     def _on_sampled(self, event: KeysSampled) -> None:
         self._fraction = event.fraction
 
-    def of_all(self, verdict: Verdict) -> Verdict:
-        """Return the verdict on a property of all pending work."""
+    def verdict(self) -> Verdict:
+        """Return the verdict so far."""
+        verdict = self._found.verdict()
         if self._fraction == 1 or not isinstance(verdict, Holds):
             return verdict
         return Unknown(

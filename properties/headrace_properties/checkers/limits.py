@@ -19,7 +19,6 @@ from headrace_properties.checkers.ending import Calm
 from headrace_properties.checkers.finding import Finding, Handlers, Sampling
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
-from headrace_properties.verdict import Verdict
 
 _DELAYED_US = 4 * SECOND
 """Choice: the longest that a fault may delay a message, microseconds. Drawn plans never delay one longer."""
@@ -40,7 +39,8 @@ class SkewLimit:
         self._ledger = ledger
         self._topology = ledger.topology
         self._adopted: dict[str, int] = {}
-        self._found = Finding()
+        self._found = Finding("no record was injected under a skew limit")
+        self.verdict = self._found.verdict
         self.handlers: Handlers = {
             Injected: self._on_injected,
             VersionAdopted: self._on_adopted,
@@ -73,10 +73,6 @@ class SkewLimit:
                 event,
             )
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("no record was injected under a skew limit")
-
 
 class PercentileOracle:
     """S19: a percentile watermark passes no more pending work than its share of outliers, and is not behind the low watermark.
@@ -103,8 +99,9 @@ class PercentileOracle:
         self._settle_us = settle_us
         self._calm = Calm()
         self._upstream = ledger.topology.upstream
-        self._found = Finding()
-        self._sampling = Sampling()
+        self._found = Finding("no percentile watermark ahead of the low watermark was broadcast")
+        sampling = Sampling(self._found)
+        self.verdict = sampling.verdict
         self._said: dict[tuple[str, float], int] = {}
         self._feeders = frozenset(
             sender
@@ -115,7 +112,7 @@ class PercentileOracle:
         self._most: dict[str, tuple[int, int, int]] = {}
         self._late = False
         self.handlers: Handlers = {
-            **self._sampling.handlers,
+            **sampling.handlers,
             **self._calm.handlers,
             SourceHeld: self._on_held,
             Published: self._on_published,
@@ -176,9 +173,3 @@ class PercentileOracle:
                 oldest.source,
                 event,
             )
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._sampling.of_all(
-            self._found.verdict("no percentile watermark ahead of the low watermark was broadcast")
-        )

@@ -15,7 +15,7 @@ from headrace.wire.messages import STORE
 from headrace_properties.checkers.ending import Calm
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
-from headrace_properties.verdict import Awaited, AwaitedKind, Verdict
+from headrace_properties.verdict import Awaited, AwaitedKind
 
 _STOPS = {"crash": True, "pause": True, "restart": False, "revive": False}
 """Whether a process is stopped after each fault verb."""
@@ -40,13 +40,13 @@ class Owned:
         self._ledger = ledger
         self._grace_us = grace_us
         self._found = Finding()
+        self.verdict = self._found.verdict
         self._calm = Calm()
         self._working: set[int] = set()
         self._started: dict[str, list[ProcessStarted]] = {}
         self._stopped: dict[str, int] = {}
         self._in_force = VersionAdopted(0, STORE, 0)
         self._adopted: dict[str, int] = {}
-        self._why = "the run has not ended"
         self._scans = 0
         self.handlers: Handlers = {
             **self._calm.handlers,
@@ -84,10 +84,9 @@ class Owned:
             self._stopped.pop(event.process, None)
 
     def _on_end(self, event: RunEnded) -> None:
-        self._why = self._calm.why_not_due(event, self._ledger, self._found)
-        if self._why:
+        if not self._calm.is_due(event, self._ledger, self._found):
             return
-        self._why = "this host has no recovery scans"
+        self._found.unreached = "this host has no recovery scans"
         if not self._scans:
             return
         for name in self._ledger.topology.computations:
@@ -135,7 +134,3 @@ class Owned:
         if self._in_force.at_us <= until_us and self._adopted.get(mint.owner, 0) != version:
             return f"does not know that version {version} of the pipeline is in force"
         return ""
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict(self._why)

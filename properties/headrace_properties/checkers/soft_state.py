@@ -12,7 +12,7 @@ from headrace.wire.rows import Production, StoredTimer
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import RowWork, WorkLedger
 from headrace_properties.checkers.work import receiver_of
-from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_properties.verdict import Verdict, Violated
 
 
 class _Lost:
@@ -62,7 +62,7 @@ class SoftState:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = Finding()
+        self._found = Finding("no recovery scan ended")
         self._scans: dict[int, ScanEnded] = {}
         self._scanning: dict[int, _Touched] = {}
         self._lost: list[_Lost] = []
@@ -184,9 +184,8 @@ class SoftState:
 
     def verdict(self) -> Verdict:
         """Return the verdict so far: which timer or production was lost, and for how long."""
-        verdict = self._found.verdict("no recovery scan ended")
+        verdict = self._found.verdict()
         if not isinstance(verdict, Violated):
-            assert isinstance(verdict, Holds | Unknown)
             return verdict
         stories = [self._story(lost) for lost in self._lost]
         witness = [*verdict.witness, *[lost.found for lost in self._lost if lost.found is not None]]

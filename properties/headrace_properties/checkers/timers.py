@@ -9,7 +9,6 @@ from headrace_properties.checkers.ending import Calm, left
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
-from headrace_properties.verdict import Verdict
 
 
 class TimersInOrder:
@@ -26,7 +25,8 @@ class TimersInOrder:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = Finding()
+        self._found = Finding("no timer fired")
+        self.verdict = self._found.verdict
         self.handlers: Handlers = {Applied: self._on_applied}
 
     def _on_applied(self, event: Applied) -> None:
@@ -80,10 +80,6 @@ class TimersInOrder:
                 event,
             )
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("no timer fired")
-
 
 class TimersOnce:
     """S9: each timer that was set fires once at most, and not while the watermark is below it."""
@@ -96,7 +92,8 @@ class TimersOnce:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
-        self._found = Finding()
+        self._found = Finding("no timer fired")
+        self.verdict = self._found.verdict
         self._fired: dict[tuple[str, str, str, int, int], Applied] = {}
         self.handlers: Handlers = {Executed: self._on_executed, Applied: self._on_applied}
 
@@ -132,10 +129,6 @@ class TimersOnce:
             if work is None or work.what != timer:
                 text = f"{_fired(event, timer)} fired at {format_time(event.at_us)}, and was not pending (MillWheel 4.6)"
                 self._found.violated(text, event)
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("no timer fired")
 
 
 def _fired(event: Applied, timer: StoredTimer) -> str:
@@ -173,19 +166,18 @@ class TimersFire:
         self._ledger = ledger
         self._grace_us, self._settle_us = grace_us, settle_us
         self._found = Finding()
+        self.verdict = self._found.verdict
         self._calm = Calm()
         self._fired = 0
-        self._why = "the run has not ended"
         self.handlers: Handlers = {**self._calm.handlers, Applied: self._on_applied, RunEnded: self._on_end}
 
     def _on_applied(self, event: Applied) -> None:
         self._fired += len(event.delta.fired)
 
     def _on_end(self, event: RunEnded) -> None:
-        self._why = self._calm.why_not_due(event, self._ledger, self._found)
-        if self._why:
+        if not self._calm.is_due(event, self._ledger, self._found):
             return
-        self._why = "no timer came due"
+        self._found.unreached = "no timer came due"
         self._found.reached = self._fired
         soon_us = self._settle_us if event.why == "quiescent" else self._grace_us
         for work in self._ledger.timers():
@@ -213,7 +205,3 @@ class TimersFire:
             event,
             awaited=work.awaited(since_us),
         )
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict(self._why)

@@ -22,7 +22,7 @@ from headrace_properties.checkers.finding import Finding, Handlers, Sampling
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.topology import Topology
 from headrace_properties.checkers.work import WorkItem
-from headrace_properties.verdict import Awaited, AwaitedKind, Verdict
+from headrace_properties.verdict import Awaited, AwaitedKind
 
 
 class LowWatermarkOracle:
@@ -36,10 +36,11 @@ class LowWatermarkOracle:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
-        self._found = Finding()
-        self._sampling = Sampling()
+        self._found = Finding("no low watermark was broadcast")
+        sampling = Sampling(self._found)
+        self.verdict = sampling.verdict
         self.handlers: Handlers = {
-            **self._sampling.handlers,
+            **sampling.handlers,
             Published: self._on_published,
             InputWatermarkAdvanced: self._on_input,
         }
@@ -103,10 +104,6 @@ class LowWatermarkOracle:
             )
             return
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._sampling.of_all(self._found.verdict("no low watermark was broadcast"))
-
 
 class HorizonOracle:
     """S10-horizon: no horizon is broadcast that has passed the origin of an unfinished record, late ones included.
@@ -122,9 +119,10 @@ class HorizonOracle:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._upstream = ledger.topology.upstream
-        self._found = Finding()
-        self._sampling = Sampling()
-        self.handlers: Handlers = {**self._sampling.handlers, Published: self._on_published}
+        self._found = Finding("no horizon was broadcast")
+        sampling = Sampling(self._found)
+        self.verdict = sampling.verdict
+        self.handlers: Handlers = {**sampling.handlers, Published: self._on_published}
 
     def _on_published(self, event: Published) -> None:
         published = self._ledger.published_horizon
@@ -147,10 +145,6 @@ class HorizonOracle:
             event,
         )
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._sampling.of_all(self._found.verdict("no horizon was broadcast"))
-
 
 class Monotone:
     """S11: no watermark and no horizon goes back, for any observer, across restarts.
@@ -169,7 +163,8 @@ class Monotone:
     finding = False
 
     def __init__(self, topology: Topology) -> None:
-        self._found = Finding()
+        self._found = Finding("no watermark was reported")
+        self.verdict = self._found.verdict
         self._mints: dict[str, list[IntervalMinted]] = {}
         self._acted: dict[int, InputWatermarkAdvanced] = {}
         self._inherited: dict[int, InputWatermarkAdvanced] = {}
@@ -255,10 +250,6 @@ class Monotone:
             )
             self._compare(f"injector {event.process} reported", old, now, before, event)
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("no watermark was reported")
-
 
 class WatermarkArrives:
     """L4: once faults have stopped, every low watermark reaches that of the sources upstream.
@@ -279,8 +270,8 @@ class WatermarkArrives:
         self._ledger = ledger
         self._grace_us = grace_us
         self._found = Finding()
+        self.verdict = self._found.verdict
         self._calm = Calm()
-        self._why = "the run has not ended"
         self._reports: dict[str, list[InjectorReported]] = {}
         self.handlers: Handlers = {
             **self._calm.handlers,
@@ -292,10 +283,9 @@ class WatermarkArrives:
         self._reports.setdefault(event.process, []).append(event)
 
     def _on_end(self, event: RunEnded) -> None:
-        self._why = self._calm.why_not_due(event, self._ledger, self._found)
-        if self._why:
+        if not self._calm.is_due(event, self._ledger, self._found):
             return
-        self._why = "no source and no injector had a low watermark"
+        self._found.unreached = "no source and no injector had a low watermark"
         until_us = event.at_us - (0 if event.why == "quiescent" else self._grace_us)
         topology = self._ledger.topology
         for name in topology.computations:
@@ -343,10 +333,6 @@ class WatermarkArrives:
             if ledger.published.get(producer, MIN_TIME) < aim_us:
                 return Awaited(AwaitedKind.WATERMARK, producer, ledger.risen_at_us(producer), time_us=aim_us)
         return Awaited(AwaitedKind.WATERMARK, name, ledger.risen_at_us(name), time_us=aim_us)
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict(self._why)
 
 
 def _whose(ledger: WorkLedger) -> str:

@@ -17,7 +17,6 @@ from headrace.wire.rows import Asked, AskedTimer, Production, RowDelta, Version
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.letters import StepLetters
-from headrace_properties.verdict import Verdict
 
 
 class Atomicity:
@@ -34,7 +33,8 @@ class Atomicity:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
-        self._found = Finding()
+        self._found = Finding("nothing was applied")
+        self.verdict = self._found.verdict
         self._versions: dict[str, dict[str, tuple[int, int]]] = {}
         self.handlers: Handlers = {Applied: self._on_applied}
 
@@ -101,10 +101,6 @@ class Atomicity:
         foreign = [production for production in checkpointed if production not in made]
         return f"it checkpoints {_ids(foreign)}, which its steps did not produce" if foreign else ""
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("nothing was applied")
-
 
 def _unlike_asked(asked: Sequence[Asked], delta: RowDelta) -> str:
     """Describe how a delta's hold and timers differ from what user code asked for; ``""``: not at all."""
@@ -150,7 +146,8 @@ class OneIdOneRecord:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._weak = ledger.topology.weak
-        self._found = Finding()
+        self._found = Finding("nothing was produced")
+        self.verdict = self._found.verdict
         self._letters: set[str] = set()
         self._step_letters = StepLetters(ledger.topology)
         self._emissions: dict[str, tuple[_Content, Event]] = {}
@@ -259,10 +256,6 @@ class OneIdOneRecord:
         elif production.record_id not in self._weak_causes:
             self._found.violated(f"output {production.record_id} was never produced (MillWheel 6.1.2)", event)
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("nothing was produced")
-
 
 def _emission(emission: _Content) -> str:
     cause, stream, value, timestamp = emission
@@ -280,7 +273,10 @@ class WeakRerunsAgree:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._weak = ledger.topology.weak
-        self._found = Finding()
+        self._found = Finding(
+            "no weak step ran twice" if self._weak else "no computation has weak productions"
+        )
+        self.verdict = self._found.verdict
         self._first: dict[tuple[str, str, str], Executed] = {}
         self.handlers: Handlers = {Executed: self._on_executed} if self._weak else {}
 
@@ -299,12 +295,6 @@ class WeakRerunsAgree:
                 first,
                 event,
             )
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        if not self._weak:
-            return self._found.verdict("no computation has weak productions")
-        return self._found.verdict("no weak step ran twice")
 
 
 def _content(run: Executed) -> list[tuple[str, str, bytes, int]]:
@@ -331,7 +321,8 @@ class SingleWriter:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = Finding()
+        self._found = Finding("nothing was applied")
+        self.verdict = self._found.verdict
         self._minted: dict[int, IntervalMinted] = {}
         self.handlers: Handlers = {
             Applied: self._on_applied,
@@ -369,7 +360,3 @@ class SingleWriter:
                 f" sequencer {event.sequencer}, when {live} owned the key: a zombie's (MillWheel 6.2)",
                 *witness,
             )
-
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("nothing was applied")

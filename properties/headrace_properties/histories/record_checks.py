@@ -6,38 +6,14 @@ Rules of this file:
 * Sources are held to nothing here: their watermark is an estimate (MillWheel 5.2), and what breaks it is late.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
-
 import msgspec
 
 from headrace import format_time
 from headrace.histories import In, Out, State, Watermark
-from headrace_properties.checkers.finding import Finding
+from headrace_properties.checkers.finding import Checker, Finding, Handlers
 from headrace_properties.histories.books import Books
-from headrace_properties.verdict import Verdict
 
 _encode = msgspec.json.Encoder(order="sorted").encode
-
-
-class RecordCheck(Protocol):
-    """One property of a History of records.
-
-    Attributes:
-        name: short, such as ``H1``.
-        title: what holds, in a line.
-        section: of the MillWheel paper.
-        handlers: the kinds of lines that it handles.
-    """
-
-    name: str
-    title: str
-    section: str
-    handlers: Mapping[type, Callable[[Any], None]]
-
-    def verdict(self) -> Verdict:
-        """Return the verdict after the lines so far."""
-        ...
 
 
 class WatermarkWaits:
@@ -50,11 +26,15 @@ class WatermarkWaits:
     name = "H1"
     title = "no watermark passes an unprocessed record"
     section = "4.5"
+    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding()
-        self.handlers: Mapping[type, Callable[[Any], None]] = {Watermark: self._on_watermark}
+        self._found = Finding(
+            "no process promised a watermark while a record waited for it whose sender promised one, too"
+        )
+        self.verdict = self._found.verdict
+        self.handlers: Handlers = {Watermark: self._on_watermark}
 
     def _on_watermark(self, line: Watermark) -> None:
         books = self._books
@@ -70,12 +50,6 @@ class WatermarkWaits:
                     f" sent in line {record.number} (MillWheel 4.5)"
                 )
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict(
-            "no process promised a watermark while a record waited for it whose sender promised one, too"
-        )
-
 
 class NothingBehind:
     """H2: a stage sends no record behind its own watermark, unless it was caused by a late one."""
@@ -83,12 +57,14 @@ class NothingBehind:
     name = "H2"
     title = "nothing is sent behind the sender's watermark"
     section = "4.5"
+    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding()
+        self._found = Finding("no stage sent a record after it had promised a watermark")
+        self.verdict = self._found.verdict
         self._late: set[tuple[str, str]] = set()
-        self.handlers: Mapping[type, Callable[[Any], None]] = {In: self._on_in, Out: self._on_out}
+        self.handlers: Handlers = {In: self._on_in, Out: self._on_out}
 
     def _on_in(self, line: In) -> None:
         said = self._books.said.get(line.stage, {}).get(line.process)
@@ -108,10 +84,6 @@ class NothingBehind:
                 f" {format_time(line.timestamp)}, and had promised to send nothing before {format_time(promised)} (MillWheel 4.5)"
             )
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("no stage sent a record after it had promised a watermark")
-
 
 class LateOnlyIfLate:
     """H3: a stage treats a record as late only if it was sent behind its sender's watermark."""
@@ -119,11 +91,13 @@ class LateOnlyIfLate:
     name = "H3"
     title = "no record on time is treated as late"
     section = "4.5"
+    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding()
-        self.handlers: Mapping[type, Callable[[Any], None]] = {In: self._on_in}
+        self._found = Finding("no record was processed whose sender had promised a watermark")
+        self.verdict = self._found.verdict
+        self.handlers: Handlers = {In: self._on_in}
 
     def _on_in(self, line: In) -> None:
         record = self._books.record(line)
@@ -137,10 +111,6 @@ class LateOnlyIfLate:
                 f" {record.line.process!r} had promised when it sent it in line {record.number} (MillWheel 4.5)"
             )
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("no record was processed whose sender had promised a watermark")
-
 
 class OneState:
     """H4: whoever tells the state of a key as of a record tells the same: owners, successors, replicas, readers."""
@@ -148,12 +118,14 @@ class OneState:
     name = "H4"
     title = "all see the same state as of a record"
     section = "6.2, 7.1"
+    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding()
+        self._found = Finding("no state was told twice as of the same record")
+        self.verdict = self._found.verdict
         self._told: dict[tuple[str, str, str], tuple[bytes, int, str]] = {}
-        self.handlers: Mapping[type, Callable[[Any], None]] = {State: self._on_state}
+        self.handlers: Handlers = {State: self._on_state}
 
     def _on_state(self, line: State) -> None:
         books, value = self._books, _encode(line.value)
@@ -170,10 +142,6 @@ class OneState:
                 f" {before[0].decode():.200} (MillWheel 6.2)"
             )
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("no state was told twice as of the same record")
-
 
 class InOrder:
     """H5: a stage that promises so takes the records of a key in the order in which each process sent them.
@@ -184,12 +152,18 @@ class InOrder:
     name = "H5"
     title = "the records of a key stay in order, where that is promised"
     section = "2"
+    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding()
+        self._found = Finding(
+            "no stage that promises an order processed two records of a key"
+            if books.in_order
+            else 'no stage promises an order (set "in_order" in the header)'
+        )
+        self.verdict = self._found.verdict
         self._latest: dict[tuple[str, str, str, str], tuple[int, str, int]] = {}
-        self.handlers: Mapping[type, Callable[[Any], None]] = {In: self._on_in}
+        self.handlers: Handlers = {In: self._on_in}
 
     def _on_in(self, line: In) -> None:
         books = self._books
@@ -209,12 +183,6 @@ class InOrder:
                 return
         self._latest[slot] = (record.number, line.id, books.number)
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        if not self._books.in_order:
-            return self._found.verdict('no stage promises an order (set "in_order" in the header)')
-        return self._found.verdict("no stage that promises an order processed two records of a key")
-
 
 class OnlySent:
     """H6: a stage processes only what was sent on its stream before."""
@@ -222,12 +190,14 @@ class OnlySent:
     name = "H6"
     title = "only what was sent is processed"
     section = "3"
+    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding()
+        self._found = Finding("nobody tells what was sent on a stream that is read")
+        self.verdict = self._found.verdict
         self._early: dict[str, tuple[int, In]] = {}
-        self.handlers: Mapping[type, Callable[[Any], None]] = {In: self._on_in, Out: self._on_out}
+        self.handlers: Handlers = {In: self._on_in, Out: self._on_out}
 
     def _on_in(self, line: In) -> None:
         stream = self._books.stream_of(line)
@@ -250,12 +220,8 @@ class OnlySent:
             " that it was sent (MillWheel 3)"
         )
 
-    def verdict(self) -> Verdict:
-        """Return the verdict so far."""
-        return self._found.verdict("nobody tells what was sent on a stream that is read")
 
-
-def record_checks(books: Books) -> list[RecordCheck]:
+def record_checks(books: Books) -> list[Checker]:
     """All of them."""
     return [
         WatermarkWaits(books),
