@@ -1,6 +1,6 @@
 """Ids and checkpoints are deleted once nobody needs them, and not before (MillWheel 6.1.1, 6.1.2)."""
 
-from headrace import MIN_TIME, SECOND, EngineOptions, format_time
+from headrace import MIN_TIME, EngineOptions, format_time
 from headrace.history import (
     CheckpointsDeleted,
     Event,
@@ -15,7 +15,7 @@ from headrace.history import (
     ScanEnded,
 )
 from headrace.wire.messages import STORE
-from headrace_properties.checkers.ending import Calm
+from headrace_properties.checkers.ending import GRACE_US, SETTLE_US, Calm
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Awaited, AwaitedKind
@@ -38,7 +38,7 @@ class CollectedAreDone:
     section = "6.1.1"
     finding = False
 
-    def __init__(self, ledger: WorkLedger, options: EngineOptions | None = None) -> None:
+    def __init__(self, ledger: WorkLedger, options: EngineOptions | None) -> None:
         self._ledger = ledger
         self._slack_us = 0 if options is None else options.id_slack_us
         self._found = Finding("no id was collected")
@@ -117,9 +117,6 @@ class Drained:
     Args:
         ledger: the truth.
         options: of the engine, for its slack and periods; ``None``: the default.
-        grace_us: how long what is due may stay when a run ends by its deadline, microseconds; from the heal on, for who was
-            told of an ACK may die with what it knows, and has to be told again.
-        settle_us: the same for checkpoints if the run ends at rest.
     """
 
     name = "L3"
@@ -127,17 +124,10 @@ class Drained:
     section = "6.1.1, 6.1.2"
     finding = False
 
-    def __init__(
-        self,
-        ledger: WorkLedger,
-        options: EngineOptions | None = None,
-        grace_us: int = 5 * SECOND,
-        settle_us: int = SECOND,
-    ) -> None:
+    def __init__(self, ledger: WorkLedger, options: EngineOptions | None) -> None:
         self._ledger = ledger
         options = options or EngineOptions()
         self._slack_us, self._period_us = options.id_slack_us, options.collect_period_us
-        self._grace_us, self._settle_us = grace_us, settle_us
         self._found = Finding()
         self.verdict = self._found.verdict
         self._calm = Calm()
@@ -186,7 +176,7 @@ class Drained:
                 self._check_ids(event, name)
 
     def _check_checkpoints(self, event: RunEnded) -> None:
-        grace_us = self._settle_us if event.why == "quiescent" else self._grace_us
+        grace_us = SETTLE_US if event.why == "quiescent" else GRACE_US
         for computation, key, production in self._ledger.checkpoints():
             since_us = self._ledger.settled_at_us(production.consumer, production.record_id)
             if since_us is not None and event.at_us - max(since_us, self._calm.since_us) >= grace_us:
@@ -206,7 +196,7 @@ class Drained:
 
     def _check_ids(self, event: RunEnded, name: str) -> None:
         """Check the ids that fell behind the input horizon long enough ago."""
-        until_us = event.at_us - self._grace_us - self._period_us
+        until_us = event.at_us - GRACE_US - self._period_us
         senders = self._ledger.topology.senders[name]
         horizon = min((self._horizon_at(sender, until_us) for sender in senders), default=MIN_TIME)
         for record_id, (key, origin, at_us) in self._ledger.ids.get(name, {}).items():

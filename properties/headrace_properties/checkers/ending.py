@@ -2,12 +2,17 @@
 
 from collections import Counter
 
-from headrace import format_time
+from headrace import SECOND, format_time
 from headrace.history import FaultStruck, Healed, RunEnded
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 
 _DELAYED = ("noise_delay", "noise_duplicate", "delay_message", "duplicate_message")
+
+GRACE_US = 5 * SECOND
+"""How long what is due may take when a run ends by its deadline, microseconds: who knows of an ACK may die, and be told again."""
+SETTLE_US = SECOND
+"""The same if the run ends at rest."""
 
 UNFAIR = "the run ended by its deadline while faults still struck; heal first"
 

@@ -15,7 +15,7 @@ from headrace.history import (
     VersionAdopted,
 )
 from headrace.wire.effects import SourceRecord
-from headrace_properties.checkers.ending import Calm
+from headrace_properties.checkers.ending import SETTLE_US, Calm
 from headrace_properties.checkers.finding import Finding, Handlers, Sampling
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
@@ -79,14 +79,10 @@ class PercentileOracle:
 
     It is exercised when it is ahead of the low watermark: otherwise it says no more than that.
     Counted by origins, as what an outlier leads to is an outlier, too. The authority knows of work by reports: what is newer than
-    ``settle_us`` is not held against it, nor anything that it says while faults strike, which may lose them, or while a report
+    `SETTLE_US` is not held against it, nor anything that it says while faults strike, which may lose them, or while a report
     that a fault kept back may still come, which names work long done. Reports may name a record twice, as its sender has it until
     the ACK and its consumer from the delivery on. Once a source has given a late record, nothing is judged: the percentile may
     have passed it before anybody knew of it.
-
-    Args:
-        ledger: the truth.
-        settle_us: how long it may take until the authority has heard of something, microseconds.
     """
 
     name = "S19"
@@ -94,9 +90,8 @@ class PercentileOracle:
     section = "7.2"
     finding = False
 
-    def __init__(self, ledger: WorkLedger, settle_us: int = SECOND) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._settle_us = settle_us
         self._calm = Calm()
         self._upstream = ledger.topology.upstream
         self._found = Finding("no percentile watermark ahead of the low watermark was broadcast")
@@ -121,7 +116,7 @@ class PercentileOracle:
 
     def _count(self, event: Event) -> None:
         """Remember the maximum of pending work by sender, in this period and the previous one."""
-        period = event.at_us // self._settle_us
+        period = event.at_us // SETTLE_US
         for sender in self._feeders:
             pending = self._ledger.work.holding(sender)
             last, most, before = self._most.get(sender, (period, 0, 0))
@@ -151,7 +146,7 @@ class PercentileOracle:
                     self._judge(event, name, percent, low_us, is_ahead=low_us > progress.low_watermark)
 
     def _judge(self, event: Published, name: str, percent: float, low_us: int, *, is_ahead: bool) -> None:
-        work, known_us = self._ledger.work, event.at_us - self._settle_us
+        work, known_us = self._ledger.work, event.at_us - SETTLE_US
         passed: list[WorkItem] = []
         pending = 0
         for sender in self._upstream[name]:
@@ -160,7 +155,7 @@ class PercentileOracle:
             known_twice = sender != name  # its consumers are among those that count
             pending += max(self._most[sender][1:]) * (1 + known_twice)
         delayed_us = _DELAYED_US if self._calm.delayed else 0
-        if self._late or not self._calm.lasts(self._settle_us + delayed_us, event.at_us):
+        if self._late or not self._calm.lasts(SETTLE_US + delayed_us, event.at_us):
             return
         self._found.reached += is_ahead
         share = int((100 - Fraction(str(percent))) * pending / 100)

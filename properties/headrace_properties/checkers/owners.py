@@ -1,6 +1,6 @@
 """Every key has a working owner (MillWheel 6.2, 7.1)."""
 
-from headrace import SECOND, KeyInterval, format_time
+from headrace import KeyInterval, format_time
 from headrace.history import (
     FaultStruck,
     IntervalDropped,
@@ -12,7 +12,7 @@ from headrace.history import (
 )
 from headrace.wire.keys import cover_same_keys
 from headrace.wire.messages import STORE
-from headrace_properties.checkers.ending import Calm
+from headrace_properties.checkers.ending import GRACE_US, Calm
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Awaited, AwaitedKind
@@ -25,10 +25,6 @@ class Owned:
     """L5: once faults have stopped, each interval has an owner: minted, up, in its present incarnation, scanned, not dropped.
 
     And that owner knows which version of the pipeline is in force (3).
-
-    Args:
-        ledger: the truth.
-        grace_us: how long the newest owner of an interval may take, microseconds.
     """
 
     name = "L5"
@@ -36,9 +32,8 @@ class Owned:
     section = "7.1"
     finding = False
 
-    def __init__(self, ledger: WorkLedger, grace_us: int = 5 * SECOND) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._grace_us = grace_us
         self._found = Finding()
         self.verdict = self._found.verdict
         self._calm = Calm()
@@ -105,7 +100,7 @@ class Owned:
                 awaited=Awaited(AwaitedKind.INTERVAL, name, live[-1].at_us, name=intervals),
             )
         for mint in live:
-            problem = self._problem(mint, event.at_us - self._grace_us)
+            problem = self._problem(mint, event.at_us - GRACE_US)
             if problem:
                 self._found.violated(
                     f"{name!r} {mint.interval} has had nobody to work on it since {format_time(mint.at_us)}: its owner"

@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
-from headrace import MIN_TIME, SECOND, Clock, format_time
+from headrace import MIN_TIME, Clock, format_time
 from headrace.history import Applied, Executed, RunEnded
 from headrace.wire.rows import AskedTimer, StoredTimer
-from headrace_properties.checkers.ending import Calm, left
+from headrace_properties.checkers.ending import GRACE_US, SETTLE_US, Calm, left
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
@@ -150,11 +150,8 @@ def _timer(event: Executed, timer: StoredTimer) -> str:
 class TimersFire:
     """L1: once faults have stopped, each timer that is due fires in bounded time.
 
-    Args:
-        ledger: the truth.
-        grace_us: how long a timer may be due when a run ends by its deadline, microseconds; a wall timer however the run ends, as
-            machines' clocks may be behind.
-        settle_us: the same if the run ends at rest: a timer that a late record has set holds nothing, and may be on its way.
+    A wall timer has `GRACE_US` however the run ends, as machines' clocks may be behind. Others have `SETTLE_US` if it ends at
+    rest: a timer that a late record has set holds nothing, and may be on its way.
     """
 
     name = "L1"
@@ -162,9 +159,8 @@ class TimersFire:
     section = "4.6"
     finding = False
 
-    def __init__(self, ledger: WorkLedger, grace_us: int = 5 * SECOND, settle_us: int = SECOND) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._grace_us, self._settle_us = grace_us, settle_us
         self._found = Finding()
         self.verdict = self._found.verdict
         self._calm = Calm()
@@ -179,11 +175,11 @@ class TimersFire:
             return
         self._found.unreached = "no timer came due"
         self._found.reached = self._fired
-        soon_us = self._settle_us if event.why == "quiescent" else self._grace_us
+        soon_us = SETTLE_US if event.why == "quiescent" else GRACE_US
         for work in self._ledger.timers():
             timer = work.what
             if isinstance(timer, StoredTimer):
-                grace_us = soon_us if timer.clock is Clock.WATERMARK else self._grace_us
+                grace_us = soon_us if timer.clock is Clock.WATERMARK else GRACE_US
                 since_us = self._due_since_us(work, timer)
                 if since_us is not None and event.at_us - since_us >= grace_us:
                     self._note(event, work, timer, since_us)

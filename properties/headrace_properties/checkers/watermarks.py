@@ -5,7 +5,7 @@ The oracle is the `WorkLedger`: what is durable or accepted and not done, whatev
 
 from operator import attrgetter
 
-from headrace import MIN_TIME, SECOND, format_time
+from headrace import MIN_TIME, format_time
 from headrace.history import (
     Event,
     InjectorReported,
@@ -17,7 +17,7 @@ from headrace.history import (
 )
 from headrace.wire.messages import Progress
 from headrace.wire.rows import Production
-from headrace_properties.checkers.ending import Calm, left
+from headrace_properties.checkers.ending import GRACE_US, Calm, left
 from headrace_properties.checkers.finding import Finding, Handlers, Sampling
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.topology import Topology
@@ -255,10 +255,6 @@ class WatermarkArrives:
     """L4: once faults have stopped, every low watermark reaches that of the sources upstream.
 
     Where the host does not tell what the sources hold, it reaches what the injectors reported.
-
-    Args:
-        ledger: the truth.
-        grace_us: how far behind it may be when a run ends by its deadline, wall time in microseconds.
     """
 
     name = "L4"
@@ -266,9 +262,8 @@ class WatermarkArrives:
     section = "4.5"
     finding = False
 
-    def __init__(self, ledger: WorkLedger, grace_us: int = 5 * SECOND) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._grace_us = grace_us
         self._found = Finding()
         self.verdict = self._found.verdict
         self._calm = Calm()
@@ -286,7 +281,7 @@ class WatermarkArrives:
         if not self._calm.is_due(event, self._ledger, self._found):
             return
         self._found.unreached = "no source and no injector had a low watermark"
-        until_us = event.at_us - (0 if event.why == "quiescent" else self._grace_us)
+        until_us = event.at_us - (0 if event.why == "quiescent" else GRACE_US)
         topology = self._ledger.topology
         for name in topology.computations:
             if not self._ledger.is_present(name):

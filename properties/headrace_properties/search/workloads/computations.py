@@ -7,15 +7,19 @@ import msgspec
 from headrace import MILLISECOND, SECOND, Computation, Context, Record, Timer
 
 
-class SumPerSecond(Computation):
-    """Adds up, and tells the sum at the end of each second of event time.
+class Telling(Computation):
+    """Tells what comes of it on one stream.
 
     Args:
-        output: the stream that the sums go to.
+        output: the stream.
     """
 
     def __init__(self, output: str) -> None:
         self._output = output
+
+
+class SumPerSecond(Telling):
+    """Adds up, and tells the sum at the end of each second of event time."""
 
     def initial_state(self) -> int:
         """Nothing yet."""
@@ -32,15 +36,8 @@ class SumPerSecond(Computation):
         context.produce(self._output, context.state)
 
 
-class Echo(Computation):
-    """Adds up, and passes each record on.
-
-    Args:
-        output: the stream that they go to.
-    """
-
-    def __init__(self, output: str) -> None:
-        self._output = output
+class Echo(Telling):
+    """Adds up, and passes each record on."""
 
     def initial_state(self) -> int:
         """Nothing yet."""
@@ -52,30 +49,16 @@ class Echo(Computation):
         context.produce(self._output, record.value)
 
 
-class Passing(Computation):
-    """Passes each record on, and keeps nothing.
-
-    Args:
-        output: the stream that they go to.
-    """
-
-    def __init__(self, output: str) -> None:
-        self._output = output
+class Passing(Telling):
+    """Passes each record on, and keeps nothing."""
 
     def process_record(self, context: Context, record: Record) -> None:
         """Pass it on."""
         context.produce(self._output, record.value)
 
 
-class Windows(Computation):
-    """Adds up by the half second of event time, and tells the sum of each at its end.
-
-    Args:
-        output: the stream that the sums go to.
-    """
-
-    def __init__(self, output: str) -> None:
-        self._output = output
+class Windows(Telling):
+    """Adds up by the half second of event time, and tells the sum of each at its end."""
 
     def process_record(self, context: Context, record: Record) -> None:
         """Add a number to its window."""
@@ -89,15 +72,8 @@ class Windows(Computation):
         context.produce(self._output, context.state.pop(timer.tag, 0))
 
 
-class Holding(Computation):
-    """Keeps what comes for a while of wall time, and holds the watermark for it until then.
-
-    Args:
-        output: the stream that it then goes to.
-    """
-
-    def __init__(self, output: str) -> None:
-        self._output = output
+class Holding(Telling):
+    """Keeps what comes for a while of wall time, and holds the watermark for it until then."""
 
     def process_record(self, context: Context, record: Record) -> None:
         """Keep it."""
@@ -114,15 +90,8 @@ class Holding(Computation):
         context.clear_state()
 
 
-class Prompt(Computation):
-    """Sets a timer for each record that is due at once, and counts the records that overtake one: none may (4.6).
-
-    Args:
-        output: the stream that the counts go to.
-    """
-
-    def __init__(self, output: str) -> None:
-        self._output = output
+class Prompt(Telling):
+    """Sets a timer for each record that is due at once, and counts the records that overtake one: none may (4.6)."""
 
     def initial_state(self) -> dict[str, Any]:
         """Nothing is due, and nothing has overtaken it."""
@@ -143,15 +112,8 @@ class Prompt(Computation):
         context.produce(self._output, state["overtaken"])
 
 
-class Chain(Computation):
-    """Sets timers in timers: three more behind the end of each window. It counts those that fire out of order: none may (4.6).
-
-    Args:
-        output: the stream that the counts go to.
-    """
-
-    def __init__(self, output: str) -> None:
-        self._output = output
+class Chain(Telling):
+    """Sets timers in timers: three more behind the end of each window. It counts those that fire out of order: none may (4.6)."""
 
     def initial_state(self) -> dict[str, int]:
         """None has fired."""
