@@ -15,6 +15,9 @@ from headrace_sim import Does, Moment, Step
 from headrace_sim import faults as f
 from headrace_sim.steps import MESSAGES, role_of
 
+_LEASE_US = 1_200 * MILLISECOND
+"""A process that pauses for longer is replaced."""
+
 
 class Slot:
     """The bytes that a fault is made from.
@@ -41,24 +44,6 @@ class Slot:
         return places[self.where % len(places)]
 
 
-def _crash(b: Slot) -> f.AnyFault:
-    return f.Crash(at_us=b.at_us, process=b.pick(b.ground.processes), restart_after_us=b.for_us)
-
-
-def _crash_worker(b: Slot) -> f.AnyFault:
-    return f.Crash(
-        at_us=b.at_us, process=b.pick(b.ground.workers), restart_after_us=None if b.how & 1 else b.for_us
-    )
-
-
-def _pause(b: Slot) -> f.AnyFault:
-    return f.Pause(at_us=b.at_us, process=b.pick(b.ground.processes), for_us=b.for_us)
-
-
-def _zombie(b: Slot) -> f.AnyFault:
-    return f.Pause(at_us=b.at_us, process=b.pick(b.ground.workers), for_us=1_200 * MILLISECOND + b.for_us)
-
-
 def _partition(b: Slot) -> f.AnyFault:
     side = b.pick(b.ground.processes)
     others: tuple[tuple[str, ...], ...] = ((), ("master-0", "master-1"), ("store",), b.ground.workers)
@@ -82,59 +67,13 @@ def _noise(b: Slot) -> f.AnyFault:
     )  # fmt: skip
 
 
-def _hold(b: Slot) -> f.AnyFault:
-    message = ("Deliver", "Ack", "Report", "Table", "Watermarks", "InjectorReport", "Heartbeat")[b.how % 7]
-    return f.Hold(at_us=b.at_us, message=message, count=1 + b.where % 4, for_us=b.for_us)
-
-
-def _drop(b: Slot) -> f.AnyFault:
-    message = ("Deliver", "Ack", "Report", "Table", "Watermarks", "InjectorReport", "Heartbeat")[b.how % 7]
-    return f.DropMessages(at_us=b.at_us, message=message, count=1 + b.where % 4)
-
-
-def _delay_commit(b: Slot) -> f.AnyFault:
-    return f.DelayCommit(at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3, by_us=b.for_us)
-
-
-def _lose_commit(b: Slot) -> f.AnyFault:
-    return f.LoseCommit(at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3)
-
-
-def _lose_reply(b: Slot) -> f.AnyFault:
-    return f.LoseReply(at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3)
-
-
-def _duplicate_commit(b: Slot) -> f.AnyFault:
-    return f.DuplicateCommit(
-        at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3, by_us=b.for_us
-    )
-
-
-def _store_unavailable(b: Slot) -> f.AnyFault:
-    return f.StoreUnavailable(at_us=b.at_us, for_us=b.for_us // 2, silent=bool(b.how & 1))
-
-
-def _store_errors(b: Slot) -> f.AnyFault:
-    return f.StoreErrors(at_us=b.at_us, for_us=b.for_us, rate=0.5)
-
-
-def _slow(b: Slot) -> f.AnyFault:
-    return f.Slow(at_us=b.at_us, process=b.pick(b.ground.processes), for_us=b.for_us, factor=100 + b.how * 40)
+def _message(b: Slot) -> str:
+    return ("Deliver", "Ack", "Report", "Table", "Watermarks", "InjectorReport", "Heartbeat")[b.how % 7]
 
 
 def _skew(b: Slot) -> f.AnyFault:
     by_us = (b.how - 128) * 20 * MILLISECOND or SECOND
     return f.SkewClock(at_us=b.at_us, process=b.pick(b.ground.processes), by_us=by_us, for_us=b.for_us)
-
-
-def _late(b: Slot) -> f.AnyFault:
-    return f.LateRecords(
-        at_us=b.at_us, process=b.pick(b.ground.injectors), count=1 + b.how % 4, by_us=b.for_us
-    )
-
-
-def _stall(b: Slot) -> f.AnyFault:
-    return f.StallSource(at_us=b.at_us, process=b.pick(b.ground.injectors), for_us=b.for_us)
 
 
 def _operate(b: Slot) -> f.Operate:
@@ -187,9 +126,9 @@ def _crash_at_step(b: Slot) -> f.StepFault:
     return f.StepFault(step, crash, moment)
 
 
-def _pause_at_step(b: Slot) -> f.StepFault:
-    step = _step(b)
-    return f.StepFault(step, f.Pause(at_us=0, process=step.process, for_us=1_200 * MILLISECOND + b.for_us))
+def _pause_at(step: Step, b: Slot, moment: Moment = Moment.BEFORE) -> f.StepFault:
+    """Pause a process for longer than its lease, so that it wakes up as a zombie."""
+    return f.StepFault(step, f.Pause(at_us=0, process=step.process, for_us=_LEASE_US + b.for_us), moment)
 
 
 def _message_at_step(b: Slot) -> f.StepFault:
@@ -212,18 +151,10 @@ def _partition_at_step(b: Slot) -> f.StepFault:
     return f.StepFault(step, cut)
 
 
-def _operate_at_step(b: Slot) -> f.StepFault:
-    return f.StepFault(_step(b), _operate(b))
-
-
 def _change(b: Slot) -> f.Operate:
     """Change to any version; half as often to the first, which is in force from the start."""
     versions = b.ground.versions
     return f.Operate(at_us=b.at_us, verb=ChangeTopology((b.how % (2 * versions - 1) + 1) % versions))
-
-
-def _change_at_step(b: Slot) -> f.StepFault:
-    return f.StepFault(_step(b), _change(b))
 
 
 Maker = Callable[[Slot], f.AnyFault | f.StepFault | tuple[f.AnyFault | f.StepFault, ...]]
@@ -251,13 +182,34 @@ class KindTable(NamedTuple):
 
 
 MAKERS: tuple[Maker, ...] = (
-    _operate, _pause, _crash, _partition, _noise, _delay_commit, _hold, _drop, _zombie, _crash_worker, _lose_commit,
-    _lose_reply, _duplicate_commit, _store_unavailable, _store_errors, _slow, _skew, _late, _stall,
-    _crash_at_step, _pause_at_step, _message_at_step, _partition_at_step, _operate_at_step,
+    _operate,
+    lambda b: f.Pause(at_us=b.at_us, process=b.pick(b.ground.processes), for_us=b.for_us),
+    lambda b: f.Crash(at_us=b.at_us, process=b.pick(b.ground.processes), restart_after_us=b.for_us),
+    _partition,
+    _noise,
+    lambda b: f.DelayCommit(at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3, by_us=b.for_us),
+    lambda b: f.Hold(at_us=b.at_us, message=_message(b), count=1 + b.where % 4, for_us=b.for_us),
+    lambda b: f.DropMessages(at_us=b.at_us, message=_message(b), count=1 + b.where % 4),
+    lambda b: f.Pause(at_us=b.at_us, process=b.pick(b.ground.workers), for_us=_LEASE_US + b.for_us),  # a zombie
+    lambda b: f.Crash(at_us=b.at_us, process=b.pick(b.ground.workers), restart_after_us=None if b.how & 1 else b.for_us),
+    lambda b: f.LoseCommit(at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3),
+    lambda b: f.LoseReply(at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3),
+    lambda b: f.DuplicateCommit(at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3, by_us=b.for_us),
+    lambda b: f.StoreUnavailable(at_us=b.at_us, for_us=b.for_us // 2, silent=bool(b.how & 1)),
+    lambda b: f.StoreErrors(at_us=b.at_us, for_us=b.for_us, rate=0.5),
+    lambda b: f.Slow(at_us=b.at_us, process=b.pick(b.ground.processes), for_us=b.for_us, factor=100 + b.how * 40),
+    _skew,
+    lambda b: f.LateRecords(at_us=b.at_us, process=b.pick(b.ground.injectors), count=1 + b.how % 4, by_us=b.for_us),
+    lambda b: f.StallSource(at_us=b.at_us, process=b.pick(b.ground.injectors), for_us=b.for_us),
+    _crash_at_step,
+    lambda b: _pause_at(_step(b), b),
+    _message_at_step,
+    _partition_at_step,
+    lambda b: f.StepFault(_step(b), _operate(b)),
 )  # fmt: skip
 """The kinds of the first table."""
 
-_CHANGES: tuple[Maker, ...] = (_change, _change_at_step) * 3
+_CHANGES: tuple[Maker, ...] = (_change, lambda b: f.StepFault(_step(b), _change(b))) * 3
 """Choice: a fifth of all kinds where there are versions, because every change has to meet every other fault."""
 
 FIRST_TABLE = 1
@@ -325,10 +277,7 @@ def _strike_recovery(b: Slot) -> tuple[f.AnyFault | f.StepFault, ...]:
     stop = f.Crash(at_us=b.at_us, process=first, restart_after_us=b.for_us)
     steps = [Step(heir, does, message, 1 + (b.how >> 2) % 3, after_us=max(b.at_us, 1)) for heir in heirs]
     if b.how & 2:
-        pauses = [
-            f.Pause(at_us=0, process=step.process, for_us=1_200 * MILLISECOND + b.for_us) for step in steps
-        ]
-        return (stop, *[f.StepFault(step, pause, moment) for step, pause in zip(steps, pauses, strict=True)])
+        return (stop, *[_pause_at(step, b, moment) for step in steps])
     crashes = [f.Crash(at_us=0, process=step.process, restart_after_us=b.for_us) for step in steps]
     return (stop, *[f.StepFault(step, crash, moment) for step, crash in zip(steps, crashes, strict=True)])
 
