@@ -1,5 +1,7 @@
 """The authority combines what the owners have computed, and nothing else (MillWheel 7.2)."""
 
+from dataclasses import dataclass
+
 from headrace import MIN_TIME, KeyInterval, format_time
 from headrace.history import Event, InjectorReported, IntervalMinted, Published, Reported
 from headrace_properties.checkers.finding import Finding, Handlers
@@ -7,17 +9,15 @@ from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Unknown, Verdict
 
 
+@dataclass(slots=True, eq=False)
 class _ReportedKeys:
     """Some keys, and the greatest values that their present and former owners have reported."""
 
-    __slots__ = ("horizon", "interval", "is_live", "low_us", "mint")
-
-    def __init__(self, mint: IntervalMinted, interval: KeyInterval, low_us: int, horizon: int) -> None:
-        self.mint = mint
-        self.interval = interval
-        self.low_us = low_us
-        self.horizon = horizon
-        self.is_live = True
+    mint: IntervalMinted
+    interval: KeyInterval
+    low_us: int
+    horizon: int
+    is_live: bool = True
 
     def without(self, interval: KeyInterval) -> list["_ReportedKeys"]:
         """Return what is known of its keys outside an interval that another process owns now; they keep their last value."""

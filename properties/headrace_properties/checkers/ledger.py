@@ -14,6 +14,7 @@ Rules of this file:
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace import MAX_TIME, MIN_TIME, KeyInterval
@@ -42,15 +43,13 @@ _NONE_SETTLED: dict[str, int] = {}
 _NO_RUNS: list[Executed] = []
 
 
+@dataclass(slots=True, eq=False)
 class RowWork:
     """The durable state of one key, as far as checkers need it."""
 
-    __slots__ = ("checkpoints", "hold", "timers")
-
-    def __init__(self) -> None:
-        self.timers: dict[str, WorkItem] = {}
-        self.checkpoints: dict[tuple[str, str], Production] = {}
-        self.hold: WorkItem | None = None
+    timers: dict[str, WorkItem] = field(default_factory=dict)
+    checkpoints: dict[tuple[str, str], Production] = field(default_factory=dict)
+    hold: WorkItem | None = None
 
 
 _NO_ROW = RowWork()

@@ -5,6 +5,7 @@ that enters a row behind its back: a timer does not fire, a production holds no 
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from headrace import Clock, format_time
 from headrace.history import Acked, Applied, CheckpointsDeleted, Event, Output, ScanBegun, ScanEnded
@@ -15,29 +16,25 @@ from headrace_properties.checkers.work import receiver_of
 from headrace_properties.verdict import Verdict, Violated
 
 
+@dataclass(slots=True, eq=False)
 class _Lost:
     """A timer or production unknown to its owner. ``found``: what ended that; ``replaced``: not by firing it."""
 
-    __slots__ = ("computation", "found", "key", "replaced", "source", "what")
-
-    def __init__(self, computation: str, key: str, what: StoredTimer | Production, source: Event) -> None:
-        self.computation = computation
-        self.key = key
-        self.what = what
-        self.source = source
-        self.found: Event | None = None
-        self.replaced = False
+    computation: str
+    key: str
+    what: StoredTimer | Production
+    source: Event
+    found: Event | None = None
+    replaced: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class _Touched:
     """An owner's changes during its scan: timers by key and tag, productions by id and consumer."""
 
-    __slots__ = ("process", "productions", "timers")
-
-    def __init__(self, process: str) -> None:
-        self.process = process
-        self.timers: set[tuple[str, str]] = set()
-        self.productions: set[tuple[str, str]] = set()
+    process: str
+    timers: set[tuple[str, str]] = field(default_factory=set)
+    productions: set[tuple[str, str]] = field(default_factory=set)
 
     def note(self, event: Applied) -> None:
         """A write of the owner was applied."""

@@ -3,6 +3,7 @@
 Each sender has a heap, whose finished entries are dropped when its top is read.
 """
 
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from headrace import MAX_TIME, format_time
@@ -11,6 +12,7 @@ from headrace.wire.rows import Production, StoredTimer
 from headrace_properties.verdict import Awaited, AwaitedKind
 
 
+@dataclass(slots=True, eq=False)
 class WorkItem:
     """Something durable or accepted that has yet to be done.
 
@@ -27,22 +29,16 @@ class WorkItem:
         done: it is over.
     """
 
-    __slots__ = ("done", "holds", "key", "late", "number", "origin", "sender", "source", "time_us", "what")
-
-    def __init__(
-        self, sender: str, key: str, what: Production | StoredTimer | None, time_us: int, origin: int, source: Injected | Applied,
-        *, late: bool,
-    ) -> None:  # fmt: skip
-        self.sender = sender
-        self.key = key
-        self.what = what
-        self.time_us = time_us
-        self.origin = origin
-        self.late = late
-        self.source = source
-        self.number = 0
-        self.holds = False
-        self.done = False
+    sender: str
+    key: str
+    what: Production | StoredTimer | None
+    time_us: int
+    origin: int
+    source: Injected | Applied
+    late: bool = field(kw_only=True)
+    number: int = 0
+    holds: bool = False
+    done: bool = False
 
     def __str__(self) -> str:
         """Name it for messages."""

@@ -4,6 +4,7 @@ Rule of this file: the books are kept *after* each check has seen a line, as the
 until then.
 """
 
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import attrgetter
 
@@ -11,6 +12,7 @@ from headrace import HistoryFormatError
 from headrace.histories import Graph, Header, In, Out, Owns, RecordLine, Watermark
 
 
+@dataclass(slots=True, eq=False)
 class Sent:
     """A record on its way.
 
@@ -22,16 +24,11 @@ class Sent:
         waits_for: stages that have not processed it yet.
     """
 
-    __slots__ = ("line", "number", "promised", "stream", "waits_for")
-
-    def __init__(
-        self, line: Out, number: int, stream: str, promised: int | None, waits_for: set[str]
-    ) -> None:
-        self.line = line
-        self.number = number
-        self.stream = stream
-        self.promised = promised
-        self.waits_for = waits_for
+    line: Out
+    number: int
+    stream: str
+    promised: int | None
+    waits_for: set[str]
 
     @property
     def late(self) -> bool:

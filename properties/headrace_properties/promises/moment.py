@@ -220,7 +220,7 @@ class Moment:
         Raises:
             UnknownNameError: the pipeline has no such computation.
         """
-        self._world.check_computation(computation)
+        self._world.check("computation", computation)
         return self.decode_state(computation, "", b"")
 
     def timers(self, computation: str, key: str) -> tuple[Timer, ...]:
@@ -276,7 +276,7 @@ class Moment:
         Raises:
             UnknownNameError: the pipeline has neither of this name.
         """
-        self._world.check_node(name)
+        self._world.check("computation or injector", name)
         return self._world.low_watermark(name)
 
     def encode(self, stream: str, value: Any) -> bytes:
@@ -285,7 +285,7 @@ class Moment:
         Raises:
             UnknownNameError: the pipeline has no such stream.
         """
-        self._world.check_stream(stream)
+        self._world.check("stream", stream)
         return self._world.codec(stream).encode(value)
 
     # For the harness
@@ -317,7 +317,7 @@ class Moment:
     def _rows(self, computation: str) -> Mapping[str, Any]:
         rows = self._world.rows.get(computation)
         if rows is None:
-            self._world.check_computation(computation)
+            self._world.check("computation", computation)
             return {}
         return rows
 
@@ -329,7 +329,7 @@ class Moment:
             views += [RecordView(arrival, self._world, self._lender) for arrival in arrivals[len(views) :]]
         if stream is None:
             return tuple(views)
-        self._world.check_stream(stream)
+        self._world.check("stream", stream)
         return tuple(view for view in views if view.stream == stream)
 
 

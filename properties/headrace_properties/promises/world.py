@@ -3,7 +3,8 @@
 It holds bytes only; `headrace_properties.promises.moment` decodes what a promise asks for.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace import MAX_TIME, MIN_TIME, Codec, Encoded, Pipeline
@@ -22,6 +23,7 @@ from headrace_properties.checkers.topology import Topology
 from headrace_properties.promises.errors import UnknownNameError
 
 
+@dataclass(slots=True, eq=False)
 class Arrival:
     """A record that was injected, went outside, or was produced by a step.
 
@@ -32,15 +34,13 @@ class Arrival:
         consumers: the names of all its consumers.
     """
 
-    __slots__ = ("consumers", "event", "number", "production")
-
-    def __init__(self, number: int, event: Event, production: Production, consumers: tuple[str, ...]) -> None:
-        self.number = number
-        self.event = event
-        self.production = production
-        self.consumers = consumers
+    number: int
+    event: Event
+    production: Production
+    consumers: tuple[str, ...]
 
 
+@dataclass(slots=True, eq=False)
 class StoredRow:
     """The store's contents for a key.
 
@@ -50,14 +50,12 @@ class StoredRow:
         timers: by tag.
     """
 
-    __slots__ = ("hold", "state", "timers")
-
-    def __init__(self) -> None:
-        self.state: Encoded = b""
-        self.hold = MAX_TIME
-        self.timers: dict[str, StoredTimer] = {}
+    state: Encoded = b""
+    hold: int = MAX_TIME
+    timers: dict[str, StoredTimer] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False)
 class Step:
     """A durable change of a row.
 
@@ -71,16 +69,13 @@ class Step:
         produced: the records that it made durable, one for each consumer.
     """
 
-    __slots__ = ("after", "before", "consumed", "event", "key", "number", "produced")
-
-    def __init__(self, number: int, event: Applied, key: str, before: Encoded, after: Encoded) -> None:
-        self.number = number
-        self.event = event
-        self.key = key
-        self.before = before
-        self.after = after
-        self.consumed: tuple[Arrival, ...] = ()
-        self.produced: tuple[Arrival, ...] = ()
+    number: int
+    event: Applied
+    key: str
+    before: Encoded
+    after: Encoded
+    consumed: tuple[Arrival, ...] = ()
+    produced: tuple[Arrival, ...] = ()
 
 
 Change = Step | Arrival
@@ -119,6 +114,12 @@ class World:
         self._codecs = {
             stream: pipeline.codec(stream) for pipeline in pipelines for stream in pipeline.streams
         }
+        computations, injectors = self.topology.computations, self.topology.injectors
+        self._names = {
+            "computation": computations.keys(),
+            "stream": self._codecs.keys(),
+            "computation or injector": computations.keys() | injectors.keys(),
+        }
         self._seen_inputs: set[str] = set()
         self._seen_outputs: set[str] = set()
         self._sent: dict[tuple[str, str], Arrival] = {}
@@ -141,33 +142,20 @@ class World:
         if handler is not None:
             handler(event)
 
-    def check_computation(self, name: str) -> None:
-        """Refuse a computation's name that no version has.
+    def check(self, what: str, name: str) -> None:
+        """Refuse a name that no version has. ``what``: ``computation``, ``stream`` or ``computation or injector``.
 
         Raises:
             UnknownNameError: it is one.
         """
-        _check("computation", name, self.topology.computations)
+        known = self._names[what]
+        if name not in known:
+            names = ", ".join(map(repr, sorted(known))) or "none"
+            raise UnknownNameError(f"there is no {what} {name!r}; there are {names}")
 
     def has_stream(self, name: str) -> bool:
         """Return whether any version has a stream."""
         return name in self._codecs
-
-    def check_stream(self, name: str) -> None:
-        """Refuse a stream's name that no version has.
-
-        Raises:
-            UnknownNameError: it is one.
-        """
-        _check("stream", name, self._codecs)
-
-    def check_node(self, name: str) -> None:
-        """Refuse a computation's or injector's name that no version has.
-
-        Raises:
-            UnknownNameError: it is one.
-        """
-        _check("computation or injector", name, {**self.topology.computations, **self.topology.injectors})
 
     def codec(self, stream: str) -> Codec:
         """Return the codec of a stream."""
@@ -269,9 +257,3 @@ class World:
 
     def _on_sampled(self, event: KeysSampled) -> None:
         self.fraction = event.fraction
-
-
-def _check(what: str, name: str, known: Iterable[str]) -> None:
-    if name not in known:
-        names = ", ".join(map(repr, sorted(known))) or "none"
-        raise UnknownNameError(f"there is no {what} {name!r}; there are {names}")
