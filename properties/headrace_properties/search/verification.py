@@ -19,7 +19,7 @@ from headrace_properties.search.novelty import Novelty
 from headrace_properties.search.ordering import Ordering, ordering_of
 from headrace_properties.search.parallel import ENDED, Jobs, RunTrials, run_apart, runner, useful_jobs
 from headrace_properties.search.scope import Exploration
-from headrace_properties.search.shrinking import Test, shrink
+from headrace_properties.search.shrinking import shrink
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.user_lines import Branch, unreached
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -189,95 +189,55 @@ def verify(
     ordering = None if depth is None else ordering_of(application, base, seed, depth)
     steering = Steering(application, base, seed, feed_seeds, outside=outside, ordering=ordering)
     found = Verification(feed_seeds=feed_seeds, feeds_asked=feeds, ordering=ordering)
-    search = Search(application, base, on_run, found)
+    tell = on_run or (lambda _: None)
     with runner(application, protocol, useful_jobs(jobs, examples)) as run:
-        search.find(steering, run, examples, until_quiet=until_quiet, minutes=minutes)
-    failure = search.failure
-    again = run_apart if failure is not None and failure.error.startswith(ENDED) else try_plan
-    return search.result(lambda trial: again(application, trial, protocol))
+        _find(found, steering, run, examples, until_quiet, minutes, tell)
+    found.end(application)
+    if found.failure is not None:
+        make = run_apart if found.failure.error.startswith(ENDED) else try_plan
+
+        def again(trial: Trial) -> JudgedRun:
+            judged = make(application, trial, protocol)
+            tell(found)
+            return judged
+
+        found.fail(shrink(found.failure, application, base, again))
+    return found
 
 
 _MOST_IDLE = 10
 """The search ends after this multiple of the requested runs, even if no fault took effect in most of them."""
 
 
-class Search:
-    """The runs of one search, and the first one that failed.
+def _find(
+    found: Verification,
+    steering: Steering,
+    run: RunTrials,
+    examples: int,
+    until_quiet: float,
+    minutes: float,
+    tell: Callable[[Verification], None],
+) -> None:
+    """Make runs, round by round, until one fails or enough of them count.
 
-    Args:
-        application: what is under test.
-        base: options that plans vary.
-        on_run: told after each run.
-        found: receives the result.
+    A round is steered by what the rounds before it have reached, and taken in the order in which it was drawn: whoever makes
+    it, the first run that fails is the same.
     """
-
-    def __init__(
-        self,
-        application: Application,
-        base: ClusterOptions,
-        on_run: Callable[[Verification], None] | None = None,
-        found: Verification | None = None,
-    ) -> None:
-        self._application = application
-        self._base = base
-        self._on_run = on_run
-        self._found = found or Verification()
-
-    def find(
-        self,
-        steering: Steering,
-        run: RunTrials,
-        examples: int,
-        *,
-        until_quiet: float = 0.0,
-        minutes: float = math.inf,
-    ) -> None:
-        """Make runs, round by round, until one fails or enough of them count.
-
-        A round is steered by what the rounds before it have reached, and taken in the order in which it was drawn: whoever makes
-        it, the first run that fails is the same.
-        """
-        found, left = self._found, Budget(_MOST_IDLE * examples).begin()
-        ends_s = time.monotonic() + minutes * 60
-        while not left.spent:
-            trials = steering.round(found.covered)
-            for trial, judged in zip(trials, run(trials), strict=True):
-                left.run()
-                self._take(trial, judged)
-                if found.failure is not None or found.runs == examples:
-                    return
-                if time.monotonic() >= ends_s:
-                    found.stopped_for = "minutes"
-                    return
-            if found.chance_of_news < until_quiet:
-                found.stopped_for = "quiet"
+    left = Budget(_MOST_IDLE * examples).begin()
+    ends_s = time.monotonic() + minutes * 60
+    while not left.spent:
+        trials = steering.round(found.covered)
+        for trial, judged in zip(trials, run(trials), strict=True):
+            left.run()
+            found.take(judged)
+            if judged.failed:
+                found.fail(judged.failure(trial))
+            tell(found)
+            if found.failure is not None or found.runs == examples:
                 return
-
-    @property
-    def failure(self) -> Failure | None:
-        """The failure found so far."""
-        return self._found.failure
-
-    def result(self, test: Test) -> Verification:
-        """Minimize what was found. ``test``: makes a run."""
-        found = self._found
-
-        def again(trial: Trial) -> JudgedRun:
-            judged = test(trial)
-            self._tell()
-            return judged
-
-        found.end(self._application)
-        if found.failure is not None:
-            found.fail(shrink(found.failure, self._application, self._base, again))
-        return found
-
-    def _take(self, trial: Trial, judged: JudgedRun) -> None:
-        self._found.take(judged)
-        if judged.failed:
-            self._found.fail(judged.failure(trial))
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._on_run is not None:
-            self._on_run(self._found)
+            if time.monotonic() >= ends_s:
+                found.stopped_for = "minutes"
+                return
+        if found.chance_of_news < until_quiet:
+            found.stopped_for = "quiet"
+            return
