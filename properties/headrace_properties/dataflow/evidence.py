@@ -4,7 +4,7 @@ Rules of this file: a trigger's state is when it began and which elements it has
 counts, boundaries and delays are derived from it on demand. Windows that merge combine their evidence.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,13 +60,14 @@ class TriggerView:
 
 def begin(trigger: Trigger, now: int) -> Evidence:
     """Start a trigger, with its window's first element, or again later."""
-    parts = _parts_of(trigger)
+    parts = parts_of(trigger)
     if isinstance(trigger, SequenceOf):
         parts = parts[:1]
     return Evidence(began=frozenset([now]), parts=tuple(begin(part, now) for part in parts))
 
 
-def _parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
+def parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
+    """Return the triggers that a trigger is made of, in the order of its arguments."""
     match trigger:
         case Repeat(inner):
             return (inner,)
@@ -78,11 +79,18 @@ def _parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
             return ()
 
 
+def everywhere(trigger: Trigger, change: Callable[[Trigger], Trigger]) -> Trigger:
+    """Transform a trigger and everything in it, from within."""
+    parts = [everywhere(part, change) for part in parts_of(trigger)]
+    made: Any = type(trigger)
+    return change(made(*parts) if parts else trigger)
+
+
 def _active(trigger: Trigger, evidence: Evidence) -> Iterable[tuple[Trigger, Evidence]]:
     """Return the live triggers within a trigger, each with its evidence."""
     if isinstance(trigger, SequenceOf):
         return [(trigger.triggers[evidence.index], evidence.parts[0])]
-    return zip(_parts_of(trigger), evidence.parts, strict=True)
+    return zip(parts_of(trigger), evidence.parts, strict=True)
 
 
 def observe(trigger: Trigger, evidence: Evidence, moment: int, now: int, contents: Any) -> Evidence:
@@ -189,7 +197,7 @@ def together(trigger: Trigger, several: Sequence[Evidence]) -> Evidence:
     """
     index = max(evidence.index for evidence in several)
     furthest = [evidence for evidence in several if evidence.index == index]
-    parts = (trigger.triggers[index],) if isinstance(trigger, SequenceOf) else _parts_of(trigger)
+    parts = (trigger.triggers[index],) if isinstance(trigger, SequenceOf) else parts_of(trigger)
     return Evidence(
         began=frozenset().union(*(evidence.began for evidence in furthest)),
         seen=frozenset().union(*(evidence.seen for evidence in furthest)),

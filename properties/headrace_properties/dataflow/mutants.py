@@ -7,7 +7,7 @@ from the model.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace import MIN_TIME
 from headrace.dataflow import (
@@ -23,7 +23,6 @@ from headrace.dataflow import (
     Pane,
     Repeat,
     RepeatUntil,
-    SequenceOf,
     Sessions,
     Trigger,
     Window,
@@ -31,6 +30,9 @@ from headrace.dataflow import (
 )
 from headrace.dataflow.contents import Contents
 from headrace.dataflow.firing import Seen, start
+from headrace_properties.dataflow.evidence import everywhere
+
+TriggerT = TypeVar("TriggerT", bound=Trigger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,50 +276,14 @@ class BatchForgets(Grouping):
         return panes
 
 
-def _with_trigger(change: Callable[[Trigger], Trigger]) -> Callable[..., Grouping]:
+def _replacing(kind: type[TriggerT], change: Callable[[TriggerT], Trigger]) -> Callable[..., Grouping]:
+    def changed(trigger: Trigger) -> Trigger:
+        return change(trigger) if isinstance(trigger, kind) else trigger
+
     def make(**fields: Any) -> Grouping:
-        return Grouping(**{**fields, "trigger": _everywhere(fields["trigger"], change)})
+        return Grouping(**{**fields, "trigger": everywhere(fields["trigger"], changed)})
 
     return make
-
-
-def _everywhere(trigger: Trigger, change: Callable[[Trigger], Trigger]) -> Trigger:
-    """Transform a trigger and everything in it."""
-    match trigger:
-        case Repeat(inner):
-            return change(Repeat(_everywhere(inner, change)))
-        case RepeatUntil(inner, until):
-            return change(RepeatUntil(_everywhere(inner, change), _everywhere(until, change)))
-        case OrFinally(inner, until):
-            return change(OrFinally(_everywhere(inner, change), _everywhere(until, change)))
-        case SequenceOf(parts):
-            return change(SequenceOf(*(_everywhere(part, change) for part in parts)))
-        case AnyOf(parts):
-            return change(AnyOf(*(_everywhere(part, change) for part in parts)))
-        case AllOf(parts):
-            return change(AllOf(*(_everywhere(part, change) for part in parts)))
-        case _:
-            return change(trigger)
-
-
-def _unaligned(trigger: Trigger) -> Trigger:
-    return AfterDelay(trigger.period_us) if isinstance(trigger, AtPeriod) else trigger
-
-
-def _all_is_any(trigger: Trigger) -> Trigger:
-    return AnyOf(*trigger.triggers) if isinstance(trigger, AllOf) else trigger
-
-
-def _once(trigger: Trigger) -> Trigger:
-    return trigger.trigger if isinstance(trigger, Repeat) else trigger
-
-
-def _never_until(trigger: Trigger) -> Trigger:
-    return Repeat(trigger.trigger) if isinstance(trigger, RepeatUntil) else trigger
-
-
-def _never_finally(trigger: Trigger) -> Trigger:
-    return trigger.trigger if isinstance(trigger, OrFinally) else trigger
 
 
 def _never_over(**fields: Any) -> Grouping:
@@ -385,17 +351,32 @@ MUTANTS = (
         "batch forgets", "2.4", "what waits for the clock when a batch ends is forgotten", BatchForgets
     ),
     DataflowMutant(
-        "period unaligned", "2.4", "a period begins with its first element", _with_trigger(_unaligned)
+        "period unaligned",
+        "2.4",
+        "a period begins with its first element",
+        _replacing(AtPeriod, lambda period: AfterDelay(period.period_us)),
     ),
-    DataflowMutant("all is any", "2.3", "the first part of AllOf fires it", _with_trigger(_all_is_any)),
-    DataflowMutant("repeat once", "2.3", "Repeat fires once", _with_trigger(_once)),
+    DataflowMutant(
+        "all is any",
+        "2.3",
+        "the first part of AllOf fires it",
+        _replacing(AllOf, lambda trigger: AnyOf(*trigger.triggers)),
+    ),
+    DataflowMutant(
+        "repeat once", "2.3", "Repeat fires once", _replacing(Repeat, lambda trigger: trigger.trigger)
+    ),
     DataflowMutant(
         "or finally never",
         "2.3",
         "OrFinally is never finished by its second trigger",
-        _with_trigger(_never_finally),
+        _replacing(OrFinally, lambda trigger: trigger.trigger),
     ),
-    DataflowMutant("until never", "2.3", "RepeatUntil goes on for ever", _with_trigger(_never_until)),
+    DataflowMutant(
+        "until never",
+        "2.3",
+        "RepeatUntil goes on for ever",
+        _replacing(RepeatUntil, lambda trigger: Repeat(trigger.trigger)),
+    ),
     DataflowMutant(
         "earliest of all", "2.2", "late elements count for the event time of a pane", EarliestOfAll
     ),

@@ -13,19 +13,14 @@ from hashlib import sha256
 from headrace.dataflow import (
     MAX,
     Accumulation,
-    AllOf,
-    AnyOf,
     AtWatermark,
-    OrFinally,
-    Repeat,
-    RepeatUntil,
-    SequenceOf,
     Streaming,
     TimestampCombiner,
     Timing,
     Trigger,
 )
 from headrace_properties.dataflow.cases import GroupingCase
+from headrace_properties.dataflow.evidence import everywhere
 from headrace_properties.dataflow.model import EmittedPane, Query, run_model
 from headrace_properties.dataflow.transcripts import run_layer_counting
 from headrace_properties.mutation.flows import MODEL
@@ -78,17 +73,7 @@ def _may_report(query: Query) -> bool:
 
 def _by_percentile(trigger: Trigger) -> Trigger:
     """Return a trigger that looks at a percentile watermark in the place of the low one."""
-    match trigger:
-        case AtWatermark():
-            return AtWatermark(percentile=_PERCENTILE)
-        case Repeat(inner):
-            return Repeat(_by_percentile(inner))
-        case RepeatUntil(inner, until) | OrFinally(inner, until):
-            return type(trigger)(_by_percentile(inner), _by_percentile(until))
-        case SequenceOf(triggers) | AnyOf(triggers) | AllOf(triggers):
-            return type(trigger)(*map(_by_percentile, triggers))
-        case _:
-            return trigger
+    return AtWatermark(percentile=_PERCENTILE) if isinstance(trigger, AtWatermark) else trigger
 
 
 def _untimed(panes: Iterable[EmittedPane], case: GroupingCase) -> list[EmittedPane]:
@@ -112,7 +97,7 @@ def try_by_hand(cases: Sequence[ToldCase]) -> JudgedRun:
         if _by_key(panes) != _by_key(one.panes) or dropped != one.dropped:
             verdicts[MODEL] = Violated("panes differ from what the model tells of the same input", ())
         elif _may_report(one.case.query):
-            query = replace(one.case.query, trigger=_by_percentile(one.case.query.trigger))
+            query = replace(one.case.query, trigger=everywhere(one.case.query.trigger, _by_percentile))
             reported, _ = run_layer_counting(query, one.case.steps, most, _PERCENTILE)
             digest.update(repr(reported).encode())
             if _untimed(reported, one.case) != _untimed(one.panes, one.case):

@@ -79,6 +79,11 @@ _DISTURBED = {
 }
 
 
+_TRIED: Mapping[str, Callable[[int, Protocol], JudgedRun]] = {
+    FLOWS: try_flows, MORE_FLOWS: try_more_flows, OPERATED: try_operated, HALTING: try_halting, HALTING_FLOWS: try_halting_flows,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Runs:
     """Runs to judge a mutant by.
@@ -143,16 +148,8 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
             return try_by_hand(by_hand[number * AT_ONCE : (number + 1) * AT_ONCE])
         if name in groupings:
             return _try_grouping(groupings[name][number], number, protocol, faulty=name == SETTLING)
-        if name == FLOWS:
-            return try_flows(number, protocol)
-        if name == MORE_FLOWS:
-            return try_more_flows(number, protocol)
-        if name == OPERATED:
-            return try_operated(number, protocol)
-        if name == HALTING:
-            return try_halting(number, protocol)
-        if name == HALTING_FLOWS:
-            return try_halting_flows(number, protocol)
+        if name in _TRIED:
+            return _TRIED[name](number, protocol)
         if name in _DISTURBED:
             kind, turn = _DISTURBED[name]
             first = (number * _TURNS + turn) * 2

@@ -430,7 +430,7 @@ class _Expiring:
             )
 
 
-_SILENT = ("Timer", "update", "updateValue", "put", "appendValue", "appendList", "clear", "removeKey")
+_SILENT = ("Timer", *_WRITES, *_CLEARS)
 """Calls that return nothing."""
 
 
@@ -445,13 +445,9 @@ class _State:
 
         def call(*args: Any, **options: Any) -> Any:
             result = method(*args, **options)
-            if isinstance(result, Iterator):
-                items = list(result)
-                result = iter(items)
-                self._told(f"{self._name}.{name}", (*args, *options.values()), items)
-            else:
-                self._told(f"{self._name}.{name}", (*args, *options.values()), result)
-            return result
+            items = list(result) if isinstance(result, Iterator) else result
+            self._told(f"{self._name}.{name}", (*args, *options.values()), items)
+            return iter(items) if isinstance(result, Iterator) else result
 
         return call
 

@@ -163,7 +163,7 @@ class _Walk:
     def _of_data(self, thing: Any, name: str) -> Iterator[tuple[object, str]]:
         kind = type(thing)
         if isinstance(thing, dict):
-            self._note(name, thing, dict, _write_dict)
+            self._note(name, thing, dict, _refill)
             if len(thing) <= MOST_ENTRIES:
                 yield from ((value, f"{name}[{_short(key)}]") for key, value in list(thing.items()))
         elif isinstance(thing, list | deque | bytearray):
@@ -171,7 +171,7 @@ class _Walk:
             if len(thing) <= MOST_ENTRIES:
                 yield from ((value, name) for value in list(thing))
         elif isinstance(thing, set):
-            self._note(name, thing, set, _write_set)
+            self._note(name, thing, set, _refill)
         elif isinstance(thing, tuple | frozenset):
             yield from ((value, name) for value in thing)
         if kind.__module__.partition(".")[0] not in _OPAQUE | {"builtins", "collections"}:
@@ -320,7 +320,7 @@ def _forget(function: Any, _: int) -> None:
     function.cache_clear()
 
 
-def _write_dict(thing: dict[Any, Any], contents: dict[Any, Any]) -> None:
+def _refill(thing: Any, contents: Any) -> None:
     thing.clear()
     thing.update(contents)
 
@@ -344,11 +344,6 @@ def _keep_keys(thing: dict[str, Any], contents: dict[str, Any]) -> None:
 def _write_list(thing: Any, contents: list[Any]) -> None:
     thing.clear()
     thing.extend(contents)
-
-
-def _write_set(thing: set[Any], contents: set[Any]) -> None:
-    thing.clear()
-    thing.update(contents)
 
 
 def _slots_of(cls: type) -> tuple[str, ...]:
