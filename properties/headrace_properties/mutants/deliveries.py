@@ -1,13 +1,13 @@
 """Mutants of deliveries: duplicates, ids, ACKs, retries (MillWheel 6.1.1)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
 
 from headrace.api.time import MAX_TIME, MIN_TIME
-from headrace.rules import Act, Rules, SubscriberT
-from headrace.wire.rows import Production, RowDelta
+from headrace.rules import Act, Rules
+from headrace.wire.rows import Production
 from headrace.worker.interval import OwnedInterval
 from headrace.worker.running import StepRun
 from headrace.worker.step import Step
@@ -32,44 +32,8 @@ class AckBeforeCommit(Rules):
         return *acts[:commit], Act.ACK, *acts[commit:]
 
 
-class WritesOneId(Rules):
-    """Writes a step of several records with the id of the first."""
-
-    def written(self, delta: RowDelta) -> RowDelta:
-        """All of it but the other ids."""
-        return msgspec.structs.replace(delta, seen=delta.seen[:1])
-
-
-class NewIdPerRetry(Rules):
-    """Gives a production a new name whenever it sends it again."""
-
-    def retried(self, production: Production, attempts: int) -> Production:
-        """Under another id."""
-        return msgspec.structs.replace(production, record_id=f"{production.record_id}~{attempts}")
-
-
-class NeverRetries(Rules):
-    """Sends each production once."""
-
-    def retries(self, injected: bool) -> bool:
-        """Injectors only."""
-        return injected
-
-
-class OneAckForAll(Rules):
-    """Takes the ACK of one consumer of a stream for that of all of them."""
-
-    def settled_by(self, consumer: str, pending: Sequence[str]) -> tuple[str, ...]:
-        """All that wait."""
-        return tuple(dict.fromkeys((consumer, *pending)))
-
-
-class OneConsumerOnly(Rules):
-    """Delivers a stream to the first of its consumers."""
-
-    def recipients(self, subscribers: Sequence[SubscriberT]) -> Sequence[SubscriberT]:
-        """The first."""
-        return subscribers[:1]
+def _renamed(production: Production, attempts: int) -> Production:
+    return msgspec.structs.replace(production, record_id=f"{production.record_id}~{attempts}")
 
 
 class IdsInNextWrite(InNextWrite):
@@ -130,7 +94,8 @@ MUTANTS = (
     ),
     Mutant(
         "one id for a coalesced checkpoint", ("S4", "S3"), "6.1.1",
-        "a checkpoint for several records has the id of the first of them only", Parts(rules=WritesOneId), "bursts",
+        "a checkpoint for several records has the id of the first of them only",
+        Parts(rules=answering(written=lambda delta: msgspec.structs.replace(delta, seen=delta.seen[:1]))), "bursts",
     ),
     Mutant(
         "a filter hit is a duplicate", ("S3", "S1"), "6.1.1",
@@ -181,11 +146,13 @@ MUTANTS = (
     ),
     Mutant(
         "a new id for each retry", ("S1", "reference"), "6.1.1",
-        "a production has another id whenever it is sent again", Parts(rules=NewIdPerRetry), "echoes",
+        "a production has another id whenever it is sent again",
+        Parts(rules=answering(retried=_renamed)), "echoes",
     ),
     Mutant(
         "no retries", ("L2",), "6.1.1",
-        "a production is sent once, whether it is ACKed or not", Parts(rules=NeverRetries), "echoes",
+        "a production is sent once, whether it is ACKed or not",
+        Parts(rules=answering(retries=lambda injected: injected)), "echoes",
     ),
     Mutant(
         "a refused write is ACKed", ("S3", "S1"), "6.2",
@@ -198,12 +165,13 @@ MUTANTS = (
     ),
     Mutant(
         "one consumer's ACK counts for all", ("S3", "S1"), "4.3",
-        "a production to two computations is forgotten when one of them has ACKed it", Parts(rules=OneAckForAll), "forked",
+        "a production to two computations is forgotten when one of them has ACKed it",
+        Parts(rules=answering(settled_by=lambda consumer, pending: tuple(dict.fromkeys((consumer, *pending))))), "forked",
     ),
     Mutant(
         "one consumer only", ("S17", "reference"), "4.3",
-        "of the computations that subscribe to a stream only the first gets its records", Parts(rules=OneConsumerOnly),
-        "forked",
+        "of the computations that subscribe to a stream only the first gets its records",
+        Parts(rules=answering(recipients=lambda subscribers: subscribers[:1])), "forked",
     ),
     Mutant(
         "ids are collected seldom", ("calm",), "6.1.1",

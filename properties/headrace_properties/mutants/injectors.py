@@ -11,17 +11,8 @@ from headrace.rules import Rules, Work
 from headrace.watermarks.authority import WatermarkAuthority
 from headrace.wire.effects import Effect, Event, SourceRecord, SourceWatermark, Start
 from headrace.wire.messages import Progress, Watermarks
-from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe, ignoring
+from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe, answering, ignoring
 from headrace_sim.faults import Crash, FaultSchedule, Noise
-
-
-class PositionAtSend(Rules):
-    """What has been read is taken for finished: a restarted injector goes on behind all of it."""
-
-    def resumes_at(self, unfinished: int, next_offset: int) -> int:
-        """Return the offset behind it."""
-        del unfinished
-        return next_offset
 
 
 class LateLowers(Rules):
@@ -50,15 +41,6 @@ class MissingProcessIgnored(WatermarkAuthority):
         return sound.at_least(Progress(low, horizon))
 
 
-class NewStampPerReader(Rules):
-    """Stamps records by the reader's clock, so that one that is read again has another origin."""
-
-    def stamp(self, arrived_us: int, now: int) -> int:
-        """Return the time."""
-        del arrived_us
-        return now
-
-
 class NewIdsPerReader(Rules):
     """Names records by the reader's incarnation, so that one that is read again has another id."""
 
@@ -66,15 +48,6 @@ class NewIdsPerReader(Rules):
         """Return an id that the next reader does not give."""
         own = super().injected_id(address, offset, incarnation)
         return own if incarnation == 1 else f"{own}~{incarnation}"
-
-
-class WaitsForGood(Rules):
-    """A record that is ahead of the slowest computation is not injected, however little."""
-
-    def may_inject(self, timestamp: int, slowest: int, limit_us: int) -> bool:
-        """Wait until they have passed it."""
-        del limit_us
-        return timestamp < slowest
 
 
 class WaitsTooLittle(Rules):
@@ -96,22 +69,6 @@ class DropsMalformed(Injector):
             self.probe.note()
             return super().handle(now, _passed_over(event))
         return super().handle(now, event)
-
-
-class ClaimsCountTwice(Rules):
-    """A claim that comes again is one more: who has the role by the first is fenced by the second."""
-
-    def may_claim(self, seen_epoch: int, latest: int) -> bool:
-        """Whenever the claimant looked."""
-        return seen_epoch <= latest
-
-
-class SendsOnce(Rules):
-    """An injector never sends a record again."""
-
-    def retries(self, injected: bool) -> bool:
-        """Leave that to workers."""
-        return not injected
 
 
 def _passed_over(record: SourceRecord) -> SourceWatermark:
@@ -210,7 +167,8 @@ MUTANTS = (
     ),
     Mutant(
         "injector position at send", ("S1", "reference"), "5.2, 6.1.1",
-        "a restarted injector goes on behind what it had sent, ACKed or not", Parts(rules=PositionAtSend), "windows",
+        "a restarted injector goes on behind what it had sent, ACKed or not",
+        Parts(rules=answering(resumes_at=lambda _unfinished, next_offset: next_offset)), "windows",
     ),
     Mutant(
         "injector horizon at send", ("S10-horizon",), "6.1.1",
@@ -228,7 +186,8 @@ MUTANTS = (
     ),
     Mutant(
         "a new origin for each reader", ("S10-horizon", "S2"), "6.1.1",
-        "a record that is read again after a crash has another origin", Parts(rules=NewStampPerReader), "windows",
+        "a record that is read again after a crash has another origin",
+        Parts(rules=answering(stamp=lambda _arrived_us, now: now)), "windows",
     ),
     Mutant(
         "a new id for each reader", ("S1", "reference"), "6.1.1",
@@ -236,8 +195,8 @@ MUTANTS = (
     ),
     Mutant(
         "the skew limit is nothing", ("reference", "L4"), "8.4",
-        "a record waits until the low watermarks have reached it, and they wait for the record", Parts(rules=WaitsForGood),
-        "limited",
+        "a record waits until the low watermarks have reached it, and they wait for the record",
+        Parts(rules=answering(may_inject=lambda timestamp, slowest, _limit_us: timestamp < slowest)), "limited",
     ),
     Mutant(
         "the skew limit is twice as far", ("S18",), "8.4",
@@ -250,7 +209,8 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated claim counts", ("L2", "L4", "L6"), "7.1",
-        "a claim that the network repeats fences the process that it made the holder", Parts(rules=ClaimsCountTwice), "windows",
+        "a claim that the network repeats fences the process that it made the holder",
+        Parts(rules=answering(may_claim=lambda seen_epoch, latest: seen_epoch <= latest)), "windows",
         Directed(
             FaultSchedule((Noise(at_us=0, for_us=SECOND, duplicate=1.0, delay_us=SECOND, kinds=("Claim",)),), 3 * SECOND),
             why="an injector claims its role once, at its start: few random plans disturb the store then",
@@ -258,7 +218,7 @@ MUTANTS = (
     ),
     Mutant(
         "an injector sends once", ("L2", "S1"), "6.1.1",
-        "an injector does not retry what is not ACKed", Parts(rules=SendsOnce), "echoes",
+        "an injector does not retry what is not ACKed", Parts(rules=answering(retries=lambda injected: not injected)), "echoes",
     ),
     Mutant(
         "an injector skips half of its source", ("S1",), "5.2",

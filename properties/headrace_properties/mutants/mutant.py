@@ -75,12 +75,14 @@ def noting(own: type[Rules], probe: Probe) -> Rules:
 
 
 def answering(**answers: object) -> type[Rules]:
-    """Make rules that give these answers, by the rule's name, whatever they are asked."""
+    """Make rules that give other answers. ``answers``: by rule, a value or a function of what the rule is asked."""
 
-    def constant(answer: object) -> Callable[..., object]:
+    def answered(answer: object) -> Callable[..., object]:
+        if callable(answer):
+            return lambda _rules, *asked, **named: answer(*asked, **named)
         return lambda *_asked, **_named: answer
 
-    return _broken(f"answering {answers}", {name: constant(answer) for name, answer in answers.items()})
+    return _broken(f"answering {answers}", {name: answered(answer) for name, answer in answers.items()})
 
 
 def leaving_out(rule: str, **fields: object) -> type[Rules]:

@@ -140,23 +140,6 @@ class WholeOnOldSequencers(WritesOfTheReplacedAreNew):
         return change is not Change.MERGED
 
 
-class SameSequencerForNextOwner(Rules):
-    """An interval that moves keeps its sequencer: its former owner's writes are as good as the new one's."""
-
-    def next_sequencer(self, unused: int, former: int | None) -> int:
-        """Assign the former one again."""
-        return unused if former is None else former
-
-
-class TokenOfAnother(Rules):
-    """Gives out the sequencer of the last assignment once more, to whichever interval is next."""
-
-    def next_sequencer(self, unused: int, former: int | None) -> int:
-        """Assign it again, unless it is the first."""
-        del former
-        return max(unused - 1, 1)
-
-
 class ClaimedOnce(Rules):
     """The store grants a role once."""
 
@@ -235,11 +218,13 @@ MUTANTS = (
     ),
     Mutant(
         "the same token for the next owner", ("L1", "S3", "S4"), "6.2, 7.1",
-        "an interval that moves keeps its sequencer", Parts(rules=SameSequencerForNextOwner), "windows",
+        "an interval that moves keeps its sequencer",
+        Parts(rules=answering(next_sequencer=lambda unused, former: unused if former is None else former)), "windows",
     ),
     Mutant(
         "one token for two intervals", ("S6",), "7.1",
-        "a sequencer is given out a second time, to another interval", Parts(rules=TokenOfAnother), "windows",
+        "a sequencer is given out a second time, to another interval",
+        Parts(rules=answering(next_sequencer=lambda unused, _former: max(unused - 1, 1))), "windows",
     ),
     Mutant(
         "a write applied twice", ("S4",), "6.2",

@@ -1,36 +1,9 @@
 """Mutants of topology changes: computations that are added and removed while the pipeline runs (MillWheel 3)."""
 
 from headrace import MILLISECOND, SECOND
-from headrace.rules import Rules
 from headrace.wire.messages import ChangeTopology
 from headrace_properties.mutants.mutant import Directed, Mutant, Parts, answering
 from headrace_sim.faults import DropMessages, FaultSchedule, Hold, Operate
-
-
-class DoesNotCountPassing(Rules):
-    """Takes for the senders of a computation those of its own version, without those that retire or join."""
-
-    def counts_as_sender(self, in_own_version: bool, is_passing: bool) -> bool:
-        """Forget who is passing."""
-        del is_passing
-        return in_own_version
-
-
-class OwnerKeepsItsVersion(Rules):
-    """An owner goes on by the version of the pipeline that it had when it got its interval."""
-
-    def adopts_version(self, injects: bool) -> bool:
-        """Let injectors follow."""
-        return injects
-
-
-class InjectorKeepsItsVersion(Rules):
-    """An injector never feeds but those that were there when it began."""
-
-    def adopts_version(self, injects: bool) -> bool:
-        """Let owners follow."""
-        return not injects
-
 
 MUTANTS = (
     Mutant(
@@ -41,7 +14,7 @@ MUTANTS = (
     Mutant(
         "retiring senders are not counted", ("S10",), "4.5",
         "a computation's input watermark does not wait for those of its senders that retire",
-        Parts(rules=DoesNotCountPassing), "changing",
+        Parts(rules=answering(counts_as_sender=lambda in_own_version, _is_passing: in_own_version)), "changing",
     ),
     Mutant(
         "fed before all know of it", ("S10",), "4.5",
@@ -64,12 +37,12 @@ MUTANTS = (
     Mutant(
         "an old owner keeps its version", ("S17",), "4.3",
         "what is produced goes to the consumers of the version that was in force when its owner got the interval",
-        Parts(rules=OwnerKeepsItsVersion), "changing",
+        Parts(rules=answering(adopts_version=lambda injects: injects)), "changing",
     ),
     Mutant(
         "an injector keeps its version", ("S17",), "4.3",
         "what is injected goes to the consumers of the first version, whichever is in force",
-        Parts(rules=InjectorKeepsItsVersion), "gaining",
+        Parts(rules=answering(adopts_version=lambda injects: not injects)), "gaining",
     ),
 )  # fmt: skip
 """All of this file."""

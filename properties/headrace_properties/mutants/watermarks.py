@@ -24,15 +24,6 @@ class IgnoresTimers(Rules):
         return not is_timer and super().holds_watermark(work, timestamp, reported)
 
 
-class StaleTimerOrigins(Rules):
-    """What a strong timer makes has the origin of what set the timer, however long ago that was."""
-
-    def origin_of_firing(self, origin: int, horizon: int, strong: bool) -> int:
-        """Return that origin."""
-        del horizon, strong
-        return origin
-
-
 class OwnWorkOnly(Rules):
     """Owners report their own oldest work as it is now; the input is left to the authority."""
 
@@ -118,51 +109,12 @@ class FastestCounts(IntervalMap):
         return most
 
 
-class OneInputOnly(Rules):
-    """Follows the first of a computation's inputs."""
-
-    def input_watermark(self, senders: Sequence[int]) -> int:
-        """Return what it has reached."""
-        return senders[0] if senders else MAX_TIME
-
-
 class PercentileRoundsUp(Rules):
     """A percentile watermark leaves one record more behind than its share."""
 
     def outliers(self, percent: float, pending: int) -> int:
         """Round up."""
         return min(pending, super().outliers(percent, pending) + 1)
-
-
-class PercentilePassesAll(Rules):
-    """Takes all pending records for outliers."""
-
-    def outliers(self, percent: float, pending: int) -> int:
-        """All of them."""
-        del percent
-        return pending
-
-
-class LateOnWatermark(Rules):
-    """A record exactly on the watermark is late."""
-
-    def is_late(self, timestamp: int, watermark: int) -> bool:
-        """Count it as behind."""
-        return timestamp <= watermark
-
-
-class GoesBack(Rules):
-    """Takes what is heard last for the latest, though the network reorders."""
-
-    def merged(self, known: Progress, told: Progress) -> Progress:
-        """Believe what is told."""
-        del known
-        return told
-
-    def advanced(self, known: int, told: int) -> int:
-        """Believe what is told."""
-        del known
-        return told
 
 
 class NewOriginsOfWeakTimers(Rules):
@@ -261,7 +213,8 @@ MUTANTS = (
     ),
     Mutant(
         "one input only", ("S10", "S9"), "4.5",
-        "of a computation's inputs only the first holds its watermark", Parts(rules=OneInputOnly), "forked",
+        "of a computation's inputs only the first holds its watermark",
+        Parts(rules=answering(input_watermark=lambda senders: senders[0] if senders else MAX_TIME)), "forked",
     ),
     Mutant(
         "authority not journaled", ("S10", "S11"), "7.2",
@@ -284,8 +237,8 @@ MUTANTS = (
     ),
     Mutant(
         "an observer's watermark goes back", ("S11",), "4.5",
-        "a worker takes the last broadcast that it gets for the latest", Parts(rules=GoesBack),
-        "windows",
+        "a worker takes the last broadcast that it gets for the latest",
+        Parts(rules=answering(merged=lambda _known, told: told, advanced=lambda _known, told: told)), "windows",
     ),
     Mutant(
         "a percentile strips one too many", ("reference",), "7.2",
@@ -294,11 +247,13 @@ MUTANTS = (
     ),
     Mutant(
         "a percentile passes all that is pending", ("S19",), "7.2",
-        "a percentile watermark is as far as the sources, whatever is pending", Parts(rules=PercentilePassesAll), "outliers",
+        "a percentile watermark is as far as the sources, whatever is pending",
+        Parts(rules=answering(outliers=lambda _percent, pending: pending)), "outliers",
     ),
     Mutant(
         "a record on the watermark is late", ("S16",), "4.5",
-        "a record whose timestamp is that of the low watermark is flagged as late", Parts(rules=LateOnWatermark), "windows",
+        "a record whose timestamp is that of the low watermark is flagged as late",
+        Parts(rules=answering(is_late=lambda timestamp, watermark: timestamp <= watermark)), "windows",
     ),
     Mutant(
         "weak timers do not hold the horizon", ("S1", "L2"), "6.1.1, 6.1.3",
@@ -307,8 +262,8 @@ MUTANTS = (
     ),
     Mutant(
         "a strong timer's origin is old", ("S1", "S10-horizon"), "6.1.1",
-        "what a timer makes has an origin that was given up, and is refused as a remnant", Parts(rules=StaleTimerOrigins),
-        "windows",
+        "what a timer makes has an origin that was given up, and is refused as a remnant",
+        Parts(rules=answering(origin_of_firing=lambda origin, _horizon, _strong: origin)), "windows",
     ),
     Mutant(
         "a firing holds no origin", ("S1", "S10-horizon"), "6.1.1",
