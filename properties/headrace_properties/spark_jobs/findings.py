@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.spark_jobs.watching import Noted
+from headrace_properties.spark_jobs.watching import ExpiredState, LostTimer
 from headrace_sim.spark.queries import Outcome
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.schedules import Feed, Schedule
@@ -172,30 +172,22 @@ def _few(items: Counter[Any]) -> str:
     return ", ".join(shown[:2]) + (f" and {len(shown) - 2} more" if len(shown) > 2 else "")
 
 
-def effect_told(noted: Noted) -> JobFinding | None:
-    """Return the finding that a task has effects outside its process, if it has any."""
-    if not noted.effects:
-        return None
-    what, place = noted.effects[0]
+def effect_told(effect: tuple[str, str]) -> JobFinding:
+    """Return the finding that a task has an effect outside its process. ``effect``: what it does, and where."""
+    what, place = effect
     remedy = "Yield what is to be written, and write it in foreachBatch"
     told = f"the code of a task {what}, which a task that is run again repeats"
     return JobFinding(Cause.EFFECT, place, told, remedy, ())
 
 
-def lost_timer_told(noted: Noted) -> JobFinding | None:
-    """Return the finding that a timer is lost, if one is."""
-    if not noted.lost:
-        return None
-    lost = noted.lost[0]
+def lost_timer_told(lost: LostTimer) -> JobFinding:
+    """Return the finding that a timer is lost."""
     told = f"the timer at {lost.expiry_ms} ms is registered again while it fires, and Spark then deletes it"
     return JobFinding(Cause.TIMER, lost.place, told, "Register a later time", ())
 
 
-def expired_told(noted: Noted) -> JobFinding | None:
-    """Return the finding that state expires before the timer that needs it, if some does."""
-    if not noted.expired:
-        return None
-    expired = noted.expired[0]
+def expired_told(expired: ExpiredState) -> JobFinding:
+    """Return the finding that state expires before the timer that needs it."""
     told = (
         f"the state {expired.name!r} of key {expired.key} expires before its timer fires: its TTL is {expired.ttl_ms} ms, "
         f"and the timer is registered for {expired.wait_ms} ms later"

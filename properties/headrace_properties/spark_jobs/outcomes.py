@@ -286,7 +286,7 @@ class _Check:
                 told = "no timer fires: the time mode is EventTime, and without withWatermark() the watermark stays at 0"
                 remedy = "Call withWatermark() before groupBy(); Spark does not ask for it"
                 return JobFinding(Cause.TIMER, step.place, told, remedy, ())
-        return lost_timer_told(noted)
+        return next(map(lost_timer_told, noted.lost), None)
 
     def _place_of_processor(self) -> str:
         processors = (step.processor for step in self._job.stateful if isinstance(step, TransformWithState))
@@ -403,10 +403,10 @@ class _Check:
             feed = narrowed(self._feed, kept)
             calm, noted = _watched_calmly(self._job, feed)
             looks = {
-                Cause.EFFECT: lambda _, noted: effect_told(noted),
+                Cause.EFFECT: lambda _, noted: next(map(effect_told, noted.effects), None),
                 Cause.VALUE: lambda _, noted: next(map(altered_value, noted.altered), None),
                 Cause.TIMER: self._idle_timer,
-                Cause.TTL: lambda _, noted: expired_told(noted),
+                Cause.TTL: lambda _, noted: next(map(expired_told, noted.expired), None),
                 Cause.GROWTH: self._growing,
             }
             finding = None if calm.failure is not None else looks[cause](calm, noted)
