@@ -177,16 +177,8 @@ def _of_write(_: Any, owner: Any) -> _Kind:
     return "", ""
 
 
-def _of_statement(_: Any, owner: Any) -> _Kind:
-    return (
-        (_EFFECT, "runs a statement in an open database (sqlite3)")
-        if isinstance(owner, _DATABASE)
-        else ("", "")
-    )
-
-
-def _of_send(_: Any, owner: Any) -> _Kind:
-    return (_EFFECT, "sends on an open socket") if isinstance(owner, _socket.socket) else ("", "")
+def _effect_on(owners: tuple[type, ...], text: str) -> Callable[[Any, Any], _Kind]:
+    return lambda _, owner: (_EFFECT, text) if isinstance(owner, owners) else ("", "")
 
 
 def _of_draw(function: Any, owner: Any) -> _Kind:
@@ -203,14 +195,6 @@ def _of_local_time(function: Any, owner: Any) -> _Kind:
     return (ZONE, f"{kind.__name__}.{function.__name__}") if kind.__module__ == "datetime" else ("", "")
 
 
-def _of_entropy(function: Any, _: Any) -> _Kind:
-    return CHANCE, f"os.{function.__name__}"
-
-
-def _of_thread(_: Any, __: Any) -> _Kind:
-    return _THREAD, "starts a thread"
-
-
 def _of_builtin(function: Any, _: Any) -> _Kind:
     if function is builtins.hash:
         return HASH, "hash()"
@@ -219,14 +203,14 @@ def _of_builtin(function: Any, _: Any) -> _Kind:
 
 _CALLS: dict[str, Callable[[Any, Any], _Kind]] = {
     **dict.fromkeys(_WRITES, _of_write),
-    **dict.fromkeys(_STATEMENTS, _of_statement),
-    **dict.fromkeys(_SENDS, _of_send),
+    **dict.fromkeys(_STATEMENTS, _effect_on(_DATABASE, "runs a statement in an open database (sqlite3)")),
+    **dict.fromkeys(_SENDS, _effect_on((_socket.socket,), "sends on an open socket")),
     **dict.fromkeys(_DRAWS, _of_draw),
     **dict.fromkeys(_NOW, _of_now),
     **dict.fromkeys(_LOCAL, _of_local_time),
-    **dict.fromkeys(("urandom", "getrandom"), _of_entropy),
+    **dict.fromkeys(("urandom", "getrandom"), lambda function, _: (CHANCE, f"os.{function.__name__}")),
     **dict.fromkeys(("hash", "id"), _of_builtin),
-    **dict.fromkeys(("start_new_thread", "start_joinable_thread"), _of_thread),
+    **dict.fromkeys(("start_new_thread", "start_joinable_thread"), lambda *_: (_THREAD, "starts a thread")),
 }
 
 
