@@ -7,7 +7,7 @@ import pytest
 from headrace import MILLISECOND, SECOND, EngineOptions
 from headrace.history import History
 from headrace_properties.search.calm import CALM, judge_calm
-from headrace_properties.search.workloads import WORKLOADS, engine_options
+from headrace_properties.search.workloads import WORKLOADS
 from headrace_properties.verdict import Violated
 from headrace_sim import FaultSchedule, simulate
 from headrace_sim.faults import Pause
@@ -17,7 +17,7 @@ USUAL = EngineOptions()
 
 def run(name: str, seed: int = 0, faults: FaultSchedule = FaultSchedule(), **engine: Any) -> History:  # noqa: B008  it is frozen
     workload = WORKLOADS[name]
-    options = engine_options(workload.options, **engine)
+    options = workload.varied(name, **engine).options
     return simulate(workload.deployed, workload.feed(seed), options=options, seed=seed, faults=faults)
 
 

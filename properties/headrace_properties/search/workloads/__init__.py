@@ -42,10 +42,10 @@ from headrace_properties.search.workloads.stages import (
 )
 from headrace_properties.search.workloads.topologies import changing, draining, gaining, staged, withdrawing
 from headrace_properties.search.workloads.witnesses import busy, witnesses
-from headrace_properties.search.workloads.workload import Workload, city, engine_options, same
+from headrace_properties.search.workloads.workload import Workload, city, same
 
 __all__ = [
-    "HOUR_US", "WORKLOADS", "Counting", "Echo", "Refusing", "Windows", "Workload", "city", "engine_options", "malformed",
+    "HOUR_US", "WORKLOADS", "Counting", "Echo", "Refusing", "Windows", "Workload", "city", "malformed",
     "read_files", "same", "tallies",
 ]  # fmt: skip
 

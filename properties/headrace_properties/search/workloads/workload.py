@@ -48,9 +48,10 @@ class Workload:
         """It, as a search takes it."""
         return Application(self.deployed, self.feed)
 
-    def varied(self, name: str, *, grace_us: int | None = None, **engine: object) -> "Workload":
+    def varied(self, name: str, **changes: object) -> "Workload":
         """The same under another name, with other options of the engine."""
-        options = engine_options(self.options, grace_us, **engine)
+        engine = dataclasses.replace(self.options.engine, **changes)  # type: ignore[arg-type]
+        options = msgspec.structs.replace(self.options, engine=engine)
         return dataclasses.replace(self, name=name, options=options)
 
 
@@ -108,12 +109,6 @@ def letters(
         return builder.build()
 
     return feed
-
-
-def engine_options(options: ClusterOptions, grace_us: int | None = None, **engine: object) -> ClusterOptions:
-    """Change options of a cluster's engine, and its ``grace_us`` if that is given."""
-    changed = dataclasses.replace(options.engine, **engine)  # type: ignore[arg-type]
-    return msgspec.structs.replace(options, engine=changed, grace_us=grace_us or options.grace_us)
 
 
 SHORT = ClusterOptions(grace_us=15 * SECOND)
