@@ -9,7 +9,7 @@ Choice: first moments spread evenly over the events, then halving where the rate
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import msgspec
@@ -114,34 +114,31 @@ def failure_rates(
     return FailureRates(points, _jump(points, history))
 
 
+@dataclass(slots=True)
 class _Search:
-    def __init__(
-        self, trial: Trial, violations: Sequence[str], error: str, continuations: int, run: RunTrials,
-        on_run: Callable[[int], None],
-    ) -> None:  # fmt: skip
-        self.points: dict[int, RatePoint] = {}
-        self._trial = trial
-        self._violations = violations
-        self._error = error
-        self._continuations = continuations
-        self._run = run
-        self._on_run = on_run
-        self._runs = 0
+    trial: Trial
+    violations: Sequence[str]
+    error: str
+    continuations: int
+    run: RunTrials
+    on_run: Callable[[int], None]
+    points: dict[int, RatePoint] = field(default_factory=dict)
+    runs: int = 0
 
     def look_at(self, at_us: int) -> None:
         """Continue the run from a moment, unless already done."""
         if at_us in self.points:
             return
         trials = [
-            msgspec.structs.replace(self._trial, redraw=Redraw(at_us + 1, seed))
-            for seed in range(1, self._continuations + 1)
+            msgspec.structs.replace(self.trial, redraw=Redraw(at_us + 1, seed))
+            for seed in range(1, self.continuations + 1)
         ]
         failed = 0
-        for judged in self._run(trials):
-            failed += judged.fails_like(self._violations, self._error)
-            self._runs += 1
-            self._on_run(self._runs)
-        self.points[at_us] = RatePoint(at_us, failed, self._continuations)
+        for judged in self.run(trials):
+            failed += judged.fails_like(self.violations, self.error)
+            self.runs += 1
+            self.on_run(self.runs)
+        self.points[at_us] = RatePoint(at_us, failed, self.continuations)
 
     def between(self, moments: Sequence[int]) -> int | None:
         """Choose a moment in the middle of where the rate rises most; ``None``: there is none."""

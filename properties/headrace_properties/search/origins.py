@@ -13,9 +13,9 @@ from types import ModuleType
 
 import msgspec
 
+from headrace_properties.search.user_frames import NOT_USERS
 from headrace_sim import Feed
 
-_OURS = frozenset({"headrace", "headrace_sim", "headrace_properties", "headrace_cli"})
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -71,7 +71,7 @@ def _used_by(module: ModuleType) -> Iterator[str]:
 
 def _is_users(module: ModuleType) -> bool:
     path = _source_of(module)
-    ours = module.__name__.partition(".")[0] in _OURS
+    ours = module.__name__.partition(".")[0] in NOT_USERS
     return path is not None and not ours and not str(path).startswith(_INSTALLED)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 
-_NOT_USERS = frozenset({"headrace", "headrace_sim", "headrace_properties", "headrace_cli"})
+NOT_USERS = frozenset({"headrace", "headrace_sim", "headrace_properties", "headrace_cli"})
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _own: set[str] = set()
 
@@ -37,7 +37,7 @@ def own_code_of(things: list[object]) -> None:
         module = type(thing).__module__
         top = module.partition(".")[0]
         file = getattr(sys.modules.get(module), "__file__", None)
-        if file and top not in _NOT_USERS and top not in sys.stdlib_module_names:
+        if file and top not in NOT_USERS and top not in sys.stdlib_module_names:
             depth = module.count(".")
             _own.add(f"{Path(file).parents[depth - 1]}/" if depth else file)
     is_users_file.cache_clear()
@@ -55,7 +55,7 @@ def is_users_file(file: str) -> bool:
         return True
     if not file or file.startswith(("<", *_INSTALLED)):
         return False
-    return _NOT_USERS.isdisjoint(Path(file).parts) and "site-packages" not in file
+    return NOT_USERS.isdisjoint(Path(file).parts) and "site-packages" not in file
 
 
 def place_in(frame: FrameType | None, base: FrameType | None = None) -> Place | None:
