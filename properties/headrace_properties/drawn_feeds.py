@@ -125,7 +125,6 @@ def feed_function(pipeline: Pipeline, feed: Any) -> Any:
 
 
 def _draw(strategy: SearchStrategy[Any], random: Random) -> Any:
-    """Draw one thing."""
     found: list[Any] = []
 
     @settings(database=None)

@@ -4,7 +4,7 @@ import re
 
 from headrace import Pipeline, format_time
 from headrace.wire.effects import SourceRecord
-from headrace_sim import Feed, FeedEntry
+from headrace_sim import Feed
 
 _HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -46,9 +46,8 @@ def describe_record(pipeline: Pipeline, record: SourceRecord) -> str:
 
 def describe_input(pipeline: Pipeline, feed: Feed) -> list[str]:
     """Write the records of an input, a line each, with the time at which each arrives."""
-    return [_arrival(pipeline, entry) for entry in feed.entries if isinstance(entry.event, SourceRecord)]
-
-
-def _arrival(pipeline: Pipeline, entry: FeedEntry) -> str:
-    assert isinstance(entry.event, SourceRecord)
-    return f"{format_time(entry.at_us)} record {describe_record(pipeline, entry.event)}"
+    return [
+        f"{format_time(entry.at_us)} record {describe_record(pipeline, entry.event)}"
+        for entry in feed.entries
+        if isinstance(entry.event, SourceRecord)
+    ]

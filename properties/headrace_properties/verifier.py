@@ -310,14 +310,7 @@ def _not_allowed(unknown: Iterable[str], allowed: Collection[str]) -> tuple[str,
 
 
 class _TestedPipeline:
-    """A pipeline that a test verifies, and its kept failures.
-
-    Args:
-        application: what is under test.
-        feed: what the test named as its feed.
-        protocol: the state machines to host.
-        folder: where the failures of all pipelines are kept.
-    """
+    """A pipeline that a test verifies, and its kept failures. ``feed``: what the test named so; ``folder``: of all pipelines'."""
 
     def __init__(self, application: Application, feed: object, protocol: Protocol, folder: Path) -> None:
         self._application, self._feed, self._protocol = application, feed, protocol
@@ -342,13 +335,11 @@ class _TestedPipeline:
         return code
 
     def retry(self) -> tuple[Retried, ...]:
-        """Run kept failures again."""
         if self.kept is None:
             return ()
         return retry(self._application, self.kept.load(), self._protocol, self._jobs)
 
     def explore(self, scope: Scope, seed: int) -> Verification:
-        """Run every schedule of a scope."""
         return explore(self._application, scope, feed_seed=seed, protocol=self._protocol, jobs=self._jobs)
 
     def verify(

@@ -37,7 +37,6 @@ class _Touched:
     productions: set[tuple[str, str]] = field(default_factory=set)
 
     def note(self, event: Applied) -> None:
-        """A write of the owner was applied."""
         delta = event.delta
         tags = [*delta.cancelled, *(timer.tag for timer in (*delta.set_timers, *delta.fired))]
         self.timers.update((delta.key, tag) for tag in tags)

@@ -133,7 +133,6 @@ class _Tracer:
         }
 
     def take(self, number: int, event: h.Event) -> None:
-        """Take the next event."""
         handler = self._handlers.get(type(event))
         if handler is not None:
             handler(number, event)

@@ -69,10 +69,6 @@ def _ran(event: h.Executed) -> str:
     return f"{event.computation}: run on {event.cause}{', late' if event.late else ''}"
 
 
-def _started(event: h.ProcessStarted) -> str:
-    return "start" if event.incarnation == 1 else f"start again (incarnation {event.incarnation})"
-
-
 _PHRASES: dict[type, Callable[[Any], str]] = {
     h.SourceHeld: lambda e: (
         f"source: watermark {seconds(e.what.low_watermark)}"
@@ -107,7 +103,9 @@ _PHRASES: dict[type, Callable[[Any], str]] = {
     h.IdsCollected: lambda e: f"collect {e.count} ids of {e.computation}",
     h.RoleClaimed: lambda e: f"{e.role}: {e.holder}, epoch {e.epoch}",
     h.Output: lambda e: f"{e.production.stream}: {e.production.value.decode(errors='replace')[:40]}",
-    h.ProcessStarted: _started,
+    h.ProcessStarted: lambda e: (
+        "start" if e.incarnation == 1 else f"start again (incarnation {e.incarnation})"
+    ),
     h.KeysSampled: lambda _: "only some rows are recorded",
     h.FaultStruck: lambda e: f"{e.kind} {e.detail}".strip(),
     h.StepReached: lambda e: f"{e.fault} {e.moment} it {e.step}",

@@ -210,7 +210,6 @@ class _Narrator:
     # The events of the story
 
     def _selected(self) -> set[int]:
-        """Return the events of the story."""
         subject = subject_of(self._history, self._witness, self._links)
         if self._waiting is not None:
             concerned = self._waiting.processes

@@ -144,7 +144,6 @@ class _Case:
 
     @property
     def plan(self) -> Plan:
-        """The random plan of the seed."""
         return plan_of(self.workload, self.application.feed(self.feed_seed), self.feed_seed)
 
     def run(self, plan: Plan, kept: tuple[int, ...] | None = None) -> tuple[JudgedRun, int]:

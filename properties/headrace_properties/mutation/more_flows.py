@@ -65,7 +65,6 @@ _ALL_TOLD = ("all of", "or finally", "until", "in turn")
 
 
 def _triggers() -> Iterator[Trigger]:
-    """Make them, with the pipeline."""
     yield AllOf(AtCount(1), AtWatermark())
     yield OrFinally(Repeat(AtCount(2)), AtWatermark())
     yield RepeatUntil(AnyOf(AfterDelay(_GAP_US), AtPeriod(_HALF_US)), AtWatermark())
@@ -297,7 +296,6 @@ def _told(history: History, pipeline: Pipeline) -> dict[_Found, Any]:
 
 
 def _expected(given: Iterable[Given]) -> dict[_Found, Any]:
-    """What must come."""
     found: defaultdict[_Found, Any] = defaultdict(int, {("mapped",): False})
     seconds: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     firsts: dict[tuple[str, int], int] = {}
@@ -341,7 +339,6 @@ def _expected(given: Iterable[Given]) -> dict[_Found, Any]:
 
 
 def _expected_sessions(text: str, elements: Sequence[Given]) -> dict[_Found, Any]:
-    """What must come of a key's sessions."""
     found: dict[_Found, Any] = {}
     for some in _sessions_of(elements, by_second=True):
         begin = some[0].time - some[0].time % SECOND + SECOND - 1

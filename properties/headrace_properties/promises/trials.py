@@ -1,15 +1,14 @@
 """When each kind of promise is asked during a run, and how its answers become a verdict."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from headrace import SECOND
 from headrace.history import Applied, FaultStruck, Healed, Injected, Output, Published, RunEnded
+from headrace_properties.checkers.finding import Handlers
 from headrace_properties.promises.asking import Asker
 from headrace_properties.promises.promise import Kind
 from headrace_properties.verdict import Holds, Unknown, Verdict
-
-Handlers = Mapping[type, Callable[[Any], None]]
 
 
 class Trial(Protocol):

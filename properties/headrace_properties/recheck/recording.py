@@ -253,7 +253,6 @@ class _Inputs:
         )
 
     def build(self) -> Feed:
-        """Return the feed."""
         return self._builder.build()
 
 

@@ -123,7 +123,6 @@ class _Reference:
         return self.result()
 
     def result(self) -> RunResult:
-        """Return what has gone outside, and the states."""
         states = {
             (name, key): bytes(row.state)
             for name, stage in self._stages.items()

@@ -180,7 +180,6 @@ class _Search:
         self._heal_at_us = self._ground.horizon_us + SECOND
 
     def trial(self, node: _Node) -> Trial:
-        """Return the trial of a schedule."""
         faults = FaultSchedule((), self._heal_at_us, at_steps=node.faults)
         return Trial(Plan(faults, self._scope.options, 0, node.delays), self._feed_seed, self._kept)
 
@@ -225,7 +224,6 @@ class _Search:
                     exploration.expected += 1
 
     def recording(self, node: _Node) -> Recording:
-        """Run a schedule."""
         return Recording(self._application, self.trial(node), self._protocol)
 
     def moves(

@@ -129,7 +129,6 @@ class _Search:
         self._supports: dict[frozenset[StepFault], dict[Goal, dict[StepFault, None]]] = {}
 
     def trial(self, faults: _Faults) -> Trial:
-        """The run with some faults."""
         schedule = FaultSchedule((), self._heal_at_us, at_steps=faults)
         return Trial(Plan(schedule, self._scope.options, 0, ()), self._feed_seed, self._kept)
 

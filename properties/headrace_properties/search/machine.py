@@ -104,7 +104,6 @@ class _FaultMachine(RuleBasedStateMachine):
 
     @rule(dt=_pauses)
     def advance(self, dt: int) -> None:
-        """Advance time."""
         self.cluster.advance(dt)
 
     @rule(which=_places, age=_pauses)
@@ -121,19 +120,16 @@ class _FaultMachine(RuleBasedStateMachine):
 
     @rule(target=down, place=_places)
     def crash(self, place: int) -> str:
-        """Kill a process."""
         address = self._process(place)
         self.cluster.crash(address)
         return address
 
     @rule(address=consumes(down))
     def restart(self, address: str) -> None:
-        """Restart it."""
         self.cluster.restart(address)
 
     @rule(target=paused, place=_places)
     def pause(self, place: int) -> str:
-        """Pause a process, memory intact."""
         address = self._process(place)
         self.cluster.pause(address)
         return address
@@ -154,12 +150,10 @@ class _FaultMachine(RuleBasedStateMachine):
 
     @rule(target=active, message=st.sampled_from(_MESSAGES), count=st.integers(1, 4))
     def hold(self, message: str, count: int) -> int:
-        """Hold the next messages of a kind back."""
         return self.cluster.network.begin(Hold(at_us=0, message=message, count=count, for_us=0))
 
     @rule(target=active, message=st.sampled_from(_MESSAGES), count=st.integers(1, 4))
     def drop(self, message: str, count: int) -> int:
-        """Drop the next messages of a kind."""
         return self.cluster.network.begin(DropMessages(at_us=0, message=message, count=count))
 
     @rule(target=active)
@@ -191,7 +185,6 @@ class _FaultMachine(RuleBasedStateMachine):
 
     @rule(place=_places, key=_places, verb=st.sampled_from([MoveInterval, SplitInterval, MergeIntervals]))
     def operate(self, place: int, key: int, verb: Any) -> None:
-        """Move, split or merge an interval."""
         computations, keys = self.ground.computations, self.ground.keys
         self.cluster.operate(verb(computations[place % len(computations)], keys[key % len(keys)]))
 

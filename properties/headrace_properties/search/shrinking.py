@@ -71,7 +71,6 @@ class _Shrinker:
 
     @property
     def spent(self) -> bool:
-        """Whether the budget is spent."""
         return self._meter.spent
 
     def drop_faults(self) -> None:

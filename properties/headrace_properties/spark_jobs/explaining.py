@@ -137,11 +137,7 @@ def _event_told(event: Event) -> str:
 def _call_told(call: Call) -> str:
     result = f" -> {call.result}" if call.result else ""
     place = f"  ({shown_place(call.place)})" if call.place else ""
-    return f"{_key_told(call.key)}: {call.what}{result}{place}"
-
-
-def _key_told(key: tuple[Any, ...]) -> str:
-    return ", ".join(map(str, key))
+    return f"{', '.join(map(str, call.key))}: {call.what}{result}{place}"
 
 
 def _parting(calm: Sequence[Any], other: Sequence[Any]) -> tuple[Call | None, Call | None]:

@@ -339,7 +339,6 @@ class _Handle:
         self._registered: list[int] = []
 
     def begin(self, key: Any, times: Any, firing: int | None = None) -> None:
-        """Begin a call."""
         self.key, self.firing, self.now_ms = key, firing, times.getCurrentProcessingTimeInMs()
 
     def end(self) -> None:
@@ -359,7 +358,6 @@ class _Handle:
         self._told("registerTimer", (expiryTimestampMs,), None)
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803
-        """Delete a timer."""
         self._handle.deleteTimer(expiryTimestampMs)
         self._told("deleteTimer", (expiryTimestampMs,), None)
 

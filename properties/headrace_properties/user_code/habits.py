@@ -1,7 +1,7 @@
 """What user code must not do, and how a finding is reported (4, 6.1)."""
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headrace import Pipeline
 from headrace.wire.effects import SourceRecord
@@ -113,10 +113,6 @@ class UserFinding:
         """The finding as a failing run without faults, the form that replay files hold."""
         plan = Plan(NO_FAULTS, ClusterOptions(), self.seed)
         return Failure(plan, self.feed_seed, {self.habit.verdict_name: self.verdict}, "", kept=self.kept)
-
-    def of_feed(self, feed_seed: int) -> "UserFinding":
-        """Return a copy with the seed of its input."""
-        return replace(self, feed_seed=feed_seed)
 
     def __str__(self) -> str:
         """Write the finding for people: what the code does and where, the outcomes, and the records that show it."""

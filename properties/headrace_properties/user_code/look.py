@@ -180,7 +180,8 @@ class Look:
         self._check_progress(call)
         try:
             with tracing(call.trace):
-                result = self._run(pipeline, stage, step)
+                random.seed(LOTS)  # as in `Caller`
+                result = run_step(pipeline, stage, step)
         except Exception as error:
             self._caller.note_change(step.computation)
             call.outcome = Raised(type(error).__name__, str(error))
@@ -197,11 +198,6 @@ class Look:
         self._caller.note_change(step.computation)
         call.outcome = replace(result, timers={tag: copy.copy(timer) for tag, timer in result.timers.items()})
         return result
-
-    @staticmethod
-    def _run(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
-        random.seed(LOTS)  # as in `Caller`
-        return run_step(pipeline, stage, step)
 
     def _check_progress(self, call: Call) -> None:
         step = call.step

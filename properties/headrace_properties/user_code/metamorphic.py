@@ -271,7 +271,7 @@ def _compared(title: str, base: RunResult, other: RunResult) -> Verdict:
     reached = outputs.common + len(base.states)
     if not outputs.same:
         which = {"first": "only in the plain run", "second": "only in the other"}
-        shown = "; ".join(f"{which[side]}: {_shown(output)}" for side, output in outputs.examples(3))
+        shown = "; ".join(f"{which[side]}: {output!r:.160}" for side, output in outputs.examples(3))
         return Violated(f"{title}: {outputs.differing} outputs differ ({shown})", ())
     differing = sorted(
         name
@@ -285,10 +285,6 @@ def _compared(title: str, base: RunResult, other: RunResult) -> Verdict:
             f"{text}: {base.states.get(differing[0])!r} and {other.states.get(differing[0])!r}", ()
         )
     return Holds(reached) if reached else Unknown("nothing came out, and no state was left")
-
-
-def _shown(output: object) -> str:
-    return f"{output!r:.160}"
 
 
 # The changes

@@ -159,7 +159,7 @@ class _Review:
             examiner.report = partial(_write_to, board, feed_seed)
             for finding in examiner.examine(feed, frozenset(known)):
                 known |= _with_likes(finding)
-                yield finding.of_feed(feed_seed)
+                yield replace(finding, feed_seed=feed_seed)
             if any(habit.stops for habit, _ in known):
                 return
 

@@ -155,7 +155,7 @@ class _Walk:
         elif isinstance(thing, functools.partial):
             yield from ((thing.func, name), (list(thing.args), name), (thing.keywords, name))
         elif hasattr(thing, "cache_clear") and hasattr(thing, "cache_info"):
-            self._note(f"the cache of {_title(thing, name)}", thing, _cached, _forget)
+            self._note(f"the cache of {getattr(thing, '__name__', name)}", thing, _cached, _forget)
             yield from [(thing.__wrapped__, name)] if hasattr(thing, "__wrapped__") else []
         else:
             yield from self._of_data(thing, name)
@@ -165,7 +165,7 @@ class _Walk:
         if isinstance(thing, dict):
             self._note(name, thing, dict, _refill)
             if len(thing) <= MOST_ENTRIES:
-                yield from ((value, f"{name}[{_short(key)}]") for key, value in list(thing.items()))
+                yield from ((value, f"{name}[{key!r:.30}]") for key, value in list(thing.items()))
         elif isinstance(thing, list | deque | bytearray):
             self._note(name, thing, list, _write_list)
             if len(thing) <= MOST_ENTRIES:
@@ -365,11 +365,3 @@ def _read_slots(thing: Any, slots: tuple[str, ...]) -> dict[str, Any]:
 def _write_slots(thing: Any, contents: dict[str, Any]) -> None:
     for name, value in contents.items():
         setattr(thing, name, value)
-
-
-def _title(function: Any, name: str) -> str:
-    return str(getattr(function, "__name__", name))
-
-
-def _short(key: object) -> str:
-    return f"{key!r:.30}"

@@ -118,7 +118,8 @@ def committed_panes(events: Iterable[Event], pipeline: Pipeline) -> list[Emitted
         for production in event.delta.productions if isinstance(event, Applied) else ():
             if production.stream == stream:
                 found.setdefault(
-                    production.record_id, _emission(event.at_us, production.key, decode(production.value))
+                    production.record_id,
+                    emission_of(-1, event.at_us, production.key, decode(production.value)),
                 )
     return list(found.values())
 
@@ -128,7 +129,7 @@ def received_panes(events: Iterable[Event], pipeline: Pipeline) -> list[EmittedP
     stream, decode = _output(pipeline)
     outputs = [(event.at_us, event.production) for event in events if isinstance(event, Output)]
     return [
-        _emission(at_us, output.key, decode(output.value))
+        emission_of(-1, at_us, output.key, decode(output.value))
         for at_us, output in outputs
         if output.stream == stream
     ]
@@ -146,10 +147,6 @@ def lost_elements(events: Iterable[Event], pipeline: Pipeline) -> Counter[tuple[
 def _output(pipeline: Pipeline) -> tuple[str, Callable[[bytes], Pane]]:
     (stream,) = [name for name in pipeline.output_streams if name != LOST]
     return stream, pipeline.codec(stream).decode
-
-
-def _emission(at_us: int, key: str, pane: Pane) -> EmittedPane:
-    return emission_of(-1, at_us, key, pane)
 
 
 def cluster_mismatches(transcript: Transcript, panes: Sequence[EmittedPane]) -> list[str]:
