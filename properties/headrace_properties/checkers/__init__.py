@@ -99,25 +99,30 @@ class Judge:
 
 
 def _checkers(ledger: WorkLedger, options: EngineOptions | None) -> list[Checker]:
-    checkers: list[Checker] = [
+    topology = ledger.topology
+    limited = any(spec.skew_limit_us is not None for spec in topology.injectors.values())
+    return [
         NoLoss(ledger),
         ExactlyOnce(),
         AckAfterCommit(ledger),
         Atomicity(ledger),
         OneIdOneRecord(ledger),
+        *([WeakRerunsAgree(ledger)] if topology.weak else []),
         SingleWriter(ledger),
         SoftState(ledger),
         TimersInOrder(ledger),
         TimersOnce(ledger),
         LowWatermarkOracle(ledger),
         HorizonOracle(ledger),
-        Monotone(ledger.topology),
+        Monotone(topology),
         WithinReports(ledger),
         CollectedAreDone(ledger, options),
         OneAtATime(ledger),
         NotBeforeCause(),
         LateOnlyFromLate(ledger),
         EveryConsumer(ledger),
+        *([SkewLimit(ledger)] if limited else []),
+        *([PercentileOracle(ledger)] if topology.percentile else []),
         TimersFire(ledger),
         DeliveriesArrive(ledger),
         Drained(ledger, options),
@@ -125,14 +130,3 @@ def _checkers(ledger: WorkLedger, options: EngineOptions | None) -> list[Checker
         Owned(ledger),
         ComesToRest(ledger),
     ]
-    topology = ledger.topology
-    if topology.weak:
-        checkers.insert(5, WeakRerunsAgree(ledger))
-    optional: list[Checker] = []
-    if any(spec.skew_limit_us is not None for spec in topology.injectors.values()):
-        optional.append(SkewLimit(ledger))
-    if topology.percentile:
-        optional.append(PercentileOracle(ledger))
-    at = next(index for index, checker in enumerate(checkers) if checker.name == "L1")
-    checkers[at:at] = optional
-    return checkers

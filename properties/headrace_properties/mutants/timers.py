@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from headrace import MAX_TIME, SECOND, Clock
-from headrace.rules import Rules
+from headrace.rules import RULES, Rules
 from headrace.wire.rows import RowDelta, StoredTimer
 from headrace.worker.commits import Commits
 from headrace.worker.step import Step
@@ -25,28 +25,12 @@ class HoldsTooLate(Rules):
         return msgspec.structs.replace(delta, hold=delta.hold + 1)
 
 
-class QueuesNoRecovered(Rules):
-    """Restores timers into the memory of their keys, where nobody looks before something else comes for the key."""
-
-    def queues(self, timer: StoredTimer, recovered: bool) -> bool:
-        """None of them."""
-        return super().queues(timer, recovered) and not recovered
-
-
 class QueuesNoRecoveredWall(Rules):
     """The same for wall timers alone."""
 
     def queues(self, timer: StoredTimer, recovered: bool) -> bool:
         """None of them."""
         return super().queues(timer, recovered) and not (recovered and timer.clock is Clock.WALL)
-
-
-class LatestFirst(Rules):
-    """Fires what is due in the wrong order."""
-
-    def in_order(self, due: list[StoredTimer]) -> list[StoredTimer]:
-        """The latest first."""
-        return super().in_order(due)[::-1]
 
 
 class OverdueNeverFires(Rules):
@@ -126,8 +110,8 @@ MUTANTS = (
     ),
     Mutant(
         "recovery queues no timer", ("S7", "L1"), "6.2, 7.1",
-        "a new owner restores pending timers and does not put them into its heap", Parts(rules=QueuesNoRecovered),
-        "windows",
+        "a new owner restores pending timers and does not put them into its heap",
+        Parts(rules=answering(queues=lambda timer, recovered: RULES.queues(timer, recovered) and not recovered)), "windows",
     ),
     Mutant(
         "recovery queues no wall timer", ("L1",), "4.6, 7.1",
@@ -136,7 +120,8 @@ MUTANTS = (
     ),
     Mutant(
         "timers latest first", ("S8",), "4.6, 6.2",
-        "of the timers of a key that are due the latest fires first", Parts(rules=LatestFirst), "windows",
+        "of the timers of a key that are due the latest fires first",
+        Parts(rules=answering(in_order=lambda due: RULES.in_order(due)[::-1])), "windows",
     ),
     Mutant(
         "a timer in the past never fires", ("L1", "L4"), "4.6",

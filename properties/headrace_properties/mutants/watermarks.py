@@ -6,7 +6,7 @@ from typing import ClassVar
 from headrace import MILLISECOND, SECOND, EngineOptions, Pipeline
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.history import History
-from headrace.rules import Rules, Work
+from headrace.rules import RULES, Rules, Work
 from headrace.watermarks.authority import WatermarkAuthority
 from headrace.watermarks.interval_map import IntervalMap
 from headrace.wire.effects import Effect, Event
@@ -107,14 +107,6 @@ class FastestCounts(IntervalMap):
         if most > super().low_watermark:
             self.probe.note()
         return most
-
-
-class PercentileRoundsUp(Rules):
-    """A percentile watermark leaves one record more behind than its share."""
-
-    def outliers(self, percent: float, pending: int) -> int:
-        """Round up."""
-        return min(pending, super().outliers(percent, pending) + 1)
 
 
 class NewOriginsOfWeakTimers(Rules):
@@ -242,8 +234,8 @@ MUTANTS = (
     ),
     Mutant(
         "a percentile strips one too many", ("reference",), "7.2",
-        "a percentile watermark passes one pending record more than its share of outliers", Parts(rules=PercentileRoundsUp),
-        "prompt",
+        "a percentile watermark passes one pending record more than its share of outliers",
+        Parts(rules=answering(outliers=lambda percent, pending: min(pending, RULES.outliers(percent, pending) + 1))), "prompt",
     ),
     Mutant(
         "a percentile passes all that is pending", ("S19",), "7.2",
