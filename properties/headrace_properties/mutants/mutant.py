@@ -105,6 +105,7 @@ def ignoring(work: Work, *rules: str) -> type[Rules]:
 
 
 def _broken(name: str, changed: Mapping[str, Callable[..., object]]) -> type[Rules]:
+    assert changed.keys() <= set(RULE_NAMES), f"{changed.keys() - set(RULE_NAMES)} are no rules"
     return type(name, (Rules,), dict(changed))
 
 
