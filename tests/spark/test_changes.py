@@ -254,8 +254,8 @@ def test_a_job_that_has_ended_says_so_from_every_call(
 
     with job.deploy(counter_last()) as running:
         with monkeypatch.context() as patched:
-            patched.setattr("headrace.spark.jobs.pipelined.start", fail)
-            patched.setattr("headrace.spark.jobs.staged.start", fail)
+            patched.setattr("headrace.spark.jobs.pipelined.Running", fail)
+            patched.setattr("headrace.spark.jobs.staged.Running", fail)
             with pytest.raises(DiskFullError):
                 running.change(counter_last(), {"mail": job.input()})
         assert running.errors == (full,)

@@ -502,7 +502,7 @@ def test_drivers_die_and_an_image_is_damaged_in_a_store(
     tower.put(1)
     with tower.deploy(2) as job:
         job.await_idle()
-    for module, function in ((_resharding, "write_shape"), (_pipelined, "start")):
+    for module, function in ((_resharding, "write_shape"), (_pipelined, "Running")):
         with monkeypatch.context() as patched:
             patched.setattr(module, function, _killed)
             with pytest.raises(Killed):
@@ -537,7 +537,7 @@ def test_drivers_die_and_an_image_is_damaged_in_a_staged_job(
     checkpoint = tmp_path / "job/checkpoints/tolling"
     assert not is_at_rest(checkpoint)
     tower.is_broken = False
-    for module, function in ((_resharding, "write_shape"), (_staged, "start")):
+    for module, function in ((_resharding, "write_shape"), (_staged, "Running")):
         with monkeypatch.context() as patched:
             if module is _staged:
                 assert is_at_rest(checkpoint)

@@ -8,7 +8,7 @@ import enum
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,7 +24,6 @@ from headrace.spark.hosting.history_sample import FULL, Sample
 from headrace.spark.jobs.attach import Input, check_inputs, check_streaming, frame_of
 from headrace.spark.jobs.job import Settings
 from headrace.spark.jobs.pipelined import PipelinedHost
-from headrace.spark.jobs.running import Running
 from headrace.spark.jobs.staged import StagedHost
 from headrace.spark.runtime.hadoop import HadoopPath, Place, job_directory
 from headrace.spark.runtime.session import has_driver
@@ -43,25 +42,6 @@ class Layout(enum.Enum):
     added and removed while the others run, and a slow one does not hold back its siblings."""
 
 
-class _Host(Protocol):
-    pipeline: Pipeline
-
-    def queries(self) -> list[Running]: ...
-
-    def progress(self) -> tuple[ComputationProgress, ...]: ...
-
-    def settle(self) -> None: ...
-
-    def prepare(
-        self,
-        pipeline: Pipeline,
-        inputs: Mapping[str, Input | DataFrame],
-        sinks: Mapping[str, Sink | TypedSink | None],
-        *,
-        from_now: bool,
-    ) -> Callable[[], None]: ...
-
-
 class Deployment:
     """A running job, created by `deploy`; used as a context manager it stops at the end.
 
@@ -69,7 +49,7 @@ class Deployment:
         layout: its layout.
     """
 
-    def __init__(self, layout: Layout, host: _Host) -> None:
+    def __init__(self, layout: Layout, host: PipelinedHost | StagedHost) -> None:
         self.layout = layout
         self._host = host
         self._failure: HeadraceError | None = None

@@ -45,7 +45,7 @@ from headrace.spark.jobs.resharding import (
     reshard,
     sent_images,
 )
-from headrace.spark.jobs.running import Running, start
+from headrace.spark.jobs.running import Running
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
 from headrace.spark.runtime.event_time import low_watermark_of
 from headrace.spark.runtime.hadoop import Place
@@ -157,7 +157,7 @@ class PipelinedHost:
             forget(settings.directory, before, change)
             self._clock = driven
             began = None if heartbeats is None else heartbeats.follow
-            return start(name, parcels, writer, settings.checkpoint(_QUERY), settings, began)
+            return Running(name, parcels, writer, settings.checkpoint(_QUERY), settings, began)
 
         return begin
 
@@ -350,17 +350,9 @@ class OutputWriter:
         self._watch = watch
         self._pipeline, self._sinks, self._board, self._clock = pipeline, sinks, board, clock
         self._here_bytes = here_bytes
-        self.failure: Exception | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Write a micro-batch."""
-        try:
-            self._write(frame, number)
-        except Exception as error:
-            self.failure = error
-            raise
-
-    def _write(self, frame: DataFrame, number: int) -> None:
         spark = frame.sparkSession
         describe(spark, self._board.progress(self._pipeline))
         kept = frame.persist()  # compute it once and completely, whatever the sinks do

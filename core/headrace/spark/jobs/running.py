@@ -7,7 +7,7 @@ restarted.
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -35,50 +35,73 @@ Progress = Mapping[str, Any]
 """Spark's report of a micro-batch (``lastProgress``)."""
 
 
-class BatchWriter(Protocol):
-    """Writes the micro-batches of a query.
-
-    Attributes:
-        failure: the error it failed with, if any.
-    """
-
-    failure: Exception | None
-
-    def __call__(self, frame: DataFrame, number: int) -> None:
-        """Write a micro-batch."""
-        ...
-
-
 class Running:
-    """A query that was started.
+    """A query that was started and has begun.
 
     Args:
         name: its name in messages.
-        begin: starts it, from its checkpoint if there is one.
-        writer: writes its micro-batches.
+        frame: the DataFrame that it computes.
+        write: writes its micro-batches, each with its number.
         checkpoint: directory of its checkpoint, two levels below the job's (`Settings.checkpoint`).
+        settings: settings of the deployment.
+        began: called with Spark's query whenever it was started.
 
     Raises:
         StorageError: a file that it needs is missing or damaged.
+        HeadraceError: it could not start.
     """
 
     def __init__(
-        self, name: str, begin: Callable[[], StreamingQuery], writer: BatchWriter, checkpoint: Place
+        self,
+        name: str,
+        frame: DataFrame,
+        write: Callable[[DataFrame, int], None],
+        checkpoint: Place,
+        settings: Settings,
+        began: Callable[[StreamingQuery], None] | None = None,
     ) -> None:
-        self.name, self.writer = name, writer
-        self._begin, self._checkpoint = begin, checkpoint
+        self.name = name
+        self._write, self._checkpoint, self._settings, self._began = write, checkpoint, settings, began
         self._tries = _TRIES
+        self._failure: Exception | None = None
+        stream = frame.writeStream.foreachBatch(self._write_batch).queryName(name)
+        stream = stream.option("checkpointLocation", str(checkpoint))
+        if settings.available_now:
+            stream = stream.trigger(availableNow=True)
+        elif settings.trigger_us is not None:
+            stream = stream.trigger(
+                processingTime=f"{max(1, settings.trigger_us // MILLISECOND)} milliseconds"
+            )
+        self._stream = stream
         self.query = self._started()
+        while self.is_active and str(self.query.status["message"]).startswith("Initializing"):
+            time.sleep(_LOOK_EVERY_S)
+        self.check()
+
+    def _write_batch(self, frame: DataFrame, number: int) -> None:
+        try:
+            self._write(frame, number)
+        except Exception as error:
+            self._failure = error
+            raise
 
     def _started(self) -> StreamingQuery:
         """Start it. Spark raises errors here if it cannot read the checkpoint."""
+        spark, self._failure = self._settings.spark, None
         try:
-            return self._begin()
+            with (
+                partitions_set(spark, self._settings.partitions),
+                files_managed(spark, self._checkpoint),
+            ):
+                query = self._stream.start()
         except (PySparkException, Py4JJavaError) as error:
             found = storage_error_of(str(error), self._checkpoint)
             if found is None:
                 raise
             raise found from error
+        if self._began is not None:
+            self._began(query)
+        return query
 
     @property
     def is_active(self) -> bool:
@@ -90,7 +113,7 @@ class Running:
         raised = self.query.exception()
         if raised is None:
             return None
-        failure = self.writer.failure
+        failure = self._failure
         if isinstance(failure, HeadraceError):
             return failure
         found = error_from(self.name, failure or raised, self._checkpoint)
@@ -115,7 +138,6 @@ class Running:
         if self._tries == 0 or _NOT_CONNECTED not in str(self.query.exception()):
             raise error
         self._tries -= 1
-        self.writer.failure = None
         self.query = self._started()
 
     def check_active(self) -> None:
@@ -182,46 +204,3 @@ class Running:
     def _finished(self) -> int:
         progress = self.query.lastProgress
         return -1 if progress is None else int(progress["batchId"])
-
-
-def start(
-    name: str,
-    frame: DataFrame,
-    writer: BatchWriter,
-    checkpoint: Place,
-    settings: Settings,
-    began: Callable[[StreamingQuery], None] | None = None,
-) -> Running:
-    """Start a query, and wait until it has begun.
-
-    Args:
-        name: its name in messages.
-        frame: the DataFrame that it computes.
-        writer: writes its micro-batches.
-        checkpoint: directory of its checkpoint.
-        settings: settings of the deployment.
-        began: called with Spark's query whenever it was started.
-
-    Raises:
-        HeadraceError: it could not start.
-    """
-    stream = (
-        frame.writeStream.foreachBatch(writer).option("checkpointLocation", str(checkpoint)).queryName(name)
-    )
-    if settings.available_now:
-        stream = stream.trigger(availableNow=True)
-    elif settings.trigger_us is not None:
-        stream = stream.trigger(processingTime=f"{max(1, settings.trigger_us // MILLISECOND)} milliseconds")
-
-    def begin() -> StreamingQuery:
-        with partitions_set(settings.spark, settings.partitions), files_managed(settings.spark, checkpoint):
-            query = stream.start()
-        if began is not None:
-            began(query)
-        return query
-
-    running = Running(name, begin, writer, checkpoint)
-    while running.is_active and str(running.query.status["message"]).startswith("Initializing"):
-        time.sleep(_LOOK_EVERY_S)
-    running.check()
-    return running

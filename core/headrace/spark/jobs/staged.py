@@ -12,7 +12,7 @@ Rules of this file:
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -66,7 +66,7 @@ from headrace.spark.jobs.resharding import (
     pending,
     reshard,
 )
-from headrace.spark.jobs.running import Running, start
+from headrace.spark.jobs.running import Running
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
 from headrace.spark.jobs.stages import (
     computation_plan,
@@ -107,6 +107,7 @@ class StagedHost:
         self._settings, self._directory = settings, settings.directory
         self._inputs = dict(inputs)
         self._stages: dict[str, Running] = {}
+        self._writers: dict[str, LogWriter] = {}
         self._shortening = threading.Lock()
         self.board = Board()
         self.pipeline = pipeline
@@ -338,7 +339,8 @@ class StagedHost:
             dict(committed.taken) if committed else {},
             clock,
         )
-        return start(f"{settings.directory}: {name}", pieces, writer, checkpoint, settings)
+        self._writers[name] = writer
+        return Running(f"{settings.directory}: {name}", pieces, writer, checkpoint, settings)
 
     def _log(self, name: str) -> Log:
         return Log(self._directory, name)
@@ -375,14 +377,11 @@ class StagedHost:
         Raises:
             HeadraceError: its query ended.
         """
-        running = self._stages[name]
-        begin = self._beginnings(name)
-        assert isinstance(running.writer, LogWriter)
+        writer, begin = self._writers[name], self._beginnings(name)
         while not all(
-            running.writer.finished.get(sender, begin.get(sender, -1)) >= number
-            for sender, number in upto.items()
+            writer.finished.get(sender, begin.get(sender, -1)) >= number for sender, number in upto.items()
         ):
-            running.check_active()
+            self._stages[name].check_active()
             time.sleep(_LOOK_EVERY_S)
 
     def _retire(self, names: list[str]) -> None:
@@ -410,79 +409,60 @@ class StagedHost:
             log.shorten(min(taken, default=log.last()), before_us=time.time_ns() // 1_000 - retention_us)
 
 
+@dataclass(slots=True)
 class LogWriter:
     """Finishes the micro-batches of a stage: writes an entry to its log, then passes what the log has to the sinks.
 
-    Args:
+    Attributes:
         host: the host, which knows the consumers.
         log: log of the stage.
         units: units that report low watermarks: its intervals, or the injector.
         fed: see `entry_of`.
         pipeline: see `outlet`.
         settings: settings of the deployment.
-        finished: see below.
-        clock: clock of the stage, which takes its tallies; ``None``: it has none.
-
-    Attributes:
-        failure: the error it failed with, if any.
         finished: by sender, the last entry of its log that is fully processed, including the sinks.
+        clock: clock of the stage, which takes its tallies; ``None``: it has none.
     """
 
-    def __init__(
-        self, host: StagedHost, log: Log, units: tuple[str, ...], fed: Fed | None, pipeline: Pipeline, settings: Settings,
-        finished: dict[str, int], clock: DrivenClock | None,
-    ) -> None:  # fmt: skip
-        self.failure: Exception | None = None
-        self.finished = finished
-        self._host = host
-        self._log = log
-        self._units = units
-        self._fed = fed
-        self._pipeline = pipeline
-        self._settings = settings
-        self._clock = clock
+    host: StagedHost
+    log: Log
+    units: tuple[str, ...]
+    fed: Fed | None
+    pipeline: Pipeline
+    settings: Settings
+    finished: dict[str, int]
+    clock: DrivenClock | None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Write a micro-batch."""
-        try:
-            self._write(frame, number)
-        except Exception as error:
-            self.failure = error
-            raise
-
-    def _write(self, frame: DataFrame, number: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
         describe(
             frame.sparkSession,
-            [progress for progress in self._host.progress() if progress.name == self._log.stage],
+            [progress for progress in self.host.progress() if progress.name == self.log.stage],
         )
-        before = self._log.following(number, query)
+        before = self.log.following(number, query)
         pieces = [decode_piece(row["piece"]) for row in frame.collect()]
-        now_us, division = time.time_ns() // 1_000, self._host.division
-        entry = entry_of(before, number, query, now_us, pieces, self._units, self._fed, division)
-        standing = self._log.append(entry)
+        now_us, division = time.time_ns() // 1_000, self.host.division
+        entry = entry_of(before, number, query, now_us, pieces, self.units, self.fed, division)
+        standing = self.log.append(entry)
         self._give_out(frame, standing)
         tallies = [tally for piece in pieces for tally in piece.tallies]
-        self._host.board.take(tallies)
-        if self._clock is not None:
-            self._clock.take(tallies)
+        self.host.board.take(tallies)
+        if self.clock is not None:
+            self.clock.take(tallies)
         self.finished = standing.taken
-        retention_us = self._settings.retention_us
+        retention_us = self.settings.retention_us
         if retention_us is not None and number % _SHORTEN_EVERY == 0:
-            self._host.shorten(self._log.stage, retention_us)
+            self.host.shorten(self.log.stage, retention_us)
 
     def _give_out(self, frame: DataFrame, entry: Entry) -> None:
-        sinks = self._settings.sinks
-        counts: dict[str, int] = {}
-        for part in entry.parts:
-            for stream, count in part.records.items():
-                counts[stream] = counts.get(stream, 0) + count
-        wanted = sinks.wanted({stream for stream, count in counts.items() if count})
+        sinks = self.settings.sinks
+        wanted = sinks.wanted({stream for part in entry.parts for stream in part.records})
         has_events = sinks.history is not None and any(part.events for part in entry.parts)
         if not wanted and not has_events:
             return
-        rows = outputs_of(frame.sparkSession, self._log, [part.name for part in entry.parts])
-        outputs = Outputs(rows, self._pipeline)
+        rows = outputs_of(frame.sparkSession, self.log, [part.name for part in entry.parts])
+        outputs = Outputs(rows, self.pipeline)
         for stream in wanted:
             sinks.write(outputs, stream, entry.number)
         if has_events and sinks.history is not None:
