@@ -21,7 +21,7 @@ from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.spark.io_errors import FencedWriterError, SinkTableError
 from headrace.spark.runtime.session import query_of
-from headrace.spark.sinks.databases import Database, Transaction, database_of, quoted
+from headrace.spark.sinks.databases import Transaction, database_of, quoted
 
 _INSERT_ROWS = 10_000
 """Number of rows that are converted from Arrow to Python at a time."""
@@ -84,7 +84,7 @@ class DatabaseSink:
             raise OptionsError("table", table, "the name of a table")
         if timeout_s <= 0:
             raise OptionsError("timeout_s", timeout_s, "more than 0")
-        self._database: Database = database_of(url, timeout_s)
+        self._database = database_of(url, timeout_s)
         self._table = table
         self._text = pipeline is not None and all(
             isinstance(pipeline.codec(stream), JsonCodec | TypedCodec) for stream in pipeline.output_streams

@@ -8,10 +8,10 @@ import datetime as dt
 import importlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from pyspark.sql import types as t
@@ -23,40 +23,7 @@ from headrace.spark.runtime.files import scheme_of
 Values = Sequence[Any]
 
 
-class Transaction(Protocol):
-    """An open transaction. ``?`` stands for a value."""
-
-    def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement; return its rows."""
-        ...
-
-    def columns(self, table: str) -> list[str]:
-        """Return the names of a table's columns; empty if there is no such table."""
-        ...
-
-    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Values]) -> None:
-        """Insert many rows."""
-        ...
-
-
-class Database(Protocol):
-    """A database that can be written to in transactions."""
-
-    @property
-    def name(self) -> str:
-        """Its name in messages, without a password."""
-        ...
-
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        """Open a transaction; commit it at the end, or roll it back on an exception."""
-        ...
-
-    def type_of(self, kind: t.DataType) -> str | None:
-        """Return the column type for a Spark type; ``None`` if there is none."""
-        ...
-
-
-def database_of(url: str, timeout_s: float) -> Database:
+def database_of(url: str, timeout_s: float) -> "Sqlite | Postgres":
     """Return the database for a URL.
 
     Args:
@@ -97,23 +64,28 @@ def quoted(table: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sqlite:
-    """An SQLite file."""
+    """An SQLite file.
+
+    Attributes:
+        path: its path.
+        timeout_s: maximum wait for other processes' locks, seconds.
+    """
 
     path: str
     timeout_s: float
 
     @property
     def name(self) -> str:
-        """The path."""
+        """Its name in messages: the path."""
         return self.path
 
     def type_of(self, kind: t.DataType) -> str | None:
-        """See `Database`. SQLite stores times as text."""
+        """Return the column type for a Spark type; ``None`` if there is none. SQLite stores times as text."""
         return next((name for kinds, name in _SQLITE_TYPES if isinstance(kind, kinds)), None)
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """See `Database`. Takes the file's only write lock at once."""
+    def transaction(self) -> "Iterator[_SqliteTransaction]":
+        """Open a transaction; commit it at the end, or roll it back on an exception. Takes the file's only write lock at once."""
         try:
             connection = sqlite3.connect(self.path, timeout=self.timeout_s, isolation_level=None)
             try:
@@ -133,14 +105,12 @@ class Sqlite:
         return kind(self.name, problem.format(timeout_s=self.timeout_s, error=error), remedy)
 
 
+@dataclass(frozen=True, slots=True)
 class _SqliteTransaction:
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    connection: sqlite3.Connection
 
     def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self._connection.execute(sql, values).fetchall()
+        return self.connection.execute(sql, values).fetchall()
 
     def columns(self, table: str) -> list[str]:
         return [row[1] for row in self.ask(f"PRAGMA table_info({quoted(table)})")]
@@ -148,7 +118,7 @@ class _SqliteTransaction:
     def insert(self, table: str, columns: Sequence[str], rows: Iterable[Values]) -> None:
         names, marks = ", ".join(map(quoted, columns)), ", ".join("?" * len(columns))
         sql = f"INSERT INTO {quoted(table)} ({names}) VALUES ({marks})"  # noqa: S608  quoted
-        self._connection.executemany(sql, ([_sqlite_value(value) for value in row] for row in rows))
+        self.connection.executemany(sql, ([_sqlite_value(value) for value in row] for row in rows))
 
 
 def _sqlite_value(value: Any) -> Any:
@@ -199,11 +169,11 @@ class Postgres:
 
     @property
     def name(self) -> str:
-        """The URL without its password."""
+        """Its name in messages: the URL without its password."""
         return without_password(self.url)
 
     def type_of(self, kind: t.DataType) -> str | None:
-        """See `Database`. Returns the nearest type."""
+        """See `Sqlite`. Returns the nearest type."""
         if isinstance(kind, t.DecimalType):
             return f"NUMERIC({kind.precision}, {kind.scale})"
         return next((name for kinds, name in _POSTGRES_TYPES if isinstance(kind, kinds)), None)
@@ -219,8 +189,8 @@ class Postgres:
             ) from error
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """See `Database`. Limits the wait for locks to ``timeout_s``."""
+    def transaction(self) -> "Iterator[_PostgresTransaction]":
+        """See `Sqlite`. Limits the wait for locks to ``timeout_s``."""
         driver = self._driver()
         try:
             with driver.connect(self.url, connect_timeout=max(2, int(self.timeout_s))) as connection:
@@ -250,14 +220,12 @@ class Postgres:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class _PostgresTransaction:
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    connection: Any
 
     def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        cursor = self._connection.execute(sql.replace("?", "%s"), values)
+        cursor = self.connection.execute(sql.replace("?", "%s"), values)
         return list(cursor.fetchall()) if cursor.description else []
 
     def columns(self, table: str) -> list[str]:
@@ -269,7 +237,7 @@ class _PostgresTransaction:
     def insert(self, table: str, columns: Sequence[str], rows: Iterable[Values]) -> None:
         names = ", ".join(map(quoted, columns))
         with (
-            self._connection.cursor() as cursor,
+            self.connection.cursor() as cursor,
             cursor.copy(f"COPY {quoted(table)} ({names}) FROM STDIN") as copy,
         ):
             for row in rows:
@@ -286,3 +254,7 @@ _POSTGRES_TYPES: tuple[tuple[type | tuple[type, ...], str], ...] = (
     ((t.DateType,), "DATE"),
     ((t.BinaryType,), "BYTEA"),
 )
+
+Transaction = _SqliteTransaction | _PostgresTransaction
+"""An open transaction of either. Its method ``ask`` runs a statement, in which ``?`` stands for a value, and returns its rows;
+``columns`` returns the names of a table's columns, none if there is no such table; ``insert`` inserts many rows."""

@@ -9,7 +9,6 @@ import json
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from pyspark.errors import PySparkRuntimeError
@@ -26,14 +25,6 @@ from headrace.spark.sinks.store_files import StoreFiles, files_in_store
 FORMATS = ("json", "parquet", "csv", "orc")
 BY_COLUMN = ("orc", "parquet")
 """Formats whose files tell their schema, so that they can be read and written again."""
-
-
-class _Files(Protocol):
-    epoch: int
-
-    def write(self, frame: DataFrame, query: str, batch: int) -> bool: ...
-
-    def publish(self, spark: SparkSession) -> None: ...
 
 
 class FileSink:
@@ -88,7 +79,7 @@ class FileSink:
         self.path, self.format = place, format
         self.name = f"files in {str(place)!r}"
         self._lock = threading.Lock()
-        self._files: _Files = (
+        self._files = (
             MountedFiles(place, format, writer, batches, self.name)
             if isinstance(place, Path)
             else StoreFiles(place, format, writer, self.name)
