@@ -73,20 +73,15 @@ class Sinks:
             pipeline: the new version.
             given: output stream to sink; ``None``: the stream no longer has one.
         """
+        known, outside = pipeline.streams, pipeline.output_streams
         kept = {
             stream: sink
             for stream, sink in {**self.by_stream, **given}.items()
-            if stream in given or stream in pipeline.streams
+            if stream in outside
+            or (stream in known and sink is not None)
+            or (stream in given and stream not in known)  # to be refused
         }
-        outside = pipeline.output_streams
-        return Sinks(
-            {
-                stream: sink
-                for stream, sink in kept.items()
-                if sink is not None or stream in outside or stream not in pipeline.streams
-            },
-            self.history,
-        )
+        return Sinks(kept, self.history)
 
     def warn_of_missing(self, pipeline: Pipeline, known: Sequence[str] = ()) -> None:
         """Warn of output streams that have no sink and are not discarded on purpose.
