@@ -50,22 +50,19 @@ class Store:
     def header(self) -> bytes | None:
         return self.head
 
-    def set_header(self, data: bytes) -> None:
+    def set_header(self, data: bytes | None) -> None:
         self.head = data
-
-    def remove_header(self) -> None:
-        self.head = None
 
     def chunk(self, number: int) -> bytes | None:
         self.reads += 1
         return self.chunks.get(number)
 
-    def set_chunk(self, number: int, data: bytes) -> None:
-        self.writes += 1
-        self.chunks[number] = data
-
-    def remove_chunk(self, number: int) -> None:
-        self.chunks.pop(number, None)
+    def set_chunk(self, number: int, data: bytes | None) -> None:
+        if data is None:
+            self.chunks.pop(number, None)
+        else:
+            self.writes += 1
+            self.chunks[number] = data
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
         assert before_ms == self.timer_ms
@@ -82,11 +79,11 @@ class FusedStore:
     def value(self, group: str, number: int) -> bytes | None:
         return self.values.get((group, number))
 
-    def set_value(self, group: str, number: int, data: bytes) -> None:
-        self.values[group, number] = data
-
-    def remove_value(self, group: str, number: int) -> None:
-        self.values.pop((group, number), None)
+    def set_value(self, group: str, number: int, data: bytes | None) -> None:
+        if data is None:
+            self.values.pop((group, number), None)
+        else:
+            self.values[group, number] = data
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
         assert before_ms == self.timer_ms

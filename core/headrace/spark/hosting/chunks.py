@@ -49,24 +49,16 @@ class IntervalStore(Protocol):
         """Read the header."""
         ...
 
-    def set_header(self, data: bytes) -> None:
-        """Write the header."""
+    def set_header(self, data: bytes | None) -> None:
+        """Write the header; ``None``: remove it."""
         ...
 
     def chunk(self, number: int) -> bytes | None:
         """Read a chunk."""
         ...
 
-    def set_chunk(self, number: int, data: bytes) -> None:
-        """Write a chunk."""
-        ...
-
-    def remove_chunk(self, number: int) -> None:
-        """Remove a chunk."""
-        ...
-
-    def remove_header(self) -> None:
-        """Remove the header."""
+    def set_chunk(self, number: int, data: bytes | None) -> None:
+        """Write a chunk; ``None``: remove it."""
         ...
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
@@ -264,7 +256,7 @@ class Chunks:
             self.header.timers += len(row.timers) - self._timers.get(key, 0)
             self._timers[key] = len(row.timers)
         if self.header.rows > self.header.chunks * ROWS_IN_CHUNK:
-            touched = self._divide()
+            touched = self._divided(list(self.entries()))
         for number, chunk in touched.items():
             self._write_chunk(number, chunk)
 
@@ -275,17 +267,12 @@ class Chunks:
 
     def adopt(self, rows: dict[str, _Entry]) -> None:
         """Store packed rows of other intervals in this one, which has none."""
-        header = self.header
-        header.rows = len(rows)
-        while header.rows > header.chunks * ROWS_IN_CHUNK:
-            header.chunks *= 2
-        chunks: dict[int, dict[str, _Entry]] = {}
-        for key, entry in rows.items():
-            chunks.setdefault(self._number(key), {})[key] = entry
-            if entry[0] is not None:
-                header.timers += len(_unpack(entry[1]).timers)
-        for number, chunk in chunks.items():
+        self.header.rows = len(rows)
+        for number, chunk in self._divided(rows.items()).items():
             self._write_chunk(number, chunk)
+        for dues, data in rows.values():
+            if dues is not None:
+                self.header.timers += len(_unpack(data).timers)
 
     def write_header(self) -> None:
         """Write the header. Do this last, after all other writes to the interval."""
@@ -302,16 +289,13 @@ class Chunks:
             found = self._loaded[number] = {} if data is None else _decode_chunk(data)
         return found
 
-    def _divide(self) -> dict[int, dict[str, _Entry]]:
-        """Distribute all rows over at least twice as many chunks."""
-        header = self.header
-        old = [self._chunk(number) for number in range(header.chunks)]
-        while header.rows > header.chunks * ROWS_IN_CHUNK:
-            header.chunks *= 2
-        self._loaded = {number: {} for number in range(header.chunks)}
-        for chunk in old:
-            for key, entry in chunk.items():
-                self._loaded[self._number(key)][key] = entry
+    def _divided(self, rows: Iterable[tuple[str, _Entry]]) -> dict[int, dict[str, _Entry]]:
+        """Distribute all rows over as many chunks as they need by now."""
+        while self.header.rows > self.header.chunks * ROWS_IN_CHUNK:
+            self.header.chunks *= 2
+        self._loaded = {number: {} for number in range(self.header.chunks)}
+        for key, entry in rows:
+            self._loaded[self._number(key)][key] = entry
         return self._loaded
 
     def _write_chunk(self, number: int, chunk: dict[str, _Entry]) -> None:
@@ -327,10 +311,7 @@ class Chunks:
         data = _encode(chunk) if chunk else b""
         self.header.state_bytes += len(data) - self._sizes.get(number, 0)
         self._sizes[number] = len(data)
-        if chunk:
-            self._store.set_chunk(number, data)
-        else:
-            self._store.remove_chunk(number)
+        self._store.set_chunk(number, data or None)
 
     def _count_pending(self, number: int, chunk: dict[str, _Entry]) -> None:
         """Count a chunk's pending timestamps, without late ones, as an interval's accounts do."""
@@ -374,25 +355,20 @@ class MemoryStore:
         """See `IntervalStore`."""
         return self._header
 
-    def set_header(self, data: bytes) -> None:
+    def set_header(self, data: bytes | None) -> None:
         """See `IntervalStore`."""
         self._header = data
-
-    def remove_header(self) -> None:
-        """See `IntervalStore`."""
-        self._header = None
 
     def chunk(self, number: int) -> bytes | None:
         """See `IntervalStore`."""
         return self._chunks.get(number)
 
-    def set_chunk(self, number: int, data: bytes) -> None:
+    def set_chunk(self, number: int, data: bytes | None) -> None:
         """See `IntervalStore`."""
-        self._chunks[number] = data
-
-    def remove_chunk(self, number: int) -> None:
-        """See `IntervalStore`."""
-        self._chunks.pop(number, None)
+        if data is None:
+            self._chunks.pop(number, None)
+        else:
+            self._chunks[number] = data
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
         """See `IntervalStore`. Nobody calls it later."""

@@ -10,7 +10,8 @@ Rules of this file:
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -27,6 +28,8 @@ HEADERS = ""
 _EVERYTHING = ""
 """Spark's name of the only group."""
 
+_T = TypeVar("_T")
+
 
 class FusedState(Protocol):
     """Spark's state store as the operator sees it."""
@@ -35,12 +38,8 @@ class FusedState(Protocol):
         """Read a value: a chunk of an interval, or all headers."""
         ...
 
-    def set_value(self, group: str, number: int, data: bytes) -> None:
-        """Write a value."""
-        ...
-
-    def remove_value(self, group: str, number: int) -> None:
-        """Remove a value."""
+    def set_value(self, group: str, number: int, data: bytes | None) -> None:
+        """Write a value; ``None``: remove it."""
         ...
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
@@ -152,45 +151,37 @@ def _is_past(timer_ms: int | None, batch: MicroBatch) -> bool:
     return timer_ms is not None and timer_ms * MILLISECOND <= batch.low_watermark
 
 
+@dataclass(frozen=True, slots=True)
 class _Interval:
     """One interval's part of the state: an `IntervalStore`."""
 
-    def __init__(self, state: FusedState, headers: Headers, begun: set[str], group: str) -> None:
-        self._state, self._headers, self._begun, self._group = state, headers, begun, group
+    state: FusedState
+    headers: Headers
+    begun: set[str]
+    group: str
 
     def is_begun(self) -> bool:
-        """See `IntervalStore`."""
-        return self._group in self._begun
+        return self.group in self.begun
 
     def header(self) -> bytes | None:
-        """See `IntervalStore`."""
-        return self._headers.by_group.get(self._group)
+        return self.headers.by_group.get(self.group)
 
-    def set_header(self, data: bytes) -> None:
-        """See `IntervalStore`."""
-        self._headers.by_group[self._group] = data
-        self._begun.add(self._group)
-
-    def remove_header(self) -> None:
-        """See `IntervalStore`."""
-        self._headers.by_group.pop(self._group, None)
-        self._begun.add(self._group)
+    def set_header(self, data: bytes | None) -> None:
+        _set(self.headers.by_group, self.group, data)
+        self.begun.add(self.group)
 
     def chunk(self, number: int) -> bytes | None:
-        """See `IntervalStore`."""
-        return self._state.value(self._group, number)
+        return self.state.value(self.group, number)
 
-    def set_chunk(self, number: int, data: bytes) -> None:
-        """See `IntervalStore`."""
-        self._state.set_value(self._group, number, data)
-
-    def remove_chunk(self, number: int) -> None:
-        """See `IntervalStore`."""
-        self._state.remove_value(self._group, number)
+    def set_chunk(self, number: int, data: bytes | None) -> None:
+        self.state.set_value(self.group, number, data)
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:  # noqa: ARG002  one timer stands for all
-        """See `IntervalStore`."""
-        if at_ms is None:
-            self._headers.timers_ms.pop(self._group, None)
-        else:
-            self._headers.timers_ms[self._group] = at_ms
+        _set(self.headers.timers_ms, self.group, at_ms)
+
+
+def _set(values: dict[str, _T], group: str, value: _T | None) -> None:
+    if value is None:
+        values.pop(group, None)
+    else:
+        values[group] = value

@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
+    MapState,
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
@@ -74,9 +75,6 @@ class LevelProcessor(StatefulProcessor):
         """Process an interval whose next timer Spark's watermark has reached, unless its computation or itself was removed."""
         group = str(key[0])
         return self._run(group, (), timerValues) if group in self._groups else iter(())
-
-    def close(self) -> None:
-        """Close nothing: there is nothing open."""
 
     def _retire(self, group: str, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
         assert self._plan.reshard is not None, "only a resharded job has old intervals"
@@ -157,9 +155,6 @@ class PipelineProcessor(StatefulProcessor):
         """Process whatever is due, unless that was done with the rows of this micro-batch."""
         return self._run((), timerValues)
 
-    def close(self) -> None:
-        """Close nothing: there is nothing open."""
-
     def _run(self, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
         self._state.watermark_ms = times.getCurrentWatermarkInMs()
         with noted(), collector_paused():
@@ -170,7 +165,7 @@ class PipelineProcessor(StatefulProcessor):
 
 
 class _FusedStore:
-    """Spark's state store for all intervals."""
+    """Spark's state store for all intervals: a `FusedState`."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -179,20 +174,12 @@ class _FusedStore:
         self.watermark_ms = 0
 
     def value(self, group: str, number: int) -> bytes | None:
-        """See `FusedState`."""
-        found = self._values.getValue((group, number))
-        return None if found is None else bytes(found[0])
+        return _data(self._values.getValue((group, number)))
 
-    def set_value(self, group: str, number: int, data: bytes) -> None:
-        """See `FusedState`."""
-        self._values.updateValue((group, number), (data,))
-
-    def remove_value(self, group: str, number: int) -> None:
-        """See `FusedState`."""
-        self._values.removeKey((group, number))
+    def set_value(self, group: str, number: int, data: bytes | None) -> None:
+        _set(self._values, (group, number), data)
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
-        """See `FusedState`."""
         _set_timer(self._handle, self.watermark_ms, before_ms, at_ms)
 
 
@@ -206,8 +193,19 @@ def _set_timer(
         handle.registerTimer(at_ms)
 
 
+def _data(found: tuple[Any, ...] | None) -> bytes | None:
+    return None if found is None else bytes(found[0])
+
+
+def _set(values: MapState, key: tuple[Any, ...], data: bytes | None) -> None:
+    if data is None:
+        values.removeKey(key)
+    else:
+        values.updateValue(key, (data,))
+
+
 class _SparkStore:
-    """One interval's part of Spark's state store: that of the group that Spark has set."""
+    """One interval's part of Spark's state store, that of the group that Spark has set: an `IntervalStore`."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -218,73 +216,43 @@ class _SparkStore:
         self.watermark_ms = 0
 
     def is_begun(self) -> bool:
-        """See `IntervalStore`."""
         return self.group in self._begun
 
     def header(self) -> bytes | None:
-        """See `IntervalStore`."""
-        found = self._header.get()
-        return None if found is None else bytes(found[0])
+        return _data(self._header.get())
 
-    def set_header(self, data: bytes) -> None:
-        """See `IntervalStore`."""
-        self._header.update((data,))
-        self._begun.add(self.group)
-
-    def remove_header(self) -> None:
-        """See `IntervalStore`."""
-        self._header.clear()
+    def set_header(self, data: bytes | None) -> None:
+        if data is None:
+            self._header.clear()
+        else:
+            self._header.update((data,))
         self._begun.add(self.group)
 
     def chunk(self, number: int) -> bytes | None:
-        """See `IntervalStore`."""
-        found = self._chunks.getValue((number,))
-        return None if found is None else bytes(found[0])
+        return _data(self._chunks.getValue((number,)))
 
-    def set_chunk(self, number: int, data: bytes) -> None:
-        """See `IntervalStore`."""
-        self._chunks.updateValue((number,), (data,))
-
-    def remove_chunk(self, number: int) -> None:
-        """See `IntervalStore`."""
-        self._chunks.removeKey((number,))
+    def set_chunk(self, number: int, data: bytes | None) -> None:
+        _set(self._chunks, (number,), data)
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
-        """See `IntervalStore`."""
         _set_timer(self._handle, self.watermark_ms, before_ms, at_ms)
 
 
 def bounded(plan: JobPlan, level: int) -> Callable[[tuple[pa.Scalar], pa.Table], pa.Table]:
-    """Return the function that Spark maps the groups of a level with if the input is bounded."""
-    hosted = _BoundedLevel(plan, level)
+    """Return the function that Spark maps the groups of a level with if the input is bounded: all of it, then the end of time."""
 
-    def run(
-        key: tuple[pa.Scalar], rows: pa.Table
-    ) -> pa.Table:  # not a method or partial: Spark counts the arguments
-        return hosted.run(key, rows)
+    def run(key: tuple[pa.Scalar], rows: pa.Table) -> pa.Table:  # not a partial: Spark counts the arguments
+        return _bounded_rows(plan, level, key[0].as_py(), rows["parcel"].to_pylist())
 
     return run
 
 
-class _BoundedLevel:
-    """Hosts the computations of one level for bounded input: all of it at once, and then the end of time.
-
-    Args:
-        plan: the layout of the pipeline.
-        level: number of the level.
-    """
-
-    def __init__(self, plan: JobPlan, level: int) -> None:
-        self._plan = plan
-        self._level = level
-
-    def run(self, key: tuple[pa.Scalar], rows: pa.Table) -> pa.Table:
-        """Process all parcels for an interval, or pass them on. Uses Arrow, not pandas, because there may be nothing to send."""
-        now_us = time.time_ns() // 1_000
-        with noted(), collector_paused():
-            parcels = [decode_parcel(data) for data in rows["parcel"].to_pylist()]
-            post = run_bounded(self._plan, self._level, key[0].as_py(), parcels, now_us)
-        return pa.Table.from_batches([parcel_rows(post)])
+def _bounded_rows(plan: JobPlan, level: int, group: str, data: Iterable[bytes]) -> pa.Table:
+    """Process all parcels for an interval, or pass them on. Uses Arrow, not pandas, because there may be nothing to send."""
+    now_us = time.time_ns() // 1_000
+    with noted(), collector_paused():
+        post = run_bounded(plan, level, group, [decode_parcel(parcel) for parcel in data], now_us)
+    return pa.Table.from_batches([parcel_rows(post)])
 
 
 def run_bounded(plan: JobPlan, level: int, group: str, parcels: Iterable[Parcel], now_us: int) -> Post:

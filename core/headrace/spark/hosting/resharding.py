@@ -182,7 +182,7 @@ def retire(reshard: Reshard, group: str, store: IntervalStore) -> None:
     old = _stored(store)
     _clear(reshard, group, old, store)
     store.set_timer(old.timer_ms, None)
-    store.remove_header()
+    store.set_header(None)
 
 
 def _stored(store: IntervalStore) -> Header:
@@ -198,7 +198,7 @@ def _clear(reshard: Reshard, group: str, old: Header, store: IntervalStore) -> N
         )
         raise SparkHostError(problem, "Stop that driver, and restore the directory from before both")
     for number in (*range(old.chunks), *old.waiting):
-        store.remove_chunk(number)
+        store.set_chunk(number, None)
 
 
 def _decoded(reshard: Reshard, group: str, sent: Mapping[str, Sent]) -> Image:

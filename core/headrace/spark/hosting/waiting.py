@@ -11,7 +11,6 @@ Rules of this file:
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from operator import itemgetter
 
 import msgspec
 
@@ -28,12 +27,10 @@ Limited = tuple[str, int, Packed]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Limited]).decode
-_of_record = itemgetter(4)
 
 
 def _timestamp(limited: Limited) -> int:
-    timestamp: int = _of_record(limited[2])
-    return timestamp
+    return limited[2][4]
 
 
 class WaitingRoom:
@@ -100,7 +97,7 @@ class WaitingRoom:
     def _take(self, number: int) -> list[Limited]:
         data = self._store.chunk(number)
         assert data is not None, "the header knows of it"
-        self._store.remove_chunk(number)
+        self._store.set_chunk(number, None)
         del self._header.waiting[number]
         return _decode(data)
 
