@@ -6,8 +6,7 @@ letters. Spark handles the watermark of a heartbeat; its horizon is sent to all 
 
 import time
 import zlib
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from itertools import repeat
 from typing import Any, Never
 from zlib import crc32
@@ -46,19 +45,15 @@ UNPARSED = "\n"
 file, if known. The row's value is its text."""
 
 
-def injecting(plan: JobPlan, kept_ids_us: dict[str, int]) -> Callable[[Batches], Batches]:
-    """Return the function that Spark maps the sources' rows with.
+def inject(plan: JobPlan, kept_ids_us: dict[str, int], batches: Batches) -> Batches:
+    """Turn the sources' rows into parcels: Spark maps with a partial of it.
 
     Args:
         plan: the layout of the pipeline.
         kept_ids_us: for each injector whose source does not tell how far it was read, how long its record ids are kept, event
             time in microseconds: for that long a repeated record is recognized.
+        batches: the rows of a task's partition.
     """
-    # Not a closure, which would be pickled with everything it refers to.
-    return partial(_inject, plan, kept_ids_us)
-
-
-def _inject(plan: JobPlan, kept_ids_us: dict[str, int], batches: Batches) -> Batches:
     task = TaskContext.get()
     number = int(task.getLocalProperty("streaming.sql.batchId") or 0)
     mapping = Injection(plan, kept_ids_us, number, task.partitionId())
@@ -95,7 +90,7 @@ class Injection:
 
     Args:
         plan: the layout of the pipeline.
-        kept_ids_us: see `injecting`.
+        kept_ids_us: see `inject`.
         batch: number of the micro-batch.
         partition: number of the partition; with the batch's it prefixes the ids given to records that have none.
     """
@@ -138,7 +133,9 @@ class Injection:
             self._count += 1
             name = record_id or f"{injector}/{place}:{self._count}"
             way = (injector, stream)
-            lane = lanes[way] if way in lanes else self._lane(post, injector, stream)
+            if way not in lanes:
+                lanes[way] = self._lane(post, injector, stream)
+            lane = lanes[way]
             if lane is None or not lane.send(name, key, value, timestamp, arrived):
                 came = arrived if arrived is not None else MIN_TIME
                 self._send(
@@ -156,10 +153,7 @@ class Injection:
                 post.to(group).horizons.append((injector, horizon))
 
     def _lane(self, post: Post, injector: str, stream: str) -> Lane | None:
-        """Return the direct lane of a stream, if it has one."""
-        found = lane_of(self._plan, post, injector, stream, self._kept_ids_us.get(injector))
-        self._lanes[injector, stream] = found
-        return found
+        return lane_of(self._plan, post, injector, stream, self._kept_ids_us.get(injector))
 
     def _send(self, post: Post, injector: str, record: SourceRecord, name: str) -> None:
         """Send a record with full checks: if anything is wrong with it, raise an error or write a dead letter."""

@@ -5,8 +5,9 @@ makes Spark's watermark the minimum. A chain of stateful operators follows, one 
 Spark would plan an operator twice if two DataFrames used it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -19,7 +20,7 @@ from headrace.api.specs import InjectorSpec
 from headrace.api.time import HOUR
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import Sample
-from headrace.spark.hosting.injection import CLOCK, SOURCE_COLUMNS, UNPARSED, injecting
+from headrace.spark.hosting.injection import CLOCK, SOURCE_COLUMNS, UNPARSED, inject
 from headrace.spark.hosting.layout import JobPlan, Reshard, Splits, limits_of, plan_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import Outputs, unpacked
@@ -185,8 +186,9 @@ def attached(
         if clock is not None:
             prepared[CLOCK] = _ticks(next(iter(prepared.values())), clock)
     # Spark has read its watermark by now; only these columns go to Python.
-    rows = _united(frame.drop(PROCESS_COLUMN) for frame in prepared.values()).select(*SOURCE_COLUMNS)
-    parcels = rows.mapInArrow(injecting(plan, sources.kept_ids_us), PARCEL_SCHEMA)
+    frames = [frame.drop(PROCESS_COLUMN) for frame in prepared.values()]
+    rows = reduce(lambda united, frame: united.unionByName(frame), frames).select(*SOURCE_COLUMNS)
+    parcels = rows.mapInArrow(partial(inject, plan, sources.kept_ids_us), PARCEL_SCHEMA)
     for level in range(1 if fused else len(plan.levels)):
         parcels = level_operator(parcels, plan, level, streaming=streaming)
     return observed(parcels, pipeline) if streaming else parcels
@@ -279,13 +281,6 @@ def frame_of(given: Input | DataFrame) -> DataFrame:
 
 def _delay(given: Input | DataFrame) -> str:
     return f"{given.delay_us} microseconds" if isinstance(given, Input) else "0 seconds"
-
-
-def _united(prepared: Iterable[DataFrame]) -> DataFrame:
-    first, *others = prepared
-    for other in others:
-        first = first.unionByName(other)
-    return first
 
 
 def _ticks(like: DataFrame, clock: Clock) -> DataFrame:
