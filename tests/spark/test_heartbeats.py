@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headrace import MIN_TIME, SECOND, Computation, Context, OptionsError, Pipeline, Record, Timer
 from headrace.spark import Input, Layout, QueryFailedError, SparkHostError, deploy
-from headrace.spark.jobs.attach import check_processes
+from headrace.spark.jobs.attach import check_followed
 from headrace.spark.jobs.deploy import _check_idle
 from headrace.spark.jobs.heartbeats import Heartbeats, Told, metric_of
 from headrace.spark.runtime.event_time import END_MS
@@ -138,11 +138,12 @@ def test_what_partitions_have_reached_outlasts_a_restart(tmp_path: Path) -> None
 
 
 def test_an_input_of_processes_is_refused_where_nobody_follows_them() -> None:
-    given = Input(None, key="key", timestamp="ts", process="partition")
+    given, pipeline = Input(None, key="key", timestamp="ts", process="partition"), Pipeline("sums")
+    pipeline.injector("topic")
     with pytest.raises(
         SparkHostError, match=r"'topic' names the column of its process, .*the staged layout.*PIPELINED"
     ):
-        check_processes({"topic": given}, "the staged layout")
+        check_followed(pipeline, {"topic": given}, "the staged layout")
 
 
 def test_what_an_idle_timeout_can_be_given_for() -> None:

@@ -19,7 +19,7 @@ from headrace.spark.hosting.interval_task import run_interval
 from headrace.spark.hosting.layout import MicroBatch, limits_of, plan_of
 from headrace.spark.hosting.parcels import Packed, Parcel
 from headrace.spark.hosting.waiting import RECORDS_IN_CHUNK, WaitingRoom
-from headrace.spark.jobs.attach import check_limits
+from headrace.spark.jobs.attach import check_followed
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.job import Shape
 from headrace.spark.jobs.pipelined import _check_levels
@@ -166,7 +166,7 @@ def test_what_waits_holds_the_watermark_and_wakes_its_interval() -> None:
 
 def test_a_limit_is_refused_where_nobody_knows_the_slowest() -> None:
     with pytest.raises(SparkHostError, match=r"'mail' has a skew limit, but in the staged layout.*PIPELINED"):
-        check_limits(ahead()[0], "the staged layout")
+        check_followed(ahead()[0], {}, "the staged layout")
 
 
 def test_a_job_does_not_get_a_limit_later() -> None:

@@ -223,28 +223,12 @@ def plan_of(
     fused: bool = False,
     limits: Mapping[str, int] | None = None,
     reshard: Reshard | None = None,
-    wake_until: int = -1,
     splits: Splits | None = None,
-    sent: Mapping[str, Sent] | None = None,
 ) -> JobPlan:
     """Lay out a pipeline.
 
-    Args:
-        pipeline: a valid pipeline.
-        intervals: see `JobPlan`.
-        with_ids: see `JobPlan`.
-        timed_by_source: see `JobPlan`.
-        clock: see `JobPlan`.
-        history: see `JobPlan`; ``True``: all keys.
-        staged: see `JobPlan`.
-        progress: see `JobPlan`.
-        partitions: see `placed_groups`; above 0 only in jobs of this version or a later one.
-        fused: see `JobPlan`; only with one partition.
-        limits: see `JobPlan`.
-        reshard: see `JobPlan`.
-        wake_until: see `JobPlan`.
-        splits: see `JobPlan`.
-        sent: see `JobPlan`.
+    The arguments are those of `JobPlan`; ``history=True``: of all keys. For ``partitions`` see `placed_groups`: above 0 only in
+    jobs of this version or a later one, and 1 if the plan is ``fused``.
     """
     wanted = history if isinstance(history, Sample) else FULL if history else None
     as_run = pipeline
@@ -289,7 +273,5 @@ def plan_of(
         followers=followers_of(pipeline),
         reshard=reshard,
         retired=retired,
-        wake_until=wake_until,
         splits=splits,
-        sent=sent or {},
     )

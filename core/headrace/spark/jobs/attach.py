@@ -6,7 +6,7 @@ Spark would plan an operator twice if two DataFrames used it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from pyspark.errors import AnalysisException
@@ -95,42 +95,30 @@ def attach(
         SparkHostError: inputs and injectors do not match, or the pipeline uses a feature that Spark does not support.
     """
     if is_streaming(inputs):
-        check_limits(pipeline, "your own query on the outputs of attach")
-        check_processes(inputs, "your own query on the outputs of attach")
+        check_followed(pipeline, inputs, "your own query on the outputs of attach")
     clock = None if clock_us is None else Clock(clock_us)
     parcels = attached(pipeline, inputs, intervals=intervals, clock=clock, history=history)
     return unpacked(parcels, pipeline, tallies=tallies)
 
 
-def check_processes(inputs: Mapping[str, Input | DataFrame], where: str) -> None:
-    """Refuse inputs of several processes where nobody follows each of them.
-
-    Args:
-        inputs: the inputs.
-        where: what nobody does it in, for the error message.
-
-    Raises:
-        SparkHostError: there is such an input.
-    """
-    for name, given in inputs.items():
-        if isinstance(given, Input) and given.process is not None:
-            problem = f"the input of injector {name!r} names the column of its process, but in {where} nobody follows each"
-            raise SparkHostError(problem, "Use deploy with Layout.PIPELINED, or leave out process=")
-
-
-def check_limits(pipeline: Pipeline, where: str) -> None:
-    """Refuse skew limits where nobody tells the intervals which computation is the slowest (8.4).
+def check_followed(pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], where: str) -> None:
+    """Refuse what needs somebody who follows the whole job: skew limits (8.4), and inputs of several processes.
 
     Args:
         pipeline: the pipeline.
-        where: what nobody does it in, for the error message.
+        inputs: the inputs.
+        where: where nobody does, for the error message.
 
     Raises:
-        SparkHostError: an injector has a skew limit.
+        SparkHostError: an injector has a skew limit, or an input names the column of its process.
     """
     for name in limits_of(pipeline):
         problem = f"injector {name!r} has a skew limit, but in {where} nobody knows how far the slowest computation is"
         raise SparkHostError(problem, "Use deploy with Layout.PIPELINED, or set skew_limit_us=None")
+    for name, given in inputs.items():
+        if isinstance(given, Input) and given.process is not None:
+            problem = f"the input of injector {name!r} names the column of its process, but in {where} nobody follows each"
+            raise SparkHostError(problem, "Use deploy with Layout.PIPELINED, or leave out process=")
 
 
 def attached(
@@ -172,10 +160,9 @@ def attached(
         fused=fused,
         limits=limits_of(pipeline) if streaming else {},
         reshard=reshard,
-        wake_until=wake_until,
         splits=splits,
-        sent=sent,
     )
+    plan = replace(plan, wake_until=wake_until, sent=sent or {})
     if streaming:
         if heartbeats is not None:
             prepared = {name: heartbeats.with_heartbeats(name, frame) for name, frame in prepared.items()}

@@ -11,7 +11,7 @@ Rules of this file:
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
-from headrace.api.specs import ComputationSpec, DeadLetter
+from headrace.api.specs import DeadLetter
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.job_descriptions import describe
 from headrace.spark.hosting.layout import JobPlan, Reshard, followers_of
@@ -28,9 +28,8 @@ from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import (
     Input,
+    check_followed,
     check_inputs,
-    check_limits,
-    check_processes,
     check_streaming,
     level_operator,
     prepared_input,
@@ -116,12 +115,11 @@ class StagedHost:
         self._check(pipeline, self._inputs, settings.sinks)
         before = read_shape(settings.directory)
         settings = settings.placed(before)
+        self._settings = settings
         if before is not None:
             self._settings = replace(
                 settings, intervals=before.intervals, splits=before.splits, trigger_us=None
             )
-        else:
-            self._settings = settings
         check_shape(settings.directory, before, self._layout())
         _check_nobody_left(before, self._layout())
         settings.sinks.warn_of_missing(pipeline)
@@ -180,7 +178,7 @@ class StagedHost:
         changed += [name for name in _order(before) if name in giving_out and name not in changed]
         for name in _order(pipeline):
             if name in changed or name not in self._stages:
-                self._frame(name, pipeline, given, {}, None)
+                self._frame(name, pipeline, given, None)
         wanted.warn_of_missing(pipeline, known=before.output_streams)
 
         def change() -> None:
@@ -201,20 +199,17 @@ class StagedHost:
         check_inputs(pipeline, inputs)
         check_streaming(inputs)
         check_switches(self._settings.directory, pipeline)
-        check_limits(pipeline, "the staged layout")
-        check_processes(inputs, "the staged layout")
+        check_followed(pipeline, inputs, "the staged layout")
         sinks.check(pipeline, pipeline.streams)
 
     def _layout(self) -> Shape:
-        pipeline = self.pipeline
-        stages = [[name] for name in pipeline.computations]
-        settings, injectors = self._settings, list(pipeline.injectors)
+        pipeline, settings = self.pipeline, self._settings
         return Shape(
             "staged",
             pipeline.name,
             settings.intervals,
-            injectors,
-            stages,
+            list(pipeline.injectors),
+            [[name] for name in pipeline.computations],
             partitions=settings.partitions,
             splits=settings.splits,
         )
@@ -237,8 +232,7 @@ class StagedHost:
 
     def _finish(self, name: str) -> None:
         """Let a computation's query finish the micro-batch that it has begun, and take its images if it has any."""
-        begin = self._beginnings(name)
-        pieces, units = self._computation_frame(name, self.pipeline, self._inputs, begin, None, closed=True)
+        pieces, units = self._computation_frame(name, self.pipeline, self._inputs, None, closed=True)
         running = self._start(name, pieces, units, None)
         try:
             running.process_all_available()
@@ -263,7 +257,7 @@ class StagedHost:
         for name in [name for name in _order(self.pipeline) if name not in self._stages]:
             clock_us = self._settings.clock_us
             clock = None if clock_us is None or name in self.pipeline.injectors else DrivenClock(clock_us)
-            pieces, units = self._frame(name, self.pipeline, self._inputs, self._beginnings(name), clock)
+            pieces, units = self._frame(name, self.pipeline, self._inputs, clock)
             self._stages[name] = self._start(name, pieces, units, clock)
 
     def _frame(
@@ -271,35 +265,29 @@ class StagedHost:
         name: str,
         pipeline: Pipeline,
         inputs: Mapping[str, Input | DataFrame],
-        begin: Mapping[str, int],
         clock: DrivenClock | None,
     ) -> tuple[DataFrame, tuple[str, ...]]:
         """Return what a stage computes, and the units that report low watermarks. Refuse whatever Spark cannot run."""
-        if name in pipeline.injectors:
-            return self._injector_frame(name, pipeline, inputs), (name,)
-        return self._computation_frame(name, pipeline, inputs, begin, clock)
-
-    def _injector_frame(
-        self, name: str, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
-    ) -> DataFrame:
-        settings, given, sources = self._settings, inputs[name], sources_of(inputs)
-        plan = injector_plan(pipeline, name, sources, history=settings.history)
-        return injector_pieces(
+        if name not in pipeline.injectors:
+            return self._computation_frame(name, pipeline, inputs, clock)
+        given, sources = inputs[name], sources_of(inputs)
+        plan = injector_plan(pipeline, name, sources, history=self._settings.history)
+        pieces = injector_pieces(
             prepared_input(pipeline, name, given), plan, self._log(name), kept_ids_us=sources.kept_ids_us,
             delay_us=given.delay_us if isinstance(given, Input) else 0,
         )  # fmt: skip
+        return pieces, (name,)
 
     def _computation_frame(
         self,
         name: str,
         pipeline: Pipeline,
         inputs: Mapping[str, Input | DataFrame],
-        begin: Mapping[str, int],
         clock: DrivenClock | None,
         *,
         closed: bool = False,
     ) -> tuple[DataFrame, tuple[str, ...]]:
-        settings, plan = self._settings, self._plan(name, pipeline, inputs)
+        settings, plan, begin = self._settings, self._plan(name, pipeline, inputs), self._beginnings(name)
         reading = Reading(
             directory=str(settings.directory),
             begin={sender: begin.get(sender, -1) for sender in pipeline.senders(name)},
@@ -476,26 +464,19 @@ def _order(pipeline: Pipeline) -> list[str]:
 
 def _is_same(name: str, before: Pipeline, after: Pipeline) -> bool:
     """Return whether a stage can keep running when the pipeline changes."""
-    if name in before.injectors:
-        if name not in after.injectors or before.injectors[name] != after.injectors[name]:
-            return False
-        if not isinstance(before.injectors[name].on_malformed, DeadLetter):
-            return True
-        return list(_consumers(before, name)) == list(_consumers(after, name))
-    if name not in after.computations:
-        return False
-    specs = [_comparable(pipeline.computations[name]) for pipeline in (before, after)]
-    senders = [
-        {sender: _carried(pipeline, sender, name) for sender in pipeline.senders(name)}
-        for pipeline in (before, after)
-    ]
-    followed = [name in followers_of(pipeline) for pipeline in (before, after)]
-    return specs[0] == specs[1] and senders[0] == senders[1] and followed[0] == followed[1]
+    return _needed_by(name, before) == _needed_by(name, after)
 
 
-def _consumers(pipeline: Pipeline, injector: str) -> Iterator[tuple[str, dict[str, object]]]:
-    for name in pipeline.receivers(injector):
-        yield name, dict(pipeline.computations[name].inputs)
+def _needed_by(name: str, pipeline: Pipeline) -> object:
+    """Return all of a pipeline that a stage depends on; ``None``: the pipeline does not have the stage."""
+    if name in pipeline.injectors:
+        spec = pipeline.injectors[name]
+        consumers = pipeline.receivers(name) if isinstance(spec.on_malformed, DeadLetter) else ()
+        return spec, [(consumer, dict(pipeline.computations[consumer].inputs)) for consumer in consumers]
+    if name not in pipeline.computations:
+        return None
+    streams = {sender: sorted(pipeline.streams_between(sender, name)) for sender in pipeline.senders(name)}
+    return replace(pipeline.computations[name], output_codecs={}), streams, name in followers_of(pipeline)
 
 
 def _producers(pipeline: Pipeline, stream: str) -> list[str]:
@@ -504,14 +485,6 @@ def _producers(pipeline: Pipeline, stream: str) -> list[str]:
         for name in _order(pipeline)
         if stream in (pipeline.injectors.get(name) or pipeline.computations[name]).all_outputs
     ]
-
-
-def _carried(pipeline: Pipeline, sender: str, consumer: str) -> tuple[str, ...]:
-    return tuple(sorted(pipeline.streams_between(sender, consumer)))
-
-
-def _comparable(spec: ComputationSpec) -> ComputationSpec:
-    return replace(spec, output_codecs={})
 
 
 def _names(layout: Shape) -> set[str]:
