@@ -6,7 +6,7 @@ If one operator hosts all levels (`headrace.spark.hosting.fused`), only its inje
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -117,13 +117,17 @@ class PipelinedHost:
         self, settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
     ) -> Callable[[], Running]:
         """Check everything that can be checked before a query runs, and return the function that starts it."""
+        pipeline.validate()
         check_streaming(inputs)
         before = read_shape(settings.directory)
         settings = settings.placed(before)
-        settings.sinks.check(pipeline, pipeline.output_streams)
         as_run = with_skips(settings.directory, pipeline)
         change = pending(settings.directory, before)
         layout = _with_wake_up(_layout(pipeline, settings, inputs), before, settings.checkpoint(_QUERY))
+        check_shape(settings.directory, before, layout)
+        _check_levels(before, layout)
+        check_switches(settings.directory, pipeline)
+        settings.sinks.check(pipeline, pipeline.output_streams)
         driven, heartbeats = _clock(settings, pipeline), _heartbeats(settings, pipeline, inputs)
         parcels = attached(
             as_run,
@@ -140,9 +144,6 @@ class PipelinedHost:
             splits=settings.splits,
             sent=sent_images(settings.spark, settings.directory, change),
         )
-        check_shape(settings.directory, before, layout)
-        _check_levels(before, layout)
-        check_switches(settings.directory, pipeline)
         sinks = with_dead_letters(settings.directory, settings.sinks)
         plan = _plan(pipeline, settings, change)
         senders = 1 if settings.fused else sum(len(plan.groups[name]) for name in pipeline.computations)
@@ -199,12 +200,6 @@ class PipelinedHost:
                 "a new computation in the pipelined layout always begins with what is read next",
                 "Leave out from_now, or deploy with Layout.STAGED",
             )
-        pipeline.validate()
-        _check_levels(
-            read_shape(self._settings.directory),
-            _layout(pipeline, self._settings, {**self._inputs, **inputs}),
-        )
-        check_switches(self._settings.directory, pipeline)
         given = {**self._inputs, **inputs}
         settings = replace(self._settings, sinks=self._settings.sinks.changed(pipeline, sinks))
         begin = self._checked(settings, pipeline, given)
@@ -326,10 +321,11 @@ def _with_removed(before: Shape | None, now: Shape) -> Shape:
     return msgspec.structs.replace(now, levels=known | now.known_levels())
 
 
+@dataclass(frozen=True, slots=True)
 class OutputWriter:
     """Passes each stream's rows of a micro-batch to its sink.
 
-    Args:
+    Attributes:
         pipeline: the pipeline that produces the outputs.
         sinks: sinks for its outputs.
         board: takes the tallies.
@@ -338,51 +334,44 @@ class OutputWriter:
         here_bytes: size up to which a parcel passes through this process.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        sinks: Sinks,
-        board: Board,
-        clock: DrivenClock | None,
-        watch: Watch,
-        here_bytes: int,
-    ) -> None:
-        self._watch = watch
-        self._pipeline, self._sinks, self._board, self._clock = pipeline, sinks, board, clock
-        self._here_bytes = here_bytes
+    pipeline: Pipeline
+    sinks: Sinks
+    board: Board
+    clock: DrivenClock | None
+    watch: Watch
+    here_bytes: int
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Write a micro-batch."""
         spark = frame.sparkSession
-        describe(spark, self._board.progress(self._pipeline))
+        describe(spark, self.board.progress(self.pipeline))
         kept = frame.persist()  # compute it once and completely, whatever the sinks do
         try:
             parcel = F.col("parcel")
-            is_small = (F.length(parcel) <= self._here_bytes) | is_tally_column(parcel)
+            is_small = (F.length(parcel) <= self.here_bytes) | is_tally_column(parcel)
             found = [data for (data,) in kept.select(F.when(is_small, parcel)).collect()]
             tallies = [decode_tally(data) for data in found if data is not None and is_tally(data)]
             if None in found:
                 self._pass_on_large(kept, number)
             else:
                 parcels = [decode_parcel(data) for data in found if not is_tally(data)]
-                self._pass_on(outputs_here(spark, self._pipeline, parcels), number)
-            self._board.take(tallies)
-            self._watch.take([tally.group for tally in tallies], number)
-            if self._watch.taken:
+                self._pass_on(outputs_here(spark, self.pipeline, parcels), number)
+            self.board.take(tallies)
+            self.watch.take([tally.group for tally in tallies], number)
+            if self.watch.taken:
                 spark.sparkContext.setLocalProperty(TAKEN, "yes")
-            if self._clock is not None:
-                self._clock.take(tallies)
+            if self.clock is not None:
+                self.clock.take(tallies)
         finally:
             kept.unpersist()
 
     def _pass_on_large(self, kept: DataFrame, number: int) -> None:
-        outputs = unpacked(kept, self._pipeline, tallies=False)
+        outputs = unpacked(kept, self.pipeline, tallies=False)
         streams = outputs.everything.select("stream").distinct().collect()
         self._pass_on({row["stream"]: outputs for row in streams}, number)
 
     def _pass_on(self, outputs: Mapping[str | None, Outputs], number: int) -> None:
-        sinks = self._sinks
-        for stream in sinks.wanted(outputs):
-            sinks.write(outputs[stream], stream, number)
-        if sinks.history is not None and None in outputs:
-            sinks.history(outputs[None].history, number)
+        for stream in self.sinks.wanted(outputs):
+            self.sinks.write(outputs[stream], stream, number)
+        if self.sinks.history is not None and None in outputs:
+            self.sinks.history(outputs[None].history, number)
