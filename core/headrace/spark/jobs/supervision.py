@@ -12,8 +12,8 @@ import enum
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from pyspark import SparkContext
 
@@ -164,10 +164,10 @@ class Supervisor:
         job = None
         try:
             job = self._start()
-            self._change(Phase.RUNNING, error=self._status.error)
+            self._change(Phase.RUNNING)
             while not self._should_stop():
                 ended = job.await_termination(_LOOK_EVERY_S)
-                self._status = _with_progress(self._status, job)
+                self._status = replace(self._status, progress=job.progress())
                 if ended:
                     raise QueryStoppedError("of the served job")  # noqa: TRY301  nobody here has stopped it
             job.stop()
@@ -194,16 +194,7 @@ class Supervisor:
         while not self._should_stop() and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _LOOK_EVERY_S))
 
-    def _change(
-        self, phase: Phase, *, error: Exception | None, restarts: int | None = None, wait_s: float = 0.0
-    ) -> Status:
-        before = self._status
-        self._status = Status(
-            phase, before.restarts if restarts is None else restarts, error, before.progress
-        )
+    def _change(self, phase: Phase, *, wait_s: float = 0.0, **changes: Any) -> Status:
+        self._status = replace(self._status, phase=phase, **changes)
         self._on_change(self._status, wait_s)
         return self._status
-
-
-def _with_progress(status: Status, job: Job) -> Status:
-    return Status(status.phase, status.restarts, status.error, job.progress())
