@@ -11,11 +11,21 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.time import MIN_TIME
 from headrace.spark.hosting.parcels import TALLY_BEGINS
 
-_SCHEMA = (
-    "computation string, new_records long, new_late_records long, new_outputs long, new_dropped long, newest long, "
-    "low_watermark long, timers_here long, keys_here long, state_bytes_here long, intervals_here long"
+_SUMS = {
+    "records": "new_records",
+    "late_records": "new_late_records",
+    "outputs": "new_outputs",
+    "dropped": "new_dropped",
+    "timers": "timers_here",
+    "keys": "keys_here",
+    "state_bytes": "state_bytes_here",
+    "intervals": "intervals_here",
+}
+"""By metric, the field of a `Tally` that Spark adds up."""
+
+_SCHEMA = ", ".join(
+    ["computation string", *[f"{field} long" for field in (*_SUMS.values(), "low_watermark", "newest")]]
 )
-"""The fields of a `Tally` that Spark aggregates."""
 
 
 def observed(parcels: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -45,18 +55,8 @@ def _metrics(computation: str) -> list[Column]:
     def of(field: str) -> Column:
         return F.when(F.col("tally.computation") == computation, F.col(f"tally.{field}"))
 
-    sums = {
-        "records": "new_records",
-        "late_records": "new_late_records",
-        "outputs": "new_outputs",
-        "dropped": "new_dropped",
-        "timers": "timers_here",
-        "keys": "keys_here",
-        "state_bytes": "state_bytes_here",
-        "intervals": "intervals_here",
-    }
     return [
-        *[F.coalesce(F.sum(of(field)), F.lit(0)).alias(shown) for shown, field in sums.items()],
+        *[F.coalesce(F.sum(of(field)), F.lit(0)).alias(shown) for shown, field in _SUMS.items()],
         _time(F.min(of("low_watermark"))).alias("low_watermark"),
         _time(F.max(of("newest"))).alias("newest"),
     ]

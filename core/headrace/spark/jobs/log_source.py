@@ -13,6 +13,7 @@ Rules of this file:
 
 import time
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -20,19 +21,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
 
 from headrace.spark.hosting.parcels import Followed
 from headrace.spark.jobs.log import Entry, Log
 from headrace.spark.sources.wall_clock import Clock, Looks
 
 FORMAT = "headrace_logs"
-COLUMNS = ("sender", "part", "number", "low", "horizon", "followed", "tick")
-"""A row is a part of a sender's log; or how far the log was read, with its watermark and horizon, and what it says for percentile
-watermarks, encoded; or a tick of the clock, or false: a call of all intervals."""
-
-_SCHEMA = "sender string, part string, number long, low long, horizon long, followed binary, tick boolean"
-_ARROW = pa.schema(
+_ROWS = pa.schema(
     [
         ("sender", pa.string()),
         ("part", pa.string()),
@@ -43,6 +41,10 @@ _ARROW = pa.schema(
         ("tick", pa.bool_()),
     ]
 )
+COLUMNS = tuple(_ROWS.names)
+"""A row is a part of a sender's log; or how far the log was read, with its watermark and horizon, and what it says for percentile
+watermarks, encoded; or a tick of the clock, or false: a call of all intervals."""
+
 _PATIENCE_S = 0.1
 _LOOK_EVERY_S = 0.005
 
@@ -101,9 +103,9 @@ class LogDataSource(DataSource):
         """Return the name for ``readStream.format``."""
         return FORMAT
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """Return the schema of `COLUMNS`."""
-        return _SCHEMA
+        return from_arrow_schema(_ROWS)
 
     def streamReader(self, schema: object) -> "LogReader":  # noqa: ARG002, N802  Spark's names
         """Return a reader."""
@@ -164,7 +166,7 @@ class LogReader(DataSourceStreamReader):
                     size, rows = loads[0]
                     rows.append((sender, part.name, None, None, None, None, None))
                     loads[0] = size + part.size_bytes, rows
-                    loads.sort(key=_load)
+                    loads.sort(key=itemgetter(0))
             if entry is not None:
                 followed = None if entry.followed is None else _encode(entry.followed)
                 loads[0][1].append((sender, None, number, entry.low, entry.horizon, followed, None))
@@ -175,12 +177,8 @@ class LogReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's rows."""
         columns = zip(*partition.value, strict=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
-
-
-def _load(task: tuple[int, list[tuple[Any, ...]]]) -> int:
-    return task[0]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _ROWS, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_ROWS)
 
 
 def _reach(log: Log, after: int, limit: int) -> int:

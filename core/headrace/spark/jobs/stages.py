@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from headrace.api.pipeline import Pipeline
-from headrace.api.specs import OUTSIDE, ComputationSpec, DeadLetter, Stop, same_key
+from headrace.api.specs import OUTSIDE, ComputationSpec, DeadLetter, same_key
 from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
 from headrace.delivery.addressing import key_for
 from headrace.history import Injected
@@ -74,7 +74,7 @@ def cut_injector(pipeline: Pipeline, name: str) -> Pipeline:
             if set(consumer.inputs) & set(spec.all_outputs)
         ]
     cut = Pipeline(pipeline.name)
-    _add_injector(cut, name, spec.outputs, on_malformed=spec.on_malformed)
+    cut.injector(name, outputs=spec.outputs, on_malformed=spec.on_malformed)
     for consumer in consumers:
         _add_computation(cut, consumer, [stream for stream in consumer.inputs if stream in spec.all_outputs])
     return _with_codecs(cut, pipeline)
@@ -86,7 +86,7 @@ def cut_computation(pipeline: Pipeline, name: str) -> Pipeline:
     cut = Pipeline(pipeline.name)
     for sender in pipeline.senders(name):
         found = pipeline.injectors.get(sender) or pipeline.computations[sender]
-        _add_injector(cut, sender, [stream for stream in found.all_outputs if stream in spec.inputs])
+        cut.injector(sender, outputs=[stream for stream in found.all_outputs if stream in spec.inputs])
     _add_computation(cut, spec, list(spec.inputs))
     return _with_codecs(cut, pipeline)
 
@@ -95,14 +95,8 @@ def outlet(pipeline: Pipeline, name: str) -> Pipeline:
     """Return the pipeline as the readers of a stage's outputs see it: the streams and their codecs."""
     spec = pipeline.injectors.get(name) or pipeline.computations[name]
     seen = Pipeline(pipeline.name)
-    _add_injector(seen, name, spec.all_outputs or [name])  # an injector has at least one stream
+    seen.injector(name, outputs=spec.all_outputs or [name])  # an injector has at least one stream
     return _with_codecs(seen, pipeline)
-
-
-def _add_injector(
-    cut: Pipeline, name: str, outputs: Iterable[str], on_malformed: Stop | DeadLetter | None = None
-) -> None:
-    cut.injector(name, outputs=outputs, on_malformed=on_malformed)
 
 
 def _add_computation(cut: Pipeline, spec: ComputationSpec, inputs: Iterable[str]) -> None:
