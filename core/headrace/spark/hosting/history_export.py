@@ -24,8 +24,11 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.specs import OUTSIDE
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.history import (
+    Acked,
+    AckSent,
     Applied,
     CheckpointsDeleted,
+    DeadLettered,
     Delivered,
     DuplicateDropped,
     Event,
@@ -37,6 +40,7 @@ from headrace.history import (
     IntervalDropped,
     IntervalMinted,
     KeysSampled,
+    Output,
     ProcessStarted,
     Published,
     Reported,
@@ -47,7 +51,7 @@ from headrace.history import (
     UserCodeFailed,
     WriteRefused,
 )
-from headrace.spark.hosting.history_sample import SampledEvents, sampled_injections
+from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.layout import JobPlan, MicroBatch, computation_of, number_of
 from headrace.wire.keys import KeyInterval
 from headrace.wire.messages import Progress
@@ -112,8 +116,11 @@ def exported(
         reached: see `Entry`.
     """
     assert plan.history is not None, "a History was asked for"
-    fraction, sampling = plan.history.fraction, SampledEvents(plan.history, events)
-    computation = computation_of(group)
+    fraction, computation, sampled = (
+        plan.history.fraction,
+        computation_of(group),
+        _Sampled(plan, group, events),
+    )
     percent = plan.pipeline.computations[computation].watermark_percentile
     level = next(number for number, names in enumerate(plan.levels) if computation in names)
     parts = (
@@ -126,9 +133,9 @@ def exported(
             Entry(
                 batch.number, at, advanced, group, batch.now_us, batch.low_watermark, held,
                 [
-                    _placed(plan, group, kept)
+                    placed
                     for event in part
-                    if _is_told(event, computation) and (kept := sampling.part(event)) is not None
+                    if _is_told(event, computation) and (placed := sampled.part(event)) is not None
                 ],
                 fraction, percent, reached,
             )
@@ -147,8 +154,9 @@ def exported_injections(
     """Encode what reading a partition of the sources adds to the History."""
     assert plan.history is not None, "a History was asked for"
     placed: list[Event] = [
-        msgspec.structs.replace(event, productions=_productions(plan, event.productions))
-        for event in sampled_injections(plan.history, events)
+        msgspec.structs.replace(event, productions=productions)
+        for event in events
+        if (productions := _productions(plan, plan.history, event.productions))
     ]
     advanced, fraction = False, plan.history.fraction
     return _encode(Entry(number, -1, advanced, partition, at_us, MIN_TIME, MAX_TIME, placed, fraction))
@@ -160,27 +168,55 @@ def _is_told(event: Event, computation: str) -> bool:
     return not isinstance(event, _LEFT_OUT)
 
 
-def _placed(plan: JobPlan, group: str, event: Event) -> Event:
-    """Return an event with its keys and intervals as the History writes them."""
-    replace, number = msgspec.structs.replace, number_of(group)
-    if isinstance(event, Executed):
-        return replace(event, key=_key(number, event.key), productions=_productions(plan, event.productions))
-    if isinstance(event, Applied):
-        delta = event.delta
-        placed = replace(
-            delta, key=_key(number, delta.key), productions=_productions(plan, delta.productions)
-        )
-        return replace(event, delta=placed)
-    if isinstance(event, Delivered | DuplicateDropped | UserCodeFailed):
-        return replace(event, key=_key(number, event.key))
-    if isinstance(event, CheckpointsDeleted):
-        placed_keys = tuple((_key(number, key), *names) for key, *names in event.checkpoints)
-        return replace(event, checkpoints=placed_keys)
-    if isinstance(event, WriteRefused):
-        return replace(event, keys=tuple(_key(number, key) for key in event.keys))
-    if isinstance(event, IntervalMinted | IntervalDropped | IdsCollected):
-        return replace(event, interval=_interval(number))
-    return event
+class _Sampled:
+    """The sampled part of one interval's events in one micro-batch, with keys and intervals as the History writes them."""
+
+    def __init__(self, plan: JobPlan, group: str, events: Iterable[Event]) -> None:
+        assert plan.history is not None, "a History was asked for"
+        self._plan, self._sample, self._number = plan, plan.history, number_of(group)
+        self._came: set[str] = set()
+        self._made: set[str] = set()
+        for event in events:
+            if isinstance(event, Delivered | DuplicateDropped) and self._sample.has(event.key):
+                self._came.add(event.record_id)
+            elif isinstance(event, Executed) and self._sample.has(event.key):
+                self._came.add(event.cause)
+                self._made.update([production.record_id for production in event.productions])
+
+    def part(self, event: Event) -> Event | None:
+        """Return the part of an event that is in the sample; ``None`` if no part is."""
+        sample, number, replace = self._sample, self._number, msgspec.structs.replace
+        match event:
+            case Executed() if sample.has(event.key):
+                productions = _productions(self._plan, sample, event.productions)
+                return replace(event, key=_key(number, event.key), productions=productions)
+            case Applied() if sample.has(event.delta.key):
+                productions = _productions(self._plan, sample, event.delta.productions)
+                key = _key(number, event.delta.key)
+                return replace(event, delta=replace(event.delta, key=key, productions=productions))
+            case Delivered() | DuplicateDropped() | UserCodeFailed() if sample.has(event.key):
+                return replace(event, key=_key(number, event.key))
+            case CheckpointsDeleted():
+                rest = [(_key(number, key), *names) for key, *names in event.checkpoints if sample.has(key)]
+                return replace(event, checkpoints=tuple(rest)) if rest else None
+            case WriteRefused():
+                keys = tuple([_key(number, key) for key in event.keys if sample.has(key)])
+                return replace(event, keys=keys) if keys else None
+            case AckSent():
+                ids = tuple([record_id for record_id in event.record_ids if record_id in self._came])
+                return replace(event, record_ids=ids) if ids else None
+            case Output():
+                return event if event.production.record_id in self._made else None
+            case Acked():
+                return event if event.record_id in self._made else None
+            case DeadLettered():
+                return event if event.cause in self._came else None
+            case IntervalMinted() | IntervalDropped() | IdsCollected():
+                return replace(event, interval=_interval(number))
+            case Executed() | Applied() | Delivered() | DuplicateDropped() | UserCodeFailed():
+                return None  # of another key
+            case _:
+                return event
 
 
 def _key(number: int, key: str) -> str:
@@ -196,13 +232,16 @@ def _interval(number: int) -> KeyInterval:
     return KeyInterval(f"{number:04d}/", f"{number:04d}0")  # "0" is the character after "/"
 
 
-def _productions(plan: JobPlan, productions: tuple[Production, ...]) -> tuple[Production, ...]:
+def _productions(
+    plan: JobPlan, sample: Sample, productions: tuple[Production, ...]
+) -> tuple[Production, ...]:
     return tuple(
         production if production.consumer == OUTSIDE
         else msgspec.structs.replace(
             production, key=_key(number_of(plan.group(production.consumer, production.key)), production.key)
         )
         for production in productions
+        if production.consumer == OUTSIDE or sample.has(production.key)
     )  # fmt: skip
 
 

@@ -12,30 +12,10 @@ Rules of this file:
 * Intervals, injectors' reports and broadcasts are recorded in full.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-import msgspec
-
 from headrace.api.errors import OptionsError
-from headrace.api.specs import OUTSIDE
-from headrace.history import (
-    Acked,
-    AckSent,
-    Applied,
-    CheckpointsDeleted,
-    DeadLettered,
-    Delivered,
-    DuplicateDropped,
-    Event,
-    Executed,
-    Injected,
-    Output,
-    UserCodeFailed,
-    WriteRefused,
-)
-from headrace.wire.rows import Production
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,72 +47,3 @@ class Sample:
 
 
 FULL = Sample()
-
-
-def sampled_injections(sample: Sample, events: Iterable[Injected]) -> list[Injected]:
-    """Return the part of the injected records that is in a sample."""
-    parts = [
-        msgspec.structs.replace(event, productions=_productions(sample, event.productions))
-        for event in events
-    ]
-    return [part for part in parts if part.productions]
-
-
-class SampledEvents:
-    """The sampled part of one interval's events in one micro-batch.
-
-    Args:
-        sample: the sampled keys.
-        events: all events of the interval.
-    """
-
-    def __init__(self, sample: Sample, events: Iterable[Event]) -> None:
-        self._sample = sample
-        self._came: set[str] = set()
-        self._made: set[str] = set()
-        for event in events:
-            if isinstance(event, Delivered | DuplicateDropped) and sample.has(event.key):
-                self._came.add(event.record_id)
-            elif isinstance(event, Executed) and sample.has(event.key):
-                self._came.add(event.cause)
-                self._made.update([production.record_id for production in event.productions])
-
-    def part(self, event: Event) -> Event | None:
-        """Return the part of an event that is in the sample; ``None`` if no part is."""
-        sample, replace = self._sample, msgspec.structs.replace
-        match event:
-            case Executed():
-                kept = replace(event, productions=_productions(sample, event.productions))
-                return kept if sample.has(event.key) else None
-            case Applied():
-                delta = replace(event.delta, productions=_productions(sample, event.delta.productions))
-                return replace(event, delta=delta) if sample.has(delta.key) else None
-            case Delivered() | DuplicateDropped() | UserCodeFailed():
-                return event if sample.has(event.key) else None
-            case CheckpointsDeleted():
-                rest = tuple([checkpoint for checkpoint in event.checkpoints if sample.has(checkpoint[0])])
-                return replace(event, checkpoints=rest) if rest else None
-            case WriteRefused():
-                keys = tuple([key for key in event.keys if sample.has(key)])
-                return replace(event, keys=keys) if keys else None
-            case AckSent():
-                ids = tuple([record_id for record_id in event.record_ids if record_id in self._came])
-                return replace(event, record_ids=ids) if ids else None
-            case Output():
-                return event if event.production.record_id in self._made else None
-            case Acked():
-                return event if event.record_id in self._made else None
-            case DeadLettered():
-                return event if event.cause in self._came else None
-            case _:
-                return event
-
-
-def _productions(sample: Sample, productions: tuple[Production, ...]) -> tuple[Production, ...]:
-    return tuple(
-        [
-            production
-            for production in productions
-            if production.consumer == OUTSIDE or sample.has(production.key)
-        ]
-    )
