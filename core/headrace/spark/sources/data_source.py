@@ -45,8 +45,9 @@ _AGAIN = "again"
 class Planner(Protocol):
     """Finds and reads the data of a source. It is sent to the workers, so it must be picklable."""
 
-    max_records: int | None
-    """Maximum records of one batch; ``None``: no limit."""
+    @property
+    def max_records(self) -> int | None:
+        """Maximum records of one batch; ``None``: no limit."""
 
     def initial(self) -> Offset:
         """Return the offset at which a new query begins. It is always the same: Spark may ask again after a crash."""
