@@ -13,7 +13,7 @@ from headrace.injector.injection import productions_of
 from headrace.spark.hosting.chunks import NEVER, decode_header
 from headrace.spark.hosting.fused import HEADERS, FusedTask, bundle_rows, decode_headers, unbundled
 from headrace.spark.hosting.history_export import exported_injections
-from headrace.spark.hosting.history_sample import Sample
+from headrace.spark.hosting.history_sample import Sample, sample_of
 from headrace.spark.hosting.interval_task import run_interval
 from headrace.spark.hosting.layout import (
     JobPlan,
@@ -22,7 +22,6 @@ from headrace.spark.hosting.layout import (
     Splits,
     computation_of,
     limits_of,
-    plan_of,
 )
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
 from headrace.spark.hosting.processor import run_bounded
@@ -182,9 +181,9 @@ class Query:
     ) -> JobPlan:
         """The same pipeline with other intervals."""
         plan = self.plan
-        return plan_of(
-            plan.pipeline, intervals=intervals, with_ids=plan.with_ids, clock=plan.clock, history=False, progress=True,
-            limits=plan.limits, reshard=reshard, fused=plan.fused, splits=splits,
+        return JobPlan(
+            plan.pipeline, intervals=intervals, with_ids=plan.with_ids, clock=plan.clock, progress=True,
+            limits=plan.limits, reshard=reshard, fused=plan.fused, splits=splits or {},
         )  # fmt: skip
 
     def _inject(self, post: Post, injector: str, entry: FeedEntry) -> None:
@@ -282,8 +281,8 @@ def query(
 ) -> Query:
     """A query that has not begun."""
     with_ids = frozenset(pipeline.injectors) if ids else frozenset[str]()
-    plan = plan_of(
-        pipeline, intervals=intervals, with_ids=with_ids, clock=clock, history=history, progress=True,
+    plan = JobPlan(
+        pipeline, intervals=intervals, with_ids=with_ids, clock=clock, history=sample_of(history), progress=True,
         limits=limits_of(pipeline), fused=fused,
     )  # fmt: skip
     return Query(plan)

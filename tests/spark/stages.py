@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from headrace import MIN_TIME, Pipeline
 from headrace.api.specs import OUTSIDE
 from headrace.injector.injection import productions_of
-from headrace.spark.hosting.history_sample import Sample
+from headrace.spark.hosting.history_sample import Sample, sample_of
 from headrace.spark.hosting.interval_task import run_interval
 from headrace.spark.hosting.layout import JobPlan, MicroBatch, Reshard, Splits, computation_of, followers_of
 from headrace.spark.hosting.parcels import Parcel, Post
@@ -79,7 +79,7 @@ class Stages:
             injectors if self._ids else frozenset(), frozenset(), dict.fromkeys(injectors, 10**9)
         )
         return computation_plan(
-            self.pipeline, name, sources, intervals=intervals, clock=True, history=self._history, splits=splits,
+            self.pipeline, name, sources, intervals=intervals, clock=True, history=sample_of(self._history), splits=splits,
             reshard=change,
         )  # fmt: skip
 

@@ -25,7 +25,7 @@ from headrace.spark import (
     deploy,
     skip_record,
 )
-from headrace.spark.hosting.layout import plan_of
+from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.processor import LevelProcessor
 from tests.spark.rig import by_day
 
@@ -153,7 +153,7 @@ def test_a_change_that_would_move_a_computation_away_from_its_state_is_refused(
 
 def test_a_timer_of_a_removed_computation_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark still calls for it, on the level where the relay is left."""
-    plan = plan_of(counter_first().without("counter"), intervals=2, with_ids=frozenset(), partitions=2)
+    plan = JobPlan(counter_first().without("counter"), intervals=2, partitions=2)
     monkeypatch.setattr("headrace.spark.hosting.processor.TaskContext", MagicMock())
     handle, times = MagicMock(), MagicMock()
     handle.getValueState().get.return_value = None

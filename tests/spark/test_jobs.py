@@ -20,6 +20,7 @@ from headrace.spark import (
     history_of,
     injected,
 )
+from headrace.spark.hosting.history_sample import FULL
 from headrace.spark.jobs.attach import Sources
 from headrace.spark.jobs.stages import computation_plan
 from headrace_properties.checkers import judge
@@ -200,7 +201,7 @@ class Office:
         """Of a computation's stage: the pipeline that it sees, and events."""
         running = next(query for query in self.job._host.queries() if query.name.endswith(f": {computation}"))
         sources = Sources(frozenset({"mail"}), frozenset(), {})
-        plan = computation_plan(post_office(), computation, sources, intervals=2, clock=True, history=True)
+        plan = computation_plan(post_office(), computation, sources, intervals=2, clock=True, history=FULL)
         return plan.pipeline, self.events[str(running.query.id)]
 
 

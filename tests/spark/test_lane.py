@@ -13,7 +13,7 @@ from headrace.api.codecs import JsonCodec
 from headrace.spark import Input
 from headrace.spark.hosting.direct_injection import Lane
 from headrace.spark.hosting.injection import Injection, _values
-from headrace.spark.hosting.layout import plan_of
+from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import Packed
 from headrace.spark.jobs.attach import prepared_input
 
@@ -66,7 +66,7 @@ def _sent(injection: Injection, row: tuple[Any, ...]) -> dict[str, list[Packed]]
 def test_both_ways_send_the_same_and_refuse_the_same(
     *, dead_letters: bool, keyed: bool, timed: bool, rows: list[tuple[Any, ...]]
 ) -> None:
-    plan = plan_of(
+    plan = JobPlan(
         pipeline(dead_letters=dead_letters, keyed=keyed),
         intervals=3,
         with_ids=frozenset(),
@@ -83,7 +83,7 @@ def test_records_that_are_as_they_should_be_go_the_short_way(monkeypatch: pytest
         pytest.fail("it took the long way")
 
     monkeypatch.setattr(Injection, "_send", long_way)
-    plan = plan_of(pipeline(dead_letters=False, keyed=True), intervals=3, with_ids=frozenset())
+    plan = JobPlan(pipeline(dead_letters=False, keyed=True), intervals=3)
     post = Injection(plan, {"records": KEPT_US}, 4, 2).inject(
         ("records", "records", "own", b'{"key":"x"}', at, None, None, None) for at in (5, 6)
     )

@@ -23,7 +23,7 @@ from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
 from headrace.spark import Layout, deploy
 from headrace.spark.hosting.chunks import Chunks, decode_header
 from headrace.spark.hosting.history_export import history_of
-from headrace.spark.hosting.layout import plan_of
+from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import Followed
 from headrace.spark.jobs.log import NOTHING, Fed, Log, Piece, entry_of
 from headrace.spark.jobs.pipelined import _layout
@@ -165,7 +165,7 @@ def test_pending_work_is_counted_when_somebody_begins_to_follow_it() -> None:
     """A job gets a consumer that follows a percentile: what is pending was written when nobody counted it."""
     running = query(pipeline(100), intervals=1)
     running.batch([entry for entry in feed(pipeline(60)).entries if entry.at_us < 2 * SECOND])
-    running.plan = plan_of(pipeline(60), intervals=1, with_ids=frozenset({"mail"}), progress=True)
+    running.plan = JobPlan(pipeline(60), intervals=1, with_ids=frozenset({"mail"}), progress=True)
     running.batch(tick=True)
     (store,) = [store for group, store in running.stores.items() if group.startswith("closing")]
     assert Chunks(store, 1).header.upstream == {"holder/0": ((SECOND, 3), (3 * SECOND, 5))}

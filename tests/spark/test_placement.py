@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from headrace.spark.hosting.layout import computation_of, number_of, plan_of
+from headrace.spark.hosting.layout import JobPlan, computation_of, number_of
 from headrace.spark.hosting.placement import partition_of, partitions_for, placed_groups
 from headrace.spark.jobs.job import Settings, Shape
 from headrace.spark.runtime.session import files_managed, most_partitions, partitions_set
@@ -48,7 +48,7 @@ def test_a_directory_keeps_the_names_and_the_operators_that_it_was_begun_with(
     before = Shape("pipelined", pipeline.name, 4, ["mail"], [["sorter"], ["counter"]], partitions=partitions)
     none: Any = None
     settings = Settings(none, Path(), Sinks({}), 4, None, None, 1, None).placed(before)
-    plan = plan_of(pipeline, intervals=4, with_ids=frozenset(), partitions=settings.partitions)
+    plan = JobPlan(pipeline, intervals=4, partitions=settings.partitions)
     assert plan.rows is rows
     assert plan.groups["counter"] == placed_groups("counter", 4, partitions)
 

@@ -28,7 +28,7 @@ from headrace.spark import (
 )  # fmt: skip
 from headrace.spark.hosting.chunks import Chunks, decode_header
 from headrace.spark.hosting.fused import HEADERS, decode_headers
-from headrace.spark.hosting.layout import Splits, computation_of, interval_of, plan_of
+from headrace.spark.hosting.layout import JobPlan, Splits, computation_of, interval_of
 from headrace.spark.hosting.placement import partition_of, placed_groups
 from headrace.spark.hosting.resharding import Watch, is_done, retire, to_wake
 from headrace.spark.jobs import pipelined as _pipelined
@@ -336,7 +336,7 @@ def test_when_a_job_is_at_rest(
 
 
 def test_no_two_intervals_have_the_same_sequencer() -> None:
-    plan = plan_of(mail(), intervals=2, with_ids=frozenset(), splits={"sorter": (0, 1, 2), "counter": (1,)})
+    plan = JobPlan(mail(), intervals=2, splits={"sorter": (0, 1, 2), "counter": (1,)})
     groups = [group for name in plan.pipeline.computations for group in plan.groups[name]]
     assert len({plan.sequencer(group, 7) for group in groups}) == len(groups) == 8
 

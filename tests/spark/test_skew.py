@@ -16,7 +16,7 @@ from headrace.spark import deploy
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import MicroBatch, limits_of, plan_of
+from headrace.spark.hosting.layout import JobPlan, MicroBatch, limits_of
 from headrace.spark.hosting.parcels import Packed, Parcel
 from headrace.spark.hosting.waiting import RECORDS_IN_CHUNK, WaitingRoom
 from headrace.spark.jobs.attach import check_followed
@@ -104,7 +104,7 @@ class Interval:
         self.pipeline.add(Count(), name="count", inputs=["mail"], outputs=["counted"])
         mail = frozenset({"mail"})
         limits = limits_of(self.pipeline)
-        self.plan = plan_of(
+        self.plan = JobPlan(
             self.pipeline, intervals=1, with_ids=mail, timed_by_source=mail, limits=limits, progress=True
         )
         self.store, self.number = Store(), 0

@@ -223,7 +223,7 @@ def test_only_what_comes_from_a_source_is_deduplicated() -> None:
         (Sources(frozenset({"mail"}), nothing, {}), {"batcher": True, "counter": False}),
     ):
         plans = {
-            name: computation_plan(pipeline, name, sources, intervals=2, clock=True, history=False)
+            name: computation_plan(pipeline, name, sources, intervals=2, clock=True, history=None)
             for name in expected
         }
         assert {

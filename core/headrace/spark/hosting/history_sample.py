@@ -47,3 +47,8 @@ class Sample:
 
 
 FULL = Sample()
+
+
+def sample_of(history: bool | Sample) -> Sample | None:  # noqa: FBT001  an option of the user's
+    """Return the keys that are asked for; ``None``: none are."""
+    return FULL if history is True else history or None

@@ -340,7 +340,7 @@ class _IntervalTask:
                     (self._group, header.reported)
                 )
             return
-        consumers = self._plan.consumers(self._computation)
+        consumers = self._plan.pipeline.receivers(self._computation)
         unaware = (
             consumers if held != header.held else [name for name in consumers if name not in header.told_to]
         )

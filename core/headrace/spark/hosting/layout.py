@@ -14,6 +14,7 @@ Rules of this file:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 from zlib import crc32
 
@@ -21,7 +22,7 @@ import msgspec
 
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import OUTSIDE
-from headrace.spark.hosting.history_sample import FULL, Sample
+from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.placement import placed_groups
 from headrace.spark.runtime.broadcasts import Sent
 
@@ -64,51 +65,89 @@ class Reshard(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """The layout of a pipeline.
+    """The layout of a pipeline. Of a valid pipeline and of the options it derives the rest.
+
+    A copy with other ``with_ids`` or ``history`` needs the pipeline as it was given.
 
     Attributes:
         pipeline: the pipeline as it is run: within one query a production is delivered in the micro-batch that makes it or not
             at all, so only records from a source need deduplication (6.1.1).
         intervals: number of key intervals of each computation, but for those that splits have added.
-        levels: names of the computations, level by level.
-        groups: the intervals of each computation.
+        with_ids: injectors whose sources give records ids.
         timed_by_source: injectors whose sources tell how far they were read (`horizon`); record ids of the others are kept by
             event time.
         clock: whether a clock tells that wall time passes, so that wall timers can be set; bounded input needs none.
         history: keys of which each operator also emits the History events; ``None``: no History.
-        with_ids: injectors whose sources give records ids.
         staged: this is one computation with its own query, whose senders report their low watermarks in their logs.
         progress: each interval emits a `Tally` for each micro-batch that processes it.
-        rows: Spark passes rows to stateful operators, not pandas frames (see `headrace.spark.hosting.processor`).
-        fused: one operator hosts all levels (see `headrace.spark.hosting.fused`).
+        partitions: see `placed_groups`; above 0 only in jobs of this version or a later one.
+        fused: one operator hosts all levels (see `headrace.spark.hosting.fused`); only with one partition.
         limits: skew limits of the injectors that have one, microseconds; none, if the input is bounded and so read in order.
         followers: by computation, those downstream of it that follow a percentile watermark, and so its pending work (7.2).
         reshard: how the intervals came about, if not all of them are known to have their rows.
-        retired: by computation, the old intervals that are none any more.
         wake_until: number of the last micro-batch in which all intervals are called.
         splits: the intervals that were split.
         sent: images of new intervals, if Python workers cannot read them from `Reshard.path`.
+        levels: names of the computations, level by level.
+        groups: the intervals of each computation.
+        retired: by computation, the old intervals that are none any more.
     """
 
     pipeline: Pipeline
     intervals: int
-    levels: tuple[tuple[str, ...], ...]
-    groups: Mapping[str, tuple[str, ...]]
+    with_ids: frozenset[str] = frozenset()
     timed_by_source: frozenset[str] = frozenset()
     clock: bool = True
     history: Sample | None = None
-    with_ids: frozenset[str] = frozenset()
     staged: bool = False
     progress: bool = False
-    rows: bool = False
+    partitions: int = 0
     fused: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
     followers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reshard: Reshard | None = None
-    retired: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     wake_until: int = -1
     splits: Splits = field(default_factory=dict)
     sent: Mapping[str, Sent] = field(default_factory=dict)
+    levels: tuple[tuple[str, ...], ...] = field(init=False)
+    groups: Mapping[str, tuple[str, ...]] = field(init=False)
+    retired: Mapping[str, tuple[str, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Derive the rest."""
+        given, derive = self.pipeline, partial(object.__setattr__, self)
+        as_run, depths = given, dict.fromkeys(given.injectors, 0)
+        for name, spec in given.computations.items():
+            senders = given.senders(name)
+            depths[name] = 1 + max(depths[sender] for sender in senders)
+            counts = spec.exactly_once and (self.history is not None or not self.with_ids.isdisjoint(senders))
+            as_run = as_run.with_computation(name, exactly_once=counts)
+        groups = {name: self._placed(name, self.intervals, self.splits) for name in given.computations}
+        retired: dict[str, tuple[str, ...]] = {}
+        if self.reshard is not None:
+            for name, present in groups.items():
+                old = self._placed(name, self.reshard.before, self.reshard.splits_before)
+                retired[name] = tuple(group for group in old if group not in present)
+        outside = placed_groups(
+            OUTSIDE, 1 if self.staged else self.partitions or OUTSIDE_GROUPS, self.partitions
+        )
+        levels = [
+            sorted(name for name in given.computations if depths[name] == depth)
+            for depth in range(1, 1 + max(depths.values()))
+        ]
+        derive("pipeline", as_run)
+        derive("levels", tuple(map(tuple, levels)))
+        derive("groups", {OUTSIDE: outside, **groups})
+        derive("retired", retired)
+        derive("followers", self.followers or followers_of(given))
+
+    def _placed(self, name: str, intervals: int, splits: Splits) -> tuple[str, ...]:
+        return placed_groups(name, intervals, self.partitions, splits.get(name, ()))
+
+    @property
+    def rows(self) -> bool:
+        """Whether Spark passes rows to stateful operators, not pandas frames (see `headrace.spark.hosting.processor`)."""
+        return self.partitions > 0
 
     def group(self, consumer: str, key: str) -> str:
         """Return the group for a record with this consumer and key."""
@@ -120,10 +159,6 @@ class JobPlan:
         name = computation_of(group)
         before = sum(len(self.groups[other]) for other in takewhile(name.__ne__, self.pipeline.computations))
         return batch * _MOST_GROUPS + before + number_of(group) + 1
-
-    def consumers(self, computation: str) -> tuple[str, ...]:
-        """Return the computations that consume a computation's outputs."""
-        return self.pipeline.receivers(computation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,71 +242,3 @@ def followers_of(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
             for feeder in pipeline.upstream(name):
                 found[feeder] = (*found.get(feeder, ()), name)
     return found
-
-
-def plan_of(
-    pipeline: Pipeline,
-    *,
-    intervals: int,
-    with_ids: frozenset[str],
-    timed_by_source: frozenset[str] = frozenset(),
-    clock: bool = True,
-    history: bool | Sample = False,
-    staged: bool = False,
-    progress: bool = False,
-    partitions: int = 0,
-    fused: bool = False,
-    limits: Mapping[str, int] | None = None,
-    reshard: Reshard | None = None,
-    splits: Splits | None = None,
-) -> JobPlan:
-    """Lay out a pipeline.
-
-    The arguments are those of `JobPlan`; ``history=True``: of all keys. For ``partitions`` see `placed_groups`: above 0 only in
-    jobs of this version or a later one, and 1 if the plan is ``fused``.
-    """
-    wanted = history if isinstance(history, Sample) else FULL if history else None
-    as_run = pipeline
-    for name, spec in pipeline.computations.items():
-        numbered = any(sender in with_ids for sender in pipeline.senders(name))
-        as_run = as_run.with_computation(
-            name, exactly_once=spec.exactly_once and (numbered or wanted is not None)
-        )
-    depths = dict.fromkeys(pipeline.injectors, 0)
-    for name in pipeline.computations:
-        depths[name] = 1 + max(depths[sender] for sender in pipeline.senders(name))
-    splits = splits or {}
-    groups = {
-        name: placed_groups(name, intervals, partitions, splits.get(name, ()))
-        for name in pipeline.computations
-    }
-    retired: dict[str, tuple[str, ...]] = {}
-    if reshard is not None:
-        for name, present in groups.items():
-            old = placed_groups(name, reshard.before, partitions, reshard.splits_before.get(name, ()))
-            retired[name] = tuple(group for group in old if group not in present)
-    return JobPlan(
-        pipeline=as_run,
-        intervals=intervals,
-        levels=tuple(
-            tuple(sorted(name for name in pipeline.computations if depths[name] == depth))
-            for depth in range(1, 1 + max(depths.values()))
-        ),
-        groups={
-            OUTSIDE: placed_groups(OUTSIDE, 1 if staged else partitions or OUTSIDE_GROUPS, partitions),
-            **groups,
-        },
-        timed_by_source=timed_by_source,
-        clock=clock,
-        history=wanted,
-        with_ids=with_ids,
-        staged=staged,
-        progress=progress,
-        rows=partitions > 0,
-        fused=fused,
-        limits=limits or {},
-        followers=followers_of(pipeline),
-        reshard=reshard,
-        retired=retired,
-        splits=splits,
-    )

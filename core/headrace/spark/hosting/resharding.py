@@ -66,7 +66,7 @@ def images_of(plan: JobPlan, before: Mapping[str, Image], intervals: int, number
             chunks = Chunks(store, plan.intervals)
             header = chunks.header
             _take_over(header, old, place, len(groups))
-            header.generation, header.holds, header.told_to = number, holds, plan.consumers(name)
+            header.generation, header.holds, header.told_to = number, holds, plan.pipeline.receivers(name)
             if plan.staged:  # told by logs, not by intervals
                 header.holds = _highest(before.header.holds for before in old)
             moved = {

@@ -6,7 +6,7 @@ Spark would plan an operator twice if two DataFrames used it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 
 from pyspark.errors import AnalysisException
@@ -19,9 +19,9 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.specs import InjectorSpec
 from headrace.api.time import HOUR
 from headrace.spark.errors import SparkHostError
-from headrace.spark.hosting.history_sample import Sample
+from headrace.spark.hosting.history_sample import Sample, sample_of
 from headrace.spark.hosting.injection import CLOCK, SOURCE_COLUMNS, UNPARSED, inject
-from headrace.spark.hosting.layout import JobPlan, Reshard, Splits, limits_of, plan_of
+from headrace.spark.hosting.layout import JobPlan, Reshard, Splits, limits_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import Outputs, unpacked
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
@@ -97,7 +97,7 @@ def attach(
     if is_streaming(inputs):
         check_followed(pipeline, inputs, "your own query on the outputs of attach")
     clock = None if clock_us is None else Clock(clock_us)
-    parcels = attached(pipeline, inputs, intervals=intervals, clock=clock, history=history)
+    parcels = attached(pipeline, inputs, intervals=intervals, clock=clock, history=sample_of(history))
     return unpacked(parcels, pipeline, tallies=tallies)
 
 
@@ -127,7 +127,7 @@ def attached(
     *,
     intervals: int,
     clock: Clock | None,
-    history: bool | Sample,
+    history: Sample | None,
     partitions: int = 0,
     fused: bool = False,
     wall_timers: bool = True,
@@ -137,7 +137,7 @@ def attached(
     splits: Splits | None = None,
     sent: Mapping[str, Sent] | None = None,
 ) -> DataFrame:
-    """Do what `attach` does, up to the last operator's rows, for a query with this many partitions (see `plan_of`).
+    """Do what `attach` does, up to the last operator's rows, for a query with this many partitions (see `JobPlan`).
 
     Without ``wall_timers`` a clock only tells the slowest low watermark. ``heartbeats`` tell low watermarks of inputs.
     ``reshard``, ``wake_until``, ``splits`` and ``sent``: see `JobPlan`.
@@ -148,9 +148,9 @@ def attached(
     # In pipeline order: a checkpoint identifies the sources of a query by position.
     prepared = {name: prepared_input(pipeline, name, inputs[name]) for name in pipeline.injectors}
     sources = sources_of(inputs)
-    plan = plan_of(
+    plan = JobPlan(
         pipeline,
-        intervals=intervals,
+        intervals,
         with_ids=sources.with_ids,
         timed_by_source=sources.timed,
         clock=(clock is not None and wall_timers) or not streaming,
@@ -160,9 +160,10 @@ def attached(
         fused=fused,
         limits=limits_of(pipeline) if streaming else {},
         reshard=reshard,
-        splits=splits,
+        wake_until=wake_until,
+        splits=splits or {},
+        sent=sent or {},
     )
-    plan = replace(plan, wake_until=wake_until, sent=sent or {})
     if streaming:
         if heartbeats is not None:
             prepared = {name: heartbeats.with_heartbeats(name, frame) for name, frame in prepared.items()}

@@ -109,9 +109,9 @@ class Settings:
         return replace(self, partitions=partitions, fused=partitions == 1)
 
     @property
-    def history(self) -> Sample | bool:
-        """The keys that the History includes; ``False``: no History."""
-        return self.sample if self.sinks.history is not None else False
+    def history(self) -> Sample | None:
+        """The keys that the History includes; ``None``: no History."""
+        return self.sample if self.sinks.history is not None else None
 
     def checkpoint(self, name: str) -> Place:
         """Return the directory of a query's checkpoint."""

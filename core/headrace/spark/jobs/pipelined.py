@@ -17,7 +17,7 @@ from headrace.api.progress import ComputationProgress
 from headrace.api.time import SECOND
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.job_descriptions import describe
-from headrace.spark.hosting.layout import OUTSIDE_GROUPS, JobPlan, Reshard, limits_of, plan_of
+from headrace.spark.hosting.layout import OUTSIDE_GROUPS, JobPlan, Reshard, limits_of
 from headrace.spark.hosting.metrics import is_tally_column
 from headrace.spark.hosting.outputs import Outputs, outputs_here, unpacked
 from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
@@ -253,9 +253,9 @@ def _needs_clock(settings: Settings, pipeline: Pipeline) -> bool:
 
 
 def _plan(pipeline: Pipeline, settings: Settings, change: Reshard | None = None) -> JobPlan:
-    return plan_of(
-        pipeline, intervals=settings.intervals, with_ids=frozenset(), partitions=settings.partitions, limits=limits_of(pipeline),
-        reshard=change, splits=settings.splits,
+    return JobPlan(
+        pipeline, settings.intervals, partitions=settings.partitions, limits=limits_of(pipeline), reshard=change,
+        splits=settings.splits,
     )  # fmt: skip
 
 
@@ -271,7 +271,7 @@ def _layout(pipeline: Pipeline, settings: Settings, inputs: Mapping[str, Input |
         fused=settings.fused,
         splits=settings.splits,
         consumers={
-            name: sorted({*plan.consumers(name), *plan.followers.get(name, ())})
+            name: sorted({*plan.pipeline.receivers(name), *plan.followers.get(name, ())})
             for name in pipeline.computations
         },
         own_sources=[

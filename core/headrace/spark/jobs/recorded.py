@@ -23,7 +23,7 @@ from headrace.api.time import MAX_TIME, SECOND
 from headrace.history import History
 from headrace.spark.errors import QueryStoppedError
 from headrace.spark.hosting.history_export import history_of
-from headrace.spark.hosting.history_sample import Sample
+from headrace.spark.hosting.history_sample import Sample, sample_of
 from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
 from headrace.spark.hosting.placement import partitions_for
 from headrace.spark.hosting.progress import Board
@@ -105,7 +105,7 @@ def run_recorded(
         landed(spark, pipeline, place / "landing"),
         intervals=intervals,
         clock=None if driven is None else driven.clock,
-        history=history,
+        history=sample_of(history),
         partitions=partitions,
         fused=partitions == 1,
     )

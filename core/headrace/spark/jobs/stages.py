@@ -10,7 +10,6 @@ Rules of this file:
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -28,7 +27,7 @@ from headrace.history import Injected
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.injection import SOURCE_COLUMNS, Injection
-from headrace.spark.hosting.layout import JobPlan, Reshard, Splits, followers_of, plan_of
+from headrace.spark.hosting.layout import JobPlan, Reshard, Splits, followers_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import OUTPUT_SCHEMA, output_rows
 from headrace.spark.hosting.parcels import (
@@ -119,11 +118,10 @@ def _with_codecs(cut: Pipeline, pipeline: Pipeline) -> Pipeline:
     return cut
 
 
-def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: bool | Sample) -> JobPlan:
+def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: Sample | None) -> JobPlan:
     """Return the layout of an injector's stage."""
-    return plan_of(
-        cut_injector(pipeline, name), intervals=1, with_ids=sources.with_ids, timed_by_source=sources.timed,
-        history=history, staged=True,
+    return JobPlan(
+        cut_injector(pipeline, name), 1, with_ids=sources.with_ids, timed_by_source=sources.timed, history=history, staged=True,
     )  # fmt: skip
 
 
@@ -134,19 +132,19 @@ def computation_plan(
     *,
     intervals: int,
     clock: bool,
-    history: bool | Sample,
+    history: Sample | None,
     partitions: int = 0,
     splits: Splits | None = None,
     reshard: Reshard | None = None,
 ) -> JobPlan:
-    """Return the layout of a computation's stage."""
+    """Return the layout of a computation's stage. Those that follow it are in other stages."""
     senders = frozenset(pipeline.senders(name))
-    plan = plan_of(
-        cut_computation(pipeline, name), intervals=intervals, with_ids=sources.with_ids & senders,
+    return JobPlan(
+        cut_computation(pipeline, name), intervals, with_ids=sources.with_ids & senders,
         timed_by_source=sources.timed & senders, clock=clock, history=history, staged=True, progress=True,
-        partitions=partitions, splits=splits, reshard=None if reshard is None else reshard.of(name),
+        partitions=partitions, splits=splits or {}, reshard=None if reshard is None else reshard.of(name),
+        followers=followers_of(pipeline),
     )  # fmt: skip
-    return replace(plan, followers=followers_of(pipeline))  # those that follow it are in other stages
 
 
 # An injector's stage
