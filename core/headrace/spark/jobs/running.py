@@ -42,7 +42,7 @@ class Running:
         name: its name in messages.
         frame: the DataFrame that it computes.
         write: writes its micro-batches, each with its number.
-        checkpoint: directory of its checkpoint, two levels below the job's (`Settings.checkpoint`).
+        checkpoint: directory of its checkpoint.
         settings: settings of the deployment.
         began: called with Spark's query whenever it was started.
 
@@ -120,7 +120,7 @@ class Running:
         if type(found) is UserCodeError:
             stopped = JobStoppedError(
                 found.computation, found.key, found.record_id, found.attempts, found.traceback, found.value,
-                str(self._checkpoint.parents[1]),
+                str(self._settings.directory),
             )  # fmt: skip
             stopped.__cause__ = None
             return stopped

@@ -69,16 +69,6 @@ class HadoopPath:
         """The last part of the path."""
         return str(self._path.getName())
 
-    @property
-    def parents(self) -> "list[HadoopPath]":
-        """The directories that it is in, innermost first."""
-        found = []
-        path = self._path.getParent()
-        while path is not None:
-            found.append(self._at(path))
-            path = path.getParent()
-        return found
-
     def exists(self) -> bool:
         """Whether there is such a file or directory."""
         with _java_errors():
