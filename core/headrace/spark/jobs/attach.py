@@ -69,6 +69,10 @@ class Input:
     process: str | None = None
 
 
+Inputs = Mapping[str, Input | DataFrame]
+"""By injector, its records: see `attach`."""
+
+
 def attach(
     pipeline: Pipeline,
     inputs: Mapping[str, Input | DataFrame],
@@ -101,7 +105,7 @@ def attach(
     return unpacked(parcels, pipeline, tallies=tallies)
 
 
-def check_followed(pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], where: str) -> None:
+def check_followed(pipeline: Pipeline, inputs: Inputs, where: str) -> None:
     """Refuse what needs somebody who follows the whole job: skew limits (8.4), and inputs of several processes.
 
     Args:
@@ -123,7 +127,7 @@ def check_followed(pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], 
 
 def attached(
     pipeline: Pipeline,
-    inputs: Mapping[str, Input | DataFrame],
+    inputs: Inputs,
     *,
     intervals: int,
     clock: Clock | None,
@@ -207,7 +211,7 @@ class Sources:
     kept_ids_us: dict[str, int]
 
 
-def sources_of(inputs: Mapping[str, Input | DataFrame]) -> Sources:
+def sources_of(inputs: Inputs) -> Sources:
     """Return what is known of the inputs."""
     return Sources(
         with_ids=frozenset(
@@ -220,7 +224,7 @@ def sources_of(inputs: Mapping[str, Input | DataFrame]) -> Sources:
     )
 
 
-def check_inputs(pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> None:
+def check_inputs(pipeline: Pipeline, inputs: Inputs) -> None:
     """Check that each injector has one input.
 
     Raises:
@@ -236,7 +240,7 @@ def check_inputs(pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) ->
         raise SparkHostError(problem, "Give each injector one input")
 
 
-def is_streaming(inputs: Mapping[str, Input | DataFrame]) -> bool:
+def is_streaming(inputs: Inputs) -> bool:
     """Return whether the inputs are streaming, not bounded.
 
     Raises:
@@ -252,7 +256,7 @@ def is_streaming(inputs: Mapping[str, Input | DataFrame]) -> bool:
     return any(kinds.values())
 
 
-def check_streaming(inputs: Mapping[str, Input | DataFrame]) -> None:
+def check_streaming(inputs: Inputs) -> None:
     """Check that a job's inputs are streaming.
 
     Raises:

@@ -23,7 +23,7 @@ from headrace.spark.hosting.outputs import Outputs, outputs_here, unpacked
 from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
 from headrace.spark.hosting.progress import Board
 from headrace.spark.hosting.resharding import TAKEN, Watch
-from headrace.spark.jobs.attach import Input, attached, check_streaming
+from headrace.spark.jobs.attach import Input, Inputs, attached, check_streaming
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.heartbeats import Heartbeats, Told
 from headrace.spark.jobs.job import (
@@ -67,9 +67,7 @@ class PipelinedHost:
         inputs: for each injector, its records.
     """
 
-    def __init__(
-        self, settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
-    ) -> None:
+    def __init__(self, settings: Settings, pipeline: Pipeline, inputs: Inputs) -> None:
         self._settings = settings
         self._inputs = dict(inputs)
         self.pipeline = pipeline
@@ -113,9 +111,7 @@ class PipelinedHost:
             pipeline,
         )
 
-    def _checked(
-        self, settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
-    ) -> Callable[[], Running]:
+    def _checked(self, settings: Settings, pipeline: Pipeline, inputs: Inputs) -> Callable[[], Running]:
         """Check everything that can be checked before a query runs, and return the function that starts it."""
         pipeline.validate()
         check_streaming(inputs)
@@ -184,7 +180,7 @@ class PipelinedHost:
     def prepare(
         self,
         pipeline: Pipeline,
-        inputs: Mapping[str, Input | DataFrame],
+        inputs: Inputs,
         sinks: Mapping[str, Sink | TypedSink | None],
         *,
         from_now: bool,
@@ -219,15 +215,13 @@ def _clock(settings: Settings, pipeline: Pipeline) -> DrivenClock | None:
     return DrivenClock(settings.clock_us or SECOND, pipeline if limits_of(pipeline) else None)
 
 
-def _heartbeats(
-    settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
-) -> Heartbeats | None:
+def _heartbeats(settings: Settings, pipeline: Pipeline, inputs: Inputs) -> Heartbeats | None:
     told = _told(settings, pipeline, inputs)
     is_needed = any(input_.is_told for input_ in told.values())
     return Heartbeats(told, settings.directory / "inputs.json") if is_needed else None
 
 
-def _told(settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> dict[str, Told]:
+def _told(settings: Settings, pipeline: Pipeline, inputs: Inputs) -> dict[str, Told]:
     found = {}
     for name, spec in pipeline.injectors.items():
         given = inputs.get(name)
@@ -259,7 +253,7 @@ def _plan(pipeline: Pipeline, settings: Settings, change: Reshard | None = None)
     )  # fmt: skip
 
 
-def _layout(pipeline: Pipeline, settings: Settings, inputs: Mapping[str, Input | DataFrame]) -> Shape:
+def _layout(pipeline: Pipeline, settings: Settings, inputs: Inputs) -> Shape:
     plan = _plan(pipeline, settings)
     return Shape(
         "pipelined",

@@ -28,6 +28,7 @@ from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import (
     Input,
+    Inputs,
     check_followed,
     check_inputs,
     check_streaming,
@@ -99,9 +100,7 @@ class StagedHost:
         division: how often the job's keys were divided anew into intervals.
     """
 
-    def __init__(
-        self, settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
-    ) -> None:
+    def __init__(self, settings: Settings, pipeline: Pipeline, inputs: Inputs) -> None:
         assert isinstance(settings.directory, Path), "deploy refuses any other"
         self._settings, self._directory = settings, settings.directory
         self._inputs = dict(inputs)
@@ -153,7 +152,7 @@ class StagedHost:
     def prepare(
         self,
         pipeline: Pipeline,
-        inputs: Mapping[str, Input | DataFrame],
+        inputs: Inputs,
         sinks: Mapping[str, Sink | TypedSink | None],
         *,
         from_now: bool,
@@ -194,7 +193,7 @@ class StagedHost:
 
         return change
 
-    def _check(self, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], sinks: Sinks) -> None:
+    def _check(self, pipeline: Pipeline, inputs: Inputs, sinks: Sinks) -> None:
         pipeline.validate()
         check_inputs(pipeline, inputs)
         check_streaming(inputs)
@@ -264,7 +263,7 @@ class StagedHost:
         self,
         name: str,
         pipeline: Pipeline,
-        inputs: Mapping[str, Input | DataFrame],
+        inputs: Inputs,
         clock: DrivenClock | None,
     ) -> tuple[DataFrame, tuple[str, ...]]:
         """Return what a stage computes, and the units that report low watermarks. Refuse whatever Spark cannot run."""
@@ -282,7 +281,7 @@ class StagedHost:
         self,
         name: str,
         pipeline: Pipeline,
-        inputs: Mapping[str, Input | DataFrame],
+        inputs: Inputs,
         clock: DrivenClock | None,
         *,
         closed: bool = False,
@@ -301,7 +300,7 @@ class StagedHost:
         produced = level_operator(parcels_of(settings.spark, reading, plan), plan, 0, streaming=True)
         return logged(produced, plan, self._log(name)), plan.groups[name]
 
-    def _plan(self, name: str, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> JobPlan:
+    def _plan(self, name: str, pipeline: Pipeline, inputs: Inputs) -> JobPlan:
         settings = self._settings
         return computation_plan(
             with_skips(settings.directory, pipeline), name, sources_of(inputs), intervals=settings.intervals,
