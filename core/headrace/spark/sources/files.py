@@ -115,8 +115,9 @@ class Format(Protocol):
         """Yield (place in the file from 1, its bytes if it has any, row) of each record; for a malformed row, an exception."""
         ...
 
-    def record(self) -> Callable[[Any], NewRecord]:
-        """Return a function that converts a row to a record."""
+    @property
+    def make(self) -> Callable[[Any], NewRecord]:
+        """The function that makes a record of a row."""
         ...
 
 
@@ -251,7 +252,7 @@ class FilesPlanner:
     def read(self, task: FileTask) -> Iterator[pa.RecordBatch]:
         """See `Planner`: yield the rows of a task's slices."""
         writer = RowWriter(self.entry, task.process)
-        make = self.format.record()
+        make = self.format.make
         for part, offset, arrived_us, expected in task.slices:
             with self._opened(part.path, expected) as file:
                 for place, raw, row in self.format.read(file, part):
@@ -376,7 +377,7 @@ class FilesPlanner:
             if type(created_us) is not int or not MIN_TIME < created_us < MAX_TIME:
                 raise OptionsError("created", created_us, f"an int of microseconds, for {path}")
             return created_us
-        make = self.format.record()
+        make = self.format.make
         with self._opened(path, file) as opened:
             ahead = self.format.advance(opened, 0, _LOOK_AT)
             for _, _, row in self.format.read(opened, Slice(path, 0, ahead.position, 0, ahead.records)):

@@ -25,35 +25,34 @@ Column = str | Callable[[Any], Any]
 """The name of a row's field, or a function of the row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """How a row's fields become a record. ``value=None``: the whole row; ``stream=None``: the injector has only one."""
+def by_columns(
+    key: Column, timestamp: Column, value: Column | None, stream: Column | None, unit_us: int
+) -> Callable[[Any], NewRecord]:
+    """Return a function that makes a record of a row's fields.
 
-    key: Column
-    timestamp: Column
-    value: Column | None
-    stream: Column | None
-    unit_us: int
+    Args:
+        key: see `JsonLines`.
+        timestamp: see `JsonLines`.
+        value: ``None``: the whole row.
+        stream: ``None``: the injector has only one.
+        unit_us: see `JsonLines`.
+    """
+    key_of, timestamp_of = _getter(key), _getter(timestamp)
+    value_of, stream_of = _getter(value or _itself), _getter(stream or _the_only_one)
 
-    def record(self) -> Callable[[Any], NewRecord]:
-        """Return a function that converts a row to a record."""
-        key, timestamp = _getter(self.key), _getter(self.timestamp)
-        value, stream = _getter(self.value or _itself), _getter(self.stream or _the_only_one)
-        unit_us = self.unit_us
+    def make(row: Any) -> NewRecord:
+        try:
+            text, at = key_of(row), timestamp_of(row)
+            if type(text) is int:
+                text = str(text)
+            at = at * unit_us if type(at) is int else _time_us(at, unit_us)
+            return NewRecord(text, value_of(row), at, stream_of(row))
+        except KeyError as error:
+            if isinstance(row, Mapping) and error.args[0] not in row:
+                raise _MissingFieldError(error.args[0], tuple(map(str, row))) from error
+            raise
 
-        def make(row: Any) -> NewRecord:
-            try:
-                text, at = key(row), timestamp(row)
-                if type(text) is int:
-                    text = str(text)
-                at = at * unit_us if type(at) is int else _time_us(at, unit_us)
-                return NewRecord(text, value(row), at, stream(row))
-            except KeyError as error:
-                if isinstance(row, Mapping) and error.args[0] not in row:
-                    raise _MissingFieldError(error.args[0], tuple(map(str, row))) from error
-                raise
-
-        return make
+    return make
 
 
 class _MissingFieldError(KeyError):
@@ -93,60 +92,46 @@ def _time_us(value: Any, unit_us: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class TextLines:
-    """Lines of text, each parsed by the user's function. ``parse`` takes the line without its line ending."""
+class Lines:
+    """A row in each line that is not blank. ``decode`` takes the line without its line ending."""
 
-    parse: Callable[[str], NewRecord]
+    decode: Callable[[bytes], Any]
+    make: Callable[[Any], NewRecord]
     line: str = "line"
 
     def advance(self, file: Any, position: int, limit: int | None) -> Advance:
-        """See `Format`: count lines."""
-        return _advance(file, position, limit)
+        """See `Format`: count lines. The last one needs no line ending."""
+        file.seek(position)
+        records, at, ended = 0, position, True
+        while chunk := file.read(_CHUNK_BYTES):
+            count = chunk.count(b"\n")
+            if limit is not None and records + count >= limit:
+                at += _after_line(chunk, limit - records)
+                file.seek(at)
+                return Advance(at, limit, not file.read(1))
+            records, at, ended = records + count, at + len(chunk), chunk.endswith(b"\n")
+        return Advance(at, records + (not ended), done=True)
 
     def read(self, file: Any, part: Slice) -> Iterator[tuple[int, bytes, Any]]:
-        """Yield the lines that are not blank."""
+        """Decode the lines."""
         for place, line in _lines(file, part):
             try:
-                yield place, line, line.decode().rstrip("\r")
-            except UnicodeDecodeError as error:
-                yield place, line, error
-
-    def record(self) -> Callable[[Any], NewRecord]:
-        """Return the user's function."""
-        return self.parse
-
-
-@dataclass(frozen=True, slots=True)
-class JsonObjects:
-    """One JSON value in each line."""
-
-    columns: Columns
-    line: str = "line"
-
-    def advance(self, file: Any, position: int, limit: int | None) -> Advance:
-        """See `Format`: count lines."""
-        return _advance(file, position, limit)
-
-    def read(self, file: Any, part: Slice) -> Iterator[tuple[int, bytes, Any]]:
-        """Decode the lines that are not blank."""
-        decode = msgspec.json.Decoder().decode
-        for place, line in _lines(file, part):
-            try:
-                row = decode(line)
+                row = self.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 row = error
             yield place, line, row
 
-    def record(self) -> Callable[[Any], NewRecord]:
-        """Return a function that picks the fields."""
-        return self.columns.record()
+
+def text_in(line: bytes) -> str:
+    """Return the text of a line."""
+    return line.decode().rstrip("\r")
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetRows:
     """Rows of Parquet as dicts."""
 
-    columns: Columns
+    make: Callable[[Any], NewRecord]
     line: str = "row"
 
     def advance(self, file: Any, position: int, limit: int | None) -> Advance:
@@ -171,10 +156,6 @@ class ParquetRows:
                     yield place, b"", row
             low = high
 
-    def record(self) -> Callable[[Any], NewRecord]:
-        """Return a function that picks the fields."""
-        return self.columns.record()
-
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Round nanoseconds to microseconds, the resolution of Python's datetime."""
@@ -184,20 +165,6 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
         if pa.types.is_timestamp(kind) and kind.unit == "ns"
         else column
     )
-
-
-def _advance(file: Any, position: int, limit: int | None) -> Advance:
-    """Advance to the end of a file, or by at most ``limit`` lines. The last line needs no line ending."""
-    file.seek(position)
-    records, at, ended = 0, position, True
-    while chunk := file.read(_CHUNK_BYTES):
-        count = chunk.count(b"\n")
-        if limit is not None and records + count >= limit:
-            at += _after_line(chunk, limit - records)
-            file.seek(at)
-            return Advance(at, limit, not file.read(1))
-        records, at, ended = records + count, at + len(chunk), chunk.endswith(b"\n")
-    return Advance(at, records + (not ended), done=True)
 
 
 def _after_line(chunk: bytes, number: int) -> int:

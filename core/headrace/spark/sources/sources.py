@@ -5,12 +5,15 @@ Each is a frozen description, checked when it is used.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
+
+import msgspec
 
 from headrace.api.time import MICROSECOND
 from headrace.spark.sources.data_source import Planner
 from headrace.spark.sources.files import Directory, FilesPlanner, Format
-from headrace.spark.sources.formats import Column, Columns, JsonObjects, ParquetRows, TextLines
+from headrace.spark.sources.formats import Column, Lines, ParquetRows, by_columns, text_in
 from headrace.spark.sources.generated import Generated
 from headrace.spark.sources.rows import Entry, NewRecord
 
@@ -33,14 +36,14 @@ class Files:
 
     def planner(self, entry: Entry) -> Planner:
         """Check the description, and return the planner that reads the source."""
-        return _files(entry, self.directory, TextLines(self.parse), self.max_records)
+        return _files(entry, self.directory, Lines(text_in, self.parse), self.max_records)
 
 
 @dataclass(frozen=True, slots=True)
 class _RecordFiles:
     """Files whose records have a key and a timestamp; see the subclasses for the attributes."""
 
-    _format: ClassVar[type[JsonObjects] | type[ParquetRows]]
+    _format: ClassVar[partial[Lines] | type[ParquetRows]]
 
     directory: str | Directory
     key: Column
@@ -52,8 +55,8 @@ class _RecordFiles:
 
     def planner(self, entry: Entry) -> Planner:
         """Check the description, and return the planner that reads the source."""
-        columns = Columns(self.key, self.timestamp, self.value, self.stream, self.unit_us)
-        return _files(entry, self.directory, self._format(columns), self.max_records)
+        make = by_columns(self.key, self.timestamp, self.value, self.stream, self.unit_us)
+        return _files(entry, self.directory, type(self)._format(make), self.max_records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class JsonLines(_RecordFiles):
         max_records: maximum records of one batch; ``None``: no limit.
     """
 
-    _format = JsonObjects
+    _format = partial(Lines, msgspec.json.decode)
 
 
 @dataclass(frozen=True, slots=True)
