@@ -70,20 +70,16 @@ decode_parcel = msgspec.msgpack.Decoder(Parcel).decode
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):
-    """The progress of one key interval at the end of a micro-batch, for `headrace.spark.hosting.progress`.
+    """The progress of one key interval at the end of a micro-batch, for `headrace.spark.hosting.progress`. See also `Header`.
 
     Attributes:
         group: the interval.
         computation: its computation.
         turn: number of micro-batches that have processed the interval; the latest tally counts.
-        records: number of records ever received.
-        late_records: how many of them were behind its low watermark.
-        outputs: number of records ever produced.
         newest: latest timestamp received, event time in microseconds; `MIN_TIME`: none.
         input_watermark: low watermark at the start of this micro-batch, event time in microseconds.
         held: where the interval holds its own low watermark, event time in microseconds; `MAX_TIME`: nowhere.
         low_watermark: its own low watermark, event time in microseconds.
-        timers: number of pending timers.
         keys: number of keys with a row.
         state_bytes: size of these rows, bytes.
         new_records: number of records received in this micro-batch.
@@ -95,10 +91,6 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
         state_bytes_here: the same for the size of the rows, bytes.
         intervals_here: the same for the number of intervals.
         wall_due: when its next wall timer is due, wall time in microseconds; ``None``: none is pending.
-        hot_key: the key with the most records in the last micro-batch that had any for the interval.
-        hot_records: how many it had.
-        latest_records: how many that micro-batch had for the interval.
-        dropped: number of elements ever dropped, if its computation counts them.
         new_dropped: number of elements dropped in this micro-batch.
         enters_at: the slowest low watermark at which the next record that waits for it may enter, event time in microseconds;
             ``None``: none waits.

@@ -175,19 +175,7 @@ class Deployment:
         sinks: Mapping[str, Sink | TypedSink | None] | None = None,
         from_now: bool = False,
     ) -> None:
-        """Add a computation while the job runs: `Pipeline.add` and `change`.
-
-        Args:
-            computation: see `Pipeline.add`.
-            name: see `Pipeline.add`.
-            inputs: see `Pipeline.add`.
-            outputs: see `Pipeline.add`.
-            exactly_once: see `Pipeline.add`.
-            state_codec: see `Pipeline.add`.
-            migrate: see `Pipeline.add`.
-            on_failure: see `Pipeline.add`.
-            sinks: see `change`.
-            from_now: see `change`.
+        """Add a computation while the job runs: `Pipeline.add` and `change`, with the arguments of both.
 
         Raises:
             The errors of `Pipeline.add` and `change`.

@@ -123,12 +123,7 @@ class TableSink:
         self.write(frame, query_of(frame, self.name), batch)
 
     def write(self, frame: DataFrame, query: str, batch: int) -> bool:
-        """Write a batch of a query, unless it was written before; return whether it was written now.
-
-        Args:
-            frame: its rows.
-            query: id of the query, which stays the same across restarts.
-            batch: number of the batch; later batches have greater numbers.
+        """Write a batch of a query, unless it was written before: see `DatabaseSink.write`.
 
         Raises:
             HeadraceError: the errors of `__call__`.
