@@ -4,7 +4,7 @@ Rules of this file: an interval's counts are part of its state, so each record c
 twice is the same both times. So the board needs only the latest tally of each interval.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from threading import Lock
 
 import msgspec
@@ -52,18 +52,16 @@ class Board:
 
     def wall_due(self) -> int | None:
         """Return when the next wall timer is due, wall time in microseconds; ``None``: none is pending."""
-        with self._lock:
-            return min(
-                [tally.wall_due for tally in self._told.values() if tally.wall_due is not None], default=None
-            )
+        return self._soonest(lambda tally: tally.wall_due)
 
     def enters_at(self) -> int | None:
         """Return the slowest low watermark at which the next record that waits may enter (8.4); ``None``: none waits."""
+        return self._soonest(lambda tally: tally.enters_at)
+
+    def _soonest(self, at: Callable[[Tally], int | None]) -> int | None:
         with self._lock:
-            return min(
-                [tally.enters_at for tally in self._told.values() if tally.enters_at is not None],
-                default=None,
-            )
+            known = map(at, self._told.values())
+            return min([time_us for time_us in known if time_us is not None], default=None)
 
     def slowest(self, pipeline: Pipeline) -> int:
         """Return the smallest low watermark of all computations, event time in microseconds (8.4)."""

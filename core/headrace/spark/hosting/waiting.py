@@ -11,6 +11,7 @@ Rules of this file:
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -33,33 +34,33 @@ def _timestamp(limited: Limited) -> int:
     return limited[2][4]
 
 
+@dataclass(frozen=True, slots=True)
 class WaitingRoom:
     """The records that wait in one interval.
 
-    Args:
+    Attributes:
         header: of the interval.
         store: where they are stored.
         limits: the skew limit of each injector that has one, microseconds.
     """
 
-    def __init__(self, header: Header, store: IntervalStore, limits: Mapping[str, int]) -> None:
-        self._header = header
-        self._store = store
-        self._limits = limits
+    header: Header
+    store: IntervalStore
+    limits: Mapping[str, int]
 
     @property
     def earliest(self) -> int:
         """The earliest timestamp that waits, event time in microseconds; `MAX_TIME`: none."""
-        return min([waiting.earliest for waiting in self._header.waiting.values()], default=MAX_TIME)
+        return min([waiting.earliest for waiting in self.header.waiting.values()], default=MAX_TIME)
 
     @property
     def enters_at(self) -> int | None:
         """The slowest low watermark at which the next record may enter, event time in microseconds; ``None``: none waits."""
-        return min([waiting.enters_at for waiting in self._header.waiting.values()], default=None)
+        return min([waiting.enters_at for waiting in self.header.waiting.values()], default=None)
 
     def pending(self) -> Buckets:
         """Return pending timestamps for percentile watermarks (7.2). Choice: those of a chunk all count as its earliest."""
-        return tuple(sorted((waiting.earliest, waiting.records) for waiting in self._header.waiting.values()))
+        return tuple(sorted((waiting.earliest, waiting.records) for waiting in self.header.waiting.values()))
 
     def admit(self, arrived: Iterable[Limited]) -> list[Limited]:
         """Return the records that may enter now, of those that waited and those that have arrived. The others wait.
@@ -68,7 +69,7 @@ class WaitingRoom:
             arrived: in order.
         """
         arrived, soonest = list(arrived), self.enters_at
-        if not arrived and (soonest is None or soonest > self._header.slowest):
+        if not arrived and (soonest is None or soonest > self.header.slowest):
             return []
         entering: list[Limited] = []
         staying: list[Limited] = []
@@ -82,12 +83,12 @@ class WaitingRoom:
         return entering
 
     def _may_enter(self, limited: Limited) -> bool:
-        limit_us = self._limits.get(limited[0])  # a later version of the pipeline may have none
-        return limit_us is None or RULES.may_inject(_timestamp(limited), self._header.slowest, limit_us)
+        limit_us = self.limits.get(limited[0])  # a later version of the pipeline may have none
+        return limit_us is None or RULES.may_inject(_timestamp(limited), self.header.slowest, limit_us)
 
     def _woken(self) -> Iterator[Limited]:
         """Take out the chunks in which a record may enter, or into which there is room."""
-        header = self._header
+        header = self.header
         last = min(header.waiting, default=0)  # numbers count down
         for number, waiting in list(header.waiting.items()):
             has_room = number == last and waiting.records < RECORDS_IN_CHUNK
@@ -95,26 +96,26 @@ class WaitingRoom:
                 yield from self._take(number)
 
     def _take(self, number: int) -> list[Limited]:
-        data = self._store.chunk(number)
+        data = self.store.chunk(number)
         assert data is not None, "the header knows of it"
-        self._store.set_chunk(number, None)
-        del self._header.waiting[number]
+        self.store.set_chunk(number, None)
+        del self.header.waiting[number]
         return _decode(data)
 
     def all(self) -> Iterator[Limited]:
         """Take all records out, in the order in which they have come."""
-        for number in sorted(self._header.waiting, reverse=True):
+        for number in sorted(self.header.waiting, reverse=True):
             yield from self._take(number)
 
     def keep(self, staying: list[Limited]) -> None:
         """Let records wait."""
-        number = min(self._header.waiting, default=0)
+        number = min(self.header.waiting, default=0)
         for at in range(0, len(staying), RECORDS_IN_CHUNK):
             part = staying[at : at + RECORDS_IN_CHUNK]
             number -= 1
-            self._store.set_chunk(number, _encode(part))
-            self._header.waiting[number] = Waiting(
+            self.store.set_chunk(number, _encode(part))
+            self.header.waiting[number] = Waiting(
                 min(map(_timestamp, part)),
-                min(_timestamp(record) - self._limits.get(record[0], 0) for record in part),
+                min(_timestamp(record) - self.limits.get(record[0], 0) for record in part),
                 len(part),
             )

@@ -118,7 +118,7 @@ def has_driver(spark: SparkSession) -> bool:
 
 def most_partitions(spark: SparkSession) -> int:
     """Return how many shuffle partitions a query of a job can use: as many as the session is set to, or else can run at once."""
-    if _is_set(spark):
+    if spark._jsparkSession.conf().contains(_PARTITIONS):
         return int(_value(spark, _PARTITIONS))
     # Spark's default, 200, would mean 200 state-store commits for each level.
     return max(2, int(spark.sparkContext.defaultParallelism))
@@ -163,11 +163,6 @@ def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.set(name, before[name])
             else:
                 spark.conf.unset(name)
-
-
-def _is_set(spark: SparkSession) -> bool:
-    """Return whether the shuffle partitions were set, and are not Spark's default."""
-    return bool(spark._jsparkSession.conf().contains(_PARTITIONS))
 
 
 def query_of(frame: DataFrame, sink: str) -> str:
