@@ -159,8 +159,12 @@ def check_computation(directory: Place, name: str, known: Collection[str]) -> No
 
 def last_committed(checkpoint: Place) -> int:
     """Return the number of the last micro-batch that Spark committed, from its checkpoint; -1: none."""
-    names = [path.name for path in files_in(checkpoint / "commits")]
-    return max([int(name) for name in names if name.isdigit()], default=-1)
+    return newest_in(checkpoint / "commits")
+
+
+def newest_in(log: Place) -> int:
+    """Return the number of the newest entry of one of Spark's logs; -1: none."""
+    return max([int(path.name) for path in files_in(log) if path.name.isdigit()], default=-1)
 
 
 def write_shape(directory: Place, shape: Shape, pipeline: Pipeline) -> None:

@@ -25,7 +25,7 @@ from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.chunks import decode_header
 from headrace.spark.hosting.layout import JobPlan, Reshard, computation_of
 from headrace.spark.hosting.resharding import Image, images_of, is_done, read_image, write_images
-from headrace.spark.jobs.job import Shape, last_committed, read_shape, write_shape
+from headrace.spark.jobs.job import Shape, last_committed, newest_in, read_shape, write_shape
 from headrace.spark.jobs.log import file_name
 from headrace.spark.jobs.log_source import DIVISION
 from headrace.spark.jobs.state import StoredState
@@ -38,10 +38,7 @@ _FOLDER = "intervals"
 def is_at_rest(checkpoint: Place) -> bool:
     """Return whether a stopped query has nothing left to do for what it has read, from its checkpoint."""
     committed = last_committed(checkpoint)
-    planned = max(
-        [int(path.name) for path in files_in(checkpoint / "offsets") if path.name.isdigit()], default=-1
-    )
-    if planned != committed:
+    if newest_in(checkpoint / "offsets") != committed:
         return False
     if committed < 0:
         return True
