@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import msgspec
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +37,12 @@ from headrace.wire.messages import Progress
 
 Offset = dict[str, Any]
 """Offset of a source, which Spark writes to the checkpoint as JSON."""
+
+
+def to_offset(offset: msgspec.Struct) -> Offset:
+    """Return what Spark is to write of a planner's offset."""
+    built: Offset = msgspec.to_builtins(offset)
+    return built
 
 
 _AGAIN = "again"

@@ -38,7 +38,7 @@ from headrace.spark.io_errors import (
     SourceUnreadableError,
 )
 from headrace.spark.runtime.files import scheme_of
-from headrace.spark.sources.data_source import Offset
+from headrace.spark.sources.data_source import Offset, to_offset
 from headrace.spark.sources.rows import BATCH_ROWS, Entry, NewRecord, RowWriter
 from headrace.wire.messages import Progress
 
@@ -189,7 +189,7 @@ class FilesPlanner:
 
     def initial(self) -> Offset:
         """See `Planner`: no file is known."""
-        return _to_offset(FilesOffset([ProcessOffset() for _ in range(self.entry.spec.processes)]))
+        return to_offset(FilesOffset([ProcessOffset() for _ in range(self.entry.spec.processes)]))
 
     def freeze(self) -> None:
         """See `Planner`: keep the current listing."""
@@ -213,7 +213,7 @@ class FilesPlanner:
         offset.ended = complete and all(
             file.done for process in offset.processes for file in process.files.values()
         )
-        return _to_offset(offset) if _is_news(self._offset(start), offset) else start
+        return to_offset(offset) if _is_news(self._offset(start), offset) else start
 
     def progress(self, end: Offset) -> Progress:
         """See `Planner`: the minimum over the processes; one that has no file yet holds it back (5.2)."""
@@ -237,7 +237,7 @@ class FilesPlanner:
                 if file.records == known.records:
                     continue
                 arrived_us = max(arrived_us, file.created_us)
-                path = posixpath.join(self._directories()[process], name)
+                path = posixpath.join(self._base(process)[1], name)
                 count = file.records - known.records
                 whole = Slice(path, known.position, file.position, known.records, count)
                 for part in self._divided(whole, file):
@@ -295,7 +295,7 @@ class FilesPlanner:
         self, process: int, known: ProcessOffset, there: dict[str, tuple[int, int]], *, ended: bool
     ) -> FileInjectorSource:
         """Compare the listing with the known files, and pass new files to Figure 10's injector."""
-        path = self._directories()[process]
+        path = self._base(process)[1]
         for name, file in list(known.files.items()):
             self._check_unchanged(posixpath.join(path, name), file, there.get(name))
             if name not in there:
@@ -345,7 +345,7 @@ class FilesPlanner:
             if left == 0:
                 return
             process = processes[number]
-            with self._opened(posixpath.join(self._directories()[number], name), file) as opened:
+            with self._opened(posixpath.join(self._base(number)[1], name), file) as opened:
                 advance = self.format.advance(opened, file.position, left)
             file.position, file.done = advance.position, advance.done
             file.records += advance.records
@@ -389,9 +389,6 @@ class FilesPlanner:
         return None
 
     # The file system
-
-    def _directories(self) -> list[str]:
-        return [self._base(process)[1] for process in range(self.entry.spec.processes)]
 
     def _base(self, process: int) -> tuple[fs.FileSystem, str]:
         return _located(self.directory.path.replace("{process}", str(process)))
@@ -486,11 +483,6 @@ def _is_news(old: FilesOffset, new: FilesOffset) -> bool:
         or any(before.files.get(name) != file for name, file in after.files.items())
         for before, after in zip(old.processes, new.processes, strict=True)
     )
-
-
-def _to_offset(offset: FilesOffset) -> Offset:
-    built: Offset = msgspec.to_builtins(offset)
-    return built
 
 
 _Pieces = list[tuple[Slice, int, int, FileOffset]]

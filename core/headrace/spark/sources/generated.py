@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.api.errors import OptionsError
 from headrace.api.time import MAX_TIME, MIN_TIME, SECOND
 from headrace.spark.io_errors import CheckpointMismatchError, SourceUnreadableError
-from headrace.spark.sources.data_source import Offset, Planner
+from headrace.spark.sources.data_source import Offset, Planner, to_offset
 from headrace.spark.sources.rows import BATCH_ROWS, Entry, NewRecord, RowWriter
 from headrace.wire.messages import Progress
 
@@ -103,7 +103,7 @@ class GeneratedPlanner:
 
     def initial(self) -> Offset:
         """See `Planner`: nothing is generated."""
-        return _to_offset(GeneratedOffset([GeneratorOffset() for _ in range(self.entry.spec.processes)]))
+        return to_offset(GeneratedOffset([GeneratorOffset() for _ in range(self.entry.spec.processes)]))
 
     def freeze(self) -> None:
         """See `Planner`: stop the clock."""
@@ -114,7 +114,7 @@ class GeneratedPlanner:
         if self.source.count is None:
             raise OptionsError("count", None, "a number, for a bounded read")
         ended = [GeneratorOffset(self.source.count, MAX_TIME) for _ in range(self.entry.spec.processes)]
-        return _to_offset(GeneratedOffset(ended, 0))
+        return to_offset(GeneratedOffset(ended, 0))
 
     def latest(self, start: Offset, limit: int | None) -> Offset:
         """See `Planner`: release what is due, evenly over the processes."""
@@ -134,7 +134,7 @@ class GeneratedPlanner:
             if more:
                 reached.next += more
                 reached.low_watermark = max(reached.low_watermark, self._estimate(process, reached.next))
-        return _to_offset(offset) if any(map(_differ, start["generated"], offset.generated)) else start
+        return to_offset(offset) if any(map(_differ, start["generated"], offset.generated)) else start
 
     def progress(self, end: Offset) -> Progress:
         """See `Planner`: the minimum over the processes."""
@@ -246,8 +246,3 @@ def _differ(before: dict[str, int], after: GeneratorOffset) -> bool:
 
 def _now_us() -> int:
     return time_ns() // 1_000
-
-
-def _to_offset(offset: GeneratedOffset) -> Offset:
-    built: Offset = msgspec.to_builtins(offset)
-    return built
