@@ -53,7 +53,7 @@ from headrace.spark.runtime.event_time import END_MS
 from headrace.store.mediator import MASTER_ROLE, Mediator, StoredRow
 from headrace.watermarks.percentile import percentile_watermark
 from headrace.wire import messages as m
-from headrace.wire.effects import Deliveries, Effect, Event, Halt, Send, Start, Wake
+from headrace.wire.effects import Deliveries, Event, Halt, Send, Start, Wake
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.rows import Production
 from headrace.worker.worker import Worker
@@ -118,7 +118,6 @@ class _IntervalTask:
         self._entered: list[Injected] = []
 
     def run(self, parcels: Sequence[Parcel]) -> Post:
-        """See `run_interval`."""
         header = self._chunks.header
         for parcel in parcels:
             header.holds.update(parcel.holds)
@@ -498,13 +497,12 @@ class _Machines:
     def tell(self, event: Event) -> None:
         """Pass an event to the worker; its requests wait until `settle`."""
         for effect in self._worker.handle(self._now, event):
-            self._take(effect)
+            if isinstance(effect, Halt):
+                raise effect.error
+            if isinstance(effect, Send):
+                self._carry(effect)
 
-    def _take(self, effect: Effect) -> None:
-        if isinstance(effect, Halt):
-            raise effect.error
-        if not isinstance(effect, Send):
-            return
+    def _carry(self, effect: Send) -> None:
         message = effect.message
         if isinstance(message, m.Deliver):
             production = message.production

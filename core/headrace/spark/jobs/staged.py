@@ -159,11 +159,7 @@ class StagedHost:
     ) -> Callable[[], None]:
         """Check another pipeline, and return the function that changes to it. Until that is called, nothing stops.
 
-        Args:
-            pipeline: the new version.
-            inputs: inputs of new injectors.
-            sinks: sinks of new streams, and new sinks of existing ones; see `Sinks.changed`.
-            from_now: new computations begin with what their senders write next, not with what is still in the logs.
+        For the arguments see `Deployment.change`.
         """
         given = {
             name: frame for name, frame in {**self._inputs, **inputs}.items() if name in pipeline.injectors
