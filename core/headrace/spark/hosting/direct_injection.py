@@ -7,8 +7,7 @@ consumer's key extractor through `key_for`. Choice: two paths, because injection
 
 from typing import Any
 
-from headrace.api.codecs import Codec
-from headrace.api.specs import OUTSIDE, Subscriber, same_key
+from headrace.api.specs import OUTSIDE, same_key
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.delivery.addressing import key_for
 from headrace.spark.hosting.layout import JobPlan, interval_of
@@ -19,13 +18,11 @@ class Lane:
     """The fast path for one injector's records on a stream with a single consumer, into one post.
 
     Args:
+        plan: the layout of the pipeline.
         post: takes the records.
+        injector: the injector.
         stream: the stream.
-        codec: the stream's codec.
-        consumer: the consumer's name and key extractor.
-        groups: the consumer's groups.
-        splits: those of the consumer that were split (see `interval_of`).
-        kept_ids_us: how long record ids are kept, event time in microseconds; ``None``: the source tells how far it was read.
+        kept_ids_us: how long record ids are kept, event time in microseconds, unless the source tells how far it was read.
     """
 
     __slots__ = (
@@ -34,17 +31,18 @@ class Lane:
     )  # fmt: skip
 
     def __init__(
-        self, post: Post, stream: str, codec: Codec, consumer: Subscriber, groups: tuple[str, ...],
-        splits: tuple[int, ...], kept_ids_us: int | None,
-    ) -> None:  # fmt: skip
+        self, plan: JobPlan, post: Post, injector: str, stream: str, kept_ids_us: int | None
+    ) -> None:
         self._post = post
         self._stream = stream
-        self._codec, self._decode = codec, codec.decode
-        self._consumer, self._extractor = consumer
+        self._codec = plan.pipeline.codec(stream)
+        self._decode = self._codec.decode
+        ((self._consumer, self._extractor),) = plan.pipeline.consumers(stream)
         self._keeps_key = self._extractor is same_key
-        self._groups = groups
-        self._splits, self._unsplit = splits, len(groups) - len(splits)
-        self._kept_ids_us = kept_ids_us
+        self._groups = plan.groups[self._consumer]
+        self._splits = plan.splits.get(self._consumer, ())
+        self._unsplit = len(self._groups) - len(self._splits)
+        self._kept_ids_us = None if injector in plan.timed_by_source else kept_ids_us
         self._boxes: dict[int, list[Packed]] = {}
 
     def send(self, name: str, key: Any, data: Any, timestamp: Any, arrived: int | None) -> bool:
@@ -73,39 +71,16 @@ class Lane:
         return True
 
 
-def lane_of(plan: JobPlan, post: Post, injector: str, stream: str, kept_ids_us: int | None) -> Lane | None:
-    """Return the lane of a stream, if it has one.
+def has_lane(plan: JobPlan, injector: str, stream: str) -> bool:
+    """Return whether a stream of an injector has a fast path.
 
-    Args:
-        plan: the layout of the pipeline.
-        post: takes the records.
-        injector: name of the injector.
-        stream: name of the stream.
-        kept_ids_us: see `Lane`.
-
-    Returns:
-        ``None`` if the stream is not the injector's, or goes to several consumers or outside, or if each record must be recorded
-        in the History, written to a log, or may have to wait.
+    It has none if it is not the injector's, or goes to several consumers or outside, or if each record must be recorded in the
+    History, written to a log, or may have to wait.
     """
     pipeline = plan.pipeline
-    if (
-        plan.history
-        or plan.staged
-        or injector in plan.limits
-        or stream not in pipeline.injectors[injector].all_outputs
-    ):
-        return None
-    consumer, *others = pipeline.consumers(stream)
-    name, _ = consumer
-    if others or name == OUTSIDE:
-        return None
-    timed = injector in plan.timed_by_source
-    return Lane(
-        post,
-        stream,
-        pipeline.codec(stream),
-        consumer,
-        plan.groups[name],
-        plan.splits.get(name, ()),
-        None if timed else kept_ids_us,
-    )
+    if plan.history or plan.staged or injector in plan.limits:
+        return False
+    if stream not in pipeline.injectors[injector].all_outputs:
+        return False
+    consumers = pipeline.consumers(stream)
+    return len(consumers) == 1 and consumers[0][0] != OUTSIDE

@@ -21,7 +21,7 @@ from headrace.api.specs import OUTSIDE, DeadLetter
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.history import Injected
 from headrace.injector.injection import dead_letter, productions_of
-from headrace.spark.hosting.direct_injection import Lane, lane_of
+from headrace.spark.hosting.direct_injection import Lane, has_lane
 from headrace.spark.hosting.fused import bundle_rows
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.layout import JobPlan
@@ -153,7 +153,9 @@ class Injection:
                 post.to(group).horizons.append((injector, horizon))
 
     def _lane(self, post: Post, injector: str, stream: str) -> Lane | None:
-        return lane_of(self._plan, post, injector, stream, self._kept_ids_us.get(injector))
+        if not has_lane(self._plan, injector, stream):
+            return None
+        return Lane(self._plan, post, injector, stream, self._kept_ids_us.get(injector))
 
     def _send(self, post: Post, injector: str, record: SourceRecord, name: str) -> None:
         """Send a record with full checks: if anything is wrong with it, raise an error or write a dead letter."""
