@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import assert_never
 
 from headrace.spark.errors import JavaNotFoundError
 
@@ -64,15 +63,11 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """
     tried: list[str] = []
     for place, java in _candidates(environ):
-        match java if isinstance(java, str) else _ask(java):
-            case Java(version=version) as found if version >= OLDEST_JAVA:
-                return found
-            case Java(version=version):
-                tried.append(f"{place}: Java {version} is too old")
-            case str(problem):
-                tried.append(f"{place}: {problem}")
-            case never:
-                assert_never(never)
+        found = java if isinstance(java, str) else _ask(java)
+        if isinstance(found, Java) and found.version >= OLDEST_JAVA:
+            return found
+        problem = found if isinstance(found, str) else f"Java {found.version} is too old"
+        tried.append(f"{place}: {problem}")
     raise JavaNotFoundError(OLDEST_JAVA, tuple(tried))
 
 
