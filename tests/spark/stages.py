@@ -20,8 +20,9 @@ from headrace.spark.hosting.progress import Board
 from headrace.spark.hosting.resharding import Image, images_of, retire, write_images
 from headrace.spark.jobs.attach import Sources
 from headrace.spark.jobs.log import Entry, Fed, Log, PartWriter, entry_of
-from headrace.spark.jobs.log_source import LogReader, Offset, Reading, decode_followed
+from headrace.spark.jobs.log_source import LogReader, Reading, decode_followed
 from headrace.spark.jobs.stages import Keying, computation_plan
+from headrace.spark.sources.data_source import Offset
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_properties.reference import Emitted
 from headrace_sim.feed import FeedEntry

@@ -12,7 +12,7 @@ Rules of this file:
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -20,13 +20,13 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit
-from pyspark.sql.types import StructType
 
 from headrace.spark.hosting.parcels import Followed
 from headrace.spark.jobs.log import Entry, Log
+from headrace.spark.sources.data_source import Offset, read_stream
 from headrace.spark.sources.wall_clock import Clock, Looks
 
 FORMAT = "headrace_logs"
@@ -50,8 +50,6 @@ _LOOK_EVERY_S = 0.005
 
 DIVISION = "division"
 """The field of an offset that says of which division all intervals have been called."""
-
-Offset = dict[str, Any]
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_followed = msgspec.msgpack.Decoder(Followed).decode
@@ -88,28 +86,15 @@ class Reading(msgspec.Struct, frozen=True):
 
 def read_logs(spark: SparkSession, reading: Reading) -> DataFrame:
     """Return a streaming DataFrame with `COLUMNS`."""
-    spark.dataSource.register(LogDataSource)
-    rows = spark.readStream.format(FORMAT).option("reading", msgspec.json.encode(reading).decode()).load()
+    told = msgspec.json.encode(reading).decode()
+    rows = read_stream(spark, FORMAT, from_arrow_schema(_ROWS), _reader, reading=told)
     # Spark gives a stateful operator wall time only together with event time; the real watermarks come in the rows.
     nothing = F.lit(None).cast("timestamp")
     return rows.withColumn("_no_watermark", nothing).withWatermark("_no_watermark", "0 seconds")
 
 
-class LogDataSource(DataSource):
-    """The source as Spark creates it."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for ``readStream.format``."""
-        return FORMAT
-
-    def schema(self) -> StructType:
-        """Return the schema of `COLUMNS`."""
-        return from_arrow_schema(_ROWS)
-
-    def streamReader(self, schema: object) -> "LogReader":  # noqa: ARG002, N802  Spark's names
-        """Return a reader."""
-        return LogReader(msgspec.json.decode(self.options["reading"], type=Reading))
+def _reader(options: Mapping[str, str]) -> "LogReader":
+    return LogReader(msgspec.json.decode(options["reading"], type=Reading))
 
 
 class _Files(InputPartition):

@@ -11,7 +11,7 @@ Rules of this file:
 * A bounded read is everything from the initial offset to the current end.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -124,6 +124,31 @@ def injected(
     spark.dataSource.register(type("InjectorOfPipeline", (InjectorDataSource,), attributes))
     reader = spark.read if bounded else spark.readStream
     return reader.format(name).load()
+
+
+def read_stream(
+    spark: SparkSession,
+    name: str,
+    schema: StructType | str,
+    reader: Callable[[Mapping[str, str]], DataSourceStreamReader],
+    **options: str,
+) -> DataFrame:
+    """Read a streaming source of ours that is no injector.
+
+    Args:
+        spark: the session.
+        name: its name for ``readStream.format``.
+        schema: of its rows.
+        reader: makes its reader from the options.
+        options: all that the reader has to know.
+    """
+    attributes = {
+        "name": classmethod(lambda _class: name),
+        "schema": lambda _source: schema,
+        "streamReader": lambda source, schema: reader(source.options),  # noqa: ARG005  Spark's names
+    }
+    spark.dataSource.register(type("StreamOfJob", (DataSource,), attributes))
+    return spark.readStream.format(name).options(**options).load()
 
 
 class InjectorDataSource(DataSource):

@@ -5,21 +5,19 @@ united with this source, before Spark reads its watermark. What was told is in t
 same heartbeat.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from headrace.api.time import MIN_TIME
+from headrace.spark.sources.data_source import Offset, read_stream
 
 FORMAT = "headrace_heartbeats"
-
-Offset = dict[str, Any]
 
 _decode = msgspec.json.Decoder(dict[str, int]).decode
 
@@ -32,25 +30,11 @@ def read_heartbeats(spark: SparkSession, injector: str, path: Path) -> DataFrame
         injector: name of the input.
         path: the file that the driver writes: by input, its low watermark.
     """
-    spark.dataSource.register(HeartbeatDataSource)
-    return spark.readStream.format(FORMAT).options(injector=injector, path=str(path)).load()
+    return read_stream(spark, FORMAT, "low long", _reader, injector=injector, path=str(path))
 
 
-class HeartbeatDataSource(DataSource):
-    """The source as Spark creates it."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for ``readStream.format``."""
-        return FORMAT
-
-    def schema(self) -> str:
-        """Return the schema: the low watermark."""
-        return "low long"
-
-    def streamReader(self, schema: object) -> "HeartbeatReader":  # noqa: ARG002, N802  Spark's names
-        """Return a reader."""
-        return HeartbeatReader(self.options["injector"], Path(self.options["path"]))
+def _reader(options: Mapping[str, str]) -> "HeartbeatReader":
+    return HeartbeatReader(options["injector"], Path(options["path"]))
 
 
 class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -14,24 +14,22 @@ Rules of this file:
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from headrace.api.errors import OptionsError
 from headrace.api.time import MIN_TIME
+from headrace.spark.sources.data_source import Offset, read_stream
 
 FORMAT = "headrace_clock"
 ASKED = "asked_tick"
 """Field of an offset: the last tick that the driver requested. Only a clock's offset has it."""
-
-Offset = dict[str, Any]
 
 
 class Clock(msgspec.Struct, frozen=True):
@@ -103,26 +101,13 @@ class Looks:
 
 
 def read_clock(spark: SparkSession, clock: Clock) -> DataFrame:
-    """Return a streaming DataFrame with a row for each tick."""
-    spark.dataSource.register(ClockDataSource)
-    return spark.readStream.format(FORMAT).option("clock", msgspec.json.encode(clock).decode()).load()
+    """Return a streaming DataFrame with a row for each tick: its number, and the slowest low watermark; null: not known."""
+    told = msgspec.json.encode(clock).decode()
+    return read_stream(spark, FORMAT, "tick long, slowest long", _reader, clock=told)
 
 
-class ClockDataSource(DataSource):
-    """The source as Spark creates it."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for ``readStream.format``."""
-        return FORMAT
-
-    def schema(self) -> str:
-        """Return the schema: the number of the tick, and the slowest low watermark; null: not known."""
-        return "tick long, slowest long"
-
-    def streamReader(self, schema: object) -> "ClockReader":  # noqa: ARG002, N802  Spark's names
-        """Return a reader."""
-        return ClockReader(msgspec.json.decode(self.options["clock"], type=Clock))
+def _reader(options: Mapping[str, str]) -> "ClockReader":
+    return ClockReader(msgspec.json.decode(options["clock"], type=Clock))
 
 
 class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
