@@ -108,9 +108,9 @@ class TableSink:
         for own, columns in _TABLES.items():
             self._create(own, columns)
         with self._transaction() as ask:
-            if not ask(_CLAIM, table, writer):
+            if not ask(_CLAIM, table, writer).rowcount:
                 ask(_FIRST_CLAIM, table, writer)
-            self.epoch = self._epoch(ask)
+            ((self.epoch,),) = ask(_EPOCH, table, writer).fetchall()
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Write a batch; called by ``foreachBatch``.
@@ -144,7 +144,7 @@ class TableSink:
                 some = tasks[at : at + _MOST_VALUES]
                 counted = f"FROM {self._staged} WHERE {_TASK} IN ({', '.join('?' * len(some))})"
                 ask(f"INSERT INTO {self._table} ({columns}) SELECT {columns} {counted}", *some)
-            if not ask(_MARK, batch, self._table, query):
+            if not ask(_MARK, batch, self._table, query).rowcount:
                 ask(_FIRST_MARK, batch, self._table, query)
             ask(f"DELETE FROM {self._staged}")  # noqa: S608  the user's name
         return True
@@ -163,18 +163,17 @@ class TableSink:
     # Statements
 
     @contextmanager
-    def _transaction(self) -> Iterator[Callable[..., int]]:
-        """Open a transaction; yield a function that runs a statement and returns the number of rows that it has changed."""
+    def _transaction(self) -> Iterator[Callable[..., Any]]:
+        """Open a transaction; yield a function that runs a statement and returns the cursor."""
         try:
             connection = self._connect()
             try:
                 cursor = connection.cursor()
 
-                def ask(sql: str, *values: Any) -> int:
+                def ask(sql: str, *values: Any) -> Any:
                     cursor.execute(_styled(sql, self._style), values)
-                    return int(cursor.rowcount)
+                    return cursor
 
-                self._cursor = cursor
                 yield ask
                 connection.commit()
             finally:
@@ -185,21 +184,13 @@ class TableSink:
             remedy = "None of this batch was written, unless the connection was lost during the commit"
             raise SinkError(self.name, f"{type(error).__name__}: {error}", remedy) from error
 
-    def _one(self, ask: Callable[..., int], sql: str, *values: Any) -> Any:
-        ask(sql, *values)
-        found = self._cursor.fetchall()
-        return found[0][0] if found else None
-
-    def _epoch(self, ask: Callable[..., int]) -> int:
-        return int(self._one(ask, _EPOCH, self._table, self._writer))
-
-    def _is_news(self, ask: Callable[..., int], query: str, batch: int) -> bool:
+    def _is_news(self, ask: Callable[..., Any], query: str, batch: int) -> bool:
         ask(_LOCK, self._table, self._writer)
-        epoch = self._epoch(ask)
+        ((epoch,),) = ask(_EPOCH, self._table, self._writer).fetchall()
         if epoch != self.epoch:
             raise FencedWriterError(self.name, self.epoch, epoch)
-        last = self._one(ask, _LAST, self._table, query)
-        return last is None or last < batch
+        last = ask(_LAST, self._table, query).fetchall()
+        return not last or last[0][0] < batch
 
     # Tables
 
@@ -230,8 +221,8 @@ class TableSink:
         """Return the names of a table's columns in lower case; ``None``: there is no such table."""
         try:
             with self._transaction() as ask:
-                ask(f"SELECT * FROM {table} WHERE 1 = 0")  # noqa: S608  the table's name is the user's
-                return [str(column[0]).lower() for column in self._cursor.description]
+                found = ask(f"SELECT * FROM {table} WHERE 1 = 0")  # noqa: S608  the table's name is the user's
+                return [str(column[0]).lower() for column in found.description]
         except SinkError:
             return None
 
