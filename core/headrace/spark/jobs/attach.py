@@ -6,7 +6,7 @@ Spark would plan an operator twice if two DataFrames used it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from pyspark.errors import AnalysisException
@@ -21,13 +21,12 @@ from headrace.api.time import HOUR
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import Sample, sample_of
 from headrace.spark.hosting.injection import CLOCK, SOURCE_COLUMNS, UNPARSED, inject
-from headrace.spark.hosting.layout import JobPlan, Reshard, Splits, limits_of
+from headrace.spark.hosting.layout import JobPlan, limits_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import Outputs, unpacked
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
 from headrace.spark.hosting.processor import LevelProcessor, PipelineProcessor, bounded
-from headrace.spark.jobs.heartbeats import PROCESS_COLUMN, Heartbeats
-from headrace.spark.runtime.broadcasts import Sent
+from headrace.spark.jobs.heartbeats import PROCESS_COLUMN, Heartbeats, shaped_like
 from headrace.spark.sources.schema import WATERMARK_COLUMN
 from headrace.spark.sources.wall_clock import Clock, read_clock
 
@@ -101,7 +100,8 @@ def attach(
     if is_streaming(inputs):
         check_followed(pipeline, inputs, "your own query on the outputs of attach")
     clock = None if clock_us is None else Clock(clock_us)
-    parcels = attached(pipeline, inputs, intervals=intervals, clock=clock, history=sample_of(history))
+    layout = JobPlan(pipeline, intervals, history=sample_of(history))
+    parcels = attached(pipeline, inputs, layout, clock=clock)
     return unpacked(parcels, pipeline, tallies=tallies)
 
 
@@ -128,45 +128,29 @@ def check_followed(pipeline: Pipeline, inputs: Inputs, where: str) -> None:
 def attached(
     pipeline: Pipeline,
     inputs: Inputs,
+    layout: JobPlan,
     *,
-    intervals: int,
     clock: Clock | None,
-    history: Sample | None,
-    partitions: int = 0,
-    fused: bool = False,
     wall_timers: bool = True,
     heartbeats: Heartbeats | None = None,
-    reshard: Reshard | None = None,
-    wake_until: int = -1,
-    splits: Splits | None = None,
-    sent: Mapping[str, Sent] | None = None,
 ) -> DataFrame:
-    """Do what `attach` does, up to the last operator's rows, for a query with this many partitions (see `JobPlan`).
+    """Do what `attach` does, up to the last operator's rows, for a query with this layout, but for what follows from the inputs.
 
     Without ``wall_timers`` a clock only tells the slowest low watermark. ``heartbeats`` tell low watermarks of inputs.
-    ``reshard``, ``wake_until``, ``splits`` and ``sent``: see `JobPlan`.
     """
-    pipeline.validate()
     check_inputs(pipeline, inputs)
     streaming = is_streaming(inputs)
     # In pipeline order: a checkpoint identifies the sources of a query by position.
     prepared = {name: prepared_input(pipeline, name, inputs[name]) for name in pipeline.injectors}
     sources = sources_of(inputs)
-    plan = JobPlan(
-        pipeline,
-        intervals,
+    plan = replace(
+        layout,
+        pipeline=pipeline,
         with_ids=sources.with_ids,
         timed_by_source=sources.timed,
         clock=(clock is not None and wall_timers) or not streaming,
-        history=history,
         progress=streaming,
-        partitions=partitions,
-        fused=fused,
         limits=limits_of(pipeline) if streaming else {},
-        reshard=reshard,
-        wake_until=wake_until,
-        splits=splits or {},
-        sent=sent or {},
     )
     if streaming:
         if heartbeats is not None:
@@ -181,7 +165,7 @@ def attached(
     frames = [frame.drop(PROCESS_COLUMN) for frame in prepared.values()]
     rows = reduce(lambda united, frame: united.unionByName(frame), frames).select(*SOURCE_COLUMNS)
     parcels = rows.mapInArrow(partial(inject, plan, sources.kept_ids_us), PARCEL_SCHEMA)
-    for level in range(1 if fused else len(plan.levels)):
+    for level in range(1 if plan.fused else len(plan.levels)):
         parcels = level_operator(parcels, plan, level, streaming=streaming)
     return observed(parcels, pipeline) if streaming else parcels
 
@@ -277,10 +261,8 @@ def _delay(given: Input | DataFrame) -> str:
 
 def _ticks(like: DataFrame, clock: Clock) -> DataFrame:
     """Return rows that tell that wall time has passed. They have no watermark, so they hold nothing back."""
-    schema = {field.name: field.dataType for field in like.schema}
     told = {"injector": F.lit(CLOCK), "timestamp": F.col("slowest")}
-    columns = [told.get(name, F.lit(None)).cast(schema[name]).alias(name) for name in _PREPARED]
-    return read_clock(like.sparkSession, clock).select(*columns)
+    return shaped_like(like, read_clock(like.sparkSession, clock), told)
 
 
 def prepared_input(pipeline: Pipeline, name: str, given: Input | DataFrame) -> DataFrame:

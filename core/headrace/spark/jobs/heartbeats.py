@@ -117,14 +117,7 @@ class Heartbeats:
         low = F.timestamp_micros(F.col("low") + told.delay_us)
         columns = {"injector": F.lit(injector), WATERMARK_COLUMN: low}
         heartbeats = read_heartbeats(prepared.sparkSession, injector, self.told_path)
-        return prepared.unionByName(
-            heartbeats.select(
-                *[
-                    columns.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
-                    for field in prepared.schema
-                ]
-            )
-        )
+        return prepared.unionByName(shaped_like(prepared, heartbeats, columns))
 
     def follow(self, query: StreamingQuery) -> None:
         """Look at a query's reports until it ends, in a thread."""
@@ -192,6 +185,14 @@ class Heartbeats:
             if timeout_us is None or now_us - process.brought_us < timeout_us
         ]
         return RULES.input_watermark(busy) if busy else None
+
+
+def shaped_like(rows: DataFrame, frame: DataFrame, told: Mapping[str, Column]) -> DataFrame:
+    """Return a frame with the columns of other rows: those that are told; the others are null."""
+    columns = [
+        told.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in rows.schema
+    ]
+    return frame.select(*columns)
 
 
 def _metrics(told: Told) -> list[Column]:

@@ -113,7 +113,6 @@ class PipelinedHost:
 
     def _checked(self, settings: Settings, pipeline: Pipeline, inputs: Inputs) -> Callable[[], Running]:
         """Check everything that can be checked before a query runs, and return the function that starts it."""
-        pipeline.validate()
         check_streaming(inputs)
         before = read_shape(settings.directory)
         settings = settings.placed(before)
@@ -125,23 +124,22 @@ class PipelinedHost:
         check_switches(settings.directory, pipeline)
         settings.sinks.check(pipeline, pipeline.output_streams)
         driven, heartbeats = _clock(settings, pipeline), _heartbeats(settings, pipeline, inputs)
+        plan = replace(
+            _plan(pipeline, settings, change),
+            history=settings.history,
+            fused=settings.fused,
+            wake_until=layout.wake_until,
+            sent=sent_images(settings.spark, settings.directory, change),
+        )
         parcels = attached(
             as_run,
             inputs,
-            intervals=settings.intervals,
+            plan,
             clock=None if driven is None else driven.clock,
-            history=settings.history,
-            partitions=settings.partitions,
-            fused=settings.fused,
             wall_timers=settings.clock_us is not None,
             heartbeats=heartbeats,
-            reshard=change,
-            wake_until=layout.wake_until,
-            splits=settings.splits,
-            sent=sent_images(settings.spark, settings.directory, change),
         )
         sinks = with_dead_letters(settings.directory, settings.sinks)
-        plan = _plan(pipeline, settings, change)
         senders = 1 if settings.fused else sum(len(plan.groups[name]) for name in pipeline.computations)
         rows = senders * (settings.partitions or OUTSIDE_GROUPS)
         watch = Watch(plan, None if change is None else folder_of(settings.directory, change))

@@ -24,6 +24,7 @@ from headrace.history import History
 from headrace.spark.errors import QueryStoppedError
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.history_sample import Sample, sample_of
+from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
 from headrace.spark.hosting.placement import partitions_for
 from headrace.spark.hosting.progress import Board
@@ -100,14 +101,14 @@ def run_recorded(
     place = Path(tempfile.mkdtemp(prefix="recorded-", dir=scratch()))
     landing = Landing(pipeline, place / "landing")
     partitions = partitions_for(intervals, most_partitions(spark))
+    layout = JobPlan(
+        pipeline, intervals, history=sample_of(history), partitions=partitions, fused=partitions == 1
+    )
     parcels = attached(
         pipeline,
         landed(spark, pipeline, place / "landing"),
-        intervals=intervals,
+        layout,
         clock=None if driven is None else driven.clock,
-        history=sample_of(history),
-        partitions=partitions,
-        fused=partitions == 1,
     )
     writer = parcels.writeStream.foreachBatch(lambda frame, _: _take(frame, run, told, board, driven))
     began = time.monotonic()
