@@ -50,12 +50,6 @@ class HadoopPath:
     def __str__(self) -> str:
         return str(self._path.toString())
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, HadoopPath) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
     def __truediv__(self, name: str) -> "HadoopPath":
         return self._at(self._jvm.org.apache.hadoop.fs.Path(self._path, name))
 
