@@ -13,7 +13,7 @@ Rules of this file:
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -120,8 +120,13 @@ def injected(
         raise OptionsError("source", source, reason) from error
     name = f"headrace-{pipeline.name}-{injector}"
     # A separate class for each: Spark sends the class to the workers, and can pass only text options to its instances.
-    attributes = {"planner": planner, "name": classmethod(lambda _class: name)}
-    spark.dataSource.register(type("InjectorOfPipeline", (InjectorDataSource,), attributes))
+    _register(
+        spark,
+        name,
+        INJECTED_SCHEMA,
+        streamReader=lambda _options: InjectorStreamReader(planner),
+        reader=lambda _options: InjectorBatchReader(planner),
+    )
     reader = spark.read if bounded else spark.readStream
     return reader.format(name).load()
 
@@ -142,31 +147,21 @@ def read_stream(
         reader: makes its reader from the options.
         options: all that the reader has to know.
     """
-    attributes = {
-        "name": classmethod(lambda _class: name),
-        "schema": lambda _source: schema,
-        "streamReader": lambda source, schema: reader(source.options),  # noqa: ARG005  Spark's names
-    }
-    spark.dataSource.register(type("StreamOfJob", (DataSource,), attributes))
+    _register(spark, name, schema, streamReader=reader)
     return spark.readStream.format(name).options(**options).load()
 
 
-class InjectorDataSource(DataSource):
-    """A source as Spark sees it; `injected` creates a subclass for each injector."""
-
-    planner: ClassVar[Planner]
-
-    def schema(self) -> StructType:
-        """Return the schema of every injector."""
-        return INJECTED_SCHEMA
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  Spark's
-        """Return a reader for micro-batches."""
-        return InjectorStreamReader(self.planner)
-
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  Spark's
-        """Return a reader for a bounded read."""
-        return InjectorBatchReader(self.planner)
+def _register(
+    spark: SparkSession,
+    name: str,
+    schema: StructType | str,
+    **readers: Callable[[Mapping[str, str]], DataSourceReader | DataSourceStreamReader],
+) -> None:
+    """Register a data source of Spark's; its methods make readers from the options."""
+    attributes: dict[str, Any] = {"name": classmethod(lambda _class: name), "schema": lambda _source: schema}
+    for method, make in readers.items():
+        attributes[method] = lambda source, schema, make=make: make(source.options)  # noqa: ARG005  Spark's names
+    spark.dataSource.register(type("SourceOfHeadrace", (DataSource,), attributes))
 
 
 @dataclass

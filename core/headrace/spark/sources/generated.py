@@ -22,6 +22,8 @@ from headrace.wire.messages import Progress
 TASK_RECORDS = 50_000
 """Maximum records that one task generates."""
 
+_NO_MORE = ("the function returned no more records", "Set count to the number of records")
+
 
 @dataclass(frozen=True, slots=True)
 class Generated:
@@ -175,12 +177,7 @@ class GeneratedPlanner:
         yield from writer.take()
         missing = task.first + task.count - offset
         if missing:
-            raise self._error(
-                task.process,
-                offset,
-                "the function returned no more records",
-                "Set count to the number of records",
-            )
+            raise self._error(task.process, offset, *_NO_MORE)
 
     def _ask(self, process: int, offset: int) -> Iterator[NewRecord]:
         try:
@@ -209,9 +206,7 @@ class GeneratedPlanner:
                     "Return NewRecords from the function",
                 )
             return record.timestamp - self.source.disorder_us
-        raise self._error(
-            process, offset, "the function returned no more records", "Set count to the number of records"
-        )
+        raise self._error(process, offset, *_NO_MORE)
 
     def _due(self, since_us: int) -> int | None:
         """Return how many records a process has to have released by now; ``None``: no limit."""
