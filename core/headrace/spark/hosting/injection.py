@@ -105,7 +105,6 @@ class Injection:
         self._at_us = time.time_ns() // 1_000 if plan.history else 0
         self._specs = dict(plan.pipeline.injectors)
         self._lanes: dict[tuple[str, str], Lane | None] = {}
-        self._outputs = {name: spec.all_outputs for name, spec in self._specs.items()}
         self._intervals = [group for name in plan.pipeline.computations for group in plan.groups[name]]
         delayed = {consumer for injector in plan.limits for consumer in plan.pipeline.receivers(injector)}
         self._keeping_ids = [
@@ -174,7 +173,7 @@ class Injection:
             if type(record.timestamp) is not int and injector not in plan.timed_by_source:
                 _refuse_nulls(injector, record)
             productions = productions_of(
-                plan.pipeline, injector, self._outputs[injector], record, origin, record_id=name
+                plan.pipeline, injector, spec.all_outputs, record, origin, record_id=name
             )
         except MalformedRecordError as error:
             if not isinstance(spec.on_malformed, DeadLetter):

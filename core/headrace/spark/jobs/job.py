@@ -75,6 +75,11 @@ class Shape(msgspec.Struct, frozen=True):
             return 0
         return len(self.stages) - 1 - self.known_levels()[computation]
 
+    @property
+    def computations(self) -> list[str]:
+        """The computations, level by level."""
+        return [name for names in self.stages for name in names]
+
     def known_levels(self) -> dict[str, int]:
         """Return the levels of all computations whose state is stored: also of removed ones, if the layout is pipelined."""
         return {name: level for level, names in enumerate(self.stages) for name in names} | self.levels

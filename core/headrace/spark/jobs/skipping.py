@@ -63,14 +63,13 @@ def skip_record(directory: str | Path, computation: str, record_id: str) -> Plac
     """
     place = _directory(directory)
     shape = shape_of_job(place)
-    known = [name for level in shape.stages for name in level]
     if computation in shape.injectors:
         problem = f"{computation!r} is an injector, not a computation"
         raise SparkHostError(
             problem,
             "To send malformed records to dead letters, give it on_malformed=DeadLetter(stream) on the next deploy",
         )
-    check_computation(place, computation, known)
+    check_computation(place, computation, shape.computations)
     if not record_id:
         raise OptionsError("record_id", record_id, "the id in the error")
     skipped = _Skipped(computation, record_id)

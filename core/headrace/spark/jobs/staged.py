@@ -482,15 +482,11 @@ def _producers(pipeline: Pipeline, stream: str) -> list[str]:
     ]
 
 
-def _names(layout: Shape) -> set[str]:
-    return {name for level in (layout.injectors, *layout.stages) for name in level}
-
-
 def _check_nobody_left(before: Shape | None, now: Shape) -> None:
     """Refuse a pipeline that lacks stages of the deployment: they have to be removed while the deployment runs."""
     if before is None:
         return
-    gone = sorted(_names(before) - _names(now))
+    gone = sorted({*before.injectors, *before.computations} - {*now.injectors, *now.computations})
     if gone:
         problem = f"the deployment had {gone}, but the pipeline {now.pipeline!r} does not"
         raise SparkHostError(

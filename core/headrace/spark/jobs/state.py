@@ -155,7 +155,7 @@ class JobState:
         stored = self._stored(name)
         intervals = [_interval(group, header) for group, header in stored.headers().items()]
         intervals.sort(key=lambda interval: interval.number)
-        removed = name not in self._present()
+        removed = name not in self._shape.computations
         return ComputationState(name, removed, stored.batch, tuple(intervals), self._waiting(name))
 
     def rows(self, name: str) -> Iterator[RowState]:
@@ -185,11 +185,8 @@ class JobState:
                             return _row(key, group, row)
         return None
 
-    def _present(self) -> list[str]:
-        return [name for level in self._shape.stages for name in level]
-
     def _known(self) -> list[str]:
-        return list(dict.fromkeys([*self._present(), *sorted(self._shape.levels)]))
+        return list(dict.fromkeys([*self._shape.computations, *sorted(self._shape.levels)]))
 
     def _stored(self, name: str) -> "StoredState":
         check_computation(self._directory, name, self._known())
@@ -202,7 +199,7 @@ class JobState:
             return {}
         assert isinstance(self._directory, Path), "the staged layout has its logs on all machines"
         log, found = Log(self._directory, name), {}
-        for consumer in self._present():
+        for consumer in self._shape.computations:
             begin = beginnings_of(self._directory, consumer)
             if name in begin:
                 own = Log(self._directory, consumer)
