@@ -65,17 +65,12 @@ decode_piece = msgspec.msgpack.Decoder(Piece).decode
 def cut_injector(pipeline: Pipeline, name: str) -> Pipeline:
     """Return the pipeline that an injector's stage runs."""
     spec = pipeline.injectors[name]
-    consumers = []
-    if isinstance(spec.on_malformed, DeadLetter):
-        consumers = [
-            consumer
-            for consumer in pipeline.computations.values()
-            if set(consumer.inputs) & set(spec.all_outputs)
-        ]
     cut = Pipeline(pipeline.name)
     cut.injector(name, outputs=spec.outputs, on_malformed=spec.on_malformed)
-    for consumer in consumers:
-        _add_computation(cut, consumer, [stream for stream in consumer.inputs if stream in spec.all_outputs])
+    consumers = pipeline.receivers(name) if isinstance(spec.on_malformed, DeadLetter) else ()
+    for consumer, computation in pipeline.computations.items():
+        if consumer in consumers:
+            _add_computation(cut, computation, pipeline.streams_between(name, consumer))
     return _with_codecs(cut, pipeline)
 
 
