@@ -96,11 +96,8 @@ def _error_in(text: str) -> HeadraceError | None:
     return None
 
 
-def _kinds() -> dict[str, type[HeadraceError]]:
-    found: dict[str, type[HeadraceError]] = {}
-    kinds = [HeadraceError]
-    while kinds:
-        kind = kinds.pop()
-        kinds += kind.__subclasses__()
-        found[kind.__name__] = kind
+def _kinds(kind: type[HeadraceError] = HeadraceError) -> dict[str, type[HeadraceError]]:
+    found = {kind.__name__: kind}
+    for special in kind.__subclasses__():
+        found |= _kinds(special)
     return found
