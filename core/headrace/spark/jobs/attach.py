@@ -156,7 +156,7 @@ def attached(
         if heartbeats is not None:
             prepared = {name: heartbeats.with_heartbeats(name, frame) for name, frame in prepared.items()}
         prepared = {
-            name: frame.withWatermark(WATERMARK_COLUMN, _delay(inputs[name]))
+            name: frame.withWatermark(WATERMARK_COLUMN, f"{delay_of(inputs[name])} microseconds")
             for name, frame in prepared.items()
         }
         if clock is not None:
@@ -215,9 +215,7 @@ def check_inputs(pipeline: Pipeline, inputs: Inputs) -> None:
         SparkHostError: an injector has none, or there is no such injector.
     """
     known = list(pipeline.injectors)
-    strange = [name for name in inputs if name not in known]
-    missing = [name for name in known if name not in inputs]
-    if strange or missing:
+    if inputs.keys() != set(known):
         problem = (
             f"the inputs are for {list(inputs)}, but the injectors of pipeline {pipeline.name!r} are {known}"
         )
@@ -255,8 +253,9 @@ def frame_of(given: Input | DataFrame) -> DataFrame:
     return given.frame if isinstance(given, Input) else given
 
 
-def _delay(given: Input | DataFrame) -> str:
-    return f"{given.delay_us} microseconds" if isinstance(given, Input) else "0 seconds"
+def delay_of(given: Input | DataFrame) -> int:
+    """Return how far an input's low watermark is behind its latest timestamp, microseconds."""
+    return given.delay_us if isinstance(given, Input) else 0
 
 
 def _ticks(like: DataFrame, clock: Clock) -> DataFrame:
@@ -283,13 +282,8 @@ def prepared_input(pipeline: Pipeline, name: str, given: Input | DataFrame) -> D
 
 def _check_columns(name: str, given: Input) -> None:
     values = [given.value] if isinstance(given.value, str) else list(given.value or ())
-    wanted = [
-        given.key,
-        given.timestamp,
-        *values,
-        *[column for column in (given.record_id, given.watermark, given.process) if column is not None],
-    ]
-    missing = [column for column in wanted if column not in given.frame.columns]
+    named = (given.key, given.timestamp, *values, given.record_id, given.watermark, given.process)
+    missing = [column for column in named if column is not None and column not in given.frame.columns]
     if missing:
         problem = (
             f"the input of injector {name!r} names the columns {missing}, which its DataFrame does not have"
@@ -304,20 +298,12 @@ def _mapped(pipeline: Pipeline, name: str, spec: InjectorSpec, given: Input) -> 
         raise SparkHostError(
             f"injector {name!r} injects into {list(spec.outputs)}", "Choose one with Input(stream=...)"
         )
-    time_type = frame.schema[given.timestamp].dataType
-    is_time = isinstance(time_type, TimestampType | TimestampNTZType)
-    timestamp = (
-        F.unix_micros(F.col(given.timestamp).cast("timestamp"))
-        if is_time
-        else F.col(given.timestamp).cast("long")
-    )
+    timestamp = F.col(given.timestamp)
+    is_time = isinstance(frame.schema[given.timestamp].dataType, TimestampType | TimestampNTZType)
+    timestamp = F.unix_micros(timestamp.cast("timestamp")) if is_time else timestamp.cast("long")
     is_heartbeat = F.col(given.watermark).isNotNull() if given.watermark is not None else F.lit(False)  # noqa: FBT003
     mark = F.col(given.watermark) if given.watermark is not None else F.timestamp_micros(timestamp)
-    record_id = (
-        F.concat(F.lit(f"{name}:"), F.col(given.record_id).cast("string"))
-        if given.record_id
-        else F.lit(None).cast("string")
-    )
+    own_id = F.col(given.record_id) if given.record_id else F.lit(None)  # null with the prefix, too
     to, value = F.when(~is_heartbeat, F.lit(stream)), _value(pipeline, name, stream, given)
     if given.corrupt in frame.columns:
         text = F.col(given.corrupt).cast("string")
@@ -342,7 +328,7 @@ def _mapped(pipeline: Pipeline, name: str, spec: InjectorSpec, given: Input) -> 
         key.alias("key"),
         value.alias("value"),
         timestamp.alias("timestamp"),
-        record_id.alias("record_id"),
+        F.concat(F.lit(f"{name}:"), own_id.cast("string")).alias("record_id"),
         F.lit(None).cast("long").alias("arrived"),
         F.lit(None).cast("long").alias("horizon"),
         mark.cast("timestamp").alias(WATERMARK_COLUMN),
@@ -378,9 +364,6 @@ def _value(pipeline: Pipeline, name: str, stream: str, given: Input) -> Column:
     ):  # Spark cannot write a bare number or string as JSON, but it can write an array of one
         listed = F.to_json(F.array(given.value), {"ignoreNullFields": "false"})
         return F.encode(listed.substr(F.lit(2), F.length(listed) - 2), "utf-8")
-    columns = (
-        list(given.value)
-        if given.value is not None
-        else [column for column in frame.columns if column != given.corrupt]
-    )
+    whole = [column for column in frame.columns if column != given.corrupt]
+    columns = whole if given.value is None else given.value
     return F.encode(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}), "utf-8")

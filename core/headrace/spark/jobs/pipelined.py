@@ -23,7 +23,7 @@ from headrace.spark.hosting.outputs import Outputs, outputs_here, unpacked
 from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
 from headrace.spark.hosting.progress import Board
 from headrace.spark.hosting.resharding import TAKEN, Watch
-from headrace.spark.jobs.attach import Input, Inputs, attached, check_streaming
+from headrace.spark.jobs.attach import Input, Inputs, attached, check_streaming, delay_of
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.heartbeats import Heartbeats, Told
 from headrace.spark.jobs.job import (
@@ -86,30 +86,15 @@ class PipelinedHost:
             return
         directory, checkpoint = settings.directory, settings.checkpoint(_QUERY)
         self._board = Board()
-        begin = self._checked(
-            replace(
-                settings,
-                intervals=before.intervals,
-                splits=before.splits,
-                available_now=True,
-                trigger_us=None,
-            ),
-            pipeline,
-            self._inputs,
-        )
+        old = replace(settings, intervals=before.intervals, splits=before.splits)
+        begin = self._checked(replace(old, available_now=True, trigger_us=None), pipeline, self._inputs)
         check_reshardable(directory, before, pipeline, history=settings.sinks.history is not None)
         if not is_at_rest(checkpoint):
             begin().await_end()
             assert is_at_rest(checkpoint), "a query ends when it has nothing left to do"
         settings = settings.placed(before)
-        plan = _plan(pipeline, settings)
-        reshard(
-            settings.spark,
-            directory,
-            {checkpoint: plan},
-            _with_removed(before, _layout(pipeline, settings, self._inputs)),
-            pipeline,
-        )
+        now = _with_removed(before, _layout(pipeline, settings, self._inputs))
+        reshard(settings.spark, directory, {checkpoint: _plan(pipeline, settings)}, now, pipeline)
 
     def _checked(self, settings: Settings, pipeline: Pipeline, inputs: Inputs) -> Callable[[], Running]:
         """Check everything that can be checked before a query runs, and return the function that starts it."""
@@ -223,7 +208,7 @@ def _told(settings: Settings, pipeline: Pipeline, inputs: Inputs) -> dict[str, T
     found = {}
     for name, spec in pipeline.injectors.items():
         given = inputs.get(name)
-        delay_us = given.delay_us if isinstance(given, Input) else 0
+        delay_us = 0 if given is None else delay_of(given)
         has_processes = isinstance(given, Input) and given.process is not None
         found[name] = Told(delay_us, settings.idle_us.get(name), spec.processes if has_processes else 0)
     return found

@@ -27,11 +27,11 @@ from headrace.spark.hosting.layout import JobPlan, Reshard, followers_of
 from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import (
-    Input,
     Inputs,
     check_followed,
     check_inputs,
     check_streaming,
+    delay_of,
     level_operator,
     prepared_input,
     sources_of,
@@ -256,11 +256,7 @@ class StagedHost:
             self._stages[name] = self._start(name, pieces, units, clock)
 
     def _frame(
-        self,
-        name: str,
-        pipeline: Pipeline,
-        inputs: Inputs,
-        clock: DrivenClock | None,
+        self, name: str, pipeline: Pipeline, inputs: Inputs, clock: DrivenClock | None
     ) -> tuple[DataFrame, tuple[str, ...]]:
         """Return what a stage computes, and the units that report low watermarks. Refuse whatever Spark cannot run."""
         if name not in pipeline.injectors:
@@ -269,7 +265,7 @@ class StagedHost:
         plan = injector_plan(pipeline, name, sources, history=self._settings.history)
         pieces = injector_pieces(
             prepared_input(pipeline, name, given), plan, self._log(name), kept_ids_us=sources.kept_ids_us,
-            delay_us=given.delay_us if isinstance(given, Input) else 0,
+            delay_us=delay_of(given),
         )  # fmt: skip
         return pieces, (name,)
 
@@ -347,12 +343,8 @@ class StagedHost:
 
     def _written(self, senders: Iterable[str]) -> dict[str, int]:
         """Return, by sender, the number of the latest entry that has anything for consumers."""
-        found = {}
-        for sender in senders:
-            log = self._log(sender)
-            entry = log.entry(log.last())
-            found[sender] = entry.news if entry is not None else -1
-        return found
+        logs = map(self._log, senders)
+        return {log.stage: entry.news for log in logs if (entry := log.entry(log.last())) is not None}
 
     def _await_taken(self, name: str, upto: Mapping[str, int]) -> None:
         """Wait until a computation has processed its senders' logs up to given entries.
