@@ -180,10 +180,8 @@ class Injection:
                 where = _place_in(file, record.value) if file else ""
                 reason = f"{where}{error.reason} (record {name})"
                 raise MalformedRecordError(injector, str(record.stream), record.offset, reason) from error
-            stream, timestamp = (
-                spec.on_malformed.stream,
-                record.timestamp if type(record.timestamp) is int else 0,
-            )
+            stream = spec.on_malformed.stream
+            timestamp = record.timestamp if type(record.timestamp) is int else 0
             letter = dead_letter(plan.pipeline, injector, stream, record, timestamp, error)
             productions = productions_of(plan.pipeline, injector, (stream,), letter, origin, record_id=name)
             record = letter

@@ -47,11 +47,8 @@ class DrivenClock:
         self._board.take(tallies)
         self._write(due_us=self._board.wall_due())
         if self._pipeline is not None:
-            slowest, enters_at, told = (
-                self._board.slowest(self._pipeline),
-                self._board.enters_at(),
-                self._told.slowest,
-            )
+            slowest, enters_at = self._board.slowest(self._pipeline), self._board.enters_at()
+            told = self._told.slowest
             self.is_releasing = enters_at is not None and told < enters_at <= slowest
             if self.is_releasing or slowest - told >= max(1, self._limit_us // 2):
                 self._write(slowest=slowest)

@@ -274,9 +274,7 @@ class Log:
     def drop(self, upto: int) -> None:
         """Drop entries up to this one, except the latest few."""
         upto = min(upto, max(self._numbers(), default=-1) - _KEPT)
-        for number in sorted(self._numbers()):
-            if number > upto:
-                break
+        for number in sorted(number for number in self._numbers() if number <= upto):
             self._entry_path(number).unlink(missing_ok=True)
         limit = _NUMBER.format(upto + 1)
         self._remove(path.name for path in (self.path / "parts").iterdir() if path.name < limit)

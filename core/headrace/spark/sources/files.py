@@ -232,7 +232,7 @@ class FilesPlanner:
         for process, (old, new) in enumerate(zip(before.processes, after.processes, strict=True)):
             slices = []
             offset, arrived_us = old.next, old.arrived_us
-            for name, file in sorted(new.files.items(), key=_by_age):
+            for name, file in sorted(new.files.items(), key=lambda read: (read[1].created_us, read[0])):
                 known = old.files.get(name, _UNREAD)
                 if file.records == known.records:
                     continue
@@ -468,11 +468,6 @@ def open_uri(uri: str) -> Iterator[Any]:
 
 
 _UNREAD = FileOffset(MIN_TIME, 0, 0)
-
-
-def _by_age(file: tuple[str, FileOffset]) -> tuple[int, str]:
-    """Return the sort key for the order in which a process's files are read."""
-    return file[1].created_us, file[0]
 
 
 def _is_news(old: FilesOffset, new: FilesOffset) -> bool:
