@@ -31,37 +31,38 @@ P = ParamSpec("P")
 """Fields of an event after the first two."""
 
 
-class SourceHeld(Value, frozen=True, gc=False):
+class _Recorded(Value, frozen=True, gc=False):
+    """What every event begins with."""
+
+    at_us: int
+    process: str
+
+
+class SourceHeld(_Recorded, frozen=True, gc=False):
     """The source of an injector's process has a record or a watermark that it did not have before (5.2).
 
     Recorded once, whether or not the process reads it: when the process could read it, or at the end of the run at the latest.
     Hosts that cannot look into their sources record none; what is injected is then taken for all that there was.
     """
 
-    at_us: int
-    process: str
     what: SourceRecord | SourceWatermark
 
 
-class Injected(Value, frozen=True, gc=False):
+class Injected(_Recorded, frozen=True, gc=False):
     """An injector accepted a record from the source and sends it (5.2).
 
     Recorded again when the source is re-read after a crash. ``source_watermark``: the watermark that the injector had published
     before; a record with an earlier timestamp was late at the source. ``productions``: one for each consumer.
     """
 
-    at_us: int
-    process: str
     offset: int
     source_watermark: int
     productions: tuple[Production, ...]
 
 
-class Delivered(Value, frozen=True, gc=False):
+class Delivered(_Recorded, frozen=True, gc=False):
     """A record reached the owner of its key, which had no memory of it."""
 
-    at_us: int
-    process: str
     computation: str
     key: str
     record_id: str
@@ -79,18 +80,16 @@ class KnownBy(enum.StrEnum):
     """Another copy is being processed; it is not ACKed yet."""
 
 
-class DuplicateDropped(Value, frozen=True, gc=False):
+class DuplicateDropped(_Recorded, frozen=True, gc=False):
     """A record was recognized as a duplicate and dropped; it is ACKed unless it is still in progress."""
 
-    at_us: int
-    process: str
     computation: str
     key: str
     record_id: str
     by: KnownBy
 
 
-class Executed(Value, frozen=True, gc=False):
+class Executed(_Recorded, frozen=True, gc=False):
     """User code ran for a record (``timer`` is ``None``) or a timer. The run counts only if its write is applied.
 
     Attributes:
@@ -102,8 +101,6 @@ class Executed(Value, frozen=True, gc=False):
         asked: what user code asked of the row beside its state; ``None``: the host does not tell.
     """
 
-    at_us: int
-    process: str
     computation: str
     key: str
     cause: str
@@ -116,11 +113,9 @@ class Executed(Value, frozen=True, gc=False):
     asked: Asked | None = None
 
 
-class UserCodeFailed(Value, frozen=True, gc=False):
+class UserCodeFailed(_Recorded, frozen=True, gc=False):
     """User code raised an exception; nothing of this attempt counts."""
 
-    at_us: int
-    process: str
     computation: str
     key: str
     cause: str
@@ -128,98 +123,80 @@ class UserCodeFailed(Value, frozen=True, gc=False):
     error: str
 
 
-class DeadLettered(Value, frozen=True, gc=False):
+class DeadLettered(_Recorded, frozen=True, gc=False):
     """A dead letter for a record or timer was produced to ``stream``."""
 
-    at_us: int
-    process: str
     computation: str
     cause: str
     stream: str
 
 
-class Applied(Value, frozen=True, gc=False):
+class Applied(_Recorded, frozen=True, gc=False):
     """The store applied one row delta (6.2). ``process`` is the store; ``live`` is the sequencer that owned the key then.
 
     A repeated write (re-sent, or duplicated by the network) is not applied again and not recorded.
     """
 
-    at_us: int
-    process: str
     computation: str
     sequencer: int
     live: int
     delta: RowDelta
 
 
-class CheckpointsDeleted(Value, frozen=True, gc=False):
+class CheckpointsDeleted(_Recorded, frozen=True, gc=False):
     """The store deleted checkpoints of productions that were ACKed (6.1.2). ``live``: as for `Applied`, for the first key.
 
     ``checkpoints``: (key, record id, consumer), without those that were deleted before (re-sent, or duplicated by the network).
     """
 
-    at_us: int
-    process: str
     computation: str
     sequencer: int
     live: int
     checkpoints: tuple[tuple[str, str, str], ...]
 
 
-class WriteRefused(Value, frozen=True, gc=False):
+class WriteRefused(_Recorded, frozen=True, gc=False):
     """The store refused a write as a whole: its sequencer was no longer live."""
 
-    at_us: int
-    process: str
     computation: str
     sequencer: int
     live: int
     keys: tuple[str, ...]
 
 
-class AckSent(Value, frozen=True, gc=False):
+class AckSent(_Recorded, frozen=True, gc=False):
     """An owner sent an ACK for these records to their sender."""
 
-    at_us: int
-    process: str
     computation: str
     record_ids: tuple[str, ...]
     to: str
 
 
-class Acked(Value, frozen=True, gc=False):
+class Acked(_Recorded, frozen=True, gc=False):
     """A sender received this consumer's ACK for a record."""
 
-    at_us: int
-    process: str
     record_id: str
     consumer: str
 
 
-class Checkpointed(Value, frozen=True, gc=False):
+class Checkpointed(_Recorded, frozen=True, gc=False):
     """A weak production is a straggler and is being checkpointed, so that its cause can be ACKed (6.1.3)."""
 
-    at_us: int
-    process: str
     computation: str
     record_id: str
     consumer: str
 
 
-class Resent(Value, frozen=True, gc=False):
+class Resent(_Recorded, frozen=True, gc=False):
     """A sender sent an unACKed record again."""
 
-    at_us: int
-    process: str
     record_id: str
     consumer: str
 
 
-class IntervalMinted(Value, frozen=True, gc=False):
+class IntervalMinted(_Recorded, frozen=True, gc=False):
     """The store gave an interval a new sequencer and invalidated all overlapping ones (6.2)."""
 
-    at_us: int
-    process: str
     computation: str
     interval: KeyInterval
     sequencer: int
@@ -227,41 +204,33 @@ class IntervalMinted(Value, frozen=True, gc=False):
     incarnation: int
 
 
-class ComputationRemoved(Value, frozen=True, gc=False):
+class ComputationRemoved(_Recorded, frozen=True, gc=False):
     """A retiring computation has drained and left the topology (3)."""
 
-    at_us: int
-    process: str
     computation: str
 
 
-class VersionAdopted(Value, frozen=True, gc=False):
+class VersionAdopted(_Recorded, frozen=True, gc=False):
     """A version of the pipeline took effect (3): in the store, or in a process that learned of it.
 
     The productions of a worker or an injector's process go to the consumers in the version that it adopted last; each
     incarnation begins with version 0. ``version``: index among the deployed versions.
     """
 
-    at_us: int
-    process: str
     version: int
 
 
-class ScanBegun(Value, frozen=True, gc=False):
+class ScanBegun(_Recorded, frozen=True, gc=False):
     """A new owner began its recovery scan (7.1)."""
 
-    at_us: int
-    process: str
     computation: str
     interval: KeyInterval
     sequencer: int
 
 
-class ScanEnded(Value, frozen=True, gc=False):
+class ScanEnded(_Recorded, frozen=True, gc=False):
     """A new owner finished its recovery scan and has these timers and checkpointed productions in memory (7.1)."""
 
-    at_us: int
-    process: str
     computation: str
     interval: KeyInterval
     sequencer: int
@@ -279,22 +248,18 @@ class DropCause(enum.StrEnum):
     """The store refused a request with its sequencer."""
 
 
-class IntervalDropped(Value, frozen=True, gc=False):
+class IntervalDropped(_Recorded, frozen=True, gc=False):
     """A worker learned that it no longer owns an interval."""
 
-    at_us: int
-    process: str
     computation: str
     interval: KeyInterval
     sequencer: int
     why: DropCause
 
 
-class Reported(Value, frozen=True, gc=False):
+class Reported(_Recorded, frozen=True, gc=False):
     """An owner reported an interval's progress to the authority (7.2)."""
 
-    at_us: int
-    process: str
     computation: str
     interval: KeyInterval
     sequencer: int
@@ -302,136 +267,108 @@ class Reported(Value, frozen=True, gc=False):
     horizon: int
 
 
-class InjectorReported(Value, frozen=True, gc=False):
+class InjectorReported(_Recorded, frozen=True, gc=False):
     """An injector's process reported its progress (5.2)."""
 
-    at_us: int
-    process: str
     injector: str
     low_watermark: int
     horizon: int
 
 
-class Published(Value, frozen=True, gc=False):
+class Published(_Recorded, frozen=True, gc=False):
     """The authority broadcast its journaled progress. ``values``: changed progress by computation and injector (7.2)."""
 
-    at_us: int
-    process: str
     values: tuple[tuple[str, Progress], ...]
 
 
-class InputWatermarkAdvanced(Value, frozen=True, gc=False):
+class InputWatermarkAdvanced(_Recorded, frozen=True, gc=False):
     """A worker's view of an interval's input watermark advanced (7.2)."""
 
-    at_us: int
-    process: str
     computation: str
     sequencer: int
     low_watermark: int
 
 
-class IdsCollected(Value, frozen=True, gc=False):
+class IdsCollected(_Recorded, frozen=True, gc=False):
     """The store deleted record ids with an origin before ``below`` (6.1.1)."""
 
-    at_us: int
-    process: str
     computation: str
     interval: KeyInterval
     below: int
     count: int
 
 
-class RoleClaimed(Value, frozen=True, gc=False):
+class RoleClaimed(_Recorded, frozen=True, gc=False):
     """A process claimed a role: master, a shard of the authority, or an injector's process (6.2, 7.1)."""
 
-    at_us: int
-    process: str
     role: str
     epoch: int
     holder: str
 
 
-class Output(Value, frozen=True, gc=False):
+class Output(_Recorded, frozen=True, gc=False):
     """The outside world received a record for the first time."""
 
-    at_us: int
-    process: str
     production: Production
 
 
-class ProcessStarted(Value, frozen=True, gc=False):
+class ProcessStarted(_Recorded, frozen=True, gc=False):
     """A process started with empty memory."""
 
-    at_us: int
-    process: str
     incarnation: int
 
 
-class KeysSampled(Value, frozen=True, gc=False):
+class KeysSampled(_Recorded, frozen=True, gc=False):
     """This History records only a sample of the keys; ``fraction``: between 0 and 1.
 
     The first event of such a History. For a sampled key, it contains every event.
     """
 
-    at_us: int
-    process: str
     fraction: float
 
 
-class FaultStruck(Value, frozen=True, gc=False):
+class FaultStruck(_Recorded, frozen=True, gc=False):
     """The host injected a fault. ``kind``: the fault's verb; ``detail``: its target, for people."""
 
-    at_us: int
-    process: str
     kind: str
     detail: str
 
 
-class StepReached(Value, frozen=True, gc=False):
+class StepReached(_Recorded, frozen=True, gc=False):
     """A run reached the protocol step at which a fault is scheduled, and the fault begins.
 
     Attributes:
-        at_us: true time, microseconds.
-        process: the process that takes the step.
         step: what the process does, such as ``sends Write``.
         nth: number of the step among its kind, from 1.
         moment: ``before`` or ``after`` the step.
         fault: the fault's verb.
     """
 
-    at_us: int
-    process: str
     step: str
     nth: int
     moment: str
     fault: str
 
 
-class Rested(Value, frozen=True, gc=False):
+class Rested(_Recorded, frozen=True, gc=False):
     """Processes had only been telling each other that they live. The simulation skipped time in which they would have gone on."""
 
-    at_us: int
-    process: str
     for_us: int
 
 
-class Healed(Value, frozen=True, gc=False):
+class Healed(_Recorded, frozen=True, gc=False):
     """All faults have ended, and liveness is required from now on (L1-L5). ``lasting``: processes that stay faulty."""
 
-    at_us: int
-    process: str
     lasting: tuple[str, ...]
 
 
-class RunEnded(Value, frozen=True, gc=False):
+class RunEnded(_Recorded, frozen=True, gc=False):
     """The run's last event.
 
     ``why``: "quiescent" (all work done, watermarks at their end), "deadline" (work remained, but none was done within the time
     allowed) or "limit" (work was still being done when the run had to end).
     """
 
-    at_us: int
-    process: str
     why: str
 
 

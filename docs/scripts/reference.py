@@ -8,7 +8,7 @@ import dataclasses
 import importlib
 import inspect
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -222,7 +222,7 @@ def _history() -> str:
         lines += [f'### "type": "{line.__struct_config__.tag}"', "", _about(line), "", *_fields_table(line)]
     lines += ["## Lines of steps", "", _plain(about), ""]
     for kind in events():
-        lines += [f"## {kind.__name__}", "", _about(kind), "", *_fields_table(kind, ("at_us", "process"))]
+        lines += [f"## {kind.__name__}", "", _about(kind), "", *_fields_table(kind)]
     activation = history.Activation
     lines += [f"## {activation.__name__}", "", _about(activation), "", *_fields_table(activation)]
     lines += ["## What led to what", "", _plain(inspect.cleandoc(causes.__doc__ or "")), ""]
@@ -236,13 +236,11 @@ def _text(module: ModuleType) -> str:
     return _LITERAL.sub(r"`\1`", inspect.cleandoc(module.__doc__ or ""))
 
 
-def _fields_table(kind: type, without: Collection[str] = ()) -> list[str]:
-    """A table of the fields, but for those that every kind has, as the page says."""
+def _fields_table(kind: type) -> list[str]:
+    """A table of the fields, but for those that it has from its base, as the page says."""
     said = _attributes(kind)
     rows = [
-        (f"`{name}`", f"`{words}`", default, said.get(name, ""))
-        for name, default, words in _fields(kind)
-        if name not in without
+        (f"`{name}`", f"`{words}`", default, said.get(name, "")) for name, default, words in _fields(kind)
     ]
     return _table(("field", "type", "default", ""), rows) if rows else []
 
