@@ -1,7 +1,4 @@
-"""Messages between processes, and requests to the store with their replies (MillWheel 6, 7). One class per message.
-
-Each request to the store carries a number, ``request``, counted by the requester; the reply repeats it.
-"""
+"""Messages between processes, and requests to the store with their replies (MillWheel 6, 7). One class per message."""
 
 from headrace.api.time import MIN_TIME
 from headrace.wire.keys import KeyInterval
@@ -221,29 +218,32 @@ class Watermarks(Value, frozen=True, gc=False):
 # Requests to the store and their replies
 
 
-class Read(Value, frozen=True, gc=False):
-    """Read one row."""
+class _Numbered(Value, frozen=True, gc=False):
+    """A request to the store, or the reply to it. ``request``: its number, which the requester counts and the reply repeats."""
 
     request: int
+
+
+class Read(_Numbered, frozen=True, gc=False):
+    """Read one row."""
+
     computation: str
     sequencer: int
     key: str
 
 
-class RowRead(Value, frozen=True, gc=False):
+class RowRead(_Numbered, frozen=True, gc=False):
     """The row, or ``None`` if there is none."""
 
-    request: int
     row: RowImage | None
 
 
-class Scan(Value, frozen=True, gc=False):
+class Scan(_Numbered, frozen=True, gc=False):
     """Read one page of an interval's rows, from ``after`` on (exclusive; ``None``: from the beginning).
 
     ``progress_of``: computations and injectors whose journaled progress to return as well.
     """
 
-    request: int
     computation: str
     sequencer: int
     interval: KeyInterval
@@ -251,22 +251,20 @@ class Scan(Value, frozen=True, gc=False):
     progress_of: tuple[str, ...]
 
 
-class Scanned(Value, frozen=True, gc=False):
+class Scanned(_Numbered, frozen=True, gc=False):
     """A page of rows; ``after``: the key after which the next page begins, ``None`` if this was the last."""
 
-    request: int
     rows: tuple[RowImage, ...]
     after: str | None
     progress: tuple[tuple[str, Progress], ...]
 
 
-class Write(Value, frozen=True, gc=False):
+class Write(_Numbered, frozen=True, gc=False):
     """Apply row deltas, each atomically, and delete checkpoints, if the sequencer is live and its interval covers all the keys.
 
     ``delivered``: (key, record id, consumer) of checkpoints that have been ACKed.
     """
 
-    request: int
     computation: str
     sequencer: int
     deltas: tuple[RowDelta, ...]
@@ -278,39 +276,31 @@ class Write(Value, frozen=True, gc=False):
         return keys + [key for key, _, _ in self.delivered] if self.delivered else keys
 
 
-class Written(Value, frozen=True, gc=False):
+class Written(_Numbered, frozen=True, gc=False):
     """The write is durable."""
 
-    request: int
 
-
-class CollectIds(Value, frozen=True, gc=False):
+class CollectIds(_Numbered, frozen=True, gc=False):
     """Delete this interval's record ids whose origin is before ``below`` (6.1.1)."""
 
-    request: int
     computation: str
     sequencer: int
     interval: KeyInterval
     below: int
 
 
-class Collected(Value, frozen=True, gc=False):
+class Collected(_Numbered, frozen=True, gc=False):
     """The ids are deleted."""
 
-    request: int
 
-
-class Refused(Value, frozen=True, gc=False):
+class Refused(_Numbered, frozen=True, gc=False):
     """The sequencer or epoch of this request is no longer the latest. ``latest``: the live one; 0: none."""
 
-    request: int
     latest: int
 
 
-class Unavailable(Value, frozen=True, gc=False):
+class Unavailable(_Numbered, frozen=True, gc=False):
     """The store could not serve this request; try again."""
-
-    request: int
 
 
 class MintChange(Value, frozen=True, gc=False):
@@ -322,11 +312,10 @@ class MintChange(Value, frozen=True, gc=False):
     incarnation: int
 
 
-class Mint(Value, frozen=True, gc=False):
+class Mint(_Numbered, frozen=True, gc=False):
     """Replace the overlapping intervals of the table by these, each with a new sequencer (6.2).
 
     Attributes:
-        request: number of the request.
         epoch: epoch of the master's journal.
         number: number of this mint within the epoch; repeating a number repeats the reply.
         changes: new intervals, which together cover exactly the intervals that they replace, or a computation that has none.
@@ -336,7 +325,6 @@ class Mint(Value, frozen=True, gc=False):
         joining: see `Table`.
     """
 
-    request: int
     epoch: int
     number: int
     changes: tuple[MintChange, ...]
@@ -346,59 +334,51 @@ class Mint(Value, frozen=True, gc=False):
     joining: int | None = None
 
 
-class Minted(Value, frozen=True, gc=False):
+class Minted(_Numbered, frozen=True, gc=False):
     """The table after the mint."""
 
-    request: int
     table: Table
 
 
-class Peek(Value, frozen=True, gc=False):
+class Peek(_Numbered, frozen=True, gc=False):
     """Read the state of a role's journal without claiming the role."""
 
-    request: int
     role: str
 
 
-class Peeked(Value, frozen=True, gc=False):
+class Peeked(_Numbered, frozen=True, gc=False):
     """The journal's epoch, and a count that increases whenever the holder renews or journals."""
 
-    request: int
     epoch: int
     renewals: int
 
 
-class Claim(Value, frozen=True, gc=False):
+class Claim(_Numbered, frozen=True, gc=False):
     """Become the holder of a role: raise its epoch from ``seen_epoch`` (refused if the epoch has changed since)."""
 
-    request: int
     role: str
     seen_epoch: int
     holder: str
 
 
-class Claimed(Value, frozen=True, gc=False):
+class Claimed(_Numbered, frozen=True, gc=False):
     """The new epoch, the previous holder's journal, and the assignment table (for masters)."""
 
-    request: int
     epoch: int
     contents: tuple[tuple[str, Progress], ...]
     position: int
     table: Table
 
 
-class Renew(Value, frozen=True, gc=False):
+class Renew(_Numbered, frozen=True, gc=False):
     """Show that the holder is alive."""
 
-    request: int
     role: str
     epoch: int
 
 
-class Renewed(Value, frozen=True, gc=False):
+class Renewed(_Numbered, frozen=True, gc=False):
     """The requester is still the holder."""
-
-    request: int
 
 
 class IntervalReporter(Value, frozen=True, gc=False):
@@ -419,30 +399,27 @@ class ProcessReporter(Value, frozen=True, gc=False):
 Reporter = IntervalReporter | ProcessReporter
 
 
-class JournalWatermarks(Value, frozen=True, gc=False):
+class JournalWatermarks(_Numbered, frozen=True, gc=False):
     """An authority's shard journals progress, and names the reporters on which it is based (7.2).
 
     ``reporters``: each must be live, or nothing is journaled.
     """
 
-    request: int
     role: str
     epoch: int
     values: tuple[tuple[str, Progress], ...]
     reporters: tuple[Reporter, ...]
 
 
-class Journaled(Value, frozen=True, gc=False):
+class Journaled(_Numbered, frozen=True, gc=False):
     """The entry is journaled, unless ``stale`` names reporters that were not live: then nothing was journaled."""
 
-    request: int
     stale: tuple[Reporter, ...] = ()
 
 
-class JournalPosition(Value, frozen=True, gc=False):
+class JournalPosition(_Numbered, frozen=True, gc=False):
     """An injector process journals the position up to which everything is ACKed, and the progress that it will publish (5.2)."""
 
-    request: int
     role: str
     epoch: int
     position: int
