@@ -8,12 +8,11 @@ from typing import Any
 from headrace import Codec, Computation, DuplicateNameError, Pipeline, TypedCodec, same_key
 from headrace.dataflow.checks import check_grouping, percentiles
 from headrace.dataflow.codecs import ValueCodec
-from headrace.dataflow.combining import CombineFn
 from headrace.dataflow.engines import Engine, MicroBatch
 from headrace.dataflow.enriching import Enrich, Spread
 from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Grouping
-from headrace.dataflow.panes import Accumulation, Pane, TimestampCombiner
+from headrace.dataflow.panes import Accumulation, Pane
 from headrace.dataflow.pardo import MoveInTime, Step, Tagging, Typed
 from headrace.dataflow.stateful import StatefulFn, StatefulParDo
 from headrace.dataflow.transforms import (
@@ -23,8 +22,7 @@ from headrace.dataflow.transforms import (
     PercentileProbe,
     TaggedParDo,
 )
-from headrace.dataflow.triggers import Trigger, goes_by_arrival
-from headrace.dataflow.windows import WindowFn
+from headrace.dataflow.triggers import goes_by_arrival
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,18 +59,11 @@ class Flattened:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouped:
-    """A grouping of a chain's elements: see `PCollection` for the fields."""
+    """A grouping of a chain's elements, but for what it takes from its pipeline: see `PCollection` for the other fields."""
 
     source: Chain
     name: str
-    windows: WindowFn | None
-    merging: WindowFn
-    trigger: Trigger
-    accumulation: Accumulation
-    compacts: bool
-    timestamps: TimestampCombiner
-    combine: CombineFn
-    lateness_us: int | None
+    grouping: Grouping
     allow_unsafe_triggers: bool
     dropped_to: str
     shards: bool
@@ -288,18 +279,11 @@ class Builder:
     def _group(self, node: Grouped) -> _Elements:
         """Add a grouping; its streams are the outputs, and one for downstream transforms of this pipeline."""
         source = self._chained(node.source)
-        grouping = Grouping(
-            windows=node.windows,
-            trigger=node.trigger,
-            accumulation=node.accumulation,
-            combine=node.combine,
-            allowed_lateness_us=node.lateness_us,
+        grouping = replace(
+            node.grouping,
             engine=self._engine,
             takes_retractions=source.has_retractions,
-            merging=node.merging,
             codec=self._values(),
-            timestamps=node.timestamps,
-            compacts=node.compacts,
         )
         name = self._name(node.name)
         if node.shards and source.has_retractions:
@@ -328,11 +312,11 @@ class Builder:
             inputs={**source.inputs, **({signals: same_key} if signals else {})},
             outputs=outputs,
             state_codec=grouping.row_codec(self._values()),
-            ordered=goes_by_arrival(node.trigger) or isinstance(self._engine, MicroBatch),
+            ordered=goes_by_arrival(grouping.trigger) or isinstance(self._engine, MicroBatch),
         )
         for stream in outputs:
             self._declare(stream, inside=stream == inner)
-        takes_back = node.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING
+        takes_back = grouping.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING
         return _Elements(
             {inner: same_key},
             source.lag + 1,

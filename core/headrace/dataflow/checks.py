@@ -98,13 +98,15 @@ def check_grouping(
     Raises:
         DataflowError: it would never emit anything, its engine does not support its trigger, or its trigger may lose data.
     """
-    strategy = grouping.windows if grouping.windows is not None else grouping.merging
-    endless = isinstance(strategy, GlobalWindows) and isinstance(grouping.engine, Streaming) and not bounded
-    if endless and not _can_fire(grouping.trigger):
+    is_global, is_streaming = (
+        isinstance(grouping.strategy, GlobalWindows),
+        isinstance(grouping.engine, Streaming),
+    )
+    if is_global and is_streaming and not bounded and not _can_fire(grouping.trigger):
         problem = f"{grouping.trigger!r} never fires: the watermark of an unbounded input never passes the global window"
         remedy = "Use another trigger or other windows (Dataflow 2.4), or declare that the input ends: read(..., bounded=True)"
         raise DataflowError(where, problem, remedy)
-    if percentiles(grouping.trigger) and not isinstance(grouping.engine, Streaming):
+    if percentiles(grouping.trigger) and not is_streaming:
         problem = f"a percentile watermark is meaningless for {_name(grouping.engine)}, whose watermark is not the input's"
         raise DataflowError(where, problem, "Use AtWatermark(), or the streaming engine")
     if not allow_unsafe_triggers and _may_lose_data(grouping):
@@ -177,8 +179,7 @@ def _may_lose_data(grouping: Grouping) -> bool:
         return False
     if isinstance(grouping.engine, MicroBatch) or _finishes_early(trigger):
         return True
-    strategy = grouping.windows if grouping.windows is not None else grouping.merging
-    to_the_end = isinstance(grouping.engine, Batch) or isinstance(strategy, GlobalWindows)
+    to_the_end = isinstance(grouping.engine, Batch) or isinstance(grouping.strategy, GlobalWindows)
     return grouping.allowed_lateness_us != 0 and not to_the_end
 
 

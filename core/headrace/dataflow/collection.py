@@ -42,6 +42,7 @@ from headrace.dataflow.combining import COUNT, DISTINCT, LIST, MAX, MEAN, MIN, S
 from headrace.dataflow.engines import Engine
 from headrace.dataflow.enriching import Enrich
 from headrace.dataflow.errors import DataflowError
+from headrace.dataflow.grouping import Grouping
 from headrace.dataflow.keys import TextKey
 from headrace.dataflow.panes import Accumulation, TimestampCombiner
 from headrace.dataflow.pardo import (
@@ -431,30 +432,19 @@ class PCollection(Generic[V]):
         return replace(whole, allow_unsafe_triggers=self.allow_unsafe_triggers)._combined(merged, name)
 
     def _combined(self, combine: CombineFn, name: str, *, shards: bool = False) -> "PCollection[Any]":
-        grouped = Grouped(
-            self.chain,
-            name,
-            self.windows,
-            self.merging,
-            DEFAULT_TRIGGER if self.when is None else self.when,
-            self.accumulation,
-            self.compacts,
-            self.timestamps,
-            combine,
-            self.lateness_us,
-            self.allow_unsafe_triggers,
-            self.dropped_to,
-            shards,
-        )
-        merging = self.merging if self.windows is None else self.windows
-        return PCollection(
-            grouped,
-            merging=merging,
+        grouping = Grouping(
+            windows=self.windows,
+            trigger=DEFAULT_TRIGGER if self.when is None else self.when,
             accumulation=self.accumulation,
-            compacts=self.compacts,
+            combine=combine,
+            allowed_lateness_us=self.lateness_us,
+            merging=self.merging,
             timestamps=self.timestamps,
-            lateness_us=self.lateness_us,
+            compacts=self.compacts,
         )
+        node = Grouped(self.chain, name, grouping, self.allow_unsafe_triggers, self.dropped_to, shards)
+        after = replace(self._after(node), merging=grouping.strategy, windows=None)
+        return replace(after, when=None, allow_unsafe_triggers=False, dropped_to="")
 
     def group(self, *, name: str = "group") -> "PCollection[list[V]]":
         """Collect the values in unspecified order (``GroupByKey``)."""

@@ -72,6 +72,7 @@ class Grouping:
         codec: codec of values that are kept since they may be retracted.
         timestamps: what the event time of a pane is.
         compacts: whether a pane that would replace one by the same is left out, when retracting.
+        strategy: the one of ``windows`` and ``merging`` by which windows merge.
     """
 
     windows: WindowFn | None = _EVERYWHERE
@@ -85,13 +86,14 @@ class Grouping:
     codec: ValueCodec = _VALUES
     timestamps: TimestampCombiner = TimestampCombiner.END_OF_WINDOW
     compacts: bool = False
+    strategy: WindowFn = field(init=False, repr=False, compare=False)
     _only_adds: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         """Note whether an element only adds to its window as long as the watermark has not passed that."""
-        strategy = self.merging if self.windows is None else self.windows
+        object.__setattr__(self, "strategy", self.merging if self.windows is None else self.windows)
         is_simple = (
-            isinstance(strategy, _NEVER_MERGING)
+            isinstance(self.strategy, _NEVER_MERGING)
             and not isinstance(self.engine, MicroBatch)
             and not self.holds_times
         )
@@ -228,7 +230,7 @@ class Grouping:
 
     def _read(self, state: KeyState, windows: Sequence[Window]) -> None:
         """Read the part of the row that an element in these windows may change: all of it for a user's merging strategy."""
-        unread, strategy = state.unread, self.merging if self.windows is None else self.windows
+        unread, strategy = state.unread, self.strategy
         if unread is None:
             return
         if isinstance(strategy, _NEVER_MERGING):
@@ -297,7 +299,7 @@ class Grouping:
         self, state: KeyState, window: Window, key: str, indexed: Mapping[Window, WindowState] | None
     ) -> tuple[Window, list[WindowState]]:
         """Return the window that an element's window becomes, and the existing windows that are merged into it."""
-        strategy = self.merging if self.windows is None else self.windows
+        strategy = self.strategy
         if isinstance(strategy, _NEVER_MERGING):
             found = _found(state, window, indexed)
             return window, [] if found is None else [found]
