@@ -7,7 +7,6 @@ from headrace import OptionsError
 from headrace.dataflow.combining import CombineFn
 from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
 from headrace.dataflow.errors import DataflowError
-from headrace.dataflow.firing import LEAVES
 from headrace.dataflow.grouping import Grouping
 from headrace.dataflow.triggers import (
     AllOf,
@@ -18,6 +17,8 @@ from headrace.dataflow.triggers import (
     RepeatUntil,
     SequenceOf,
     Trigger,
+    leaves_of,
+    parts_of,
 )
 from headrace.dataflow.windows import GlobalWindows, WindowFn
 
@@ -40,31 +41,19 @@ def check_windows(windows: WindowFn) -> None:
 
 
 def check_lateness(allowed_lateness_us: int | None) -> None:
-    """Refuse an invalid lateness.
-
-    Raises:
-        OptionsError: it is negative, or not an int.
-    """
+    """Refuse a lateness that is negative, or not an int."""
     if allowed_lateness_us is not None and (type(allowed_lateness_us) is not int or allowed_lateness_us < 0):
         raise OptionsError("allowed_lateness", allowed_lateness_us, "at least 0 microseconds, or None")
 
 
 def check_combine(combine: object) -> None:
-    """Refuse an invalid combiner.
-
-    Raises:
-        OptionsError: it is not a `CombineFn`.
-    """
+    """Refuse anything but a `CombineFn`."""
     if not isinstance(combine, CombineFn):
         raise OptionsError("combine", combine, "a CombineFn, such as SUM, top(3) or your own")
 
 
 def check_engine(engine: Engine | None) -> Engine:
-    """Return the engine; streaming if none is given.
-
-    Raises:
-        OptionsError: it is not an engine, or is a class.
-    """
+    """Return the engine, streaming if none is given; refuse anything else, and a class."""
     if engine is None:
         return Streaming()
     if not isinstance(engine, Engine):
@@ -79,6 +68,8 @@ def check_trigger(trigger: Trigger) -> None:
         DataflowError: it has such a part.
         OptionsError: it is not a trigger.
     """
+    if not isinstance(trigger, Trigger):
+        raise OptionsError("trigger", trigger, "a trigger, such as Repeat(AtWatermark())")
     for problem in _unreachable(trigger):
         remedy = "Remove that part, or let the one before it finish"
         raise DataflowError(f"trigger {trigger!r}", problem, remedy)
@@ -98,16 +89,15 @@ def check_grouping(
     Raises:
         DataflowError: it would never emit anything, its engine does not support its trigger, or its trigger may lose data.
     """
-    is_global, is_streaming = (
-        isinstance(grouping.strategy, GlobalWindows),
-        isinstance(grouping.engine, Streaming),
-    )
-    if is_global and is_streaming and not bounded and not _can_fire(grouping.trigger):
+    is_streaming = isinstance(grouping.engine, Streaming)
+    endless = isinstance(grouping.strategy, GlobalWindows) and is_streaming and not bounded
+    if endless and not _may_fire_before(0, grouping.trigger):
         problem = f"{grouping.trigger!r} never fires: the watermark of an unbounded input never passes the global window"
         remedy = "Use another trigger or other windows (Dataflow 2.4), or declare that the input ends: read(..., bounded=True)"
         raise DataflowError(where, problem, remedy)
     if percentiles(grouping.trigger) and not is_streaming:
-        problem = f"a percentile watermark is meaningless for {_name(grouping.engine)}, whose watermark is not the input's"
+        engine = type(grouping.engine).__name__
+        problem = f"a percentile watermark is meaningless for {engine}, whose watermark is not the input's"
         raise DataflowError(where, problem, "Use AtWatermark(), or the streaming engine")
     if not allow_unsafe_triggers and _may_lose_data(grouping):
         problem = f"{grouping.trigger!r} finishes, and later elements of its window are dropped"
@@ -119,40 +109,14 @@ def percentiles(trigger: Trigger) -> tuple[float, ...]:
     """List the percentile watermarks that a trigger uses, each once."""
     found = {
         leaf.percentile
-        for leaf in _leaves(trigger)
+        for leaf in leaves_of(trigger)
         if isinstance(leaf, AtWatermark) and leaf.percentile < 100
     }
     return tuple(sorted(found))
 
 
-def _name(engine: Engine) -> str:
-    return type(engine).__name__
-
-
-def _leaves(trigger: Trigger) -> Iterator[Trigger]:
-    parts = _parts(trigger)
-    if not parts:
-        yield trigger
-    for part in parts:
-        yield from _leaves(part)
-
-
-def _parts(trigger: Trigger) -> tuple[Trigger, ...]:
-    match trigger:
-        case Repeat(inner):
-            return (inner,)
-        case RepeatUntil(inner, until) | OrFinally(inner, until):
-            return (inner, until)
-        case SequenceOf(triggers) | AnyOf(triggers) | AllOf(triggers):
-            return triggers
-        case _ if isinstance(trigger, LEAVES):
-            return ()
-        case _:
-            raise OptionsError("trigger", trigger, "a trigger, such as Repeat(AtWatermark())")
-
-
 def _unreachable(trigger: Trigger) -> Iterator[str]:
-    parts = _parts(trigger)
+    parts = parts_of(trigger)
     if isinstance(trigger, SequenceOf):
         for before, after in pairwise(parts):
             if not _finishes(before):
@@ -187,48 +151,25 @@ def _finishes_early(trigger: Trigger) -> bool:
     """Return whether a finishing trigger may finish before the watermark reaches the window's end."""
     match trigger:
         case RepeatUntil(_, until):
-            return _fires_early(until)
+            return _may_fire_before(100, until)
         case OrFinally(inner, until):
-            return _fires_early(until) or (_finishes(inner) and _finishes_early(inner))
+            return _may_fire_before(100, until) or (_finishes(inner) and _finishes_early(inner))
         case SequenceOf(triggers):
             return all(_finishes_early(child) for child in triggers)
         case _:
-            return _fires_early(trigger)
+            return _may_fire_before(100, trigger)
 
 
-def _fires_early(trigger: Trigger) -> bool:
-    """Return whether a trigger may fire before the watermark reaches the window's end."""
+def _may_fire_before(percentile: float, trigger: Trigger) -> bool:
+    """Return whether a trigger may fire before a percentile watermark reaches the window's end; 0: before any of them does."""
     match trigger:
-        case AtWatermark(percentile):
-            return percentile < 100
-        case Repeat(inner):
-            return _fires_early(inner)
-        case RepeatUntil(inner, until) | OrFinally(inner, until):
-            return _fires_early(inner) or _fires_early(until)
+        case AtWatermark(own):
+            return own < percentile
+        case Repeat() | RepeatUntil() | OrFinally() | AnyOf():
+            return any(_may_fire_before(percentile, part) for part in parts_of(trigger))
         case SequenceOf(triggers):
-            return _fires_early(triggers[0])
-        case AnyOf(triggers):
-            return any(_fires_early(child) for child in triggers)
+            return _may_fire_before(percentile, triggers[0])
         case AllOf(triggers):
-            return all(_fires_early(child) for child in triggers)
-        case _:
-            return True
-
-
-def _can_fire(trigger: Trigger) -> bool:
-    """Return whether a trigger can fire if the watermark never reaches the window's end."""
-    match trigger:
-        case AtWatermark():
-            return False
-        case Repeat(inner):
-            return _can_fire(inner)
-        case RepeatUntil(inner, until) | OrFinally(inner, until):
-            return _can_fire(inner) or _can_fire(until)
-        case SequenceOf(triggers):
-            return _can_fire(triggers[0])
-        case AnyOf(triggers):
-            return any(_can_fire(child) for child in triggers)
-        case AllOf(triggers):
-            return all(_can_fire(child) for child in triggers)
+            return all(_may_fire_before(percentile, part) for part in triggers)
         case _:
             return True

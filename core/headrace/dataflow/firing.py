@@ -289,8 +289,6 @@ def _wanted(
 
 
 _PLAIN = (AtWatermark, AtPeriod, AtCount, AfterDelay, When)
-LEAVES = (*_PLAIN, Custom)
-"""The triggers that contain no other triggers."""
 
 
 def _leaf(state: Any, *, ready: bool) -> Outcome:

@@ -4,9 +4,9 @@ A trigger exists for one window of one key, from its first element on. It sees a
 merges.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, assert_never, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -308,21 +308,31 @@ DEFAULT_TRIGGER = Repeat(AtWatermark())
 """The default (2.4): fires when the watermark passes the window's end, and again for each late element."""
 
 
+def parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
+    """Return the triggers that a trigger is made of, in order; none: it is a leaf."""
+    match trigger:
+        case Repeat(inner):
+            return (inner,)
+        case RepeatUntil(inner, until) | OrFinally(inner, until):
+            return (inner, until)
+        case SequenceOf(triggers) | AnyOf(triggers) | AllOf(triggers):
+            return triggers
+        case _:
+            return ()
+
+
+def leaves_of(trigger: Trigger) -> Iterator[Trigger]:
+    """Iterate over the leaves in a trigger, which may be one itself."""
+    parts = parts_of(trigger)
+    if not parts:
+        yield trigger
+    for part in parts:
+        yield from leaves_of(part)
+
+
 def goes_by_arrival(trigger: Trigger) -> bool:
     """Return whether the panes of a trigger depend on when elements arrive, and not only on their event times (2.3)."""
-    match trigger:
-        case AtWatermark(percentile=percentile):
-            return percentile < 100
-        case Repeat(trigger=inner):
-            return goes_by_arrival(inner)
-        case RepeatUntil(trigger=inner, until=until) | OrFinally(trigger=inner, until=until):
-            return goes_by_arrival(inner) or goes_by_arrival(until)
-        case SequenceOf(triggers=several) | AnyOf(triggers=several) | AllOf(triggers=several):
-            return any(map(goes_by_arrival, several))
-        case AtPeriod() | AtCount() | AfterDelay() | When() | Custom():
-            return True
-        case _:
-            assert_never(trigger)
+    return any(not isinstance(leaf, AtWatermark) or leaf.percentile < 100 for leaf in leaves_of(trigger))
 
 
 def waits_for_watermark(trigger: Trigger) -> bool:
