@@ -17,6 +17,7 @@ Choice: percentiles need the pending work of all that is upstream in one place, 
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headrace.api.errors import OptionsError
@@ -54,6 +55,7 @@ from headrace.wire.messages import (
 )
 
 
+@dataclass(slots=True, eq=False)
 class _Known:
     """What is known of one computation or injector.
 
@@ -67,33 +69,21 @@ class _Known:
         published: accepted by the store.
     """
 
-    __slots__ = ("frontiers", "map", "name", "processes", "published", "upstream", "wanted")
-
-    def __init__(
-        self,
-        name: str,
-        processes: int,
-        wanted: Sequence[float],
-        upstream: Sequence[str],
-        progress: IntervalMap,
-    ) -> None:
-        self.name = name
-        self.processes = processes
-        self.wanted = wanted
-        self.upstream = upstream
-        self.map = progress
-        self.frontiers = dict.fromkeys(range(processes), MIN_TIME)
-        self.published = Progress()
+    name: str
+    processes: int
+    wanted: Sequence[float]
+    upstream: Sequence[str]
+    map: IntervalMap
+    frontiers: dict[int, int]
+    published: Progress = field(default_factory=Progress)
 
 
+@dataclass(frozen=True, slots=True)
 class _Journaling:
     """A journal entry under way, with the values that it rests on."""
 
-    __slots__ = ("request", "unconfirmed")
-
-    def __init__(self, request: JournalWatermarks, unconfirmed: list[tuple[_Known, Unconfirmed]]) -> None:
-        self.request = request
-        self.unconfirmed = unconfirmed
+    request: JournalWatermarks
+    unconfirmed: Sequence[tuple[_Known, Unconfirmed]]
 
 
 class WatermarkAuthority(Replica):
@@ -112,6 +102,7 @@ class WatermarkAuthority(Replica):
 
     Attributes:
         map_class: of what it knows of each name's intervals, or processes.
+        shard: the number of its shard.
         injectors: the names that are injectors'.
     """
 
@@ -119,7 +110,7 @@ class WatermarkAuthority(Replica):
 
     __slots__ = (
         "_again_due", "_has_news", "_journaling", "_known", "_listeners", "_look_due", "_measures_percentiles", "_role",
-        "_shard", "injectors",
+        "injectors", "shard",
     )  # fmt: skip
 
     def __init__(
@@ -133,7 +124,7 @@ class WatermarkAuthority(Replica):
     ) -> None:
         self._role = authority_role(shard)
         super().__init__(self._role, address, options, history, rules)
-        self._shard = shard
+        self.shard = shard
         self._look_due = Deadline(options.broadcast_period_us)
         self._again_due = Deadline(QUIET_PERIODS * options.broadcast_period_us)
         self._known = {
@@ -158,11 +149,6 @@ class WatermarkAuthority(Replica):
         self._has_news = False
         for known in self._known.values():
             known.published = Progress()
-
-    @property
-    def shard(self) -> int:
-        """The number of its shard."""
-        return self._shard
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -375,7 +361,7 @@ class WatermarkAuthority(Replica):
             (known.name, known.published) for known in self._known.values() if known.published != nothing
         ]
         if values:
-            message = Watermarks(self._shard, tuple(values))
+            message = Watermarks(self.shard, tuple(values))
             self._effects += [Send(listener, message) for listener in listeners]
 
     def check_invariants(self) -> None:
@@ -431,7 +417,8 @@ def _names(
         )
     for name in sorted(processes):
         wants, feeders = sorted(wanted.get(name, ())), sorted(upstream.get(name, ()))
-        yield _Known(name, processes[name], wants, feeders, map_class(rules))
+        frontiers = dict.fromkeys(range(processes[name]), MIN_TIME)
+        yield _Known(name, processes[name], wants, feeders, map_class(rules), frontiers)
 
 
 # The states and their inputs

@@ -18,6 +18,7 @@ Cost: the common report, for an existing interval, is a dictionary lookup; for t
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import count
 from operator import attrgetter
 
 from headrace.rules import RULES, Rules
@@ -70,7 +71,7 @@ class IntervalMap:
     def __init__(self, rules: Rules = RULES) -> None:
         self._rules = rules
         everything = Entry(ALL_KEYS)
-        self._numbers = 1
+        self._numbers = count(1)
         self._lows: list[str] = [""]
         self._by_low: dict[str, Entry] = {"": everything}
         self._listed: list[Entry] = []
@@ -103,10 +104,6 @@ class IntervalMap:
         """Iterate over (event time rounded down, count) of all intervals' pending work; times may repeat."""
         for entry in self.entries():
             yield from entry.pending
-
-    def __len__(self) -> int:
-        """Count the intervals, including missing ones."""
-        return len(self._lows)
 
     def update(
         self, interval: KeyInterval, sequencer: int, low_watermark: int, horizon: int, pending: Pending = ()
@@ -189,19 +186,20 @@ class IntervalMap:
         if interval.high is not None and last.interval.high != interval.high:
             parts.append(self._part(last, KeyInterval(interval.high, last.interval.high)))
         for entry in old:
-            self._remove(entry)
+            entry.in_map = False
+            del self._by_low[entry.interval.low]
+            self._unheard -= not entry.heard
         self._lows[begin:end] = [part.interval.low for part in parts]
         for part in parts:
-            self._insert(part)
+            self._by_low[part.interval.low] = part
+            self._low_watermarks.lowered(part)
+            self._horizons.lowered(part)
+            self._unheard += not part.heard
         return new
-
-    def _entry(self, interval: KeyInterval) -> Entry:
-        self._numbers += 1
-        return Entry(interval, number=self._numbers)
 
     def _merged(self, interval: KeyInterval, old: Sequence[Entry]) -> Entry:
         """Return an entry with the minimum of each value over its keys' previous entries."""
-        entry = self._entry(interval)
+        entry = Entry(interval, number=next(self._numbers))
         entry.low_watermark = min(part.low_watermark for part in old)
         entry.horizon = min(part.horizon for part in old)
         entry.confirmed_low_watermark = min(part.confirmed_low_watermark for part in old)
@@ -216,17 +214,6 @@ class IntervalMap:
             entry.is_listed = True
             self._listed.append(entry)
         return entry
-
-    def _remove(self, entry: Entry) -> None:
-        entry.in_map = False
-        del self._by_low[entry.interval.low]
-        self._unheard -= not entry.heard
-
-    def _insert(self, entry: Entry) -> None:
-        self._by_low[entry.interval.low] = entry
-        self._low_watermarks.lowered(entry)
-        self._horizons.lowered(entry)
-        self._unheard += not entry.heard
 
     # Confirmation by the store
 
