@@ -25,23 +25,17 @@ class FileInjectorSource:
     Args:
         low_watermark: where to go on: what it had published, event time in microseconds.
         unfinished: where to go on: the unfinished files, and their creation times.
+
+    Attributes:
+        low_watermark: what it has published so far.
+        unfinished: the files that are being read, and their creation times.
     """
 
     def __init__(self, low_watermark: int = MIN_TIME, unfinished: Mapping[str, int] | None = None) -> None:
-        self._unfinished = dict(unfinished or {})
-        self._low_watermark = low_watermark
+        self.unfinished = dict(unfinished or {})
+        self.low_watermark = low_watermark
         self._newest_us = MIN_TIME
         self._offset = 0
-
-    @property
-    def low_watermark(self) -> int:
-        """What it has published so far."""
-        return self._low_watermark
-
-    @property
-    def unfinished(self) -> Mapping[str, int]:
-        """The files that are being read, and their creation times."""
-        return self._unfinished
 
     def receive(self, file: str, created_us: int) -> list[SourceEvent]:
         """There is a new file.
@@ -50,35 +44,35 @@ class FileInjectorSource:
             file: its name.
             created_us: its creation time, event time in microseconds.
         """
-        assert file not in self._unfinished, f"{file} is there already"
-        self._unfinished[file] = created_us
+        assert file not in self.unfinished, f"{file} is there already"
+        self.unfinished[file] = created_us
         self._newest_us = max(self._newest_us, created_us)
         return self._on_file_event()
 
     def record(self, file: str, stream: str, key: str, value: bytes, timestamp: int) -> list[SourceEvent]:
         """A record was read from a file; the arguments are those of `SourceRecord`."""
-        assert file in self._unfinished, f"a record comes from {file}, which is not being read"
+        assert file in self.unfinished, f"a record comes from {file}, which is not being read"
         return [SourceRecord(self._next_offset(), stream, key, value, timestamp, self._newest_us)]
 
     def finish(self, file: str) -> list[SourceEvent]:
         """A file has been read to its end."""
-        assert self._unfinished.pop(file, None) is not None, f"{file} ends, but is not being read"
+        assert self.unfinished.pop(file, None) is not None, f"{file} ends, but is not being read"
         return self._on_file_event()
 
     def end(self) -> list[SourceEvent]:
         """There will be no more files."""
-        assert not self._unfinished, f"not read to their ends: {sorted(self._unfinished)}"
+        assert not self.unfinished, f"not read to their ends: {sorted(self.unfinished)}"
         return self._update_injector_watermark(MAX_TIME)
 
     def _on_file_event(self) -> list[SourceEvent]:
         """Figure 10's ``OnFileEvent``."""
-        watermark = min(self._unfinished.values(), default=None)
+        watermark = min(self.unfinished.values(), default=None)
         return [] if watermark is None else self._update_injector_watermark(watermark)
 
     def _update_injector_watermark(self, watermark: int) -> list[SourceEvent]:
-        if watermark <= self._low_watermark:
+        if watermark <= self.low_watermark:
             return []
-        self._low_watermark = watermark
+        self.low_watermark = watermark
         return [SourceWatermark(self._next_offset(), watermark, self._newest_us)]
 
     def _next_offset(self) -> int:

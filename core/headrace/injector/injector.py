@@ -90,6 +90,8 @@ class Injector:
     Attributes:
         address: ``INJECTOR/P``, which is also the role whose journal it claims.
         phase: where it is in its life.
+        epoch: the epoch in which it holds its role, as far as it knows; 0: it does not.
+        intake: how far it has read, and what it has promised.
     """
 
     def __init__(
@@ -111,10 +113,10 @@ class Injector:
         self._now = MIN_TIME
         self._incarnation = 0
         self._store = StoreClient(self._effects, options.store_timeout_us)
-        self._epoch = 0
+        self.epoch = 0
         # A predecessor may have sent what is before this offset; `MAX_TIME`: not all of that has been given yet.
         self._reread_to = 0
-        self._intake = Intake(0, m.Progress(), rules)
+        self.intake = Intake(0, m.Progress(), rules)
         # What waits (8.4), and what was sent.
         self._waiting: list[tuple[int, int, Entry, SourceRecord]] = []
         self._outbox: Outbox[Entry] = Outbox(options.retry_us, options.retry_max_us)
@@ -134,19 +136,9 @@ class Injector:
         self._report_due = Deadline(options.report_period_us)
 
     @property
-    def epoch(self) -> int:
-        """The epoch in which it holds its role, as far as it knows; 0: it does not."""
-        return self._epoch
-
-    @property
     def table(self) -> m.Table:
         """The latest table that it was told."""
         return self._routing.table
-
-    @property
-    def intake(self) -> Intake:
-        """How far it has read, and what it has promised."""
-        return self._intake
 
     def handle(self, now: int, event: Event) -> list[Effect]:
         """Take an event, and say what is to be done.
@@ -211,9 +203,9 @@ class Injector:
             self._peek(now)
             return
         assert isinstance(reply, m.Claimed)
-        self.phase, self._epoch = Phase.RUNNING, reply.epoch
+        self.phase, self.epoch = Phase.RUNNING, reply.epoch
         self._journaled = dict(reply.contents).get(self.address)
-        self._intake = Intake(reply.position, self._journaled or m.Progress(), self._rules)
+        self.intake = Intake(reply.position, self._journaled or m.Progress(), self._rules)
         self._effects.append(Replay(reply.position))
         self._reread_to = MAX_TIME
         self._on_table(now, reply.table)
@@ -224,7 +216,7 @@ class Injector:
     # Reading the source (5.2)
 
     def _on_record(self, now: int, record: SourceRecord) -> None:
-        intake = self._intake
+        intake = self.intake
         if not intake.is_next(record.offset):
             return
         timestamp = time_of(record)
@@ -235,7 +227,7 @@ class Injector:
             heappush(self._waiting, (timestamp, entry.offset, entry, record))
 
     def _on_source_watermark(self, now: int, event: SourceWatermark) -> None:
-        intake = self._intake
+        intake = self.intake
         if intake.is_next(event.offset):
             intake.read_watermark(self._stamp(event.arrived_us, now), event.offset, event.low_watermark)
 
@@ -246,7 +238,7 @@ class Injector:
         entry.left = len(productions)
         if not productions:
             return
-        self._record(Injected, entry.offset, self._intake.promised.low_watermark, productions)
+        self._record(Injected, entry.offset, self.intake.promised.low_watermark, productions)
         for production in productions:
             self._send(self._outbox.add(now, production, entry))
 
@@ -280,7 +272,7 @@ class Injector:
         return [(spec.name, spec.inputs[stream]) for spec in specs if stream in spec.inputs]
 
     def _on_replayed(self, _now: int, _event: Replayed) -> None:
-        self._reread_to = self._intake.next_offset
+        self._reread_to = self.intake.next_offset
 
     def _halt(self, error: HeadraceError) -> tuple[Production, ...]:
         self.phase = Phase.HALTED
@@ -326,7 +318,7 @@ class Injector:
     def _delivered(self, entry: Entry) -> None:
         entry.left -= 1
         if not entry.left:
-            self._intake.finish(entry)
+            self.intake.finish(entry)
 
     def _on_table(self, now: int, table: m.Table) -> None:
         before = self._routing
@@ -406,14 +398,14 @@ class Injector:
         self._journal_due.begin_on_time(now)
 
     def _journal(self, now: int) -> None:
-        intake, store = self._intake, self._store
+        intake, store = self.intake, self._store
         if len(store):  # an entry is under way
             self._journal_due.begin_on_time(now)
             return
         self._has_news = False
         if intake.promise():
             position, progress = intake.position, intake.promised
-            request = m.JournalPosition(store.number(), self.address, self._epoch, position, progress)
+            request = m.JournalPosition(store.number(), self.address, self.epoch, position, progress)
             store.ask(now, request, self._on_journaled, self)
 
     def _on_journaled(self, now: int, reply: m.Reply) -> None:
@@ -421,7 +413,7 @@ class Injector:
             self.phase = Phase.FENCED
             return
         assert isinstance(reply, m.Journaled)
-        self._journaled = self._intake.promised
+        self._journaled = self.intake.promised
         if self._has_unreported and self._report_due.is_due(now):
             self._report(now)
 
@@ -438,10 +430,10 @@ class Injector:
         frontier = progress.low_watermark
         buckets: tuple[tuple[int, int], ...] = ()
         if self._percentiles_wanted:
-            frontier = self._intake.source_us
-            buckets = self._intake.buckets(self._options.percentile_bucket_us)
+            frontier = self.intake.source_us
+            buckets = self.intake.buckets(self._options.percentile_bucket_us)
         name, low_us, horizon_us = self._spec.name, progress.low_watermark, progress.horizon
-        report = m.InjectorReport(name, self._process, self._epoch, low_us, horizon_us, frontier, buckets)
+        report = m.InjectorReport(name, self._process, self.epoch, low_us, horizon_us, frontier, buckets)
         self._effects.extend([Send(replica, report) for replica in self._authorities])
         self._record(InjectorReported, name, low_us, horizon_us)
 
@@ -476,7 +468,7 @@ class Injector:
 
     def check_invariants(self) -> None:
         """What is unfinished waits or is pending, and a process without its role has nothing to say."""
-        self._intake.check_invariants()
+        self.intake.check_invariants()
         self._outbox.check_invariants()
         waiting = [entry for _, _, entry, _ in self._waiting]
         pending = Counter(entry.holder.offset for entry in self._outbox)

@@ -14,6 +14,7 @@ After 2 nothing can reach it any more, so that once an interval is empty it stay
 
 import enum
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from headrace.api.pipeline import Pipeline
 from headrace.delivery.deployed import deployed
@@ -46,14 +47,12 @@ STAGES: dict[tuple[Stage, StageInput], Stage] = {
 }
 
 
+@dataclass(slots=True)
 class _Retiring:
     """One of them. ``version``: heartbeats that know this table or a later one count at this stage."""
 
-    __slots__ = ("stage", "version")
-
-    def __init__(self, version: int) -> None:
-        self.stage = Stage.OWED
-        self.version = version
+    version: int
+    stage: Stage = Stage.OWED
 
     def take(self, given: StageInput, version: int) -> None:
         after = STAGES.get((self.stage, given))

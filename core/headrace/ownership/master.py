@@ -13,6 +13,7 @@ Choice: verbs go to every master; a standby ignores them, lest it repeat old one
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
@@ -59,14 +60,12 @@ _GRACE = 4
 """An interval that its live owner neither has nor scans for this many heartbeat timeouts gets a new sequencer."""
 
 
+@dataclass(slots=True)
 class _Member:
     """A worker or an injector's process: its latest heartbeat, and when it came."""
 
-    __slots__ = ("beat", "heard_us")
-
-    def __init__(self, beat: Heartbeat, heard_us: int) -> None:
-        self.beat = beat
-        self.heard_us = heard_us
+    beat: Heartbeat
+    heard_us: int
 
 
 class Master(Replica):

@@ -10,7 +10,8 @@ Rules of this file:
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from headrace.api.ropes import Encoded
@@ -110,6 +111,10 @@ class Mediator:
         history: records what it applied and refused.
         page_rows: rows in one page of a scan.
         rules: the rules of the protocol.
+
+    Attributes:
+        table: the assignment table as last minted.
+        progress: what authorities have journaled, by computation and injector.
     """
 
     def __init__(self, history: History, page_rows: int = 1_000, rules: Rules = RULES) -> None:
@@ -123,9 +128,9 @@ class Mediator:
         ] = {}  # the latest, as in the table: what a History tells
         self._valid: dict[str, dict[int, KeyInterval]] = {}  # those that nothing has invalidated
         self._sorted_keys: dict[str, list[str]] = {}
-        self._journals: dict[str, Journal] = {}
-        self._progress: dict[str, Progress] = {}
-        self._table = m.Table()
+        self._journals: defaultdict[str, Journal] = defaultdict(Journal)
+        self.progress: dict[str, Progress] = {}
+        self.table = m.Table()
         self._next_sequencer = 1
         self._last_mint = (0, 0)
         self._handlers: dict[type, Callable[[Any], m.Reply]] = {
@@ -158,7 +163,7 @@ class Mediator:
             next_sequencer: the first to mint; more than any before.
         """
         mediator = cls(history)
-        mediator._rows, mediator._progress, mediator._next_sequencer = rows, progress, next_sequencer
+        mediator._rows, mediator.progress, mediator._next_sequencer = rows, progress, next_sequencer
         return mediator
 
     def rows(self, computation: str) -> dict[str, StoredRow]:
@@ -168,11 +173,6 @@ class Mediator:
     def images(self) -> dict[str, dict[str, RowImage]]:
         """Return all current rows, by computation and key."""
         return {name: {key: row.image(key) for key, row in rows.items()} for name, rows in self._rows.items()}
-
-    @property
-    def table(self) -> m.Table:
-        """Return the assignment table as last minted."""
-        return self._table
 
     def handle(self, request: m.Request) -> m.Reply:
         """Serve one request."""
@@ -184,14 +184,9 @@ class Mediator:
         """Return whether a request for the keys from ``low`` to ``high``, both inclusive, is served under this sequencer now."""
         return self._is_valid(self._valid.get(computation, _NOBODY).get(sequencer), low, high)
 
-    @property
-    def progress(self) -> Mapping[str, Progress]:
-        """What authorities have journaled, by computation and injector."""
-        return self._progress
-
     def journal(self, role: str) -> Journal:
         """Return what the holders of a role have journaled."""
-        return self._journal(role)
+        return self._journals[role]
 
     def live_sequencer(self, computation: str, key: str) -> int:
         """Return the sequencer that owns a key now; 0 if none does."""
@@ -256,9 +251,7 @@ class Mediator:
         page = keys[: self._page_rows]
         rows = self._rows.get(request.computation, {})
         after = page[-1] if len(keys) > len(page) else None
-        progress = tuple(
-            (name, self._progress[name]) for name in request.progress_of if name in self._progress
-        )
+        progress = tuple((name, self.progress[name]) for name in request.progress_of if name in self.progress)
         return m.Scanned(request.request, tuple(rows[key].image(key) for key in page), after, progress)
 
     def _keys_in(self, computation: str, interval: KeyInterval, after: str | None) -> list[str]:
@@ -287,33 +280,33 @@ class Mediator:
     # Ownership (7.1)
 
     def _mint(self, request: m.Mint) -> m.Reply:
-        journal = self._journal(MASTER_ROLE)
+        journal = self._journals[MASTER_ROLE]
         if self._rules.is_fenced(request.epoch, journal.epoch):
             return m.Refused(request.request, journal.epoch)
         if (request.epoch, request.number) > self._last_mint:
             self._last_mint = (request.epoch, request.number)
             journal.renewals += 1
             self._change_table(request)
-        return m.Minted(request.request, self._table)
+        return m.Minted(request.request, self.table)
 
     def _change_table(self, request: m.Mint) -> None:
         by_computation: dict[str, list[m.MintChange]] = {}
         for change in request.changes:
             by_computation.setdefault(change.computation, []).append(change)
-        kept = [a for a in self._table.assignments if a.computation not in request.removed]
+        kept = [a for a in self.table.assignments if a.computation not in request.removed]
         for computation, changes in by_computation.items():
             kept = self._replace(computation, changes, kept)
         for computation in request.removed:
             self._live.pop(computation, None)
             self._valid.pop(computation, None)
             self._record(ComputationRemoved, computation)
-        if request.topology != self._table.topology:
+        if request.topology != self.table.topology:
             self._record(VersionAdopted, request.topology)
         kept.sort(key=lambda tenure: (tenure.computation, tenure.interval.low))
-        before = self._table
+        before = self.table
         since = dict(zip(before.retiring, before.retired_from, strict=True))
         retired_from = tuple(since.get(name, before.topology) for name in request.retiring)
-        self._table = m.Table(
+        self.table = m.Table(
             before.version + 1, request.topology, request.retiring, tuple(kept), request.joining, retired_from
         )
 
@@ -349,18 +342,12 @@ class Mediator:
 
     # Fenced journals
 
-    def _journal(self, role: str) -> Journal:
-        journal = self._journals.get(role)
-        if journal is None:
-            journal = self._journals[role] = Journal()
-        return journal
-
     def _peek(self, request: m.Peek) -> m.Reply:
-        journal = self._journal(request.role)
+        journal = self._journals[request.role]
         return m.Peeked(request.request, journal.epoch, journal.renewals)
 
     def _claim(self, request: m.Claim) -> m.Reply:
-        journal = self._journal(request.role)
+        journal = self._journals[request.role]
         if self._rules.may_claim(request.seen_epoch, journal.epoch):
             journal.epoch += 1
             journal.holder = request.holder
@@ -369,18 +356,18 @@ class Mediator:
             return m.Refused(request.request, journal.epoch)
         journal.renewals += 1
         return m.Claimed(
-            request.request, journal.epoch, tuple(journal.contents.items()), journal.position, self._table
+            request.request, journal.epoch, tuple(journal.contents.items()), journal.position, self.table
         )
 
     def _renew(self, request: m.Renew) -> m.Reply:
-        journal = self._journal(request.role)
+        journal = self._journals[request.role]
         if self._rules.is_fenced(request.epoch, journal.epoch):
             return m.Refused(request.request, journal.epoch)
         journal.renewals += 1
         return m.Renewed(request.request)
 
     def _journal_watermarks(self, request: m.JournalWatermarks) -> m.Reply:
-        journal = self._journal(request.role)
+        journal = self._journals[request.role]
         if self._rules.is_fenced(request.epoch, journal.epoch):
             return m.Refused(request.request, journal.epoch)
         journal.renewals += 1
@@ -388,7 +375,7 @@ class Mediator:
         if not stale:
             for name, progress in request.values:
                 journal.contents[name] = self._rules.merged(journal.contents.get(name, _NOTHING), progress)
-                self._progress[name] = journal.contents[name]
+                self.progress[name] = journal.contents[name]
         return m.Journaled(request.request, stale)
 
     def takes_report(self, reporter: m.Reporter) -> bool:
@@ -397,11 +384,11 @@ class Mediator:
             latest = reporter.sequencer in self._live.get(reporter.computation, ())
         else:
             role = process_address(reporter.injector, reporter.process)
-            latest = self._journal(role).epoch == reporter.epoch
+            latest = self._journals[role].epoch == reporter.epoch
         return self._rules.takes_report(latest)
 
     def _journal_position(self, request: m.JournalPosition) -> m.Reply:
-        journal = self._journal(request.role)
+        journal = self._journals[request.role]
         if self._rules.is_fenced(request.epoch, journal.epoch):
             return m.Refused(request.request, journal.epoch)
         journal.renewals += 1
@@ -415,7 +402,7 @@ class Mediator:
         assert self._live.keys() == self._valid.keys(), "a computation that was removed has a sequencer"
         for computation, live in self._live.items():
             assigned = {
-                a.sequencer: a.interval for a in self._table.assignments if a.computation == computation
+                a.sequencer: a.interval for a in self.table.assignments if a.computation == computation
             }
             assert assigned == live, f"table and live sequencers of {computation!r} disagree"
             assert cover_same_keys(live.values(), [ALL_KEYS]), (

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from headrace.api.errors import HeadraceError
 from headrace.api.time import MIN_TIME
 from headrace.wire.messages import Message
@@ -92,17 +94,14 @@ class Replay(Value, frozen=True, gc=False):
     offset: int
 
 
-class Halt:
+class Halt(msgspec.Struct, frozen=True, eq=False):
     """Stop the run: user code or input has failed for good.
 
     Attributes:
         error: the error to show to the user.
     """
 
-    __slots__ = ("error",)
-
-    def __init__(self, error: HeadraceError) -> None:
-        self.error = error
+    error: HeadraceError
 
 
 Event = Start | Wake | Deliveries | SourceEvent | Replayed | Message

@@ -378,7 +378,7 @@ def test_a_table_that_disagrees_with_the_live_sequencers_is_noticed() -> None:
 def test_a_hole_between_live_intervals_is_noticed() -> None:
     at = shop(LEFT, RIGHT)
     del at.mediator._live["counter"][2]
-    at.mediator._table = m.Table(1, 0, (), at.table.assignments[:1])
+    at.mediator.table = m.Table(1, 0, (), at.table.assignments[:1])
     with pytest.raises(AssertionError, match="cover"):
         at.mediator.check_invariants()
 
