@@ -9,7 +9,7 @@ from headrace import Codec, Computation, DuplicateNameError, Pipeline, TypedCode
 from headrace.dataflow.checks import check_grouping, percentiles
 from headrace.dataflow.codecs import ValueCodec
 from headrace.dataflow.engines import Engine, MicroBatch
-from headrace.dataflow.enriching import Enrich, Spread
+from headrace.dataflow.enriching import Enrich, Enrichment, Spread
 from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Grouping
 from headrace.dataflow.panes import Accumulation, Pane
@@ -383,9 +383,7 @@ class Builder:
             side = self._par_do(side, (), f"{name} side")
         both = main | side
         stream = self._inside(f"{name} elements")
-        computation = node.enrich.computation(
-            stream, sides=frozenset(side.inputs), lag=both.lag, panes=both.panes
-        )
+        computation = Enrichment(node.enrich, stream, frozenset(side.inputs), both.lag, both.panes)
         self._add(computation, name=name, inputs=both.inputs, outputs=[stream], state_codec=self._values())
         made = replace(main, lag=both.lag + 1)
         return self._made(made, stream, makes_panes=True, inside=True)

@@ -46,12 +46,6 @@ class Enrich:
     shards: int = 1
     lateness_us: int | None = 0
 
-    def computation(
-        self, output: str, *, sides: Collection[str], lag: int, panes: Collection[str]
-    ) -> "Enrichment":
-        """Return the computation that does it."""
-        return Enrichment(self, output, sides=sides, lag=lag, panes=panes)
-
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -70,13 +64,14 @@ class Spread:
         return [msgspec.structs.replace(element, key=str(shard), value=value) for shard in range(self.shards)]
 
 
+@dataclass(eq=False, repr=False)
 class Enrichment(Computation):
     """Enriches the elements of a key, or of a shard of all keys.
 
     The state is ``versions``, a list of [event time, index, value, count] by the side's key, and ``waiting``, elements that the
     watermark has not passed. A retraction of a version takes one off its count, also if it comes first.
 
-    Args:
+    Attributes:
         enrich: how.
         output: output stream, of panes.
         sides: the side's streams.
@@ -84,20 +79,20 @@ class Enrichment(Computation):
         panes: those of the input streams whose values are panes.
     """
 
-    def __init__(
-        self, enrich: Enrich, output: str, *, sides: Collection[str], lag: int, panes: Collection[str]
-    ) -> None:
-        self._enrich = enrich
-        self._output = output
-        self._sides = frozenset(sides)
-        self._lag = lag
-        self._panes = frozenset(panes)
-        self._lateness_us = enrich.lateness_us or 0
+    enrich: Enrich
+    output: str
+    sides: Collection[str]
+    lag: int
+    panes: Collection[str]
+
+    def __post_init__(self) -> None:
+        """Note how long versions are kept."""
+        self._lateness_us = self.enrich.lateness_us or 0
 
     @property
     def forgets(self) -> bool:
         """Whether it forgets versions of the side that no element will meet."""
-        return self._enrich.lateness_us is not None
+        return self.enrich.lateness_us is not None
 
     def initial_state(self) -> dict[str, Any]:
         """Return a state that knows nothing."""
@@ -105,18 +100,18 @@ class Enrichment(Computation):
 
     def process_record(self, context: Context, record: Record) -> None:
         """Take in a version, or an element, which waits until the watermark has passed it."""
-        element = element_of(record, self._panes)
-        key, value = element.value if self._enrich.is_broadcast else (element.key, element.value)
-        if record.stream in self._sides:
-            index = record.value.index if record.stream in self._panes else 0
+        element = element_of(record, self.panes)
+        key, value = element.value if self.enrich.is_broadcast else (element.key, element.value)
+        if record.stream in self.sides:
+            index = record.value.index if record.stream in self.panes else 0
             _learn(context.state["versions"].setdefault(key, []), element, index, value)
             waited_for = [
                 waits[0] for waits in context.state["waiting"]
             ]  # some may have been passed just now
             self._forget(
-                context, key, min([watermark_at(context, self._lag) - self._lateness_us, *waited_for])
+                context, key, min([watermark_at(context, self.lag) - self._lateness_us, *waited_for])
             )
-        elif watermark_at(context, self._lag) > element.time:
+        elif watermark_at(context, self.lag) > element.time:
             self._send(context, msgspec.structs.replace(element, key=key, value=value))
         else:
             waits = [element.time, key, value, [element.window.start, element.window.end], element.retraction]
@@ -127,10 +122,10 @@ class Enrichment(Computation):
         """Send what the watermark has passed, in the order of event time, or forget old versions of a key."""
         if timer.tag != _READY:
             # By the timer's own time: the watermark may have passed elements that are to be sent after it.
-            horizon = timer.timestamp - 1 - self._lag - self._lateness_us
+            horizon = timer.timestamp - 1 - self.lag - self._lateness_us
             self._forget(context, timer.tag.removeprefix(_FORGET), horizon)
             return
-        state, watermark = context.state, watermark_at(context, self._lag)
+        state, watermark = context.state, watermark_at(context, self.lag)
         ready = [waits for waits in state["waiting"] if waits[0] < watermark]
         state["waiting"] = [waits for waits in state["waiting"] if waits[0] >= watermark]
         for time, key, value, window, retraction in sorted(ready, key=_ENCODE):
@@ -141,24 +136,24 @@ class Enrichment(Computation):
         """Set the timer for the first element that waits; it holds the output watermark there."""
         times = [waits[0] for waits in context.state["waiting"]]
         if times:
-            context.set_timer(_READY, min(times) + 1 + self._lag)
+            context.set_timer(_READY, min(times) + 1 + self.lag)
 
     def _send(self, context: Context, element: Element) -> None:
         known = context.state["versions"]
-        if self._enrich.is_broadcast:
+        if self.enrich.is_broadcast:
             values = {key: _as_of(versions, element.time) for key, versions in sorted(known.items())}
             side: Any = {key_of(key): value[0] for key, value in values.items() if value}
         else:
             value = _as_of(known.get(element.key, []), element.time)
             side = value[0] if value else None
-        made = msgspec.structs.replace(element, value=self._enrich.function(element.value, side))
+        made = msgspec.structs.replace(element, value=self.enrich.function(element.value, side))
         # One timer may send elements of several times: each has its own, whichever timer comes first.
-        timestamp = max(made.time + 1 + self._lag, context.stamp)
-        context.produce(self._output, pane_of(made), key=made.key, timestamp=timestamp)
+        timestamp = max(made.time + 1 + self.lag, context.stamp)
+        context.produce(self.output, pane_of(made), key=made.key, timestamp=timestamp)
 
     def _forget(self, context: Context, key: str, horizon: int) -> None:
         """Drop versions of a key that no element after an event time will meet, and set a timer for the next ones."""
-        if self._enrich.lateness_us is None:
+        if self.enrich.lateness_us is None:
             return
         known = context.state["versions"]
         kept = _kept(known.pop(key, []), horizon)
@@ -170,7 +165,7 @@ class Enrichment(Computation):
         next_us = next((time for time in times if len(_kept(kept, time)) < len(kept)), None)
         if next_us is not None:
             context.set_timer(
-                f"{_FORGET}{key}", min(next_us + self._lateness_us + 1 + self._lag, MAX_TIME - 1)
+                f"{_FORGET}{key}", min(next_us + self._lateness_us + 1 + self.lag, MAX_TIME - 1)
             )
 
 

@@ -5,7 +5,7 @@ Rules of this file: a step changes only what it is for; so the outputs of a retr
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -192,17 +192,7 @@ class MoveInTime:
         return (replace(element, time=time),)
 
 
-class _OfValues(Protocol):
-    """A step whose function takes a value, or a key and a value."""
-
-    @property
-    def function(self) -> Callable[..., Any]: ...
-
-    @property
-    def with_key(self) -> bool: ...
-
-
-def _called(step: _OfValues, element: Element) -> Any:
+def _called(step: Map | FlatMap | Filter | KeyBy, element: Element) -> Any:
     if step.with_key:
         return step.function(key_of(element.key), element.value)
     return step.function(element.value)

@@ -1,6 +1,7 @@
 """A key's row (Dataflow 2.2; MillWheel 6.2): JSON with few windows, in chunks with many; both forms are always read."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 import msgspec
@@ -101,7 +102,7 @@ class RowCodec:
 
     def __reduce__(self) -> tuple[Callable[..., "RowCodec"], tuple[object, ...]]:
         """Pickle as a constructor call."""
-        return _row_codec, (self._values, self._due_of, self._held, self._most)
+        return partial(RowCodec, held=self._held, most=self._most), (self._values, self._due_of)
 
     def __repr__(self) -> str:
         """Format as the codec of a row with few windows."""
@@ -135,12 +136,3 @@ class RowCodec:
         state: KeyState = self._whole.decode(data.front)
         state.unread = Unread(data, self._lines, self._most)
         return state
-
-
-def _row_codec(
-    values: ValueCodec,
-    due_of: Callable[[WindowState], Due],
-    held: bool,  # noqa: FBT001  as it is pickled
-    most: int,
-) -> RowCodec:
-    return RowCodec(values, due_of, held=held, most=most)

@@ -98,7 +98,7 @@ class GroupByKeyAndWindow(Computation):
     Args:
         grouping: the grouping's definition: where, when, how and what.
         outputs: output streams; each gets all panes.
-        lag: number of groupings above it.
+        lag: number of transforms above it that emit at a watermark: how much later its timers are.
         panes: those of the input streams whose values are panes; the others' are plain values.
         signals: stream that reports percentile watermarks; ``""``: none.
         dropped: stream for dropped elements, each sent as a late pane of each window that dropped it; ``""``: none.
@@ -117,14 +117,9 @@ class GroupByKeyAndWindow(Computation):
         self.grouping = grouping
         self.dropped = dropped
         self._outputs = tuple(outputs)
-        self._lag = lag
+        self.lag = lag
         self._panes = frozenset(panes)
         self._signals = signals
-
-    @property
-    def lag(self) -> int:
-        """Number of transforms above it that emit at a watermark: how much later its timers are."""
-        return self._lag
 
     def initial_state(self) -> KeyState:
         """Return a state without windows."""
@@ -138,7 +133,7 @@ class GroupByKeyAndWindow(Computation):
         """Handle an element, or the report of a percentile watermark."""
         state: KeyState = context.state
         due, next_batch = state.due, state.next_batch
-        now, watermark = context.wall_time, watermark_at(context, self._lag)
+        now, watermark = context.wall_time, watermark_at(context, self.lag)
         if record.stream == self._signals:
             signal = record.value
             panes = self.grouping.percentile(state, signal["percentile"], signal["reached"], now, watermark)
@@ -163,7 +158,7 @@ class GroupByKeyAndWindow(Computation):
             self._hold(context, state)
             return
         before = {alarm for alarm in self.grouping.alarms(state) if tag_of(alarm) != timer.tag}
-        panes = self.grouping.advance(state, context.wall_time - 1, watermark_at(context, self._lag))
+        panes = self.grouping.advance(state, context.wall_time - 1, watermark_at(context, self.lag))
         self._emit(context, panes)
         self._set_alarms(context, before, self.grouping.alarms(state))
         self._hold(context, state)
@@ -180,16 +175,16 @@ class GroupByKeyAndWindow(Computation):
         if not isinstance(state, HeldKeyState):
             return
         held = state.due.hold
-        context.hold_watermark(None if held == MAX_TIME else held + self._lag)
+        context.hold_watermark(None if held == MAX_TIME else held + self.lag)
         if state.leaving:
             first = min(pane.time + 1 for pane in state.leaving)
-            context.set_wall_timer(_LEAVE, context.wall_time, first + self._lag)
+            context.set_wall_timer(_LEAVE, context.wall_time, first + self.lag)
 
     def _send(self, context: Context, panes: Iterable[Pane]) -> None:
         for pane in panes:
             end = min(pane.time + 1, END_OF_TIME)
             for output in self._outputs:
-                context.produce(output, pane, timestamp=max(end + self._lag, context.stamp))
+                context.produce(output, pane, timestamp=max(end + self.lag, context.stamp))
 
     def _give_up(self, context: Context, element: Element, windows: Iterable[Window]) -> None:
         """Send a dropped element to the stream for dropped elements, if there is one."""
@@ -207,9 +202,9 @@ class GroupByKeyAndWindow(Computation):
             context.cancel_timer(tag)
         for alarm in sorted(after - before, key=_alarm_order):
             if alarm.clock is Clock.WATERMARK:
-                context.set_timer(tag_of(alarm), alarm.time + self._lag)
+                context.set_timer(tag_of(alarm), alarm.time + self.lag)
             else:
-                hold = None if alarm.hold is None else alarm.hold + self._lag
+                hold = None if alarm.hold is None else alarm.hold + self.lag
                 context.set_wall_timer(tag_of(alarm), alarm.time + 1, hold)
 
 

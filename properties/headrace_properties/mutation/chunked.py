@@ -21,8 +21,8 @@ def in_small_chunks(pipeline: Pipeline) -> Pipeline:
     """Return the pipeline with few windows in each chunk. Codecs are made again as a host makes them that pickles them."""
     for name, spec in pipeline.computations.items():
         if isinstance(spec.state_codec, RowCodec):
-            make, (values, due_of, held, _) = spec.state_codec.__reduce__()
-            pipeline = pipeline.with_computation(name, state_codec=make(values, due_of, held, FEW))
+            make, given = spec.state_codec.__reduce__()
+            pipeline = pipeline.with_computation(name, state_codec=make(*given, most=FEW))
     return pipeline
 
 
