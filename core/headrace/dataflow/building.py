@@ -1,6 +1,6 @@
 """Builds computations from transforms: one for each node, and one for each chain of functions before it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -151,13 +151,18 @@ class Builder:
     Args:
         pipeline: pipeline to change.
         engine: engine for all groupings.
-        classes: classes whose instances keep their class between transforms.
+        sendings: the outputs, which also declare classes whose instances keep their class between transforms.
+
+    Raises:
+        DataflowError: two classes have the same name.
     """
 
-    def __init__(self, pipeline: Pipeline, engine: Engine, classes: Sequence[type]) -> None:
+    def __init__(self, pipeline: Pipeline, engine: Engine, sendings: Sequence[Sending]) -> None:
         self._pipeline = pipeline
-        self._classes = classes
         self._engine = engine
+        self._sendings = sendings
+        self._nodes = _ancestry(output.chain.node for output in sendings)
+        self._classes = self._declared_classes()
         self._built: dict[Node, _Elements] = {}
         self._branches: dict[Split, dict[str, str]] = {}
         self._names: set[str] = set()
@@ -165,18 +170,9 @@ class Builder:
         self._inner: dict[Node, None] = {}
         self._outside: dict[str, bool] = {}
 
-    @classmethod
-    def of(cls, pipeline: Pipeline, engine: Engine, outputs: Sequence[Sending]) -> "Builder":
-        """Return the builder for these outputs; it knows the classes that they declare.
-
-        Raises:
-            DataflowError: two classes have the same name.
-        """
-        nodes = list(_ancestry(output.chain.node for output in outputs))
-        chains = [
-            *(output.chain for output in outputs),
-            *(chain for node in nodes for chain in _sources(node)),
-        ]
+    def _declared_classes(self) -> tuple[type, ...]:
+        chains = [output.chain for output in self._sendings]
+        chains += [chain for node in self._nodes for chain in _sources(node)]
         classes: dict[str, type] = {}
         for declared in (step for chain in chains for step in chain.steps if isinstance(step, Typed)):
             for class_ in declared.classes:
@@ -184,17 +180,16 @@ class Builder:
                     raise DataflowError(
                         f"class {class_.__name__!r}", "two classes have this name", "Rename one of them"
                     )
-        return cls(pipeline, engine, tuple(classes.values()))
+        return tuple(classes.values())
 
-    @staticmethod
-    def sources(nodes: Iterable[Node]) -> dict[str, Codec | None]:
+    def sources(self) -> dict[str, Codec | None]:
         """Return the streams that are read, each with its given codec, if any.
 
         Raises:
             DataflowError: a stream was given two codecs.
         """
         found: dict[str, Codec | None] = {}
-        for ancestor in _ancestry(nodes):
+        for ancestor in self._nodes:
             if isinstance(ancestor, Read):
                 known = found.setdefault(ancestor.stream, ancestor.codec)
                 if known is None:
@@ -204,7 +199,7 @@ class Builder:
                     raise DataflowError(f"stream {ancestor.stream!r}", problem, "Read it with one codec")
         return found
 
-    def build(self, outputs: Iterable[Sending]) -> None:
+    def build(self) -> None:
         """Add everything that the outputs need.
 
         A stream with subscribers does not go outside, so a grouping that feeds both has a stream for each.
@@ -213,8 +208,7 @@ class Builder:
             DataflowError: the collections for one stream conflict.
         """
         direct, applied = list[Grouped](), list[Sending]()
-        parts = [part for output in outputs for part in _parts(output)]
-        for output in self._checked(parts):
+        for output in self._checked([part for sending in self._sendings for part in _parts(sending)]):
             node = output.chain.node
             if isinstance(node, Grouped) and not output.chain.steps:
                 self._outputs.setdefault(node, []).append(output.stream)
@@ -472,7 +466,7 @@ def _sources(node: Node) -> tuple[Chain, ...]:
             return (node.main, node.side)
 
 
-def _ancestry(nodes: Iterable[Node]) -> Iterable[Node]:
+def _ancestry(nodes: Iterable[Node]) -> Collection[Node]:
     """List nodes and all that is upstream of them, each once."""
     found: dict[Node, None] = {}
     pending = [*nodes][::-1]

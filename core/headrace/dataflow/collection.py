@@ -525,11 +525,11 @@ class Flow:
         """
         pipeline = Pipeline(name)
         builder = self._builder(pipeline, engine)
-        for stream, codec in builder.sources(collection.node for collection, _ in self.outputs).items():
+        for stream, codec in builder.sources().items():
             pipeline.injector(stream, processes=processes)
             if codec is not None:
                 pipeline.stream(stream, codec)
-        builder.build(self._sendings)
+        builder.build()
         pipeline.validate()
         return pipeline
 
@@ -547,14 +547,11 @@ class Flow:
         """
         if not isinstance(pipeline, Pipeline):
             raise OptionsError("pipeline", pipeline, "a Pipeline")
-        self._builder(pipeline, engine).build(self._sendings)
+        self._builder(pipeline, engine).build()
 
     def _builder(self, pipeline: Pipeline, engine: Engine | None) -> Builder:
-        return Builder.of(pipeline, check_engine(engine), self._sendings)
-
-    @property
-    def _sendings(self) -> tuple[Sending, ...]:
-        return tuple(Sending(collection.chain, stream) for collection, stream in self.outputs)
+        sendings = [Sending(collection.chain, stream) for collection, stream in self.outputs]
+        return Builder(pipeline, check_engine(engine), sendings)
 
 
 def read(
