@@ -234,6 +234,7 @@ def _has_no_json(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
+@dataclasses.dataclass(eq=False)
 class BytesCodec:
     """Passes bytes through unchanged."""
 
@@ -247,11 +248,8 @@ class BytesCodec:
         """Return the bytes."""
         return data
 
-    def __repr__(self) -> str:
-        """Format as a constructor call."""
-        return "BytesCodec()"
 
-
+@dataclasses.dataclass(eq=False)
 class PickleCodec:
     """Pickles any value. Use it only for streams whose every producer is trusted."""
 
@@ -262,10 +260,6 @@ class PickleCodec:
     def decode(self, data: bytes) -> Any:
         """Unpickle the value."""
         return pickle.loads(data)  # noqa: S301  the user chose pickle for this stream
-
-    def __repr__(self) -> str:
-        """Format as a constructor call."""
-        return "PickleCodec()"
 
 
 class MigratingCodec:
@@ -317,10 +311,6 @@ class MigratingCodec:
                     f"{name}, from version {step} to the next, raised {type(error).__name__}: {error}"
                 ) from error
         return self.codec.decode(_encode_json(state))
-
-    def __reduce__(self) -> tuple[type, tuple[StateCodec, tuple[Callable[[Any], Any], ...]]]:
-        """Pickle as a constructor call."""
-        return MigratingCodec, (self.codec, self._migrations)
 
     def __repr__(self) -> str:
         """Format as a constructor call."""

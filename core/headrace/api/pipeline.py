@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.api.codecs import (
     Codec,
-    JsonCodec,
     MigratingCodec,
     StateCodec,
     TypedCodec,
@@ -36,7 +35,7 @@ from headrace.api.specs import (
     is_name,
     same_key,
 )
-from headrace.api.topology import Nodes, Topology, producers_of
+from headrace.api.topology import DEFAULT_CODEC, Nodes, Topology, producers_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -61,7 +60,6 @@ class Pipeline:
             raise OptionsError("name", name, "a name")
         self.name = name
         self._codecs: dict[str, Codec] = {}
-        self._default_codec: Codec = JsonCodec()
         self._computations: dict[str, ComputationSpec] = {}
         self._injectors: dict[str, InjectorSpec] = {}
         self._frozen: Topology | None = None
@@ -186,7 +184,7 @@ class Pipeline:
                 productions=productions,
                 exactly_once=exactly_once,
                 state_codec=_migrating(
-                    computation, JsonCodec() if state_codec is None else state_codec, migrate
+                    computation, DEFAULT_CODEC if state_codec is None else state_codec, migrate
                 ),
                 watermark_percentile=watermark_percentile,
                 on_failure=Stop() if on_failure is None else on_failure,
@@ -287,7 +285,7 @@ class Pipeline:
 
     def codec(self, stream: str) -> Codec:
         """Return the codec of a stream."""
-        return self._codecs.get(stream, self._default_codec)
+        return self._codecs.get(stream, DEFAULT_CODEC)
 
     def receivers(self, name: str) -> tuple[str, ...]:
         """Return the computations that consume what a computation or an injector outputs, in the order of their declaration."""
@@ -325,9 +323,8 @@ class Pipeline:
 
     def _topology(self) -> Topology:
         if self._frozen is None:
-            self._frozen = Topology.build(
-                Nodes(self.name, self._computations, self._injectors, self._codecs, self._default_codec)
-            )
+            nodes = Nodes(self.name, self._computations, self._injectors, self._codecs)
+            self._frozen = Topology.build(nodes)
         return self._frozen
 
 
@@ -348,12 +345,6 @@ def _streams(option: str, names: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
-def _check_extractor(computation: str, extractor: object) -> None:
-    if not callable(extractor):
-        expected = f"a function from a record to its key, for each input of computation {computation!r}"
-        raise OptionsError("inputs", extractor, expected)
-
-
 def _is_codec(codec: object) -> bool:
     """Return whether an object encodes and decodes; a codec's class does not count."""
     methods = (getattr(codec, "encode", None), getattr(codec, "decode", None))
@@ -371,7 +362,7 @@ def _migrating(computation: Computation, codec: StateCodec, migrate: object) -> 
     if not steps or not _is_codec(codec):
         return codec  # what is wrong with it is told next
     try:
-        JsonCodec().decode(bytes(codec.encode(computation.initial_state())))
+        DEFAULT_CODEC.decode(bytes(codec.encode(computation.initial_state())))
     except ValueError as error:
         raise OptionsError(
             "migrate", codec, "a state codec that writes JSON, such as TypedCodec(State)"
@@ -396,8 +387,11 @@ def _checked(spec: ComputationSpec) -> ComputationSpec:
     percentile = spec.watermark_percentile
     if type(percentile) not in (int, float) or not 0 < percentile <= 100:
         raise OptionsError("watermark_percentile", percentile, "a number above 0 and at most 100")
-    for extractor in spec.inputs.values():
-        _check_extractor(spec.name, extractor)
+    extractors: Iterable[object] = spec.inputs.values()
+    for extractor in extractors:
+        if not callable(extractor):
+            expected = f"a function from a record to its key, for each input of computation {spec.name!r}"
+            raise OptionsError("inputs", extractor, expected)
     if not _is_codec(spec.state_codec):
         raise OptionsError("state_codec", spec.state_codec, _CODEC)
     where, initial = f"initial state of {spec.name!r}", spec.computation.initial_state()

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
-from headrace.api.codecs import Codec
+from headrace.api.codecs import Codec, JsonCodec
 from headrace.api.dead_letters import SAMPLES, check_carries
 from headrace.api.errors import CodecError, CycleError, NoSourceError, PipelineError, UnknownStreamError
 from headrace.api.specs import OUTSIDE, ComputationSpec, DeadLetter, InjectorSpec, KeyExtractor, same_key
+
+DEFAULT_CODEC = JsonCodec()
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +21,17 @@ class Nodes:
         pipeline: the pipeline's name, for errors.
         computations: computations by name.
         injectors: injectors by name.
-        codecs: declared codecs by stream.
-        default_codec: codec of all other streams.
+        codecs: declared codecs by stream; all others have `DEFAULT_CODEC`.
     """
 
     pipeline: str
     computations: Mapping[str, ComputationSpec]
     injectors: Mapping[str, InjectorSpec]
     codecs: Mapping[str, Codec]
-    default_codec: Codec
 
     def codec(self, stream: str) -> Codec:
         """Return the codec of a stream."""
-        return self.codecs.get(stream, self.default_codec)
+        return self.codecs.get(stream, DEFAULT_CODEC)
 
 
 @dataclass(frozen=True, slots=True)
