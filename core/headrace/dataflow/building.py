@@ -327,7 +327,7 @@ class Builder:
         signals = self._inside(f"{name} progress")
         for percentile in asked:
             self._add(
-                PercentileProbe(grouping, percentile, signals, lag=source.lag, panes=source.panes),
+                PercentileProbe(grouping, percentile, signals, source.lag, source.panes),
                 name=f"{name} at {percentile:g} percent",
                 inputs=source.inputs,
                 outputs=[signals],
@@ -362,7 +362,7 @@ class Builder:
     def _keep(self, source: _Elements, function: StatefulFn, wanted: str) -> _Elements:
         name = self._name(wanted)
         stream = self._inside(f"{name} elements")
-        computation = StatefulParDo(function, stream, lag=source.lag, panes=source.panes)
+        computation = StatefulParDo(function, stream, source.lag, source.panes)
         self._add(computation, name=name, inputs=source.inputs, outputs=[stream], state_codec=self._values())
         return self._made(source, stream, makes_panes=True, inside=True)
 

@@ -20,7 +20,7 @@ from headrace.dataflow.codecs import Carrier, ValueCodec, is_plain
 from headrace.dataflow.contents import Contents
 from headrace.dataflow.elements import GLOBAL, Window
 from headrace.dataflow.panes import Pane
-from headrace.dataflow.window_states import NOTHING_DUE, Due, WindowState
+from headrace.dataflow.window_states import NOTHING_DUE, Due, WindowState, in_order
 
 CHUNKED = 2
 """The first byte of a row in chunks; no JSON begins with it."""
@@ -317,7 +317,7 @@ class Unread:
         groups: dict[tuple[int, bool], list[WindowState]] = {}
         for number in self._taken:
             groups[number, True] = []
-        for window_state in sorted(windows, key=_order):
+        for window_state in in_order(windows):
             groups.setdefault(self._target(window_state.window), []).append(window_state)
         columns, chunks, copied = [array("q") for _ in self._columns], list[Chunk](), 0
         for (number, replaces), group in sorted(groups.items()):
@@ -449,10 +449,6 @@ class Unread:
             entries = (*order, *grid, len(part), fresh, *msgspec.structs.astuple(due))
             lines = self._lines.encode(grid.place_all(part), grid.base)
             yield _NO_WINDOWS.with_lines((), lines), entries
-
-
-def _order(window_state: WindowState) -> tuple[int, int]:
-    return window_state.window.order
 
 
 def _first(dues: Iterable[Due]) -> Due:

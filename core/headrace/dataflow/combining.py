@@ -4,6 +4,7 @@ A reversible combiner (one with ``uncombine``) handles retractions itself. For a
 retractions keeps the values, and combines the remaining ones again.
 """
 
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
@@ -45,19 +46,7 @@ class CombineFn:
             check_function("uncombine", self.uncombine)
 
 
-def _zero() -> int:
-    return 0
-
-
-def _plus(accumulator: Any, value: Any) -> Any:
-    return accumulator + value
-
-
-def _minus(accumulator: Any, value: Any) -> Any:
-    return accumulator - value
-
-
-SUM = CombineFn(_zero, _plus, _plus, uncombine=_minus)
+SUM = CombineFn(int, operator.add, operator.add, uncombine=operator.sub)
 """The sum of the values. Sums of ``float`` are subject to rounding, also when a value is retracted."""
 
 
@@ -69,7 +58,7 @@ def _one_less(accumulator: int, _value: Any) -> int:
     return accumulator - 1
 
 
-COUNT = CombineFn(_zero, _one_more, _plus, uncombine=_one_less)
+COUNT = CombineFn(int, _one_more, operator.add, uncombine=_one_less)
 """The number of values."""
 
 

@@ -33,7 +33,7 @@ from headrace.dataflow.keys import key_of, shown
 from headrace.dataflow.panes import Accumulation, Pane, TimestampCombiner, Timing
 from headrace.dataflow.rows import MOST, HeldKeyState, KeyState, RowCodec
 from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger, waits_for_watermark
-from headrace.dataflow.window_states import NOTHING_DUE, Due, WindowState
+from headrace.dataflow.window_states import NOTHING_DUE, Due, WindowState, in_order
 from headrace.dataflow.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 
@@ -333,7 +333,7 @@ class Grouping:
             panes=sum(part.panes for part in parts),
             passed=passed,
             was_on_time=any(part.was_on_time for part in parts),
-            emitted=[pane for part in sorted(parts, key=_order) for pane in part.emitted],
+            emitted=[pane for part in in_order(parts) for pane in part.emitted],
             holds=any(part.holds for part in parts),
         )
 
@@ -385,7 +385,7 @@ class Grouping:
     ) -> list[Pane]:
         return [
             pane
-            for window_state in sorted(windows, key=_order)
+            for window_state in in_order(windows)
             for pane in self._evaluate(window_state, now, watermark, state)
         ]
 
@@ -470,7 +470,7 @@ class Grouping:
             window_state for window_state in state.windows if self._limit(window_state.window) <= watermark
         ]
         panes = []
-        for window_state in sorted((window_state for window_state in over if window_state.fresh), key=_order):
+        for window_state in in_order(window_state for window_state in over if window_state.fresh):
             window_state.passed = True
             panes += self._emit(window_state, watermark)
         if over and self.allowed_lateness_us is not None:
@@ -590,10 +590,6 @@ def _checked(strategy: WindowFn, method: str, given: Any, key: str) -> Sequence[
 
 def _is_in_time(window: Window) -> bool:
     return window.start < GLOBAL.end and window.end > GLOBAL.start
-
-
-def _order(window_state: WindowState) -> tuple[int, int]:
-    return window_state.window.order
 
 
 def _finish(window_state: WindowState) -> None:

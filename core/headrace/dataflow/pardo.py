@@ -72,11 +72,7 @@ class Tagging:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Labels each value with where it comes from, for a grouping of several collections.
-
-    Attributes:
-        label: the label.
-    """
+    """Labels each value with where it comes from, for a grouping of several collections."""
 
     label: str
 
@@ -87,11 +83,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """Passes elements on; declares classes of values.
-
-    Attributes:
-        classes: the classes.
-    """
+    """Passes elements on; declares classes of values."""
 
     classes: tuple[type, ...]
 

@@ -5,6 +5,7 @@ elements: a timer set for event time t fires once all on-time elements before t 
 """
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from headrace import MAX_TIME, Computation, Context, Record, Timer
@@ -68,38 +69,36 @@ class StatefulFn(Protocol):
         ...
 
 
+@dataclass(eq=False, repr=False)
 class StatefulParDo(Computation):
     """Runs a `StatefulFn` for each key.
 
-    Args:
+    Attributes:
         function: the function.
         output: output stream; its values are panes, which say the elements' event times.
         lag: number of transforms above it that emit at a watermark.
         panes: those of the input streams whose values are panes.
     """
 
-    def __init__(
-        self, function: StatefulFn, output: str, *, lag: int = 0, panes: Collection[str] = ()
-    ) -> None:
-        self._function = function
-        self._output = output
-        self._lag = lag
-        self._panes = frozenset(panes)
+    function: StatefulFn
+    output: str
+    lag: int
+    panes: Collection[str]
 
     def initial_state(self) -> Any:
         """Return the function's."""
-        return self._function.initial_state()
+        return self.function.initial_state()
 
     def process_record(self, context: Context, record: Record) -> None:
         """Handle an element."""
-        element = element_of(record, self._panes)
-        made = self._function.process(KeyContext(context, self._lag), shown(element))
+        element = element_of(record, self.panes)
+        made = self.function.process(KeyContext(context, self.lag), shown(element))
         self._send(context, "process", made, element)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
         """Handle a timer."""
-        time_us = timer.timestamp - self._lag
-        made = self._function.on_timer(KeyContext(context, self._lag), timer.tag, time_us)
+        time_us = timer.timestamp - self.lag
+        made = self.function.on_timer(KeyContext(context, self.lag), timer.tag, time_us)
         self._send(context, "on_timer", made, Element(context.key, None, time_us, GLOBAL))
 
     def _send(self, context: Context, method: str, made: Any, cause: Element) -> None:
@@ -113,9 +112,9 @@ class StatefulParDo(Computation):
             except (TypeError, UnicodeEncodeError):
                 raise self._gave(context, method, pair, f", where the key is {KEYS}") from None
             element = Element(key, pair[1], cause.time, cause.window, cause.retraction)
-            context.produce(self._output, pane_of(element), key=element.key)
+            context.produce(self.output, pane_of(element), key=element.key)
 
     def _gave(self, context: Context, method: str, made: Any, also: str = "") -> DataflowError:
-        name = f"{type(self._function).__qualname__}.{method}"
+        name = f"{type(self.function).__qualname__}.{method}"
         problem, remedy = f"{name} returned {made!r:.80}", f"Return an iterable of (key, value) pairs{also}"
         return DataflowError(f"key {key_of(context.key)!r:.80}", problem, remedy)

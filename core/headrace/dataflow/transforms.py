@@ -14,6 +14,7 @@ pane that will be on time. A pane that the clock will fire holds it at the windo
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -200,7 +201,7 @@ class GroupByKeyAndWindow(Computation):
         wanted = {tag_of(alarm) for alarm in after}
         for tag in sorted({tag_of(alarm) for alarm in before} - wanted):
             context.cancel_timer(tag)
-        for alarm in sorted(after - before, key=_alarm_order):
+        for alarm in sorted(after - before, key=lambda alarm: (alarm.time, alarm.clock.value)):
             if alarm.clock is Clock.WATERMARK:
                 context.set_timer(tag_of(alarm), alarm.time + self.lag)
             else:
@@ -208,13 +209,14 @@ class GroupByKeyAndWindow(Computation):
                 context.set_wall_timer(tag_of(alarm), alarm.time + 1, hold)
 
 
+@dataclass(eq=False, repr=False)
 class PercentileProbe(Computation):
     """Tells a grouping when a percentile watermark has passed a window's end (2.3; MillWheel 7.2).
 
     It runs with that percentile as its watermark. A computation has only one watermark, so a second one takes a second
     computation.
 
-    Args:
+    Attributes:
         grouping: the grouping whose windows to use.
         percentile: the percentile.
         output: stream of signals.
@@ -222,27 +224,22 @@ class PercentileProbe(Computation):
         panes: those of the input streams whose values are panes, as for the grouping.
     """
 
-    def __init__(
-        self, grouping: Grouping, percentile: float, output: str, *, lag: int, panes: Collection[str]
-    ) -> None:
-        self._grouping = grouping
-        self._percentile = percentile
-        self._output = output
-        self._lag = lag
-        self._panes = frozenset(panes)
+    grouping: Grouping
+    percentile: float
+    output: str
+    lag: int
+    panes: Collection[str]
 
     def process_record(self, context: Context, record: Record) -> None:
         """Set timers for the ends of an element's windows; the last end of merging windows is that of the merged one."""
-        element = element_of(record, self._panes)
-        for window in self._grouping.assigned(element):
+        element = element_of(record, self.panes)
+        for window in self.grouping.assigned(element):
             end = min(window.end, END_OF_TIME)
-            context.set_timer(str(end), end + self._lag)
+            context.set_timer(str(end), end + self.lag)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
         """Report that the percentile watermark has reached a window's end."""
-        context.produce(
-            self._output, {"percentile": self._percentile, "reached": timer.timestamp - self._lag}
-        )
+        context.produce(self.output, {"percentile": self.percentile, "reached": timer.timestamp - self.lag})
 
 
 def element_of(record: Record, panes: Container[str]) -> Element:
@@ -294,7 +291,3 @@ _LEAVE = "leave"
 def tag_of(alarm: Alarm) -> str:
     """Return an alarm's timer tag: one timer per clock."""
     return "at" if alarm.clock is Clock.WATERMARK else "clock"
-
-
-def _alarm_order(alarm: Alarm) -> tuple[int, str]:
-    return alarm.time, alarm.clock.value

@@ -1,5 +1,7 @@
 """The state of a key's window (Dataflow 2.2, 2.3), and when something is next due for it."""
 
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import msgspec
@@ -46,6 +48,11 @@ class WindowState(Carrier, msgspec.Struct, array_like=True, omit_defaults=True, 
     def is_plain(self) -> bool:
         """Look at its values without a copy."""
         return not self.emitted and is_plain(self.contents.accumulator) and is_plain(self.trigger)
+
+
+def in_order(windows: Iterable[WindowState]) -> list[WindowState]:
+    """Sort windows in the order in which they complete."""
+    return sorted(windows, key=attrgetter("window.order"))
 
 
 class Due(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

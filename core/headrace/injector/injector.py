@@ -313,12 +313,10 @@ class Injector:
             if pending is None:
                 continue
             self._record(Acked, record_id, ack.consumer)
-            self._delivered(pending.holder)
-
-    def _delivered(self, entry: Entry) -> None:
-        entry.left -= 1
-        if not entry.left:
-            self.intake.finish(entry)
+            entry = pending.holder
+            entry.left -= 1
+            if not entry.left:
+                self.intake.finish(entry)
 
     def _on_table(self, now: int, table: m.Table) -> None:
         before = self._routing
