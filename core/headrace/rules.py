@@ -15,6 +15,7 @@ Rules of this file:
 import enum
 from collections.abc import Sequence
 from fractions import Fraction
+from operator import attrgetter
 from typing import TypeVar
 
 from headrace.api.options import Eviction
@@ -216,17 +217,14 @@ class Rules:
             consumer: the one that ACKed.
             pending: the consumers that have not yet ACKed something.
         """
-        del pending
         return (consumer,)
 
     def retries(self, injected: bool) -> bool:
         """Tell whether an un-ACKed delivery is sent again: deliveries are retried until they are ACKed (6.1.1)."""
-        del injected
         return True
 
     def retried(self, production: Production, attempts: int) -> Production:
         """Return what a retry sends: the record with the unique id that it was assigned at production time (6.1.1)."""
-        del attempts
         return production
 
     # Timers (4.6, 6.2)
@@ -237,7 +235,6 @@ class Rules:
 
     def queues(self, timer: StoredTimer, recovered: bool) -> bool:
         """Tell whether a timer enters the heap of pending timers: when set, and when found by the initial scan (4.6, 7.1)."""
-        del timer, recovered
         return True
 
     def may_fire(self, due: int, reading: int) -> bool:
@@ -250,7 +247,7 @@ class Rules:
         Deviation: timers fire in the order in which they are due, for each clock on its own (4.6). A timer that is set for a time
         that has passed cannot fire before those that already have, and event time and wall time have no common order.
         """
-        return sorted(due, key=_timer_order)
+        return sorted(due, key=attrgetter("order"))
 
     def most_firings(self, room: int) -> int:
         """Return how many due timers of a key may fire in one step: as many as the step has room for (4.6, 6.1.1)."""
@@ -342,7 +339,6 @@ class Rules:
         Deviation: the store invalidates them when the master mints the new sequencer; the new worker does not have to (6.2). So
         the table of owners and the valid sequencers cannot disagree, and nobody can scan too early.
         """
-        del change
         return True
 
     def next_sequencer(self, unused: int, former: int | None) -> int:
@@ -352,7 +348,6 @@ class Rules:
             unused: the smallest sequencer that was never assigned.
             former: the one of the same interval's last assignment; ``None`` if no assignment had exactly these keys.
         """
-        del former
         return unused
 
     def takes_report(self, latest: bool) -> bool:
@@ -395,7 +390,6 @@ class Rules:
             timestamp: event time, microseconds.
             reported: the low watermark that was last reported, event time in microseconds.
         """
-        del work
         return timestamp >= reported
 
     def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
@@ -462,7 +456,6 @@ class Rules:
 
     def reported(self, known: int, told: int) -> int:
         """Return an owner's progress after a report that is behind an earlier one: the network reorders reports (7.2)."""
-        del told
         return known
 
     def value_of_missing(self, last_known: int) -> int:
@@ -500,12 +493,10 @@ class Rules:
 
     def injected_id(self, address: str, offset: int, incarnation: int) -> str:
         """Return the unique id of an injected record (6.1.1). Choice: its position in the source, the same for every reader."""
-        del incarnation
         return f"{address}:{offset}"
 
     def stamp(self, arrived_us: int, now: int) -> int:
         """Return the stamp that becomes a record's origin (6.1.1). Choice: the source's own, the same for every reader."""
-        del now
         return arrived_us
 
     def resumes_at(self, unfinished: int, next_offset: int) -> int:
@@ -515,7 +506,6 @@ class Rules:
             unfinished: the smallest offset that is not delivered to all consumers.
             next_offset: the smallest offset that has not been read.
         """
-        del next_offset
         return unfinished
 
     def may_inject(self, timestamp: int, slowest: int, limit_us: int) -> bool:
@@ -605,7 +595,6 @@ class Rules:
         Args:
             injects: it is an injector's process rather than a worker.
         """
-        del injects
         return True
 
     def may_switch(self, all_know: bool) -> bool:
@@ -644,10 +633,6 @@ class Rules:
         if eviction is Eviction.BOUNDARY:
             return Leaving.SPENT, Leaving.FURTHEST_BOUNDARY, Leaving.LEAST_RECENTLY_USED
         return (Leaving.LEAST_RECENTLY_USED,)
-
-
-def _timer_order(timer: StoredTimer) -> tuple[int, bool, int, str]:
-    return timer.order
 
 
 RULES = Rules()
