@@ -60,11 +60,6 @@ class Intake:
         promised: the progress that was last given to the journal.
     """
 
-    __slots__ = (
-        "_entries", "_on_time", "_rules", "_source_offset", "_source_origin", "_stamp_us", "next_offset", "position",
-        "promised", "source_us",
-    )  # fmt: skip
-
     def __init__(self, position: int, journaled: Progress, rules: Rules = RULES) -> None:
         self._rules = rules
         self.next_offset = self.position = position

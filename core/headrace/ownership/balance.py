@@ -147,8 +147,6 @@ def rebalance(cluster: Cluster, options: EngineOptions, rules: Rules = RULES) ->
 class _Totals:
     """Loads by interval's sequencer, and by worker."""
 
-    __slots__ = ("burdens", "bytes", "intervals", "sizes", "weights")
-
     def __init__(self, cluster: Cluster, options: EngineOptions, rules: Rules) -> None:
         records, cpu_us = options.split_load, options.split_cpu_us
         self.weights = {

@@ -70,8 +70,6 @@ class Draining:
         topologies: the deployed pipeline versions.
     """
 
-    __slots__ = ("_retiring", "_table", "_topologies")
-
     def __init__(self, topologies: Sequence[Pipeline]) -> None:
         self._topologies = topologies
         self._table = Table()

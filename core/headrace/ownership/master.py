@@ -82,11 +82,6 @@ class Master(Replica):
         table: the assignment as the store holds it; empty on a standby.
     """
 
-    __slots__ = (
-        "_balance_due", "_draining", "_joined_at", "_members", "_mint", "_mints", "_options", "_since_us", "_ticked_us",
-        "_topologies", "_unlisted", "_verbs", "table",
-    )  # fmt: skip
-
     def __init__(
         self,
         address: str,

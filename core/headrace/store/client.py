@@ -43,8 +43,6 @@ class StoreClient:
         asked_us: when the request that is being answered was last sent.
     """
 
-    __slots__ = ("_due", "_effects", "_last", "_open", "_timeout_us", "asked_us")
-
     def __init__(self, effects: list[Effect], timeout_us: int) -> None:
         self._effects = effects
         self._timeout_us = timeout_us

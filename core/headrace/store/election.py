@@ -107,11 +107,6 @@ class Election:
         standing: what this replica is to its role; kept, as it is looked up with each event.
     """
 
-    __slots__ = (
-        "_address", "_holder", "_lease_us", "_look_us", "_on_claimed", "_on_lost", "_role", "_rules", "_seen",
-        "_seen_at_us", "_store", "_store_timeout_us", "_turn", "epoch", "standing", "state",
-    )  # fmt: skip
-
     def __init__(
         self, role: str, address: str, options: EngineOptions, store: StoreClient,
         on_claimed: OnClaimed, on_lost: Callable[[], None], rules: Rules = RULES,

@@ -40,8 +40,6 @@ class Replica:
 
     transitions: ClassVar[Transitions]
 
-    __slots__ = ("_effects", "_election", "_now", "_record", "_rules", "_store", "_wakes", "address")
-
     def __init__(
         self, role: str, address: str, options: EngineOptions, history: History, rules: Rules
     ) -> None:

@@ -108,11 +108,6 @@ class WatermarkAuthority(Replica):
 
     map_class: ClassVar[type[IntervalMap]] = IntervalMap
 
-    __slots__ = (
-        "_again_due", "_has_news", "_journaling", "_known", "_listeners", "_look_due", "_measures_percentiles", "_role",
-        "injectors", "shard",
-    )  # fmt: skip
-
     def __init__(
         self,
         address: str,

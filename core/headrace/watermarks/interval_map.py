@@ -64,10 +64,6 @@ class IntervalMap:
     False
     """
 
-    __slots__ = (
-        "_by_low", "_horizons", "_listed", "_low_watermarks", "_lows", "_numbers", "_rules", "_unheard",
-    )  # fmt: skip
-
     def __init__(self, rules: Rules = RULES) -> None:
         self._rules = rules
         everything = Entry(ALL_KEYS)

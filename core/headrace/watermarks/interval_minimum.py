@@ -55,10 +55,6 @@ class Minimum:
     places for a while, which is harmless; everything is rebuilt when there are too many of these.
     """
 
-    __slots__ = (
-        "_buckets", "_count", "_entries", "_first", "_late", "_number", "_order", "_value_of",
-    )  # fmt: skip
-
     def __init__(self, value_of: Callable[[Entry], int], entries: Mapping[str, Entry]) -> None:
         self._value_of = value_of
         self._entries = entries
