@@ -74,9 +74,7 @@ class PCollection(Generic[V]):
     """A collection of elements (key, value, event time, window), described but not computed (2.1, 2.2). Begin with `read`.
 
     Attributes:
-        node: source of the elements.
-        steps: functions applied to each element before the next grouping.
-        steps_name: name of the computation that applies them.
+        chain: source of the elements, and functions applied to each before the next grouping.
         windows: windowing strategy of the next grouping; ``None``: elements keep their windows.
         merging: windowing strategy of the elements' current windows.
         when: trigger of the next grouping; ``None``: the default trigger.
@@ -88,9 +86,7 @@ class PCollection(Generic[V]):
         dropped_to: stream for the elements that it drops; ``""``: none.
     """
 
-    node: Node
-    steps: tuple[Step, ...] = ()
-    steps_name: str = "par_do"
+    chain: Chain
     windows: WindowFn | None = None
     merging: WindowFn = field(default_factory=GlobalWindows)
     when: Trigger | None = None
@@ -185,7 +181,7 @@ class PCollection(Generic[V]):
             if not is_known:
                 expected = "a dataclass, a msgspec.Struct or NamedTuple class, an enum, or UUID"
                 raise OptionsError("with_types", class_, expected)
-        return replace(self, steps=(*self.steps, Typed(classes)))
+        return self._then(Typed(classes), None)
 
     # What, with several outputs, state, or a side input.
 
@@ -294,19 +290,14 @@ class PCollection(Generic[V]):
         pairs = co_group({"left": self, "right": other}, name=name)
         return pairs.flat_map(_JOINS[how], name=f"{name} pairs")
 
-    @property
-    def chain(self) -> Chain:
-        """Its node with the functions after it."""
-        return Chain(self.node, self.steps, self.steps_name)
-
     def _after(self, node: Node) -> "PCollection[Any]":
         """Continue at another node with the same settings for the next grouping."""
-        return replace(self, node=node, steps=(), steps_name="par_do")
+        return replace(self, chain=Chain(node))
 
     def _then(self, step: Step, name: str | None) -> "PCollection[Any]":
-        steps_name = self.steps_name if name is None else name
-        check_name("name", steps_name)
-        return replace(self, steps=(*self.steps, step), steps_name=steps_name)
+        chain_name = self.chain.name if name is None else name
+        check_name("name", chain_name)
+        return replace(self, chain=Chain(self.chain.node, (*self.chain.steps, step), chain_name))
 
     # Where
 
@@ -413,21 +404,14 @@ class PCollection(Generic[V]):
             raise OptionsError("fanout", fanout, f"at most {_MOST_SHARDS}")
         windows = self.merging if self.windows is None else self.windows
         if not isinstance(windows, GlobalWindows | FixedWindows | SlidingWindows):
-            problem, remedy = (
-                "sessions of shards end before the whole session",
-                "Use windows that never merge",
-            )
-            raise DataflowError(f"grouping {name!r} with a fanout", problem, remedy)
+            problem = "sessions of shards end before the whole session"
+            raise DataflowError(f"grouping {name!r} with a fanout", problem, "Use windows that never merge")
         if self.dropped_to:
             problem = "elements that it drops would have the keys of shards"
             raise DataflowError(f"grouping {name!r} with a fanout", problem, "Remove dropped_to")
         partly = CombineFn(combine.create, combine.add, combine.merge)
         merged = CombineFn(combine.create, combine.merge, combine.merge, combine.extract)
-        shards = (
-            self._then(Shard(fanout), self.steps_name)
-            .discarding()
-            ._combined(partly, f"{name} shards", shards=True)
-        )
+        shards = self._then(Shard(fanout), None).discarding()._combined(partly, f"{name} shards", shards=True)
         whole = replace(shards._then(Unshard(), None), when=self.when, accumulation=self.accumulation)
         return replace(whole, allow_unsafe_triggers=self.allow_unsafe_triggers)._combined(merged, name)
 
@@ -576,7 +560,7 @@ def read(
     ):
         raise OptionsError("codec", codec, "an object with encode and decode, such as JsonCodec()")
     extractor = key if key is same_key else TextKey(key)
-    return PCollection(Read(stream, extractor, codec, bounded))
+    return PCollection(Chain(Read(stream, extractor, codec, bounded)))
 
 
 def flatten(*collections: PCollection[Any]) -> PCollection[Any]:
