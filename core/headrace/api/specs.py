@@ -85,22 +85,10 @@ def letters_to(policy: FailurePolicy | Skip, cause: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ComputationSpec:
-    """A computation of the graph, with its switches. Built by `Pipeline.add`.
+    """A computation of the graph, with its switches. Built by `Pipeline.add`, which says what each of them means.
 
     Attributes:
-        name: unique in the pipeline.
-        computation: the user's object.
         inputs: key extractor by stream.
-        outputs: streams that it may produce to.
-        productions: strong or weak (6.1.2, 6.1.3).
-        exactly_once: whether deliveries are deduplicated (6.1.1).
-        state_codec: codec of its state.
-        watermark_percentile: 100 for the low watermark; less for the heuristic of 7.2.
-        on_failure: what to do when user code keeps failing.
-        split_at: keys at which its key space is split from the start.
-        ordered: its outcome is meant to depend on the order of arrival.
-        nondeterministic: why its outcome is not a function of its records and state alone; ``""``: it is one.
-        share_state: runs of a step share the state, which is decoded and encoded once.
         output_codecs: codec by output stream, without the dead letters' stream, which user code cannot produce to.
         initial_state: the encoded initial state; state equal to it is not stored.
     """
@@ -130,14 +118,10 @@ class ComputationSpec:
 
 @dataclass(frozen=True, slots=True)
 class InjectorSpec:
-    """A source of records from outside (MillWheel 5.2). Built by `Pipeline.injector`.
+    """A source of records from outside (MillWheel 5.2). Built by `Pipeline.injector`, which says what each field means.
 
     Attributes:
-        name: unique in the pipeline.
-        outputs: streams that it injects into.
         processes: number of processes; each is expected, and a missing one holds the watermark.
-        skew_limit_us: records further than this ahead of the slowest low watermark wait (8.4); ``None``: no limit.
-        on_malformed: what to do with a record that cannot be decoded or keyed.
     """
 
     name: str

@@ -112,15 +112,7 @@ def header_of(
     *,
     prefixed_keys: bool = False,
 ) -> Header:
-    """Describe a run of these pipelines.
-
-    Args:
-        pipelines: the deployed versions.
-        host: what runs them, for people.
-        options: options of the engine; ``None``: unknown.
-        tells: how much the lines tell.
-        prefixed_keys: see `Header`.
-    """
+    """Describe a run of these pipelines, which are the deployed versions; for the other arguments see `Header`."""
     graphs = tuple(_graph(pipeline) for pipeline in pipelines)
     return Header(FORMAT, VERSION, tells, pipelines[0].name, graphs, host, options, prefixed_keys)
 
