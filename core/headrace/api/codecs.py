@@ -204,10 +204,8 @@ def _sorted(value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _with_sorted(parts: list[tuple[str, Callable[[Any], Any]]], value: Any) -> Any:
-    changed, set_frozen = (
-        value,
-        msgspec.structs.force_setattr if isinstance(value, msgspec.Struct) else object.__setattr__,
-    )
+    changed, is_struct = value, isinstance(value, msgspec.Struct)
+    set_frozen = msgspec.structs.force_setattr if is_struct else object.__setattr__
     for name, in_order in parts:
         before = getattr(value, name)
         after = in_order(before)

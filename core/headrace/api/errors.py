@@ -104,12 +104,8 @@ class TimestampRegressionError(HeadraceError):
 
     def __init__(self, computation: str, key: str, timestamp_us: int, cause_us: int) -> None:
         super().__init__(computation, key, timestamp_us, cause_us)
-        self.computation, self.key, self.timestamp_us, self.cause_us = (
-            computation,
-            key,
-            timestamp_us,
-            cause_us,
-        )
+        self.computation, self.key = computation, key
+        self.timestamp_us, self.cause_us = timestamp_us, cause_us
 
     def __str__(self) -> str:
         """Say by how much."""

@@ -105,12 +105,11 @@ class Enrichment(Computation):
         if record.stream in self.sides:
             index = record.value.index if record.stream in self.panes else 0
             _learn(context.state["versions"].setdefault(key, []), element, index, value)
+            horizon = watermark_at(context, self.lag) - self._lateness_us
             waited_for = [
                 waits[0] for waits in context.state["waiting"]
             ]  # some may have been passed just now
-            self._forget(
-                context, key, min([watermark_at(context, self.lag) - self._lateness_us, *waited_for])
-            )
+            self._forget(context, key, min([horizon, *waited_for]))
         elif watermark_at(context, self.lag) > element.time:
             self._send(context, msgspec.structs.replace(element, key=key, value=value))
         else:

@@ -71,9 +71,8 @@ class Phase(enum.Enum):
     HALTED = "halted"
     """A record was malformed, and the policy is to stop."""
 
-    __hash__ = (
-        object.__hash__
-    )  # looked up with each event; an enumeration's own hash is that of the member's name
+    # looked up with each event; an enumeration's own hash is that of the member's name
+    __hash__ = object.__hash__
 
 
 class Injector:

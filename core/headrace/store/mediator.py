@@ -123,10 +123,9 @@ class Mediator:
         self._is_valid, self._is_applied = rules.is_valid, rules.is_applied  # asked for with each write
         self._page_rows = page_rows
         self._rows: dict[str, dict[str, StoredRow]] = {}
-        self._live: dict[
-            str, dict[int, KeyInterval]
-        ] = {}  # the latest, as in the table: what a History tells
-        self._valid: dict[str, dict[int, KeyInterval]] = {}  # those that nothing has invalidated
+        # The latest, as in the table: what a History tells. And those that nothing has invalidated.
+        self._live: dict[str, dict[int, KeyInterval]] = {}
+        self._valid: dict[str, dict[int, KeyInterval]] = {}
         self._sorted_keys: dict[str, list[str]] = {}
         self._journals: defaultdict[str, Journal] = defaultdict(Journal)
         self.progress: dict[str, Progress] = {}
