@@ -23,16 +23,8 @@ from dataclasses import dataclass
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.rules import RULES, Rules
+from headrace.wire import messages as m
 from headrace.wire.keys import KeyInterval, split_all_keys
-from headrace.wire.messages import (
-    Assignment,
-    IntervalLoad,
-    MergeIntervals,
-    MintChange,
-    MoveInterval,
-    SplitInterval,
-    Table,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +45,9 @@ class Cluster:
         loads: by sequencer, of intervals that their owners have scanned.
     """
 
-    table: Table
+    table: m.Table
     workers: Sequence[Candidate]
-    loads: Mapping[int, IntervalLoad]
+    loads: Mapping[int, m.IntervalLoad]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +58,7 @@ class Unowned:
     interval: KeyInterval
 
 
-def first_intervals(pipeline: Pipeline, table: Table) -> list[Unowned]:
+def first_intervals(pipeline: Pipeline, table: m.Table) -> list[Unowned]:
     """Divide the key spaces of the computations that have no interval yet, at the keys that the user gave."""
     known = {assignment.computation for assignment in table.assignments}
     return [
@@ -77,7 +69,7 @@ def first_intervals(pipeline: Pipeline, table: Table) -> list[Unowned]:
     ]
 
 
-def assign(unowned: Iterable[Unowned], cluster: Cluster) -> list[MintChange]:
+def assign(unowned: Iterable[Unowned], cluster: Cluster) -> list[m.MintChange]:
     """Give each interval to the live worker that has the fewest; nothing while there is none."""
     if not cluster.workers:
         return []
@@ -98,8 +90,8 @@ def assign(unowned: Iterable[Unowned], cluster: Cluster) -> list[MintChange]:
 
 
 def move_interval(
-    verb: MoveInterval, cluster: Cluster, options: EngineOptions, rules: Rules = RULES
-) -> list[MintChange]:
+    verb: m.MoveInterval, cluster: Cluster, options: EngineOptions, rules: Rules = RULES
+) -> list[m.MintChange]:
     """Give the interval with this key to another worker."""
     assignment = _find(cluster.table, verb.computation, verb.key)
     if assignment is None:
@@ -113,7 +105,7 @@ def move_interval(
     return [_give(assignment.computation, assignment.interval, min(others, key=totals.order))]
 
 
-def split_interval(verb: SplitInterval, cluster: Cluster) -> list[MintChange]:
+def split_interval(verb: m.SplitInterval, cluster: Cluster) -> list[m.MintChange]:
     """Divide the interval with this key at it; both parts stay with their owner."""
     assignment = _find(cluster.table, verb.computation, verb.key)
     if assignment is None or assignment.interval.low == verb.key:
@@ -121,7 +113,7 @@ def split_interval(verb: SplitInterval, cluster: Cluster) -> list[MintChange]:
     return _split(assignment, verb.key, _owner(assignment))
 
 
-def merge_intervals(verb: MergeIntervals, cluster: Cluster) -> list[MintChange]:
+def merge_intervals(verb: m.MergeIntervals, cluster: Cluster) -> list[m.MintChange]:
     """Join the interval with this key and the next one, at the former's owner."""
     first = _find(cluster.table, verb.computation, verb.key)
     if first is None or first.interval.high is None:
@@ -134,7 +126,7 @@ def merge_intervals(verb: MergeIntervals, cluster: Cluster) -> list[MintChange]:
 # By load
 
 
-def rebalance(cluster: Cluster, options: EngineOptions, rules: Rules = RULES) -> list[MintChange]:
+def rebalance(cluster: Cluster, options: EngineOptions, rules: Rules = RULES) -> list[m.MintChange]:
     """Change what the loads call for (7.1): split, else move, else merge."""
     if not cluster.workers:
         return []
@@ -156,7 +148,7 @@ class _Totals:
         self.sizes = {sequencer: load.bytes for sequencer, load in cluster.loads.items()}
         self.burdens = dict.fromkeys(cluster.workers, 0)
         self.bytes = dict.fromkeys(cluster.workers, 0)
-        self.intervals: dict[Candidate, list[Assignment]] = {worker: [] for worker in cluster.workers}
+        self.intervals: dict[Candidate, list[m.Assignment]] = {worker: [] for worker in cluster.workers}
         for assignment in cluster.table.assignments:
             owner = _owner(assignment)
             if owner in self.burdens:
@@ -169,9 +161,9 @@ class _Totals:
         return self.burdens[worker], len(self.intervals[worker])
 
 
-def _split_hot(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[MintChange]:
+def _split_hot(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[m.MintChange]:
     totals = _Totals(cluster, options, rules)
-    changes: list[MintChange] = []
+    changes: list[m.MintChange] = []
     for assignment in cluster.table.assignments:
         weight = totals.weights.get(assignment.sequencer, 0)
         if not rules.is_overloaded(weight, options.split_load):
@@ -187,7 +179,7 @@ def _split_hot(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[M
     return changes
 
 
-def _move_from_overloaded(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[MintChange]:
+def _move_from_overloaded(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[m.MintChange]:
     totals = _Totals(cluster, options, rules)
     most = max(options.split_load, options.overload * sum(totals.burdens.values()) / len(cluster.workers))
     for worker in cluster.workers:
@@ -209,7 +201,7 @@ def _relieve(
     weights: Mapping[int, int],
     options: EngineOptions,
     rules: Rules,
-) -> list[MintChange]:
+) -> list[m.MintChange]:
     """Move the heaviest interval that leaves its new owner with less than its old one had, and with memory to spare.
 
     So memory that is short never gets shorter, and loads only get nearer to each other: moves end.
@@ -230,10 +222,10 @@ def _relieve(
     return []
 
 
-def _merge_idle(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[MintChange]:
+def _merge_idle(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[m.MintChange]:
     weights = _Totals(cluster, options, rules).weights
-    changes: list[MintChange] = []
-    first: Assignment | None = None
+    changes: list[m.MintChange] = []
+    first: m.Assignment | None = None
     for second in cluster.table.assignments:
         if first is None or first.computation != second.computation:
             first = second
@@ -249,15 +241,15 @@ def _merge_idle(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[
 # Single changes
 
 
-def _owner(assignment: Assignment) -> Candidate:
+def _owner(assignment: m.Assignment) -> Candidate:
     return Candidate(assignment.owner, assignment.incarnation)
 
 
-def _give(computation: str, interval: KeyInterval, worker: Candidate) -> MintChange:
-    return MintChange(computation, interval, worker.address, worker.incarnation)
+def _give(computation: str, interval: KeyInterval, worker: Candidate) -> m.MintChange:
+    return m.MintChange(computation, interval, worker.address, worker.incarnation)
 
 
-def _split(assignment: Assignment, key: str, upper: Candidate) -> list[MintChange]:
+def _split(assignment: m.Assignment, key: str, upper: Candidate) -> list[m.MintChange]:
     name, low, high = assignment.computation, assignment.interval.low, assignment.interval.high
     return [
         _give(name, KeyInterval(low, key), _owner(assignment)),
@@ -265,11 +257,11 @@ def _split(assignment: Assignment, key: str, upper: Candidate) -> list[MintChang
     ]
 
 
-def _merge(first: Assignment, second: Assignment) -> MintChange:
+def _merge(first: m.Assignment, second: m.Assignment) -> m.MintChange:
     return _give(first.computation, KeyInterval(first.interval.low, second.interval.high), _owner(first))
 
 
-def _find(table: Table, computation: str, key: str) -> Assignment | None:
+def _find(table: m.Table, computation: str, key: str) -> m.Assignment | None:
     for assignment in table.assignments:
         if assignment.computation == computation and assignment.interval.contains(key):
             return assignment

@@ -38,23 +38,8 @@ from headrace.rules import RULES, Rules
 from headrace.store.election import Standing
 from headrace.store.mediator import MASTER_ROLE
 from headrace.store.replica import Replica, Transitions, transitions_of
+from headrace.wire import messages as m
 from headrace.wire.effects import Send, Start, Wake
-from headrace.wire.messages import (
-    Assignment,
-    ChangeTopology,
-    Claimed,
-    Heartbeat,
-    MergeIntervals,
-    Mint,
-    MintChange,
-    Minted,
-    MoveInterval,
-    Refused,
-    Reply,
-    SplitInterval,
-    Table,
-    Verb,
-)
 
 _GRACE = 4
 """An interval that its live owner neither has nor scans for this many heartbeat timeouts gets a new sequencer."""
@@ -64,7 +49,7 @@ _GRACE = 4
 class _Member:
     """A worker or an injector's process: its latest heartbeat, and when it came."""
 
-    beat: Heartbeat
+    beat: m.Heartbeat
     heard_us: int
 
 
@@ -100,12 +85,12 @@ class Master(Replica):
 
     def _forget(self) -> None:
         """Drop all that only the active master may know."""
-        self.table = Table()
-        self._mint: Mint | None = None
+        self.table = m.Table()
+        self._mint: m.Mint | None = None
         self._mints = 0
         self._store.forget(self)
         self._since_us = 0
-        self._verbs: list[Verb] = []
+        self._verbs: list[m.Verb] = []
         self._joined_at: int | None = None
         self._unlisted: dict[int, int] = {}
         self._draining = Draining(self._topologies)
@@ -116,7 +101,7 @@ class Master(Replica):
         self._ticked_us = now
         super()._on_start(now, event)
 
-    def _take_over(self, now: int, claimed: Claimed) -> None:
+    def _take_over(self, now: int, claimed: m.Claimed) -> None:
         self._ticked_us = now
         self._settle(now)
         self._balance_due.begin(now)
@@ -153,7 +138,7 @@ class Master(Replica):
 
     # Who lives
 
-    def _listen(self, now: int, beat: Heartbeat) -> bool:
+    def _listen(self, now: int, beat: m.Heartbeat) -> bool:
         """Note who lives; ``False``: it is a network remnant of a process that is gone."""
         member = self._members.get(beat.sender)
         if member is None:
@@ -167,10 +152,10 @@ class Master(Replica):
                 member.beat = beat
         return True
 
-    def _on_heartbeat_as_standby(self, now: int, beat: Heartbeat) -> None:
+    def _on_heartbeat_as_standby(self, now: int, beat: m.Heartbeat) -> None:
         self._listen(now, beat)
 
-    def _on_heartbeat(self, now: int, beat: Heartbeat) -> None:
+    def _on_heartbeat(self, now: int, beat: m.Heartbeat) -> None:
         if not self._listen(now, beat):
             return
         if beat.table_version < self.table.version:
@@ -180,7 +165,7 @@ class Master(Replica):
         if self.table.joining is not None:
             self._decide(now)
 
-    def _note_unlisted(self, now: int, beat: Heartbeat) -> None:
+    def _note_unlisted(self, now: int, beat: m.Heartbeat) -> None:
         assigned = routing_of(self.table).assigned_to(beat.sender)
         if not assigned:
             return
@@ -193,13 +178,13 @@ class Master(Replica):
             else:
                 self._unlisted.setdefault(assignment.sequencer, now)
 
-    def _live(self, now: int) -> list[Heartbeat]:
+    def _live(self, now: int) -> list[m.Heartbeat]:
         """The latest heartbeats of those who have been heard of lately, sorted by address."""
         timeout = self._options.heartbeat_timeout_us
         members = [member for _, member in sorted(self._members.items())]
         return [member.beat for member in members if not self._rules.is_lost(now - member.heard_us, timeout)]
 
-    def _is_orphan(self, now: int, assignment: Assignment) -> bool:
+    def _is_orphan(self, now: int, assignment: m.Assignment) -> bool:
         """Its owner has been restarted, or has been silent for too long while this master listened."""
         member, heard_us = self._members.get(assignment.owner), self._since_us
         if member is not None:
@@ -231,17 +216,17 @@ class Master(Replica):
             self._mint = mint
             self._store.ask(now, mint, self._on_minted, self)
 
-    def _repair(self, now: int) -> Mint | None:
+    def _repair(self, now: int) -> m.Mint | None:
         """Give what nobody owns to the living, and mint anew what a live owner has lost."""
         grace = _GRACE * self._options.heartbeat_timeout_us
         unowned: list[Unowned] = []
-        lost: list[MintChange] = []
+        lost: list[m.MintChange] = []
         for assignment in self.table.assignments:
             if self._is_orphan(now, assignment):
                 unowned.append(Unowned(assignment.computation, assignment.interval))
             elif self._rules.is_lost(now - self._unlisted.get(assignment.sequencer, now), grace):
                 lost.append(
-                    MintChange(
+                    m.MintChange(
                         assignment.computation, assignment.interval, assignment.owner, assignment.incarnation
                     )
                 )
@@ -249,11 +234,11 @@ class Master(Replica):
         changes = assign(unowned, self._cluster(now)) if unowned else []
         return self._change(changes + lost)
 
-    def _on_verb(self, now: int, verb: Verb) -> None:
+    def _on_verb(self, now: int, verb: m.Verb) -> None:
         self._verbs.append(verb)
         self._decide(now)
 
-    def _obey(self, now: int) -> Mint | None:
+    def _obey(self, now: int) -> m.Mint | None:
         """Do the operator's first verb that can be done."""
         if not self._verbs:
             return None
@@ -264,7 +249,7 @@ class Master(Replica):
                 return mint
         return None
 
-    def _switch(self, now: int) -> Mint | None:
+    def _switch(self, now: int) -> m.Mint | None:
         """Put the version in force that is joining, once everybody has reported a table that has its computations (3).
 
         An owner that did not count a new sender could let its watermark and horizon pass what that one sends.
@@ -283,18 +268,18 @@ class Master(Replica):
         self._joined_at = None
         return self._put_in_force(table.joining)
 
-    def _try(self, verb: Verb, cluster: Cluster) -> Mint | None:
+    def _try(self, verb: m.Verb, cluster: Cluster) -> m.Mint | None:
         match verb:
-            case MoveInterval():
+            case m.MoveInterval():
                 return self._change(move_interval(verb, cluster, self._options, self._rules))
-            case SplitInterval():
+            case m.SplitInterval():
                 return self._change(split_interval(verb, cluster))
-            case MergeIntervals():
+            case m.MergeIntervals():
                 return self._change(merge_intervals(verb, cluster))
-            case ChangeTopology():
+            case m.ChangeTopology():
                 return self._change_topology(verb.topology, cluster)
 
-    def _change_topology(self, topology: int, cluster: Cluster) -> Mint | None:
+    def _change_topology(self, topology: int, cluster: Cluster) -> m.Mint | None:
         """Added computations get their intervals first, in the topology that is still in force (3)."""
         table = self.table
         if not 0 <= topology < len(self._topologies) or (
@@ -307,14 +292,14 @@ class Master(Replica):
             return self._put_in_force(topology)
         return self._build(added, table.topology, table.retiring, topology)
 
-    def _put_in_force(self, topology: int) -> Mint:
+    def _put_in_force(self, topology: int) -> m.Mint:
         """Those that are gone begin to drain."""
         pipeline = self._topologies[topology]
         present = dict.fromkeys(assignment.computation for assignment in self.table.assignments)
         retiring = tuple(name for name in present if name not in pipeline.computations)
         return self._build([], topology, retiring, None)
 
-    def _drain(self, now: int) -> Mint | None:
+    def _drain(self, now: int) -> m.Mint | None:
         table = self.table
         if not table.retiring:
             return None
@@ -334,7 +319,7 @@ class Master(Replica):
         required += [address for spec in injectors for address in spec.addresses()]
         return list(dict.fromkeys(required))
 
-    def _balance(self, now: int) -> Mint | None:
+    def _balance(self, now: int) -> m.Mint | None:
         if not self._options.balance_period_us or not self._balance_due.is_due(now):
             return None
         self._balance_due.begin(now)
@@ -342,35 +327,35 @@ class Master(Replica):
 
     # Minting
 
-    def _change(self, changes: Sequence[MintChange]) -> Mint | None:
+    def _change(self, changes: Sequence[m.MintChange]) -> m.Mint | None:
         """Change intervals and nothing else; nothing to change is no mint."""
         table = self.table
         return self._build(changes, table.topology, table.retiring, table.joining) if changes else None
 
     def _build(
         self,
-        changes: Sequence[MintChange],
+        changes: Sequence[m.MintChange],
         topology: int,
         retiring: tuple[str, ...],
         joining: int | None,
         removed: tuple[str, ...] = (),
-    ) -> Mint:
+    ) -> m.Mint:
         self._mints += 1
         request, epoch = self._store.number(), self._election.epoch
-        return Mint(request, epoch, self._mints, tuple(changes), topology, retiring, removed, joining)
+        return m.Mint(request, epoch, self._mints, tuple(changes), topology, retiring, removed, joining)
 
-    def _on_minted(self, now: int, reply: Reply) -> None:
-        if isinstance(reply, Refused):
+    def _on_minted(self, now: int, reply: m.Reply) -> None:
+        if isinstance(reply, m.Refused):
             self._election.refused(now)
             return
-        assert isinstance(reply, Minted)
+        assert isinstance(reply, m.Minted)
         self._mint = None
         self._election.renewed(self._store.asked_us)
         self._adopt(reply.table)
         self._effects.extend(Send(beat.sender, self.table) for beat in self._live(now))
         self._decide(now)
 
-    def _adopt(self, table: Table) -> None:
+    def _adopt(self, table: m.Table) -> None:
         self.table = table
         self._draining.adopt(table)
         current = {assignment.sequencer for assignment in table.assignments}
@@ -382,7 +367,7 @@ class Master(Replica):
         turn_us = self._ticked_us + self._options.heartbeat_period_us if self.is_active else MAX_TIME
         due_us = min(self._election.due_us, turn_us) if self._store.next_due() is None else turn_us
         assert self._wakes.next_us <= max(due_us, self._now + 1), f"{self.address} would wake too late"
-        assert self.is_active or (self._mint is None and self.table == Table() and not self._verbs)
+        assert self.is_active or (self._mint is None and self.table == m.Table() and not self._verbs)
         if self._mint:
             assert self._mint.epoch == self._election.epoch, "a mint of another tenure is under way"
             assert self._mint.number == self._mints, "a mint is under way that is not the latest"
@@ -400,14 +385,14 @@ def _transitions() -> Transitions:
     table: dict[tuple[Standing, type], Transition[Standing]] = {
         # A standby listens, to know who lives when it takes over.
         (standby, Wake): Transition(own._on_wake, (standby,)),
-        (standby, Heartbeat): Transition(own._on_heartbeat_as_standby, (standby,)),
+        (standby, m.Heartbeat): Transition(own._on_heartbeat_as_standby, (standby,)),
         (active, Wake): Transition(own._on_wake, (active,)),
-        (active, Heartbeat): Transition(own._on_heartbeat, (active,)),
+        (active, m.Heartbeat): Transition(own._on_heartbeat, (active,)),
     }
-    for verb in (MoveInterval, SplitInterval, MergeIntervals, ChangeTopology):
+    for verb in (m.MoveInterval, m.SplitInterval, m.MergeIntervals, m.ChangeTopology):
         table[standby, verb] = Transition(ignore, (standby,))  # lest it repeat old ones when it takes over
         table[active, verb] = Transition(own._on_verb, (active,))
-    return transitions_of(own, (Minted,), table)
+    return transitions_of(own, (m.Minted,), table)
 
 
 Master.transitions = _transitions()

@@ -38,21 +38,8 @@ from headrace.watermarks.interval_map import (
     process_of_interval,
 )
 from headrace.watermarks.percentile import percentile_watermark
+from headrace.wire import messages as m
 from headrace.wire.effects import Send, Wake
-from headrace.wire.messages import (
-    Claimed,
-    InjectorReport,
-    IntervalReporter,
-    Journaled,
-    JournalWatermarks,
-    ProcessReporter,
-    Progress,
-    Refused,
-    Reply,
-    Report,
-    Reporter,
-    Watermarks,
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -75,14 +62,14 @@ class _Known:
     upstream: Sequence[str]
     map: IntervalMap
     frontiers: dict[int, int]
-    published: Progress = field(default_factory=Progress)
+    published: m.Progress = field(default_factory=m.Progress)
 
 
 @dataclass(frozen=True, slots=True)
 class _Journaling:
     """A journal entry under way, with the values that it rests on."""
 
-    request: JournalWatermarks
+    request: m.JournalWatermarks
     unconfirmed: Sequence[tuple[_Known, Unconfirmed]]
 
 
@@ -143,7 +130,7 @@ class WatermarkAuthority(Replica):
         self._store.forget(self)
         self._has_news = False
         for known in self._known.values():
-            known.published = Progress()
+            known.published = m.Progress()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -156,7 +143,7 @@ class WatermarkAuthority(Replica):
 
     # Reports
 
-    def _on_report(self, now: int, report: Report) -> None:
+    def _on_report(self, now: int, report: m.Report) -> None:
         for interval in report.intervals:
             known = self._known.get(interval.computation)
             if known is not None and not known.processes:
@@ -172,7 +159,7 @@ class WatermarkAuthority(Replica):
             self._listeners[report.sender] = None
             self._tell([report.sender])
 
-    def _on_injector_report(self, now: int, report: InjectorReport) -> None:
+    def _on_injector_report(self, now: int, report: m.InjectorReport) -> None:
         known = self._known.get(report.injector)
         if known is not None and report.process < known.processes:
             place = interval_of_process(report.process, known.processes)
@@ -197,11 +184,11 @@ class WatermarkAuthority(Replica):
 
     # Being the active one
 
-    def _take_over(self, now: int, claimed: Claimed) -> None:
+    def _take_over(self, now: int, claimed: m.Claimed) -> None:
         """Say again what the former holder may have had no time to say, and go on from there."""
         journaled = dict(claimed.contents)
         for known in self._known.values():
-            known.published = journaled.get(known.name, Progress())
+            known.published = journaled.get(known.name, m.Progress())
             known.map.start_from(known.published.low_watermark, known.published.horizon)
         if claimed.contents:
             self._record(Published, claimed.contents)
@@ -248,7 +235,7 @@ class WatermarkAuthority(Replica):
             self._broadcast(now, values)
             return
         unconfirmed = [(known, known.map.unconfirmed()) for known, _ in risen]
-        request = JournalWatermarks(
+        request = m.JournalWatermarks(
             self._store.number(),
             self._role,
             self._election.epoch,
@@ -260,7 +247,7 @@ class WatermarkAuthority(Replica):
 
     # Combining
 
-    def progress(self, name: str) -> Progress:
+    def progress(self, name: str) -> m.Progress:
         """What is known of a name now, whether or not the store has accepted it."""
         known = self._known[name]
         published, low_watermark, horizon = known.published, known.map.low_watermark, known.map.horizon
@@ -269,14 +256,14 @@ class WatermarkAuthority(Replica):
         percentiles = published.percentiles
         if known.wanted:
             percentiles = self._percentiles(known, max(low_watermark, published.low_watermark))
-        return self._rules.merged(published, Progress(low_watermark, horizon, percentiles))
+        return self._rules.merged(published, m.Progress(low_watermark, horizon, percentiles))
 
     @property
     def is_journaling(self) -> bool:
         """Whether the store has yet to answer what it was asked to journal: it may have done so."""
         return self._journaling is not None
 
-    def published(self, name: str) -> Progress:
+    def published(self, name: str) -> m.Progress:
         """What the store has accepted of a name, as far as this replica knows; nothing on a standby."""
         return self._known[name].published
 
@@ -314,13 +301,13 @@ class WatermarkAuthority(Replica):
 
     # The store's answers
 
-    def _on_journaled(self, now: int, reply: Reply) -> None:
+    def _on_journaled(self, now: int, reply: m.Reply) -> None:
         journaling = self._journaling
         assert journaling is not None
-        if isinstance(reply, Refused):
+        if isinstance(reply, m.Refused):
             self._election.refused(now)
             return
-        assert isinstance(reply, Journaled)
+        assert isinstance(reply, m.Journaled)
         self._journaling = None
         self._election.renewed(self._store.asked_us)
         if reply.stale:
@@ -331,18 +318,18 @@ class WatermarkAuthority(Replica):
                 known.map.confirm(unconfirmed)
             self._broadcast(now, journaling.request.values)
 
-    def _disown(self, stale: Sequence[Reporter]) -> None:
+    def _disown(self, stale: Sequence[m.Reporter]) -> None:
         """Nothing was journaled: these reports came from owners that had been replaced (7.2)."""
         for reporter in stale:
             match reporter:
-                case IntervalReporter():
+                case m.IntervalReporter():
                     self._known[reporter.computation].map.disown(reporter.sequencer)
-                case ProcessReporter():
+                case m.ProcessReporter():
                     known = self._known[reporter.injector]
                     place = interval_of_process(reporter.process, known.processes)
                     known.map.disown(reporter.epoch, place)
 
-    def _broadcast(self, now: int, risen: tuple[tuple[str, Progress], ...]) -> None:
+    def _broadcast(self, now: int, risen: tuple[tuple[str, m.Progress], ...]) -> None:
         for name, progress in risen:
             self._known[name].published = progress
         self._record(Published, risen)
@@ -351,12 +338,12 @@ class WatermarkAuthority(Replica):
 
     def _tell(self, listeners: Sequence[str]) -> None:
         """Broadcast all values that the store has accepted (7.2); a standby knows of none."""
-        nothing = Progress()
+        nothing = m.Progress()
         values = [
             (known.name, known.published) for known in self._known.values() if known.published != nothing
         ]
         if values:
-            message = Watermarks(self.shard, tuple(values))
+            message = m.Watermarks(self.shard, tuple(values))
             self._effects += [Send(listener, message) for listener in listeners]
 
     def check_invariants(self) -> None:
@@ -371,7 +358,7 @@ class WatermarkAuthority(Replica):
         assert self._journaling is None or self._journaling.request.epoch == self._election.epoch
         for known in self._known.values():
             known.map.check_invariants()
-            assert self.is_active or known.published == Progress()
+            assert self.is_active or known.published == m.Progress()
             if self.is_active:
                 low = min(entry.confirmed_low_watermark for entry in known.map.entries())
                 assert low <= known.published.low_watermark, (
@@ -381,14 +368,14 @@ class WatermarkAuthority(Replica):
             deadline.check_invariants(self._now)
 
 
-def _reporters(unconfirmed: Sequence[tuple[_Known, Unconfirmed]]) -> Iterator[Reporter]:
+def _reporters(unconfirmed: Sequence[tuple[_Known, Unconfirmed]]) -> Iterator[m.Reporter]:
     """Iterate over those who reported these values."""
     for known, values in unconfirmed:
         for interval, fence in values.reporters:
             if known.processes:
-                yield ProcessReporter(known.name, process_of_interval(interval), fence)
+                yield m.ProcessReporter(known.name, process_of_interval(interval), fence)
             else:
-                yield IntervalReporter(known.name, fence)
+                yield m.IntervalReporter(known.name, fence)
 
 
 def _names(
@@ -424,9 +411,9 @@ def _transitions() -> Transitions:
     table: dict[tuple[Standing, type], Transition[Standing]] = {}
     for state in (Standing.STANDBY, Standing.ACTIVE):
         table[state, Wake] = Transition(own._on_wake, (state,))
-        table[state, Report] = Transition(own._on_report, (state,))
-        table[state, InjectorReport] = Transition(own._on_injector_report, (state,))
-    return transitions_of(own, (Journaled,), table)
+        table[state, m.Report] = Transition(own._on_report, (state,))
+        table[state, m.InjectorReport] = Transition(own._on_injector_report, (state,))
+    return transitions_of(own, (m.Journaled,), table)
 
 
 WatermarkAuthority.transitions = _transitions()
