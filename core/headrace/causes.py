@@ -24,7 +24,6 @@ class UnknownCausesError(HeadraceError):
         self.events = events
 
     def __str__(self) -> str:
-        """Say which histories have causes."""
         return (
             f"the causes of this History's {self.events:,} events are unknown: the host that ran it records none, or its file"
             " was written without them. Simulated runs record them"
@@ -39,7 +38,6 @@ class NoSuchEventError(HeadraceError):
         self.event, self.events = event, events
 
     def __str__(self) -> str:
-        """Say which numbers there are."""
         return f"the History has {self.events:,} events, numbered from 0, and none is number {self.event}"
 
 

@@ -458,11 +458,9 @@ class History(Sequence[Event]):
         return history
 
     def __iter__(self) -> Iterator[Event]:
-        """Iterate in order."""
         return iter(self.events)
 
     def __len__(self) -> int:
-        """Count the events."""
         return len(self.events)
 
     @overload

@@ -65,11 +65,9 @@ class JsonCodec:
         self.encode = _encode_json
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        """Pickle as a constructor call."""
         return JsonCodec, ()
 
     def __repr__(self) -> str:
-        """Format as a constructor call."""
         return "JsonCodec()"
 
 
@@ -101,11 +99,9 @@ class TypedCodec:
         return self._decoder.decode(data)
 
     def __reduce__(self) -> tuple[type, tuple[Any]]:
-        """Pickle as a constructor call."""
         return TypedCodec, (self._type,)
 
     def __repr__(self) -> str:
-        """Format as a constructor call."""
         return f"TypedCodec({getattr(self._type, '__name__', self._type)})"
 
 
@@ -311,7 +307,6 @@ class MigratingCodec:
         return self.codec.decode(_encode_json(state))
 
     def __repr__(self) -> str:
-        """Format as a constructor call."""
         return f"{self.codec!r} at version {len(self._migrations)}"
 
 
@@ -335,7 +330,6 @@ class ProtobufCodec:
         return self._message.FromString(data)
 
     def __repr__(self) -> str:
-        """Format as a constructor call."""
         return f"ProtobufCodec({self._message.__name__})"
 
 

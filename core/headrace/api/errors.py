@@ -19,7 +19,6 @@ class PipelineError(HeadraceError):
         self.pipeline, self.problem, self.remedy = pipeline, problem, remedy
 
     def __str__(self) -> str:
-        """Say what is wrong and how to fix it."""
         return f"pipeline {self.pipeline!r}: {self.problem}. {self.remedy}"
 
 
@@ -47,7 +46,6 @@ class CodecError(HeadraceError):
         self.where, self.codec, self.action, self.reason = where, codec, action, reason
 
     def __str__(self) -> str:
-        """Say which value of which stream or computation, and which codec."""
         return (
             f"{self.where}: {self.codec} cannot {self.action} this value: {self.reason}. "
             "Use values that the codec supports, or declare another codec for the stream or state"
@@ -62,7 +60,6 @@ class KeyExtractorError(HeadraceError):
         self.computation, self.stream, self.reason = computation, stream, reason
 
     def __str__(self) -> str:
-        """Say whose extractor, on which stream."""
         return (
             f"key extractor of computation {self.computation!r} for stream {self.stream!r}: {self.reason}. "
             "It must take a Record and return its key as a str"
@@ -77,7 +74,6 @@ class MalformedRecordError(HeadraceError):
         self.injector, self.stream, self.offset, self.reason = injector, stream, offset, reason
 
     def __str__(self) -> str:
-        """Name the injector, and the record's position in the source."""
         return (
             f"injector {self.injector!r}, record {self.offset} for stream {self.stream!r}: {self.reason}. "
             "Fix the source, or give the injector on_malformed=DeadLetter(stream)"
@@ -92,7 +88,6 @@ class UndeclaredOutputError(HeadraceError):
         self.computation, self.stream, self.declared = computation, stream, declared
 
     def __str__(self) -> str:
-        """Say which stream is missing."""
         return (
             f"computation {self.computation!r} produced to stream {self.stream!r}, which is not among its outputs "
             f"({', '.join(map(repr, self.declared)) or 'none'}). Add it to outputs= where the computation is added"
@@ -108,7 +103,6 @@ class TimestampRegressionError(HeadraceError):
         self.timestamp_us, self.cause_us = timestamp_us, cause_us
 
     def __str__(self) -> str:
-        """Say by how much."""
         return (
             f"computation {self.computation!r}, key {self.key!r}: production with timestamp {self.timestamp_us} us is older "
             f"than the record or timer that caused it ({self.cause_us} us). Give it the timestamp of its cause or a later one"
@@ -126,7 +120,6 @@ class ContextArgumentError(HeadraceError):
         self.argument, self.value, self.expected = argument, value, expected
 
     def __str__(self) -> str:
-        """Say which argument of which call is wrong, and what is expected."""
         return (
             f"computation {self.computation!r}, key {self.key!r}: {self.call}({self.argument}={self.value!r:.80}): "
             f"expected {self.expected}"
@@ -144,7 +137,6 @@ class UserCodeError(HeadraceError):
         self.attempts, self.traceback, self.value = attempts, traceback, value
 
     def __str__(self) -> str:
-        """Say what it failed on, and show the traceback."""
         times = "once" if self.attempts == 1 else f"{self.attempts} times"
         value = f", whose value is {self.value}" if self.value else ""
         return (
@@ -175,7 +167,6 @@ class OptionsError(HeadraceError):
         self.option, self.value, self.expected = option, value, expected
 
     def __str__(self) -> str:
-        """Say what is expected."""
         return f"option {self.option}={self.value!r}: expected {self.expected}"
 
 
@@ -187,5 +178,4 @@ class HistoryFormatError(HeadraceError):
         self.what, self.path, self.reason = what, path, reason
 
     def __str__(self) -> str:
-        """Say which file and why."""
         return f"cannot read {self.what} {self.path}: {self.reason}"

@@ -107,7 +107,6 @@ class EngineOptions:
     authority_shards: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
         may_be_zero = {
             "balance_period_us", "merge_load", "id_slack_us", "cache_bytes", "delete_delay_us", "commit_linger_us",
             "asynchronous_scans",

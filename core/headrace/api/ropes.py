@@ -19,7 +19,6 @@ class Rope:
         raise NotImplementedError
 
     def __len__(self) -> int:
-        """Return the number of bytes."""
         return len(bytes(self))
 
     def __eq__(self, other: object) -> bool:
@@ -29,11 +28,9 @@ class Rope:
         return len(self) == len(other) and bytes(self) == bytes(other)
 
     def __hash__(self) -> int:
-        """Hash the bytes."""
         return hash(bytes(self))
 
     def __repr__(self) -> str:
-        """Show the bytes."""
         return repr(bytes(self))
 
     def __reduce__(self) -> tuple[type[bytes], tuple[bytes]]:

@@ -53,7 +53,6 @@ class DeadLetter:
     stream: str
 
     def __post_init__(self) -> None:
-        """Refuse an invalid stream name."""
         if not is_name(self.stream):
             raise OptionsError("DeadLetter", self.stream, "the name of a stream")
 

@@ -135,7 +135,6 @@ class _Elements:
     bounded: bool = False
 
     def __or__(self, other: "_Elements") -> "_Elements":
-        """Return the elements of both."""
         return _Elements(
             self.inputs | other.inputs,
             max(self.lag, other.lag),

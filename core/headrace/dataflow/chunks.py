@@ -70,11 +70,9 @@ class Chunk(Rope):
         return Chunk(lines, size)
 
     def __len__(self) -> int:
-        """Return the number of bytes."""
         return self._size
 
     def __bytes__(self) -> bytes:
-        """Join the lines."""
         return self._lines if isinstance(self._lines, bytes) else b"".join(self._lines.values())
 
 
@@ -147,18 +145,15 @@ class ChunkedRow(Rope):
         return ChunkedRow(front, columns, chunks, size)
 
     def __len__(self) -> int:
-        """Return the number of bytes."""
         return self._size
 
     def __bytes__(self) -> bytes:
-        """Join the parts."""
         sizes = array("q", map(len, self.chunks))
         table = [*self.columns[:_SIZES_AT], sizes, *self.columns[_SIZES_AT:]]
         front = _FRONT.pack(CHUNKED, len(self.front), len(self.chunks))
         return b"".join([front, self.front, *map(_little_endian, table), *map(bytes, self.chunks)])
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the bytes are the same."""
         if type(other) is not ChunkedRow:
             return super().__eq__(other)
         mine, theirs = (self.front, self.chunks), (other.front, other.chunks)

@@ -70,11 +70,9 @@ class ValueCodec:
         self._decode = msgspec.json.Decoder(type_).decode
 
     def __reduce__(self) -> tuple[type, tuple[Any, tuple[type, ...]]]:
-        """Pickle as a constructor call."""
         return ValueCodec, (self._type, self._classes)
 
     def __repr__(self) -> str:
-        """Format as a constructor call."""
         names = [
             getattr(self._type, "__name__", repr(self._type)),
             *(kept.__name__ for kept in self._classes),

@@ -39,7 +39,6 @@ class CombineFn:
     uncombine: Callable[[Any, Any], Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse attributes that are not callable."""
         for option in ("create", "add", "merge", "extract"):
             check_function(option, getattr(self, option))
         if self.uncombine is not None:

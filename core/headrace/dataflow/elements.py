@@ -32,7 +32,6 @@ class Window(msgspec.Struct, frozen=True, array_like=True, gc=False):
     end: int
 
     def __post_init__(self) -> None:
-        """Refuse an empty window."""
         if not (type(self.start) is type(self.end) is int and self.start < self.end):
             expected = "two ints of microseconds, its start before its end"
             raise OptionsError("window", (self.start, self.end), expected)

@@ -28,7 +28,6 @@ class MicroBatch:
     period_us: int
 
     def __post_init__(self) -> None:
-        """Refuse an invalid period."""
         check_positive("period_us", self.period_us)
 
 

@@ -12,7 +12,6 @@ class DataflowError(HeadraceError):
         self.where, self.problem, self.remedy = where, problem, remedy
 
     def __str__(self) -> str:
-        """Say what is wrong and how to fix it."""
         return f"{self.where}: {self.problem}. {self.remedy}"
 
 
@@ -24,7 +23,6 @@ class WindowMergeError(HeadraceError):
         self.strategy, self.windows, self.merged = strategy, windows, merged
 
     def __str__(self) -> str:
-        """Show the windows that it got and those that it returned."""
         return (
             f"{self.strategy}.merge_windows returned {list(self.merged)} for {list(self.windows)}. "
             "Each given window must be covered by exactly one returned window"

@@ -101,7 +101,6 @@ class RowCodec:
         self._whole, self._lines = values.of(self._type), LineCodec(values, keeps_latest=held)
 
     def __reduce__(self) -> tuple[Callable[..., "RowCodec"], tuple[object, ...]]:
-        """Pickle as a constructor call."""
         return partial(RowCodec, held=self._held, most=self._most), (self._values, self._due_of)
 
     def __repr__(self) -> str:

@@ -26,7 +26,6 @@ class AtWatermark:
     percentile: float = 100.0
 
     def __post_init__(self) -> None:
-        """Refuse an invalid percentile."""
         if type(self.percentile) not in (int, float) or not 0 < self.percentile <= 100:
             raise OptionsError("percentile", self.percentile, "a number above 0 and at most 100")
 
@@ -44,7 +43,6 @@ class AtPeriod:
     period_us: int
 
     def __post_init__(self) -> None:
-        """Refuse an invalid period."""
         check_positive("period_us", self.period_us)
 
 
@@ -59,7 +57,6 @@ class AtCount:
     count: int
 
     def __post_init__(self) -> None:
-        """Refuse an invalid count."""
         check_count("count", self.count)
 
 
@@ -74,7 +71,6 @@ class AfterDelay:
     delay_us: int
 
     def __post_init__(self) -> None:
-        """Refuse an invalid delay."""
         check_positive("delay_us", self.delay_us)
 
 
@@ -89,7 +85,6 @@ class When:
     predicate: Callable[[Any], bool]
 
     def __post_init__(self) -> None:
-        """Refuse a predicate that is not callable."""
         check_function("predicate", self.predicate)
 
 
@@ -158,7 +153,6 @@ class Custom:
     fn: TriggerFn
 
     def __post_init__(self) -> None:
-        """Refuse a class, and an object that lacks a method."""
         if isinstance(self.fn, type) or not isinstance(self.fn, TriggerFn):
             raise OptionsError("Custom", self.fn, "an object with all methods of TriggerFn")
 
@@ -174,7 +168,6 @@ class Repeat:
     trigger: "Trigger"
 
     def __post_init__(self) -> None:
-        """Refuse an argument that is not a trigger."""
         _inner("Repeat", self.trigger)
 
 
@@ -191,7 +184,6 @@ class RepeatUntil:
     until: "Trigger"
 
     def __post_init__(self) -> None:
-        """Refuse arguments that are not triggers."""
         _inner("RepeatUntil", self.trigger)
         _inner("RepeatUntil", self.until)
 
@@ -211,7 +203,6 @@ class OrFinally:
     until: "Trigger"
 
     def __post_init__(self) -> None:
-        """Refuse arguments that are not triggers."""
         _inner("OrFinally", self.trigger)
         _inner("OrFinally", self.until)
 

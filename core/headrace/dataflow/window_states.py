@@ -73,7 +73,6 @@ class Due(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     idle: int = MAX_TIME
 
     def __or__(self, other: "Due") -> "Due":
-        """Return the earlier of each time."""
         return Due(
             min(self.event, other.event),
             min(self.wall, other.wall),

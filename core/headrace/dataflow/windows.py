@@ -58,7 +58,6 @@ class FixedWindows:
     phase_spread: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse invalid arguments."""
         check_positive("size_us", self.size_us)
         check_time("offset_us", self.offset_us)
         check_bool("phase_spread", self.phase_spread)
@@ -90,7 +89,6 @@ class SlidingWindows:
     offset_us: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse invalid arguments."""
         check_positive("size_us", self.size_us)
         check_positive("period_us", self.period_us)
         check_time("offset_us", self.offset_us)
@@ -123,7 +121,6 @@ class Sessions:
     touching_merge: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse invalid arguments."""
         check_positive("gap_us", self.gap_us)
         check_bool("touching_merge", self.touching_merge)
 

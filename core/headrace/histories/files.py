@@ -111,13 +111,11 @@ class HistoryReader:
             raise
 
     def __enter__(self) -> Self:
-        """Keep the file open."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file."""
         self.close()
 
     def close(self) -> None:
