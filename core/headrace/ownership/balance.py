@@ -101,8 +101,8 @@ def move_interval(
         others = [worker for worker in others if worker.address == verb.to]
     if not others:
         return []
-    totals = _Totals(cluster, options, rules)
-    return [_give(assignment.computation, assignment.interval, min(others, key=totals.order))]
+    loads = _Loads(cluster, options, rules)
+    return [_give(assignment.computation, assignment.interval, min(others, key=loads.order))]
 
 
 def split_interval(verb: m.SplitInterval, cluster: Cluster) -> list[m.MintChange]:
@@ -130,16 +130,18 @@ def rebalance(cluster: Cluster, options: EngineOptions, rules: Rules = RULES) ->
     """Change what the loads call for (7.1): split, else move, else merge."""
     if not cluster.workers:
         return []
-    changes = _split_hot(cluster, options, rules)
+    loads = _Loads(cluster, options, rules)
+    changes = loads.split_hot()
     if changes or any(assignment.sequencer not in cluster.loads for assignment in cluster.table.assignments):
         return changes
-    return _move_from_overloaded(cluster, options, rules) or _merge_idle(cluster, options, rules)
+    return loads.move_from_overloaded() or loads.merge_idle()
 
 
-class _Totals:
+class _Loads:
     """Loads by interval's sequencer, and by worker."""
 
     def __init__(self, cluster: Cluster, options: EngineOptions, rules: Rules) -> None:
+        self.cluster, self.options, self.rules = cluster, options, rules
         records, cpu_us = options.split_load, options.split_cpu_us
         self.weights = {
             sequencer: rules.weight(load.records, load.cpu_us, records, cpu_us)
@@ -160,82 +162,74 @@ class _Totals:
         """Order workers by load: weight first, then intervals."""
         return self.burdens[worker], len(self.intervals[worker])
 
+    def split_hot(self) -> list[m.MintChange]:
+        """Split the intervals that are too hot; if any is, weights by worker are those after it."""
+        changes: list[m.MintChange] = []
+        for assignment in self.cluster.table.assignments:
+            weight = self.weights.get(assignment.sequencer, 0)
+            if not self.rules.is_overloaded(weight, self.options.split_load):
+                continue
+            owner, key = _owner(assignment), self.cluster.loads[assignment.sequencer].split_key
+            if key <= assignment.interval.low or not assignment.interval.contains(key):
+                continue
+            target = min(self.cluster.workers, key=self.order)
+            if owner in self.burdens:
+                self.burdens[owner] -= weight // 2
+            self.burdens[target] += weight // 2
+            changes += _split(assignment, key, target)
+        return changes
 
-def _split_hot(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[m.MintChange]:
-    totals = _Totals(cluster, options, rules)
-    changes: list[m.MintChange] = []
-    for assignment in cluster.table.assignments:
-        weight = totals.weights.get(assignment.sequencer, 0)
-        if not rules.is_overloaded(weight, options.split_load):
-            continue
-        owner, key = _owner(assignment), cluster.loads[assignment.sequencer].split_key
-        if key <= assignment.interval.low or not assignment.interval.contains(key):
-            continue
-        target = min(cluster.workers, key=totals.order)
-        if owner in totals.burdens:
-            totals.burdens[owner] -= weight // 2
-        totals.burdens[target] += weight // 2
-        changes += _split(assignment, key, target)
-    return changes
+    def move_from_overloaded(self) -> list[m.MintChange]:
+        """Let the first worker that is overloaded or short of memory, and can be helped, give an interval away."""
+        workers, options = self.cluster.workers, self.options
+        most = max(options.split_load, options.overload * sum(self.burdens.values()) / len(workers))
+        for worker in workers:
+            changes: list[m.MintChange] = []
+            if self._is_short(self.bytes[worker]):
+                changes = self._relieve(worker, self.bytes, self.sizes)
+            elif self.rules.is_overloaded(self.burdens[worker], most):
+                changes = self._relieve(worker, self.burdens, self.weights)
+            if changes:
+                return changes
+        return []
 
+    def _is_short(self, size: int) -> bool:
+        return self.rules.is_overloaded(size, self.options.memory_limit_bytes)
 
-def _move_from_overloaded(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[m.MintChange]:
-    totals = _Totals(cluster, options, rules)
-    most = max(options.split_load, options.overload * sum(totals.burdens.values()) / len(cluster.workers))
-    for worker in cluster.workers:
-        if rules.is_overloaded(totals.bytes[worker], options.memory_limit_bytes):
-            changes = _relieve(worker, totals, totals.bytes, totals.sizes, options, rules)
-        elif rules.is_overloaded(totals.burdens[worker], most):
-            changes = _relieve(worker, totals, totals.burdens, totals.weights, options, rules)
-        else:
-            continue
-        if changes:
-            return changes
-    return []
+    def _relieve(
+        self, worker: Candidate, burdens: Mapping[Candidate, int], weights: Mapping[int, int]
+    ) -> list[m.MintChange]:
+        """Move the heaviest interval that leaves its new owner with less than its old one had, and with memory to spare.
 
+        So memory that is short never gets shorter, and loads only get nearer to each other: moves end.
+        """
+        for interval in sorted(self.intervals[worker], key=lambda load: -weights[load.sequencer]):
+            weight, size = weights[interval.sequencer], self.sizes[interval.sequencer]
+            fitting = [
+                other for other in burdens if other != worker and not self._is_short(self.bytes[other] + size)
+            ]
+            if not weight or not fitting:
+                continue
+            target = min(fitting, key=burdens.__getitem__)
+            if self.rules.is_relief(burdens[target] + weight, burdens[worker]):
+                return [_give(interval.computation, interval.interval, target)]
+        return []
 
-def _relieve(
-    worker: Candidate,
-    totals: _Totals,
-    burdens: Mapping[Candidate, int],
-    weights: Mapping[int, int],
-    options: EngineOptions,
-    rules: Rules,
-) -> list[m.MintChange]:
-    """Move the heaviest interval that leaves its new owner with less than its old one had, and with memory to spare.
-
-    So memory that is short never gets shorter, and loads only get nearer to each other: moves end.
-    """
-    for interval in sorted(totals.intervals[worker], key=lambda load: -weights[load.sequencer]):
-        weight, size = weights[interval.sequencer], totals.sizes[interval.sequencer]
-        fitting = [
-            other
-            for other in burdens
-            if other != worker
-            and not rules.is_overloaded(totals.bytes[other] + size, options.memory_limit_bytes)
-        ]
-        if not weight or not fitting:
-            continue
-        target = min(fitting, key=burdens.__getitem__)
-        if rules.is_relief(burdens[target] + weight, burdens[worker]):
-            return [_give(interval.computation, interval.interval, target)]
-    return []
-
-
-def _merge_idle(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[m.MintChange]:
-    weights = _Totals(cluster, options, rules).weights
-    changes: list[m.MintChange] = []
-    first: m.Assignment | None = None
-    for second in cluster.table.assignments:
-        if first is None or first.computation != second.computation:
-            first = second
-            continue
-        if rules.is_idle(weights[first.sequencer] + weights[second.sequencer], options.merge_load):
-            changes.append(_merge(first, second))
-            first = None
-        else:
-            first = second
-    return changes
+    def merge_idle(self) -> list[m.MintChange]:
+        """Merge neighbours that are idle."""
+        changes: list[m.MintChange] = []
+        first: m.Assignment | None = None
+        for second in self.cluster.table.assignments:
+            if first is None or first.computation != second.computation:
+                first = second
+                continue
+            idle_weight = self.weights[first.sequencer] + self.weights[second.sequencer]
+            if self.rules.is_idle(idle_weight, self.options.merge_load):
+                changes.append(_merge(first, second))
+                first = None
+            else:
+                first = second
+        return changes
 
 
 # Single changes
