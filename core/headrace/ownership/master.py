@@ -57,11 +57,7 @@ class Master(Replica):
     """One replica of the master.
 
     Args:
-        address: of this replica.
-        topologies: the deployed pipeline versions; the table says which is in force.
-        options: of the engine.
-        history: of the run.
-        rules: what it asks.
+        topologies: the deployed pipeline versions; the table says which is in force. The others are those of a `Replica`.
 
     Attributes:
         table: the assignment as the store holds it; empty on a standby.

@@ -77,12 +77,8 @@ class WatermarkAuthority(Replica):
     """One replica of one shard of the authority.
 
     Args:
-        address: of this replica.
         shard: which computations and injectors it has (`EngineOptions.shard_of`).
-        topologies: the deployed pipeline versions; it serves the names of all.
-        options: of the engine.
-        history: of the run.
-        rules: what it asks.
+        topologies: the deployed pipeline versions; it serves the names of all. The others are those of a `Replica`.
 
     Raises:
         OptionsError: a percentile is wanted of an authority of several shards.
@@ -222,11 +218,10 @@ class WatermarkAuthority(Replica):
     def _publish(self, now: int) -> None:
         """Journal what has risen."""
         self._has_news = False
-        reached = [(known, self.progress(known.name)) for known in self._known.values()]
         risen = [
             (known, progress)
-            for known, progress in reached
-            if progress is not known.published and progress != known.published
+            for known in self._known.values()
+            if (progress := self.progress(known.name)) != known.published
         ]
         if not risen:
             return
