@@ -4,10 +4,12 @@ Whatever is wrong with them is found here, before anything runs, and reported in
 """
 
 import importlib
+import importlib.util
 import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -187,11 +189,28 @@ def load_named(name: str) -> tuple[ModuleType, object]:
 def is_spark_job(name: str) -> bool:
     """Return whether this names a Spark job that needs no schema: a ``SparkJob``, or a function of a session alone."""
     module_name, attribute = _split(name)
-    found = getattr(_import(name, module_name), attribute, None)
+    with _without_java(module_name):
+        found = getattr(_import(name, module_name), attribute, None)
     jobs = sys.modules.get("headrace_sim.spark.job")  # not loaded: then it is no SparkJob
     if jobs is not None and isinstance(found, jobs.SparkJob):
         return True
     return inspect.isfunction(found) and list(inspect.signature(found).parameters) == ["spark"]
+
+
+def _without_java(module_name: str) -> AbstractContextManager[None]:
+    """Give a module that speaks of PySpark a session without Java, if it gets one when it is imported."""
+    _search_here()
+    try:
+        found = importlib.util.find_spec(module_name)
+    except (ImportError, ValueError):  # who imports it tells what is wrong
+        found = None
+    source = Path(found.origin) if found is not None and found.has_location and found.origin else None
+    if source is None or b"pyspark" not in source.read_bytes() or importlib.util.find_spec("pyspark") is None:
+        return nullcontext()
+    from headrace_sim.spark.recorded_columns import columns_without_java  # noqa: PLC0415  it needs PySpark
+    from headrace_sim.spark.sessions import Session  # noqa: PLC0415
+
+    return columns_without_java(Session())
 
 
 def load_named_promises(name: str) -> tuple[Promise, ...]:
@@ -245,11 +264,15 @@ def _suggestion(module_name: str, attribute: str) -> str:
     return "Give the names of a module and a pipeline, such as headrace_scenarios.zeitgeist:pipeline"
 
 
-def _import(name: str, module_name: str) -> ModuleType:
+def _search_here() -> None:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     importlib.invalidate_caches()
+
+
+def _import(name: str, module_name: str) -> ModuleType:
+    _search_here()
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
