@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import time_machine
-
 from headrace import Pipeline, Record
 from headrace.api.codecs import decode_state
 from headrace.api.ropes import Encoded
@@ -70,6 +68,8 @@ class Elsewhere:
 @contextmanager
 def clock_at(moment: datetime, zone: str = "") -> Iterator[None]:
     """Freeze the wall clock. ``zone``: the machine's time zone; default: as it is."""
+    import time_machine  # noqa: PLC0415  it imports pytest, where that is installed: a tenth of a command's start
+
     with time_machine.travel(moment, tick=False):
         if not zone or not hasattr(time, "tzset"):
             yield
