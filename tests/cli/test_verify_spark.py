@@ -48,6 +48,11 @@ def build_with_a_function(payments):
     return made.writeStream.foreachBatch(append if spark.conf else replace).start()
 
 
+def weekdays(payments):
+    day = F.date_format(F.lit("2030-01-02"), "EEE")
+    return payments.select(day.alias("account")).writeStream.foreachBatch(replace).start()
+
+
 def reads_a_topic(spark):
     spark.readStream.format("kafka").load().select("topic").writeStream.foreachBatch(replace).start()
 """
@@ -101,6 +106,7 @@ def test_function_of_a_session_needs_no_schema(payments: Path, run: Run) -> None
             "takes 'payments', whose schema is not known",
         ),
         (("payments:build", *SCHEMA, "--schema", "x=a INT"), "with a parameter's name and without"),
+        (("payments:weekdays", *SCHEMA), "Error: payments.py:41: cannot follow date_format() with 'EEE'"),
         (("payments:feed", *SCHEMA), "list is no Spark job"),
         (("payments:append", *SCHEMA, "--feed", "rows"), "has no 'rows' with the rows of its input"),
         (

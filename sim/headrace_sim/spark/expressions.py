@@ -22,7 +22,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, in_range, is_number, single_precision
 from headrace_sim.spark.ddl import parse_type
-from headrace_sim.spark.functions import FUNCTIONS
+from headrace_sim.spark.functions import FUNCTIONS, NotSimulatedError
 from headrace_sim.spark.json_values import from_json
 from headrace_sim.spark.recorded_columns import USER_FUNCTION, Recorded, case_parts, shown
 from headrace_sim.spark.refusals import CannotFollowError, shown_place
@@ -282,15 +282,23 @@ class _Binder:
                 what, node.place, f"Give it {len(function.takes)}, or compute it in Python"
             )
         pairs = [*zip(given, function.takes, strict=False)]
-        other = next((inner.type for inner, kind in pairs if function.exact and inner.type != kind), None)
-        if other is not None:
-            what = f"{node.name}() of {other.simpleString()}"
-            raise CannotFollowError(what, node.place, "Cast it to DOUBLE, or compute it in Python")
+        for inner, kind in pairs if function.exact else ():
+            if inner.type != kind:
+                what, wanted = f"{node.name}() of {inner.type.simpleString()}", kind.simpleString().upper()
+                raise CannotFollowError(what, node.place, f"Cast it to {wanted}, or compute it in Python")
         arguments = [
             inner if inner.type == kind else _converted(inner, kind, node, inner.name)
             for inner, kind in pairs
         ]
-        return _lifted(node, function.returns, function.call, *arguments, nullable=function.nullable)
+
+        def call(*given: Any) -> Any:
+            try:
+                return function.call(*given)
+            except NotSimulatedError as error:
+                what = f"{node.name}() with {error}"
+                raise CannotFollowError(what, node.place, "Compute it in Python") from error
+
+        return _lifted(node, function.returns, call, *arguments, nullable=function.nullable)
 
     def _substring(self, node: Recorded) -> Bound:
         text, start, length = (self.bind(argument) for argument in node.args)

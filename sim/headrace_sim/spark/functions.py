@@ -45,6 +45,10 @@ class Function:
     exact: bool = False
 
 
+class NotSimulatedError(Exception):
+    """An argument means something in Spark that is not simulated. The message says which."""
+
+
 def _initials(text: str) -> str:
     return " ".join(word[:1].upper() + word[1:].lower() for word in text.split(" "))
 
@@ -58,8 +62,11 @@ def _padded(text: str, length: int, pad: str, *, left: bool) -> str:
 def _pattern(text: str) -> re.Pattern[str]:
     """Return a pattern of Java's as Python's, if it means the same there."""
     if "&&" in text or r"\Z" in text:
-        raise ValueError(f"the pattern {text!r} means something else in Java than in Python")
-    return re.compile(text, re.ASCII)
+        raise NotSimulatedError(f"the pattern {text!r}, which means something else in Java than in Python")
+    try:
+        return re.compile(text, re.ASCII)
+    except re.error as error:
+        raise NotSimulatedError(f"the pattern {text!r}, which is none in Python") from error
 
 
 def _like(text: str, pattern: str) -> bool:
@@ -105,10 +112,8 @@ def _whole(call: Callable[[float], int], value: float) -> int:
     return in_range(call(value), _LONG, "ARITHMETIC_OVERFLOW")
 
 
-def _seconds(at: datetime, form: str) -> int:
-    if form != "yyyy-MM-dd HH:mm:ss":
-        raise ValueError(f"unix_timestamp() with the pattern {form!r} is not simulated")
-    return math.floor(at.timestamp())
+def _seconds(at: datetime, _form: str) -> int:
+    return math.floor(at.timestamp())  # Spark looks at the pattern for text alone
 
 
 def _last_day(day: date) -> date:
@@ -142,8 +147,8 @@ def _formatted(at: datetime, form: str) -> str:
     for quoted, letters, _, other in re.findall(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z']+)", form):
         if letters and letters not in _LETTERS:
             known = ", ".join(_LETTERS)
-            raise ValueError(
-                f"{letters!r} in the pattern {form!r} is not simulated; known are {known}, and text in '...'"
+            raise NotSimulatedError(
+                f"{letters!r} in the pattern {form!r} (known are {known}, and text in '...')"
             )
         made.append(at.strftime(_LETTERS[letters]) if letters else quoted or other)
     return "".join(made)
@@ -197,7 +202,7 @@ FUNCTIONS: dict[str, Function] = {
     "second": _of_time("second"),
     "to_date": Function((_DATE,), _DATE, lambda day: day),
     "to_timestamp": Function((_TIME,), _TIME, lambda at: at),
-    "unix_timestamp": Function((_TIME, _TEXT), _LONG, _seconds),
+    "unix_timestamp": Function((_TIME, _TEXT), _LONG, _seconds, exact=True),
     "weekday": _of_day(date.weekday),
     "year": _of_day(lambda day: day.year),
     "ceil": Function((_DOUBLE,), _LONG, partial(_whole, math.ceil), exact=True),

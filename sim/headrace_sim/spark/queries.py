@@ -17,7 +17,7 @@ from zlib import crc32
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.job import SparkJob, TimeMode
 from headrace_sim.spark.recorded_columns import columns_without_java
-from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.refusals import CannotFollowError, shown_place
 from headrace_sim.spark.schedules import Fault, FaultKind, Feed, Schedule
 from headrace_sim.spark.sessions import Session
 from headrace_sim.spark.stages import (
@@ -137,6 +137,7 @@ def run_job(
 
     Raises:
         SparkJobError: If Spark would refuse to start the job.
+        CannotFollowError: If it comes to a call that is not simulated.
         PySparkException: If a row of the feed does not fit the input's schema.
 
     """
@@ -220,6 +221,8 @@ class _Query:
                 if fault := self._takes(FaultKind.CHECKPOINT_RESTORED, batch):
                     place = max(0, place - 1 - fault.delay)
                     self._restore(backups[place])
+        except CannotFollowError:  # says nothing of the job
+            raise
         except Exception as error:  # noqa: BLE001  whatever the user's code raises
             self.outcome.failure = error
         for _, batch, rows in self._zombies:

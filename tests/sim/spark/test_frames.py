@@ -40,6 +40,10 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
         (lambda df: df.createOrReplaceTempView("v"), "DataFrame.createOrReplaceTempView()"),
         (lambda df: df.select(F.soundex("k")), "the function soundex()"),
         (lambda df: df.select(F.round("i", -1)), "round() of int"),
+        (lambda df: df.select(F.date_format("t", "EEE")), "date_format() with 'EEE' in the pattern 'EEE'"),
+        (lambda df: df.filter(df.k.rlike(r"\p{Alpha}")), "rlike() with the pattern"),
+        (lambda df: df.select(F.split("k", "[a-z&&[^b]]")), "split() with the pattern"),
+        (lambda df: df.select(F.unix_timestamp("n", "dd")), "unix_timestamp() of string"),
         (lambda df: df.select(F.sum("i")), "the function sum()"),
         (
             lambda df: df.select(F.pandas_udf(lambda of: of, "int")("i")),
