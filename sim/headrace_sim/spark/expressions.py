@@ -24,7 +24,7 @@ from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, in_range, is_
 from headrace_sim.spark.ddl import parse_type
 from headrace_sim.spark.functions import FUNCTIONS, NotSimulatedError
 from headrace_sim.spark.json_values import from_json
-from headrace_sim.spark.recorded_columns import USER_FUNCTION, Recorded, case_parts, shown
+from headrace_sim.spark.recorded import OF_A_FRAME, USER_FUNCTION, Recorded, case_parts, shown
 from headrace_sim.spark.refusals import CannotFollowError, shown_place
 from headrace_sim.spark.user_functions import called
 
@@ -62,7 +62,9 @@ def expand(node: Recorded, schema: t.StructType) -> list[Recorded]:
     """Return the columns that ``*`` or ``data.*`` stands for; any other column, alone."""
     name = node.args[0] if node.name == "col" else None
     if name == "*":
-        return [Recorded("col", (f"`{field.name}`",), node.place) for field in schema.fields]
+        return [
+            Recorded("field", (place, field.name), node.place) for place, field in enumerate(schema.fields)
+        ]
     if isinstance(name, str) and name.endswith(".*"):
         parent = Recorded("col", (name.removesuffix(".*"),), node.place)
         kind = bind(parent, schema).type
@@ -109,6 +111,9 @@ class _Binder:
         matching = [
             place for place, field in enumerate(self.schema.fields) if field.name.lower() == first.lower()
         ]
+        if len(matching) > 1 and OF_A_FRAME in node.args:
+            what = f"{name!r} of one of two joined frames that both have it"
+            raise CannotFollowError(what, node.place, "Join on names, on='id', or rename it before the join")
         if len(matching) > 1:
             raise _refused(
                 node,
@@ -126,6 +131,11 @@ class _Binder:
         for part in inner:
             found = _field(found, part, node)
         return found
+
+    def _field_at(self, node: Recorded) -> Bound:
+        place, name = node.args
+        field = self.schema.fields[place]
+        return Bound(name, field.dataType, field.nullable, self._reader(place, name, node))
 
     def _reader(self, place: int, name: str, node: Recorded) -> Callable[[Values], Any]:
         if self.grouped_by is None:
@@ -286,10 +296,7 @@ class _Binder:
             if inner.type != kind:
                 what, wanted = f"{node.name}() of {inner.type.simpleString()}", kind.simpleString().upper()
                 raise CannotFollowError(what, node.place, f"Cast it to {wanted}, or compute it in Python")
-        arguments = [
-            inner if inner.type == kind else _converted(inner, kind, node, inner.name)
-            for inner, kind in pairs
-        ]
+        arguments = [as_type(inner, kind, node) for inner, kind in pairs]
 
         def call(*given: Any) -> Any:
             try:
@@ -456,6 +463,8 @@ def _common(left: t.DataType, right: t.DataType) -> t.DataType | None:
         return max(left, right, key=lambda kind: BITS[type(kind)])
     if kinds <= {*BITS, *FRACTIONAL}:
         return t.DoubleType()
+    if t.DecimalType in kinds and kinds <= {*BITS, *FRACTIONAL, t.DecimalType}:
+        return t.DoubleType() if kinds & {*FRACTIONAL} else _wider(_as_decimal(left), _as_decimal(right))
     if kinds == {t.DateType, t.TimestampType}:
         return t.TimestampType()
     if t.StringType in kinds:
@@ -475,6 +484,22 @@ def _common(left: t.DataType, right: t.DataType) -> t.DataType | None:
     return None
 
 
+def _as_decimal(kind: t.DataType) -> t.DecimalType:
+    """Return the DECIMAL that holds all values of a whole number's type."""
+    return kind if isinstance(kind, t.DecimalType) else t.DecimalType(len(str(1 << BITS[type(kind)] - 1)), 0)
+
+
+def _wider(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType | None:
+    """Return the type that holds all values of both, if there is one."""
+    scale = max(left.scale, right.scale)
+    digits = scale + max(left.precision - left.scale, right.precision - right.scale)
+    return t.DecimalType(digits, scale) if digits <= _MOST_DIGITS else None
+
+
+_MOST_DIGITS = 38
+"""Of a DECIMAL."""
+
+
 def _alike(left: Bound, right: Bound, node: Recorded) -> tuple[Bound, Bound]:
     one, other = _all_alike([left, right], node)
     return one, other
@@ -484,22 +509,17 @@ def _all_alike(options: list[Bound], node: Recorded) -> list[Bound]:
     """Convert to the common type of all, as Spark does implicitly."""
     kind: t.DataType = t.NullType()
     for option in options:
-        if (
-            isinstance(kind, t.DecimalType) is not isinstance(option.type, t.DecimalType)
-            and is_number(kind)
-            and is_number(option.type)
-        ):
-            raise CannotFollowError(
-                f"{shown(node)}, which mixes DECIMAL and other numbers,", node.place, "Cast one of them"
-            )
         common = _common(kind, option.type)
         if common is None:
             kinds = f"{kind.simpleString().upper()} and {option.type.simpleString().upper()}"
             raise _refused(node, f"[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] {shown(node)}: {kinds} differ")
         kind = common
-    return [
-        option if option.type == kind else _converted(option, kind, node, option.name) for option in options
-    ]
+    return [as_type(option, kind, node) for option in options]
+
+
+def as_type(inner: Bound, kind: t.DataType, node: Recorded) -> Bound:
+    """Return a column converted to a type, unless it has it. ``node``: what needs that."""
+    return inner if inner.type == kind else _converted(inner, kind, node, inner.name)
 
 
 def _boolean(inner: Bound, node: Recorded) -> Bound:
@@ -525,9 +545,7 @@ def _number(inner: Bound, node: Recorded) -> Bound:
 
 
 def _text(inner: Bound, node: Recorded) -> Bound:
-    return (
-        inner if isinstance(inner.type, t.StringType) else _converted(inner, t.StringType(), node, inner.name)
-    )
+    return inner if isinstance(inner.type, t.StringType) else as_type(inner, t.StringType(), node)
 
 
 def _fitting(kind: t.DataType, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -571,6 +589,15 @@ def ordered(value: Any) -> Any:
     if isinstance(value, float):
         return (1, 0.0) if math.isnan(value) else (0, value)
     return (0, value) if isinstance(value, (int, Decimal)) else value
+
+
+def hashable(value: Any) -> Any:
+    """Return a key that is equal for equal values, including NaN, and -0.0 and 0.0."""
+    if isinstance(value, float):
+        return ordered(value)
+    if isinstance(value, dict):
+        return frozenset((key, hashable(item)) for key, item in value.items())
+    return tuple(map(hashable, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _equal(left: Any, right: Any) -> bool:
@@ -636,7 +663,8 @@ def _total(kind: t.DataType) -> tuple[t.DataType, bool, Callable[[list[Any]], An
 _METHODS: dict[str, Callable[[_Binder, Recorded], Bound]] = {
     "abs": _Binder._absolute, "apply": _Binder._item, "array": _Binder._array, "as": _Binder._alias, "cast": _Binder._cast,
     "coalesce": _Binder._coalesce, "col": _Binder._name, "concat": _Binder._concat, "concat_ws": _Binder._joined,
-    "current_date": _Binder._now, "current_timestamp": _Binder._now, "now": _Binder._now, "from_json": _Binder._from_json,
+    "current_date": _Binder._now, "current_timestamp": _Binder._now, "now": _Binder._now, "field": _Binder._field_at,
+    "from_json": _Binder._from_json,
     "greatest": _Binder._extreme, "isNotNull": _Binder._is_not_null, "isNull": _Binder._is_null, "isin": _Binder._is_in,
     "isnotnull": _Binder._is_not_null, "isnull": _Binder._is_null, "least": _Binder._extreme, "lit": _Binder._lit,
     "negate": _Binder._negate, "not": _Binder._logical_not, "otherwise": _Binder._case, "size": _Binder._size,

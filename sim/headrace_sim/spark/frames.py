@@ -6,6 +6,7 @@ place.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import Any, Self
 
 from pyspark import cloudpickle
@@ -13,11 +14,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import types as t
 
-from headrace_sim.spark.expressions import Bound, bind, expand, ordered
-from headrace_sim.spark.recorded_columns import Recorded, column_of, node_of
+from headrace_sim.spark.expressions import Bound, bind, expand, hashable
+from headrace_sim.spark.joins import joined, kind_of_join
+from headrace_sim.spark.recorded import OF_A_FRAME, Recorded
+from headrace_sim.spark.recorded_columns import column_of, node_of
 from headrace_sim.spark.refusals import CannotFollowError, refuse_the_rest, users_place
-
-Partition = tuple[tuple[Any, ...], ...]
+from headrace_sim.spark.sql_text import parse_expression
+from headrace_sim.spark.window_functions import Partition, calls_in, places_in_order, with_windows
 
 
 class Rows(DataFrame):
@@ -101,7 +104,7 @@ class Rows(DataFrame):
             return self.select(*item)
         name = self._schema.names[item] if isinstance(item, int) else item
         self._bind(name)
-        return column_of(Recorded("col", (name,), users_place()))
+        return column_of(Recorded("col", (name, OF_A_FRAME), users_place()))
 
     def __getattr__(self, name: str) -> Any:
         """Return the column with this name."""
@@ -119,16 +122,29 @@ class Rows(DataFrame):
     def select(self, *cols: Any) -> "Rows":
         """Compute columns."""
         nodes = [recorded for column in _flat(cols) for recorded in expand(node_of(column), self._schema)]
-        return self._computed([bind(node, self._schema) for node in nodes])
+        nodes, schema, partitions = self._with_windows(nodes)
+        return self._computed([bind(node, schema) for node in nodes], partitions)
 
-    def _computed(self, columns: list[Bound]) -> "Rows":
+    def selectExpr(self, *expr: Any) -> "Rows":
+        """Compute columns given as SQL text."""
+        return self.select(*(parse_expression(text, users_place()) for text in _flat(expr)))
+
+    def _with_windows(
+        self, nodes: list[Recorded]
+    ) -> tuple[list[Recorded], t.StructType, Sequence[Partition]]:
+        if self.isStreaming and any(calls_in(nodes)):
+            message = "[NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING] Window functions are for batches: use them in foreachBatch()"
+            raise AnalysisException(message=message)
+        return with_windows(nodes, self._schema, self._partitions)
+
+    def _computed(self, columns: list[Bound], partitions: Sequence[Partition]) -> "Rows":
         schema = t.StructType(
             [t.StructField(column.name, column.type, column.nullable) for column in columns]
         )
         values = [column.value for column in columns]
         return self._with(
             schema,
-            [tuple(tuple(value(row) for value in values) for row in part) for part in self._partitions],
+            [tuple(tuple(value(row) for value in values) for row in part) for part in partitions],
         )
 
     def withColumn(self, colName: str, col: Any) -> "Rows":
@@ -137,15 +153,15 @@ class Rows(DataFrame):
 
     def withColumns(self, *colsMap: dict[str, Any]) -> "Rows":
         """Add columns, or replace those with these names."""
-        made = {name: self._bind(column) for name, column in colsMap[0].items()}
-        named = {
-            name.lower(): Bound(name, bound.type, bound.nullable, bound.value) for name, bound in made.items()
-        }
+        given = [node_of(column) for column in colsMap[0].values()]
+        nodes, schema, partitions = self._with_windows(given)
+        made = zip(colsMap[0], (bind(node, schema) for node in nodes), strict=True)
+        named = {name.lower(): Bound(name, bound.type, bound.nullable, bound.value) for name, bound in made}
         kept = [
-            named.pop(name.lower()) if name.lower() in named else self._bind(f"`{name}`")
-            for name in self._schema.names
+            named.pop(name.lower()) if name.lower() in named else bind(field, schema)
+            for name, field in zip(self._schema.names, expand(node_of("*"), self._schema), strict=True)
         ]
-        return self._computed([*kept, *named.values()])
+        return self._computed([*kept, *named.values()], partitions)
 
     def withColumnRenamed(self, existing: str, new: str) -> "Rows":
         """Rename a column, if it exists."""
@@ -170,18 +186,28 @@ class Rows(DataFrame):
 
     def drop(self, *cols: Any) -> "Rows":
         """Drop columns, ignoring missing ones."""
-        dropped = {str(_plain_name(col, "drop()")).lower() for col in cols}
-        return self.select(*(f"`{name}`" for name in self._schema.names if name.lower() not in dropped))
+        nodes, names = list(map(node_of, cols)), [name.lower() for name in self._schema.names]
+        dropped = {str(node.args[0]).strip("`").lower() for node in nodes}
+        for node in nodes:
+            if node.name != "col":
+                raise CannotFollowError("drop() with a computed column", node.place, "Name the column")
+            if OF_A_FRAME in node.args and names.count(str(node.args[0]).lower()) > 1:
+                self._bind(node)
+        fields = expand(node_of("*"), self._schema)
+        return self.select(*(field for field, name in zip(fields, names, strict=True) if name not in dropped))
 
     # Rows.
 
     def filter(self, condition: Any) -> "Rows":
         """Keep the rows for which a column is true."""
-        if isinstance(condition, str):
-            raise CannotFollowError(
-                "filter() with SQL text", users_place(), "Write the condition with columns: F.col('x') > 0"
+        node = (
+            parse_expression(condition, users_place()) if isinstance(condition, str) else node_of(condition)
+        )
+        if any(calls_in(node)):
+            raise AnalysisException(
+                message="[WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE] A window function is in a condition"
             )
-        test = self._bind(condition)
+        test = self._bind(node)
         if not isinstance(test.type, (t.BooleanType, t.NullType)):
             raise AnalysisException(
                 message=f"[DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN] {test.name} is {test.type.simpleString()}, not BOOLEAN"
@@ -204,8 +230,9 @@ class Rows(DataFrame):
 
     def dropDuplicates(self, subset: Sequence[str] | None = None) -> "Rows":
         """Keep one row for each value of some columns."""
-        keys = [self._bind(f"`{name}`").value for name in (subset or self._schema.names)]
-        kept = {tuple(_hashable(key(row)) for key in keys): row for row in reversed(self._all())}
+        columns = [f"`{name}`" for name in subset] if subset else expand(node_of("*"), self._schema)
+        keys = [self._bind(column).value for column in columns]
+        kept = {tuple(hashable(key(row)) for key in keys): row for row in reversed(self._all())}
         return self._with(self._schema, [tuple(reversed(kept.values()))])
 
     drop_duplicates = dropDuplicates
@@ -235,24 +262,44 @@ class Rows(DataFrame):
         """Append the rows of another frame, matching columns by name."""
         return self.union(other.select(*(f"`{name}`" for name in self._schema.names)))
 
+    def join(self, other: Any, on: Any = None, how: str | None = None) -> "Rows":
+        """Join another frame, by names of columns or a condition."""
+        kind, place = kind_of_join(how or "inner"), users_place()
+        if not isinstance(other, Rows):
+            raise CannotFollowError(
+                "a join with a stream", place, "Let the stream come first: stream.join(frame, 'id')"
+            )
+        given = [on] if isinstance(on, (str, Column)) else on
+        names: Any = given
+        if given and isinstance(given[0], Column):
+            names = reduce(lambda one, two: Recorded("and", (one, two), place), map(node_of, given))
+        sides = (self._schema, self._all()), (other._schema, other._all())
+        schema, rows = joined(*sides, kind, names, place)
+        return self._with(schema, [tuple(rows)])
+
+    def crossJoin(self, other: Any) -> "Rows":
+        """Pair each row with each of another frame."""
+        return self.join(other)
+
+    def hint(self, name: str, *parameters: Any) -> "Rows":
+        """Do nothing: a hint changes how fast a join is."""
+        return self
+
     def orderBy(self, *cols: Any, ascending: Any = True) -> "Rows":
         """Sort the rows: nulls first, or last if descending."""
         columns = list(_flat(cols))
         directions = ascending if isinstance(ascending, list) else [ascending] * len(columns)
+        nodes = [
+            node
+            if node.name.startswith(("asc", "desc"))
+            else Recorded("asc" if upwards else "desc", (node,), node.place)
+            for node, upwards in zip(map(node_of, columns), directions, strict=True)
+        ]
         rows = self._all()
-        for column, upwards in reversed(list(zip(columns, directions, strict=True))):
-            rows = self._sorted(rows, node_of(column), bool(upwards))
-        return self._with(self._schema, [tuple(rows)])
+        order = places_in_order(rows, nodes, self._schema)
+        return self._with(self._schema, [tuple(rows[place] for place in order)])
 
     sort = orderBy
-
-    def _sorted(self, rows: list[tuple[Any, ...]], node: Recorded, upwards: bool) -> list[tuple[Any, ...]]:
-        if node.name in {"asc", "desc"}:
-            upwards, node = node.name == "asc", node.args[0]
-        value = bind(node, self._schema).value
-        return sorted(
-            rows, key=lambda row: (value(row) is not None, ordered(value(row))), reverse=not upwards
-        )
 
     def coalesce(self, numPartitions: int) -> "Rows":
         """Merge the rows into fewer partitions."""
@@ -379,7 +426,7 @@ class Groups(GroupedData):
         columns = [bind(node, schema, [key.name for key in keys]) for node in nodes]
         groups: dict[Any, list[tuple[Any, ...]]] = {} if keys else {(): []}
         for row in self._frame._all():
-            groups.setdefault(tuple(_hashable(key.value(row)) for key in keys), []).append(row)
+            groups.setdefault(tuple(hashable(key.value(row)) for key in keys), []).append(row)
         made = t.StructType(
             [t.StructField(bound.name, bound.type, bound.nullable) for bound in (*keys, *columns)]
         )
@@ -425,22 +472,6 @@ class Groups(GroupedData):
 
 def _flat(columns: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(columns[0]) if len(columns) == 1 and isinstance(columns[0], (list, tuple)) else columns
-
-
-def _plain_name(column: Any, call: str) -> str:
-    node = node_of(column)
-    if node.name != "col":
-        raise CannotFollowError(f"{call} with a computed column", node.place, "Name the column")
-    return str(node.args[0]).strip("`")
-
-
-def _hashable(value: Any) -> Any:
-    """Return a key that is equal for equal values, including NaN, and -0.0 and 0.0."""
-    if isinstance(value, float):
-        return ordered(value)
-    if isinstance(value, dict):
-        return frozenset((key, _hashable(item)) for key, item in value.items())
-    return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
 
 
 _REMEDY = "Compute it in Python from collect() instead, or move it behind a function that the check can call with plain rows"

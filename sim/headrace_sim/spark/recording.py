@@ -36,7 +36,9 @@ from headrace_sim.spark.job import (
     Watermark,
     WatermarkPolicy,
 )  # fmt: skip
-from headrace_sim.spark.recorded_columns import columns_without_java, functions_in, node_of, shown
+from headrace_sim.spark.joins import kind_of_join
+from headrace_sim.spark.recorded import shown
+from headrace_sim.spark.recorded_columns import column_of, columns_without_java, functions_in, node_of
 from headrace_sim.spark.refusals import (
     DRIVER_CRASH,
     SPARKS_STATE,
@@ -47,10 +49,11 @@ from headrace_sim.spark.refusals import (
     users_place,
 )
 from headrace_sim.spark.sessions import Session
+from headrace_sim.spark.sql_text import parse_expression
 
 _ROW_BY_ROW = (
-    "alias", "cache", "coalesce", "drop", "dropna", "filter", "persist", "repartition", "select", "toDF", "unpersist", "where",
-    "withColumn", "withColumnRenamed", "withColumns", "withColumnsRenamed",
+    "alias", "cache", "coalesce", "drop", "dropna", "persist", "repartition", "select", "toDF",
+    "unpersist", "withColumn", "withColumnRenamed", "withColumns", "withColumnsRenamed",
 )  # fmt: skip
 _LIKE_THE_FRAME = (
     "columns",
@@ -236,6 +239,12 @@ class StreamReader(DataStreamReader):
     parquet = csv = orc = text = json
 
 
+class _NoRows(Rows):
+    """Tells what comes out of a step of a stream, and what a stream cannot do."""
+
+    isStreaming = True
+
+
 class StreamFrame(DataFrame):
     """A stream whose steps are recorded."""
 
@@ -247,7 +256,7 @@ class StreamFrame(DataFrame):
         self._session = session
         self._job = job
         self._sources = sources
-        self._empty = Rows(session, job.output, [])
+        self._empty = _NoRows(session, job.output, [])
 
     def _then(self, step: Step) -> "StreamFrame":
         return StreamFrame(self._session, self._job.then(step), self._sources)
@@ -327,6 +336,36 @@ class StreamFrame(DataFrame):
                 )
             steps.append(step)
         return tuple(Branch(branch.source, (*branch.steps, *steps)) for branch in branches)
+
+    def filter(self, condition: Any) -> "StreamFrame":
+        """Record ``filter``."""
+        if isinstance(condition, str):
+            condition = column_of(parse_expression(condition, users_place()))
+        return self._row_by_row("filter", (condition,), {})
+
+    def where(self, condition: Any) -> "StreamFrame":
+        """Record ``filter``."""
+        return self.filter(condition)
+
+    def selectExpr(self, *expr: Any) -> "StreamFrame":
+        """Record ``select`` of columns given as SQL text."""
+        place, texts = users_place(), expr[0] if expr and isinstance(expr[0], list) else expr
+        columns = [column_of(parse_expression(text, place)) for text in texts]
+        return self._row_by_row("select", columns, {})
+
+    def join(self, other: DataFrame, on: Any = None, how: str | None = None) -> "StreamFrame":
+        """Record a join with a frame of a batch, which keeps no state; one with a stream is Spark's own."""
+        place, kind = users_place(), kind_of_join(how or "inner")
+        if isinstance(other, StreamFrame):
+            raise CannotFollowError("a join of two streams", place, SPARKS_STATE["join"])
+        if kind in {"right", "full"}:
+            problem = f"[UNSUPPORTED_OPERATION] a {kind} join of a stream with a batch would have to wait for the stream's end"
+            raise SparkJobError(problem, shown_place(place), "Use an inner or left join, or swap the sides")
+        return self._row_by_row("join", (other, on, how), {})
+
+    def hint(self, name: str, *parameters: Any) -> "StreamFrame":
+        """Do nothing: a hint changes how fast a join is."""
+        return self
 
     def groupBy(self, *cols: Any) -> "StreamGroups":
         """Group by columns."""

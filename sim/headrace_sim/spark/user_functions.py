@@ -13,7 +13,7 @@ from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowC
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.util import PythonEvalType
 
-from headrace_sim.spark.recorded_columns import NAMED_ARGUMENT, Recorded
+from headrace_sim.spark.recorded import NAMED_ARGUMENT, Recorded
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.values import from_pickled
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 SCHEMA = (
@@ -29,6 +30,11 @@ Program = Callable[[Any], Any]
 
 def _one(column: Callable[[], Any]) -> Program:
     return lambda df: df.select(column())
+
+
+def _names(df: Any) -> Any:
+    rows = [("a", "Ann"), ("a", "Al"), ("b", None), (None, "nobody"), ("z", "Zoe")]
+    return df.sparkSession.createDataFrame(rows, "k STRING, name STRING")
 
 
 PROGRAMS: dict[str, Program] = {
@@ -124,6 +130,7 @@ PROGRAMS: dict[str, Program] = {
     "union by name": lambda df: df.select("k", "i").unionByName(df.select("i", "k")),
     "sorted": lambda df: df.select("k", "l").orderBy(F.col("l").desc(), "k").limit(3),
     "sorted up": lambda df: df.select("d").sort("d"),
+    "sorted by names": lambda df: df.orderBy(F.desc("l"), F.asc_nulls_last("k")).limit(2).select("k"),
     "count by key": lambda df: df.groupBy("k").count(),
     "totals": lambda df: df.groupBy("k").agg(
         F.sum("l").alias("sum"), F.count("*"), F.count("i"), F.max("d"), F.min(df.t), F.avg("l")
@@ -217,6 +224,151 @@ PROGRAMS: dict[str, Program] = {
     ),
     "whole numbers": lambda df: df.filter(df.k == "a").select(F.floor("d"), F.ceil("d"), F.ceil(-df.d)),
     "whole number of none": lambda df: df.select(F.floor(df.d * 1e10)),
+    "latest of each key": lambda df: (
+        df.withColumn("n", F.row_number().over(Window.partitionBy("k").orderBy(F.desc("t"))))
+        .filter("n = 1")
+        .drop("n", "p")
+    ),
+    "ranks": lambda df: df.select(
+        "l",
+        F.rank().over(Window.orderBy("b")).alias("a"),
+        F.dense_rank().over(Window.orderBy(F.col("b").desc())).alias("b"),
+        F.row_number().over(Window.orderBy(F.col("i").desc_nulls_first(), "k")).alias("c"),
+        F.row_number().over(Window.orderBy(F.asc_nulls_last("d"))) + 10,
+    ),
+    "neighbours": lambda df: df.select(
+        "k",
+        F.lag("l").over(Window.orderBy("t")).alias("a"),
+        F.lead("i", 2, 0).over(Window.orderBy("t")).alias("b"),
+        (F.col("l") - F.lag("l", 1).over(Window.partitionBy("k").orderBy("t"))).alias("c"),
+        F.lag("k").over(Window.orderBy("i")),
+    ),
+    "totals over windows": lambda df: df.select(
+        "*",
+        F.sum("l").over(Window.partitionBy("k")),
+        F.sum("l").over(Window.orderBy("b")),
+        F.count("*").over(Window.partitionBy()).alias("all"),
+        F.max("i").over(Window.orderBy("t").rowsBetween(Window.unboundedPreceding, -1)).alias("before"),
+        F.min("l").over(Window.orderBy("t").rowsBetween(-1, 1)),
+        F.avg("l")
+        .over(Window.orderBy("b").rangeBetween(Window.currentRow, Window.unboundedFollowing))
+        .alias("rest"),
+    ).drop("s", "a", "p"),
+    "row number without an order": lambda df: df.select(F.row_number().over(Window.partitionBy("k"))),
+    "window in a filter": lambda df: df.filter(F.row_number().over(Window.orderBy("k")) == 1),
+    "SQL windows": lambda df: df.selectExpr(
+        "k",
+        "row_number() over (partition by k order by t desc, l) as n",
+        "sum(l) OVER (ORDER BY b) as s",
+        "count(*) over () as c",
+        "max(i) over (order by t rows between unbounded preceding and current row) as m",
+        "min(i) over (order by t rows between 1 preceding and 1 following) as f",
+        "lag(i, 1) over (order by t nulls last) as g",
+    ),
+    "join": lambda df: df.select("k", "i").join(_names(df), "k"),
+    "join left": lambda df: df.select("i", "k").join(F.broadcast(_names(df)), ["k"], "left"),
+    "join right": lambda df: df.select("k", "i").join(_names(df).hint("broadcast"), "k", "right_outer"),
+    "join full": lambda df: df.select("i", "k").join(_names(df), "k", "outer"),
+    "join semi": lambda df: df.select("k", "i").join(_names(df), "k", "left_semi"),
+    "join anti": lambda df: df.select("k", "i").join(_names(df), "k", "anti"),
+    "join cross": lambda df: df.select("i").crossJoin(_names(df).select("name")),
+    "join by a condition": lambda df: df.select("k", "i").join(
+        _names(df).withColumnRenamed("k", "key"), (F.col("k") == F.col("key")) & (F.col("i") > 0), "left"
+    ),
+    "join by two conditions": lambda df: df.select("i", "l").join(
+        _names(df).withColumnRenamed("k", "key"), [F.col("l") > F.col("i"), F.col("key") != "b"]
+    ),
+    "join with names twice": lambda df: (
+        df.select("k", "i")
+        .join(df.select("k", F.col("i").alias("j"), "l"), F.col("i") == F.col("j"))
+        .withColumn("l", F.col("l") + 1)
+        .drop("j")
+        .select("*")
+        .distinct()
+    ),
+    "join with a name twice that is asked for": lambda df: (
+        df.select("k").crossJoin(df.select("k")).select("k")
+    ),
+    "join on no column": lambda df: df.join(_names(df), "nothing"),
+    "join of no kind": lambda df: df.join(_names(df), "k", "sideways"),
+    "SQL conditions": lambda df: df.filter("i > 0 AND l != 9 or not (k <> '' and b)").select("k", "i"),
+    "SQL tests": lambda df: df.where("i in (1, 0) or n like '%3' or k is null and i between -7 and 1").select(
+        "k"
+    ),
+    "SQL tests, negated": lambda df: df.select(
+        F.expr("i not in (1, 2)").alias("a"),
+        F.expr("k not like 'a%'").alias("b"),
+        F.expr("i is not null and not b").alias("c"),
+        F.expr("i not between 0 and 1").alias("d"),
+        F.expr("n rlike '[0-9]$'").alias("e"),
+    ),
+    "SQL columns": lambda df: df.selectExpr(
+        "k",
+        "CAST(i AS STRING)",
+        "l + 1 as more",
+        "-l * 2 - 1 less",
+        "s.x",
+        "`k` AS `a b`",
+        "i <=> null",
+        "d / 2D",
+        "upper(k)",
+    ),
+    "SQL star": lambda df: df.selectExpr("s.*", "i"),
+    "SQL casts": lambda df: df.filter("k = 'a'").selectExpr(
+        "cast(n as int) + 1 as a",
+        "n::double as b",
+        "string(i) as c",
+        "cast(m as decimal(12, 1)) as d",
+        "DATE '2024-02-03' as e",
+        "timestamp '2024-02-03 04:05:06' as f",
+        "12L as g",
+        "1e3 as h",
+        "2.50 as i",
+    ),
+    "SQL cases": lambda df: df.selectExpr(
+        "CASE WHEN i > 0 THEN 'up' WHEN i < 0 THEN \"down\" ELSE 'level' END AS way",
+        "case k when 'a' then 1 when 'b' then 2 end as which",
+        "if(b, i, 0) as given",
+    ),
+    "SQL functions": lambda df: df.selectExpr(
+        "coalesce(i, 0) as a",
+        "nvl(k, 'none') as b",
+        "concat(k, '-', i) as c",
+        "k || '\\n' || n as d",
+        "concat_ws('-', k, i, n) as e",
+        "substring(n, 1, 2) as f",
+        "substr(n, 2) as g",
+        "date_format(t, 'yyyy-MM-dd') as h",
+        "year(t) as i",
+        "startswith(k, 'a') as j",
+        "greatest(i, l) as k",
+        "regexp_replace(n, '[0-9]', '#') as l",
+        "sha2(k, 256) as m",
+        "size(a) as n",
+        "to_date(t) as o",
+    ),
+    "SQL of collections": lambda df: df.filter("k = 'a' and l = 10").selectExpr(
+        "a[0] as a",
+        "p['u'] as b",
+        "struct(k, i as j) as c",
+        "array(i, 2) as d",
+        "from_json(j, 'x INT').x as e",
+    ),
+    "SQL aggregates": lambda df: df.groupBy("k").agg(
+        F.expr("count(*) as n"), F.expr("sum(l)").alias("sum"), F.expr("max(i) - min(i) as span")
+    ),
+    "SQL decimals": lambda df: df.selectExpr(
+        "m > 1.25 as a", "i > 0.5 as b", "d < 1.75 as c", "coalesce(m, 0.125) as d", "m = 3 as e"
+    ),
+    "SQL precedence": lambda df: df.selectExpr(
+        "2 + 3 * 4 - 6 / 3 as a",
+        "not true or true as b",
+        "1 = 1 and 2 > 1 as c",
+        "-2 + 1 as d",
+        "7 % 4 * 2 as e",
+    ),
+    "SQL names no column": lambda df: df.filter("nothing > 1"),
+    "SQL of no condition": lambda df: df.filter("i + 1"),
     "udf": lambda df: df.select(
         F.udf(lambda text: f"<{text}>")("k"), F.udf(lambda: 7, "int")().alias("seven")
     ),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
@@ -27,6 +27,10 @@ def df() -> Iterator[Any]:
         yield session.createDataFrame(ROWS, SCHEMA)
 
 
+def _twice(df: Any) -> Any:
+    return df.select("k", "i").crossJoin(df.select("k"))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
     assert outcome(df, PROGRAMS[name]) == RECORDED[name]
@@ -35,7 +39,13 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda df: df.join(df, "k"), "DataFrame.join()"),
+        (lambda df: df.join(df, df.k == df.n), "'k' of one of two joined frames that both have it"),
+        (lambda df: _twice(df).select(df.k), "'k' of one of two joined frames"),
+        (lambda df: _twice(df).drop(df.k), "cannot follow 'k' of one of two joined frames"),
+        (
+            lambda df: df.join(df.select(F.col("i").alias("k")), "k"),
+            "join() on columns of types string and int",
+        ),
         (lambda df: df.rdd, "DataFrame.rdd"),
         (lambda df: df.createOrReplaceTempView("v"), "DataFrame.createOrReplaceTempView()"),
         (lambda df: df.select(F.soundex("k")), "the function soundex()"),
@@ -49,7 +59,22 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
             lambda df: df.select(F.pandas_udf(lambda of: of, "int")("i")),
             "<lambda>(), which takes whole columns,",
         ),
-        (lambda df: df.filter("i > 0"), "filter() with SQL text"),
+        (
+            lambda df: df.filter("t > current_date - interval 1 day"),
+            "the SQL text 't > current_date - interval 1 day', at '",
+        ),
+        (lambda df: df.selectExpr("count(distinct k)"), "the SQL text 'count(distinct k)', at 'k)'"),
+        (lambda df: df.filter("i >"), "the SQL text 'i >', at its end"),
+        (
+            lambda df: df.select(F.expr("transform(a, x -> x + 1)")),
+            "the SQL text 'transform(a, x -> x + 1)', at '",
+        ),
+        (lambda df: df.select(F.expr("levenshtein(k, n)")), "the function levenshtein()"),
+        (
+            lambda df: df.select(F.sum("l").over(Window.orderBy("i").rangeBetween(-1, 1))),
+            "rangeBetween() with a number",
+        ),
+        (lambda df: df.select(F.ntile(2).over(Window.orderBy("i"))), "the function ntile()"),
         (lambda df: df.select(df.m + df.m), "arithmetic on DECIMAL"),
         (lambda df: df.select(df.a.cast("string")), "a cast of array<int> to string"),
         (lambda df: df.groupBy("k").pivot("b"), "GroupedData.pivot()"),

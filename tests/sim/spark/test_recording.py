@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 from headrace.api.errors import HeadraceError
@@ -84,10 +84,33 @@ def test_returned_frame_is_a_job_without_a_sink() -> None:
     assert job.sink.function is None
 
 
+def _worth(df: Any) -> Any:
+    return df.sparkSession.createDataFrame([("a", 1), ("b", 2), ("c", 3)], "word STRING, worth INT")
+
+
+def test_stream_is_joined_with_a_frame_and_computed_from_sql_text() -> None:
+    def built(df: Any) -> Any:
+        found = df.where("word <> 'c'").join(F.broadcast(_worth(df)), "word", "left").hint("broadcast")
+        return found.selectExpr("upper(word) AS word", "coalesce(worth, 0) * 2 as worth")
+
+    job = record(built, WORDS)
+    rows = Session().createDataFrame([("a", None), ("c", None), ("z", None)], WORDS)
+    for step in job.steps:
+        assert isinstance(step, Columns)
+        rows = step.compute(rows)
+    assert [tuple(row) for row in rows.collect()] == [("A", 2), ("Z", 0)]
+
+
 @pytest.mark.parametrize(
     ("build", "told"),
     [
-        (lambda df: df.join(df, "word"), "cannot follow DataFrame.join()"),
+        (lambda df: df.join(df, "word"), "cannot follow a join of two streams"),
+        (lambda df: df.join(_worth(df), "word", "right"), "[UNSUPPORTED_OPERATION] a right join of a stream"),
+        (lambda df: df.join(_worth(df), "word", "sideways"), "[UNSUPPORTED_JOIN_TYPE]"),
+        (
+            lambda df: df.withColumn("n", F.row_number().over(Window.orderBy("at"))),
+            "[NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING]",
+        ),
         (lambda df: df.dropDuplicates(["word"]), "cannot follow DataFrame.dropDuplicates()"),
         (
             lambda df: df.groupBy("word").agg(F.max("at")),
@@ -98,7 +121,8 @@ def test_returned_frame_is_a_job_without_a_sink() -> None:
             lambda df: df.groupBy(F.upper("word")).transformWithState(Count(), "n INT", "update", "none"),
             "a computed key",
         ),
-        (lambda df: df.filter("word = 'a'"), "cannot follow filter() with SQL text"),
+        (lambda df: df.filter("word = 'a"), 'cannot follow the SQL text "word = \'a"'),
+        (lambda df: df.filter("words = 'a'"), "A column with name 'words' cannot be resolved"),
         (lambda df: df.writeStream.foreach(print).start(), "cannot follow DataStreamWriter.foreach()"),
         (lambda df: df.writeStream.trigger(continuous="1 second"), "cannot follow trigger(continuous=...)"),
         (

@@ -1,0 +1,187 @@
+"""What a column is while nothing runs: a tree of the calls that made it, which names itself as Spark would."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace_sim.spark.refusals import users_place
+
+OF_A_FRAME = "of a frame"
+"""The second argument of a recorded ``col`` that was taken from a frame, as in ``df.amount``, and not named alone."""
+
+USER_FUNCTION, NAMED_ARGUMENT = "udf", "named argument"
+"""Names of recorded calls: of a function in Python, with itself and its columns; and of one of them that is given by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """Which rows a window function sees; replaces Java's ``WindowSpec``, and ``Window``, which makes them.
+
+    Attributes:
+        partition: The columns that are equal for all of them.
+        order: The columns that they are sorted by.
+        frame: ``rows`` or ``range``, and the first and the last of them, counted from the row at hand; None: without an end.
+
+    """
+
+    partition: tuple["Recorded", ...] = ()
+    order: tuple["Recorded", ...] = ()
+    frame: tuple[str, int | None, int | None] | None = None
+
+    def partitionBy(self, columns: list["Recorded"]) -> "WindowSpec":
+        """Return it with this partition."""
+        return replace(self, partition=tuple(columns))
+
+    def orderBy(self, columns: list["Recorded"]) -> "WindowSpec":
+        """Return it with this order."""
+        return replace(self, order=tuple(columns))
+
+    def rowsBetween(self, start: int, end: int) -> "WindowSpec":
+        """Return it with a frame of rows."""
+        return replace(self, frame=("rows", _offset(start), _offset(end)))
+
+    def rangeBetween(self, start: int, end: int) -> "WindowSpec":
+        """Return it with a frame of values."""
+        return replace(self, frame=("range", _offset(start), _offset(end)))
+
+    def __str__(self) -> str:
+        """Show it as Spark does."""
+        parts = [f"PARTITION BY {', '.join(map(shown, self.partition))}"] if self.partition else []
+        parts += [f"ORDER BY {', '.join(map(_shown_order, self.order))}"] if self.order else []
+        return " ".join(parts)
+
+
+def _offset(number: int) -> int | None:
+    return None if abs(number) >= 1 << 62 else number
+
+
+def _shown_order(node: "Recorded") -> str:
+    way, _, nulls = node.name.partition("_nulls_")
+    if way not in {"asc", "desc"}:
+        node, way = Recorded("asc", (node,), node.place), "asc"
+    return f"{shown(node.args[0])} {way.upper()} NULLS {(nulls or ('first' if way == 'asc' else 'last')).upper()}"
+
+
+class Recorded:
+    """A call of Java's ``functions`` or of a Java ``Column``: its name, its arguments (the column first) and its place."""
+
+    __slots__ = ("args", "name", "place")
+
+    def __init__(self, name: str, args: tuple[Any, ...], place: str) -> None:
+        self.name, self.args, self.place = name, args, place
+
+    def __getattr__(self, method: str) -> Any:
+        """Record a call on this column. ``Column`` calls ``plus``, ``isNull`` and the like here."""
+        if method.startswith("__"):
+            raise AttributeError(method)
+        return lambda *args: Recorded(method, (self, *args), users_place())
+
+    def toString(self) -> str:
+        """Name the column, for PySpark's ``repr`` and messages."""
+        return shown(self)
+
+
+def shown(node: Any) -> str:
+    """Return the name that Spark shows for a column: ``(amount * 2)``."""
+    if not isinstance(node, Recorded):
+        return _shown_value(node)
+    if node.name in {"col", "lit"}:
+        return shown(node.args[0])
+    if node.name == "as":
+        return str(node.args[1])
+    if node.name in _OPERATORS:
+        return f"({shown(node.args[0])} {_OPERATORS[node.name]} {shown(node.args[1])})"
+    if node.name == "cast":
+        return (
+            shown(node.args[0])
+            if _is_name(node.args[0])
+            else f"CAST({shown(node.args[0])} AS {str(_type_name(node.args[1])).upper()})"
+        )
+    if node.name in _SUFFIXES:
+        return f"({shown(node.args[0])} {_SUFFIXES[node.name]})"
+    if node.name in _FORMS:
+        return _FORMS[node.name].format(*map(shown, node.args))
+    if node.name in _SHOWN:
+        return _SHOWN[node.name](node)
+    arguments = [operand for arg in node.args for operand in (arg if isinstance(arg, list) else [arg])]
+    if (node.name, len(arguments)) in _SHOWN_DEFAULTS:
+        arguments.append(_SHOWN_DEFAULTS[node.name, len(arguments)])
+    return f"{_SHOWN_NAMES.get(node.name, node.name)}({', '.join(map(shown, arguments))})"
+
+
+def _shown_window(node: Recorded) -> str:
+    function, spec = node.args
+    unit, start, end = spec.frame or ("range", None, 0 if spec.order else None)
+    if function.name in {"row_number", "rank", "dense_rank"} or not spec.order:
+        unit = "rows"
+    if function.name in {"lag", "lead"}:
+        by = function.args[1] if len(function.args) > 1 else 1
+        unit, start, end = ("rows", -by, -by) if function.name == "lag" else ("rows", by, by)
+    limits = [
+        "UNBOUNDED PRECEDING" if start is None else _shown_limit(start),
+        "UNBOUNDED FOLLOWING" if end is None else _shown_limit(end),
+    ]
+    return f"{shown(function)} OVER ({spec} {unit.upper()} BETWEEN {' AND '.join(limits)})"
+
+
+def _shown_limit(offset: int) -> str:
+    return "CURRENT ROW" if not offset else f"{offset} FOLLOWING"
+
+
+_OPERATORS = {
+    "plus": "+", "minus": "-", "multiply": "*", "divide": "/", "mod": "%", "equalTo": "=", "eqNullSafe": "<=>", "lt": "<",
+    "leq": "<=", "gt": ">", "geq": ">=", "and": "AND", "or": "OR",
+}  # fmt: skip
+_SUFFIXES = {"isNull": "IS NULL", "isNotNull": "IS NOT NULL", "isnull": "IS NULL", "isnotnull": "IS NOT NULL"}
+_FORMS = {
+    NAMED_ARGUMENT: "{} => {}", "like": "{} LIKE {}", "not": "(NOT {})", "notEqual": "(NOT ({} = {}))", "apply": "{}[{}]",
+    "from_json": "from_json({})",
+}  # fmt: skip
+_SHOWN_NAMES = {
+    "ceil": "CEIL", "floor": "FLOOR", "negate": "negative", "pow": "POWER", "rlike": "RLIKE", "sqrt": "SQRT",
+}  # fmt: skip
+_SHOWN_DEFAULTS = {("regexp_replace", 3): 1, ("round", 1): 0}
+"""What is shown although it was not given, by the name and the number of arguments that were."""
+
+
+def _shown_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "NULL" if value is None else "NaN" if value != value else str(value)  # noqa: PLR0124 # only NaN differs from itself
+
+
+def _is_name(node: Any) -> bool:
+    return isinstance(node, Recorded) and node.name in {"col", "apply"}
+
+
+def _type_name(given: Any) -> str:
+    return given if isinstance(given, str) else given.simpleString()
+
+
+def _shown_case(node: Recorded) -> str:
+    pairs, default = case_parts(node)
+    told = "".join(f" WHEN {shown(condition)} THEN {shown(value)}" for condition, value in pairs)
+    return f"CASE{told}{'' if default is None else f' ELSE {shown(default[0])}'} END"
+
+
+def case_parts(node: Recorded) -> tuple[list[tuple[Any, Any]], tuple[Any] | None]:
+    """Return the (condition, value) pairs of a chain of ``when``, and the value of ``otherwise`` in a tuple, if any."""
+    default = None
+    if node.name == "otherwise":
+        default, node = (node.args[1],), node.args[0]
+    pairs = []
+    while len(node.args) == 3:  # a further `when`, on the one before
+        pairs.append((node.args[1], node.args[2]))
+        node = node.args[0]
+    pairs.append((node.args[0], node.args[1]))
+    return pairs[::-1], default
+
+
+_SHOWN: dict[str, Callable[[Recorded], str]] = {
+    "field": lambda node: str(node.args[1]),
+    "isin": lambda node: f"({shown(node.args[0])} IN ({', '.join(map(shown, node.args[1]))}))",
+    "otherwise": _shown_case,
+    "over": _shown_window,
+    USER_FUNCTION: lambda node: f"{node.args[0]._name}({', '.join(map(shown, node.args[1]))})",
+    "when": _shown_case,
+}

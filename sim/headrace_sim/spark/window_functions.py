@@ -1,0 +1,184 @@
+"""Window functions on rows in memory: ``row_number``, ``lag`` and aggregates over the rows of a key, in an order.
+
+They need all rows at once. So they are computed first, and become columns of their own.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import types as t
+
+from headrace_sim.spark.expressions import as_type, bind, hashable, ordered
+from headrace_sim.spark.recorded import Recorded, shown
+from headrace_sim.spark.refusals import CannotFollowError, shown_place
+
+Row = tuple[Any, ...]
+Partition = tuple[Row, ...]
+
+_RANKS = frozenset({"row_number", "rank", "dense_rank"})
+_SHIFTS = {"lag": -1, "lead": 1}
+
+
+def calls_in(node: Any) -> Iterator[Recorded]:
+    """Yield the calls of window functions in a recorded column, or in a collection of such."""
+    if isinstance(node, Recorded):
+        if node.name == "over":
+            yield node
+        else:
+            yield from calls_in(node.args)
+    elif isinstance(node, list | tuple):
+        for part in node:
+            yield from calls_in(part)
+
+
+def with_windows(
+    nodes: list[Recorded], schema: t.StructType, partitions: Sequence[Partition]
+) -> tuple[list[Recorded], t.StructType, Sequence[Partition]]:
+    """Compute the window functions in columns.
+
+    Returns:
+        The columns, reading the results instead; the schema with columns for those; the rows with their values, in one
+        partition if there are any.
+
+    Raises:
+        CannotFollowError: If one is not simulated.
+        AnalysisException: If Spark would refuse it.
+
+    """
+    calls = list(calls_in(nodes))
+    if not calls:
+        return nodes, schema, partitions
+    rows = [row for partition in partitions for row in partition]
+    bound = [_Window(call, schema).over(rows) for call in calls]
+    names = [f"window {number}" for number in range(len(calls))]
+    found = {
+        id(call): Recorded("as", (Recorded("col", (f"`{name}`",), call.place), shown(call)), call.place)
+        for call, name in zip(calls, names, strict=True)
+    }
+    fields = [
+        t.StructField(name, kind, nullable) for name, (kind, nullable, _) in zip(names, bound, strict=True)
+    ]
+    columns = [values for _, _, values in bound]
+    extended = tuple((*row, *values) for row, *values in zip(rows, *columns, strict=True))
+    return [_replaced(node, found) for node in nodes], t.StructType([*schema.fields, *fields]), (extended,)
+
+
+def _replaced(node: Any, found: dict[int, Recorded]) -> Any:
+    if isinstance(node, Recorded):
+        known = found.get(id(node))
+        return known or Recorded(node.name, tuple(_replaced(arg, found) for arg in node.args), node.place)
+    return [_replaced(part, found) for part in node] if isinstance(node, list) else node
+
+
+def places_in_order(rows: Sequence[Row], nodes: Sequence[Recorded], schema: t.StructType) -> list[int]:
+    """Return the places of rows, sorted by columns; nulls are first if a column ascends and last if not, or as it says."""
+    places = list(range(len(rows)))
+    for node in reversed(nodes):
+        inner, upwards, nulls_last = _direction(node)
+        value, nulls_are_high = bind(inner, schema).value, upwards is nulls_last
+        keys = [((found is None) is nulls_are_high, ordered(found)) for found in map(value, rows)]
+        places.sort(key=keys.__getitem__, reverse=not upwards)
+    return places
+
+
+def _direction(node: Recorded) -> tuple[Recorded, bool, bool]:
+    """Return a column without its order, whether it ascends, and whether nulls come last."""
+    way, _, nulls = node.name.partition("_nulls_")
+    if way not in {"asc", "desc"}:
+        return node, True, False
+    inner = node.args[0]
+    if isinstance(inner, str):  # as in F.desc("x")
+        inner = Recorded("col", (inner,), node.place)
+    return inner, way == "asc", (nulls or ("first" if way == "asc" else "last")) == "last"
+
+
+class _Window:
+    """One call of a window function, bound to a schema."""
+
+    def __init__(self, call: Recorded, schema: t.StructType) -> None:
+        self.function, self.spec = call.args
+        self.call = call
+        self.schema = schema
+        self.keys = [bind(node, schema).value for node in self.spec.partition]
+        self.order = [bind(_direction(node)[0], schema).value for node in self.spec.order]
+
+    def over(self, rows: Sequence[Row]) -> tuple[t.DataType, bool, list[Any]]:
+        """Return its type, whether it may be null, and its value for each row."""
+        kind, nullable, values_of = self._meaning()
+        groups: dict[Any, list[int]] = {}
+        for place, row in enumerate(rows):
+            groups.setdefault(tuple(hashable(key(row)) for key in self.keys), []).append(place)
+        found: list[Any] = [None] * len(rows)
+        for places in groups.values():
+            group = [rows[place] for place in places]
+            order = places_in_order(group, self.spec.order, self.schema)
+            for place, value in zip(order, values_of([group[place] for place in order]), strict=True):
+                found[places[place]] = value
+        return kind, nullable, found
+
+    def _meaning(self) -> tuple[t.DataType, bool, Callable[[list[Row]], Sequence[Any]]]:
+        name = self.function.name
+        if name in _RANKS or name in _SHIFTS:
+            if not self.order:
+                problem = f"Window function {shown(self.function)} requires window to be ordered, please add ORDER BY clause"
+                message = f"[WINDOW_FUNCTION_FRAME_NOT_ORDERED] {problem} (at {shown_place(self.call.place)})"
+                raise AnalysisException(message=message)
+            return (t.IntegerType(), False, self._ranks) if name in _RANKS else self._shifted()
+        bound = bind(self.function, self.schema, [])
+        return (
+            bound.type,
+            bound.nullable,
+            lambda rows: [bound.value(rows[begin:end]) for begin, end in self._frames(rows)],
+        )
+
+    def _peers(self, rows: list[Row]) -> list[int]:
+        """Return for each row how many come before the first that is equal to it in the order."""
+        keys = [[hashable(value(row)) for value in self.order] for row in rows]
+        starts: list[int] = []
+        for _, same in groupby(keys):
+            starts += [len(starts)] * len(list(same))
+        return starts
+
+    def _ranks(self, rows: list[Row]) -> Sequence[int]:
+        if self.function.name == "row_number":
+            return range(1, len(rows) + 1)
+        starts = self._peers(rows)
+        if self.function.name == "rank":
+            return [start + 1 for start in starts]
+        number = {start: number for number, start in enumerate(dict.fromkeys(starts), 1)}
+        return [number[start] for start in starts]
+
+    def _shifted(self) -> tuple[t.DataType, bool, Callable[[list[Row]], Sequence[Any]]]:
+        given, *more = self.function.args  # the offset and the default, or neither
+        value = bind(given, self.schema)
+        otherwise = as_type(bind(more[1] if len(more) > 1 else None, self.schema), value.type, self.call)
+        by = _SHIFTS[self.function.name] * (int(more[0]) if more else 1)
+
+        def values(rows: list[Row]) -> list[Any]:
+            there = range(len(rows))
+            return [
+                value.value(rows[place + by]) if place + by in there else otherwise.value(rows[place])
+                for place in there
+            ]
+
+        return value.type, value.nullable or otherwise.nullable, values
+
+    def _frames(self, rows: list[Row]) -> Iterator[tuple[int, int]]:
+        """Yield the first row of each row's frame, and the one behind its last."""
+        unit, start, end = self.spec.frame or ("range", None, 0 if self.order else None)
+        if unit == "range" and not {start, end} <= {None, 0}:
+            raise CannotFollowError(
+                "rangeBetween() with a number", self.call.place, "Count rows, or compute it in Python"
+            )
+        count = len(rows)
+        if unit == "rows":
+            for place in range(count):
+                begin = 0 if start is None else max(place + start, 0)
+                yield begin, max(count if end is None else min(place + end + 1, count), begin)
+            return
+        starts = self._peers(rows)
+        ends = [count - start for start in reversed(self._peers(rows[::-1]))]
+        for first, behind in zip(starts, ends, strict=True):
+            yield 0 if start is None else first, count if end is None else behind
