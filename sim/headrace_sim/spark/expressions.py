@@ -8,38 +8,38 @@ import math
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from typing import Any
 
 from pyspark.errors import (
-    AnalysisException,
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
 )
 from pyspark.sql import types as t
 
-from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, in_range, is_number, single_precision
+from headrace_sim.spark.bound import (
+    Bound,
+    Values,
+    alike,
+    all_alike,
+    as_type,
+    boolean,
+    converted,
+    fitting,
+    lifted,
+    literal,
+    number,
+    ordered,
+    refused,
+    text,
+)
+from headrace_sim.spark.casts import BITS, cast_value
 from headrace_sim.spark.ddl import parse_type
 from headrace_sim.spark.functions import FUNCTIONS, NotSimulatedError
 from headrace_sim.spark.json_values import from_json
 from headrace_sim.spark.recorded import OF_A_FRAME, USER_FUNCTION, Recorded, case_parts, shown
-from headrace_sim.spark.refusals import CannotFollowError, shown_place
+from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.user_functions import called
-
-Values = Any
-"""A row, as a tuple; or, for aggregations, the rows of a group."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A column of a schema: its name, its type, whether it can be null, and its value for a row."""
-
-    name: str
-    type: t.DataType
-    nullable: bool
-    value: Callable[[Values], Any]
 
 
 def bind(node: Any, schema: t.StructType, grouped_by: Sequence[str] | None = None) -> Bound:
@@ -69,16 +69,12 @@ def expand(node: Recorded, schema: t.StructType) -> list[Recorded]:
         parent = Recorded("col", (name.removesuffix(".*"),), node.place)
         kind = bind(parent, schema).type
         if not isinstance(kind, t.StructType):
-            raise _refused(node, f"[CANNOT_EXPAND] {name}: the column is {kind.simpleString()}, not a struct")
+            raise refused(node, f"[CANNOT_EXPAND] {name}: the column is {kind.simpleString()}, not a struct")
         return [
             Recorded("as", (Recorded("apply", (parent, field.name), node.place), field.name), node.place)
             for field in kind.fields
         ]
     return [node]
-
-
-def _refused(node: Recorded, message: str) -> AnalysisException:
-    return AnalysisException(message=f"{message} (at {shown_place(node.place)})")
 
 
 class _Binder:
@@ -90,7 +86,7 @@ class _Binder:
 
     def bind(self, node: Any) -> Bound:
         if not isinstance(node, Recorded):
-            return _literal(node)
+            return literal(node)
         if node.name in _BINARY:
             return self._binary(node)
         if node.name in _AGGREGATES and self.grouped_by is not None:
@@ -106,7 +102,7 @@ class _Binder:
     def _name(self, node: Recorded) -> Bound:
         name = node.args[0]
         if not isinstance(name, str):
-            raise _refused(node, f"[NOT_EXPECTED_TYPE] a column is named by a str, not {type(name).__name__}")
+            raise refused(node, f"[NOT_EXPECTED_TYPE] a column is named by a str, not {type(name).__name__}")
         first, *inner = _name_parts(name)
         matching = [
             place for place, field in enumerate(self.schema.fields) if field.name.lower() == first.lower()
@@ -115,13 +111,13 @@ class _Binder:
             what = f"{name!r} of one of two joined frames that both have it"
             raise CannotFollowError(what, node.place, "Join on names, on='id', or rename it before the join")
         if len(matching) > 1:
-            raise _refused(
+            raise refused(
                 node,
                 f"[AMBIGUOUS_REFERENCE] Reference {name!r} is ambiguous: {len(matching)} columns have this name",
             )
         if not matching:
             offered = ", ".join(self.schema.names)
-            raise _refused(
+            raise refused(
                 node,
                 f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name {name!r} cannot be resolved. Is it one of: {offered}",
             )
@@ -141,13 +137,13 @@ class _Binder:
         if self.grouped_by is None:
             return operator.itemgetter(place)
         if name not in self.grouped_by:
-            raise _refused(
+            raise refused(
                 node, f"[MISSING_AGGREGATION] The column {name!r} is neither grouped by nor aggregated"
             )
         return lambda rows: rows[0][place]
 
     def _lit(self, node: Recorded) -> Bound:
-        return self.bind(node.args[0]) if isinstance(node.args[0], Recorded) else _literal(node.args[0])
+        return self.bind(node.args[0]) if isinstance(node.args[0], Recorded) else literal(node.args[0])
 
     def _now(self, node: Recorded) -> Bound:
         """One time for all rows, as in a query of Spark's."""
@@ -163,22 +159,22 @@ class _Binder:
 
     def _cast(self, node: Recorded) -> Bound:
         target = parse_type(node.args[1]) if isinstance(node.args[1], str) else node.args[1]
-        return _converted(self.bind(node.args[0]), target, node, shown(node))
+        return converted(self.bind(node.args[0]), target, node, shown(node))
 
     def _binary(self, node: Recorded) -> Bound:
-        left, right = _alike(self.bind(node.args[0]), self.bind(node.args[1]), node)
+        left, right = alike(self.bind(node.args[0]), self.bind(node.args[1]), node)
         return _BINARY[node.name](node, left, right)
 
     def _logical_not(self, node: Recorded) -> Bound:
-        return _lifted(node, t.BooleanType(), operator.not_, _boolean(self.bind(node.args[0]), node))
+        return lifted(node, t.BooleanType(), operator.not_, boolean(self.bind(node.args[0]), node))
 
     def _negate(self, node: Recorded) -> Bound:
         inner = self.bind(node.args[0])
-        return _lifted(node, inner.type, _fitting(inner.type, operator.neg), _number(inner, node))
+        return lifted(node, inner.type, fitting(inner.type, operator.neg), number(inner, node))
 
     def _absolute(self, node: Recorded) -> Bound:
         inner = self.bind(node.args[0])
-        return _lifted(node, inner.type, _fitting(inner.type, abs), _number(inner, node))
+        return lifted(node, inner.type, fitting(inner.type, abs), number(inner, node))
 
     def _is_null(self, node: Recorded) -> Bound:
         value = self.bind(node.args[0]).value
@@ -190,8 +186,8 @@ class _Binder:
 
     def _is_in(self, node: Recorded) -> Bound:
         tested = self.bind(node.args[0])
-        pairs = [_alike(tested, self.bind(option), node) for option in node.args[1]]
-        equals = [_lifted(node, t.BooleanType(), _equal, left, right).value for left, right in pairs]
+        pairs = [alike(tested, self.bind(option), node) for option in node.args[1]]
+        equals = [lifted(node, t.BooleanType(), _equal, left, right).value for left, right in pairs]
 
         def value(row: Values) -> bool | None:
             results = [equal(row) for equal in equals]
@@ -201,9 +197,9 @@ class _Binder:
 
     def _case(self, node: Recorded) -> Bound:
         pairs, default = case_parts(node)
-        conditions = [_boolean(self.bind(condition), node).value for condition, _ in pairs]
+        conditions = [boolean(self.bind(condition), node).value for condition, _ in pairs]
         options = [self.bind(value) for _, value in pairs] + [self.bind(default[0] if default else None)]
-        *chosen, otherwise = _all_alike(options, node)
+        *chosen, otherwise = all_alike(options, node)
 
         def value(row: Values) -> Any:
             return next(
@@ -216,7 +212,7 @@ class _Binder:
         )
 
     def _coalesce(self, node: Recorded) -> Bound:
-        options = _all_alike([self.bind(argument) for argument in node.args[0]], node)
+        options = all_alike([self.bind(argument) for argument in node.args[0]], node)
         values = [option.value for option in options]
         return Bound(
             shown(node), options[0].type, all(option.nullable for option in options),
@@ -224,7 +220,7 @@ class _Binder:
         )  # fmt: skip
 
     def _extreme(self, node: Recorded) -> Bound:
-        options = _all_alike([self.bind(argument) for argument in node.args[0]], node)
+        options = all_alike([self.bind(argument) for argument in node.args[0]], node)
         choose = max if node.name == "greatest" else min
 
         def value(row: Values) -> Any:
@@ -237,8 +233,8 @@ class _Binder:
         return Bound(shown(node), options[0].type, all(option.nullable for option in options), value)
 
     def _concat(self, node: Recorded) -> Bound:
-        parts = [_text(self.bind(argument), node) for argument in node.args[0]]
-        return _lifted(node, t.StringType(), lambda *texts: "".join(texts), *parts)
+        parts = [text(self.bind(argument), node) for argument in node.args[0]]
+        return lifted(node, t.StringType(), lambda *texts: "".join(texts), *parts)
 
     def _joined(self, node: Recorded) -> Bound:
         """Of ``concat_ws``: nulls are left out, and so are those of arrays."""
@@ -252,7 +248,7 @@ class _Binder:
     @staticmethod
     def _texts(inner: Bound, node: Recorded) -> Callable[[Values], list[str]]:
         if not isinstance(inner.type, t.ArrayType):
-            alone = _text(inner, node).value
+            alone = text(inner, node).value
             return lambda row: [] if (found := alone(row)) is None else [found]
         cast = cast_value(inner.type.elementType, t.StringType())
         if cast is None:
@@ -273,15 +269,15 @@ class _Binder:
             nulls = [None] * (len(items) - len(known))
             return known + nulls if nulls_last or descends else nulls + known
 
-        return _lifted(node, inner.type, call, inner)
+        return lifted(node, inner.type, call, inner)
 
     def _size(self, node: Recorded) -> Bound:
         inner = self.bind(node.args[0])
         if not isinstance(inner.type, (t.ArrayType, t.MapType)):
-            raise _refused(
+            raise refused(
                 node, f"[DATATYPE_MISMATCH] {shown(node)}: {inner.type.simpleString()} is no collection"
             )
-        return _lifted(node, t.IntegerType(), len, inner)
+        return lifted(node, t.IntegerType(), len, inner)
 
     def _of_row(self, node: Recorded) -> Bound:
         function = FUNCTIONS[node.name]
@@ -305,11 +301,11 @@ class _Binder:
                 what = f"{node.name}() with {error}"
                 raise CannotFollowError(what, node.place, "Compute it in Python") from error
 
-        return _lifted(node, function.returns, call, *arguments, nullable=function.nullable)
+        return lifted(node, function.returns, call, *arguments, nullable=function.nullable)
 
     def _substring(self, node: Recorded) -> Bound:
-        text, start, length = (self.bind(argument) for argument in node.args)
-        return _lifted(node, t.StringType(), _part_of_text, _text(text, node), start, length)
+        whole, start, length = (self.bind(argument) for argument in node.args)
+        return lifted(node, t.StringType(), _part_of_text, text(whole, node), start, length)
 
     def _struct(self, node: Recorded) -> Bound:
         parts = [self.bind(argument) for argument in node.args[0]]
@@ -322,7 +318,7 @@ class _Binder:
         )
 
     def _array(self, node: Recorded) -> Bound:
-        parts = _all_alike([self.bind(argument) for argument in node.args[0]], node)
+        parts = all_alike([self.bind(argument) for argument in node.args[0]], node)
         kind = t.ArrayType(parts[0].type, any(part.nullable for part in parts))
         return Bound(shown(node), kind, False, lambda row: [part.value(row) for part in parts])
 
@@ -333,12 +329,12 @@ class _Binder:
             return Bound(f"{inner.name}.{found.name}", found.type, found.nullable, found.value)
         at = self.bind(key)
         if isinstance(inner.type, t.ArrayType):
-            return _lifted(node, inner.type.elementType, _element, inner, at, nullable=True)
+            return lifted(node, inner.type.elementType, _element, inner, at, nullable=True)
         if isinstance(inner.type, t.MapType):
-            return _lifted(
+            return lifted(
                 node, inner.type.valueType, lambda pairs, key: pairs.get(key), inner, at, nullable=True
             )
-        raise _refused(
+        raise refused(
             node, f"[INVALID_EXTRACT_BASE_FIELD_TYPE] {shown(node)}: {inner.type.simpleString()} has no items"
         )
 
@@ -356,11 +352,11 @@ class _Binder:
         kind = (
             t._parse_datatype_json_string(schema) if schema.lstrip().startswith("{") else parse_type(schema)
         )
-        return _lifted(
+        return lifted(
             node,
             kind,
             lambda text: from_json(text, kind),
-            _text(self.bind(node.args[0]), node),
+            text(self.bind(node.args[0]), node),
             nullable=True,
         )
 
@@ -373,9 +369,9 @@ class _Binder:
         given = node.args[0]
         inner = _Binder(self.schema, None)
         whole_rows = isinstance(given, Recorded) and (given.args == ("*",) or given.name == "lit")
-        child = _literal(1) if whole_rows else inner.bind(given)
+        child = literal(1) if whole_rows else inner.bind(given)
         if node.name in {"sum", "avg"}:
-            _number(child, node)
+            number(child, node)
         kind, nullable, function = _AGGREGATES[node.name](child.type)
         name = f"{node.name}({'1' if whole_rows and node.name == 'count' else shown(given)})"
         return Bound(
@@ -394,7 +390,7 @@ def _field(inner: Bound, name: str, node: Recorded) -> Bound:
     fields = inner.type.fields if isinstance(inner.type, t.StructType) else []
     matching = [(place, field) for place, field in enumerate(fields) if field.name.lower() == name.lower()]
     if not matching:
-        raise _refused(
+        raise refused(
             node, f"[FIELD_NOT_FOUND] {inner.name} ({inner.type.simpleString()}) has no field {name!r}"
         )
     place, field = matching[0]
@@ -404,169 +400,16 @@ def _field(inner: Bound, name: str, node: Recorded) -> Bound:
     )  # fmt: skip
 
 
-def _literal(value: Any) -> Bound:
-    if isinstance(value, bool):
-        kind: t.DataType = t.BooleanType()
-    elif isinstance(value, int):
-        kind = t.IntegerType() if -(1 << 31) <= value < 1 << 31 else t.LongType()
-    elif isinstance(value, Decimal):
-        _, digits, exponent = value.as_tuple()
-        scale = max(0, -int(exponent))
-        kind = t.DecimalType(max(len(digits), scale), scale)
-    elif type(value) in _LITERALS:
-        kind = _LITERALS[type(value)]
-    else:
-        raise AnalysisException(
-            message=f"[UNSUPPORTED_FEATURE.LITERAL_TYPE] Literal for {value!r} of {type(value)}"
-        )
-    return Bound("NULL" if value is None else str(value), kind, value is None, lambda _row: value)
-
-
-_LITERALS: dict[type, t.DataType] = {
-    type(None): t.NullType(), float: t.DoubleType(), str: t.StringType(), bytes: t.BinaryType(), bytearray: t.BinaryType(),
-    datetime: t.TimestampType(), date: t.DateType(),
-}  # fmt: skip
-
-
-def _lifted(
-    node: Recorded, kind: t.DataType, function: Callable[..., Any], *children: Bound, nullable: bool = False
-) -> Bound:
-    """Return a function of non-null values: if any is null, so is the result."""
-    values = [child.value for child in children]
-
-    def value(row: Values) -> Any:
-        arguments = [each(row) for each in values]
-        return None if any(argument is None for argument in arguments) else function(*arguments)
-
-    return Bound(shown(node), kind, nullable or any(child.nullable for child in children), value)
-
-
-def _converted(inner: Bound, target: t.DataType, node: Recorded, name: str) -> Bound:
-    cast = cast_value(inner.type, target)
-    if cast is None:
-        what = f"a cast of {inner.type.simpleString()} to {target.simpleString()}"
-        raise CannotFollowError(what, node.place, "Convert it in Python instead")
-    value = inner.value
-    return Bound(
-        name, target, inner.nullable, lambda row: None if (found := value(row)) is None else cast(found)
-    )
-
-
-def _common(left: t.DataType, right: t.DataType) -> t.DataType | None:
-    """Return the type that values of both types are converted to, if Spark has one."""
-    if left == right or isinstance(right, t.NullType):
-        return left
-    if isinstance(left, t.NullType):
-        return right
-    kinds = {type(left), type(right)}
-    if kinds <= BITS.keys():
-        return max(left, right, key=lambda kind: BITS[type(kind)])
-    if kinds <= {*BITS, *FRACTIONAL}:
-        return t.DoubleType()
-    if t.DecimalType in kinds and kinds <= {*BITS, *FRACTIONAL, t.DecimalType}:
-        return t.DoubleType() if kinds & {*FRACTIONAL} else _wider(_as_decimal(left), _as_decimal(right))
-    if kinds == {t.DateType, t.TimestampType}:
-        return t.TimestampType()
-    if t.StringType in kinds:
-        right = right if isinstance(left, t.StringType) else left
-        wider = (
-            t.LongType()
-            if type(right) in BITS
-            else t.DoubleType()
-            if isinstance(right, FRACTIONAL)
-            else right
-        )
-        return (
-            wider
-            if isinstance(wider, (t.LongType, t.DoubleType, t.BooleanType, t.DateType, t.TimestampType))
-            else None
-        )
-    return None
-
-
-def _as_decimal(kind: t.DataType) -> t.DecimalType:
-    """Return the DECIMAL that holds all values of a whole number's type."""
-    return kind if isinstance(kind, t.DecimalType) else t.DecimalType(len(str(1 << BITS[type(kind)] - 1)), 0)
-
-
-def _wider(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType | None:
-    """Return the type that holds all values of both, if there is one."""
-    scale = max(left.scale, right.scale)
-    digits = scale + max(left.precision - left.scale, right.precision - right.scale)
-    return t.DecimalType(digits, scale) if digits <= _MOST_DIGITS else None
-
-
-_MOST_DIGITS = 38
-"""Of a DECIMAL."""
-
-
-def _alike(left: Bound, right: Bound, node: Recorded) -> tuple[Bound, Bound]:
-    one, other = _all_alike([left, right], node)
-    return one, other
-
-
-def _all_alike(options: list[Bound], node: Recorded) -> list[Bound]:
-    """Convert to the common type of all, as Spark does implicitly."""
-    kind: t.DataType = t.NullType()
-    for option in options:
-        common = _common(kind, option.type)
-        if common is None:
-            kinds = f"{kind.simpleString().upper()} and {option.type.simpleString().upper()}"
-            raise _refused(node, f"[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] {shown(node)}: {kinds} differ")
-        kind = common
-    return [as_type(option, kind, node) for option in options]
-
-
-def as_type(inner: Bound, kind: t.DataType, node: Recorded) -> Bound:
-    """Return a column converted to a type, unless it has it. ``node``: what needs that."""
-    return inner if inner.type == kind else _converted(inner, kind, node, inner.name)
-
-
-def _boolean(inner: Bound, node: Recorded) -> Bound:
-    if isinstance(inner.type, (t.BooleanType, t.NullType)):
-        return inner
-    raise _refused(
-        node,
-        f"[DATATYPE_MISMATCH] {shown(node)}: {inner.name} is {inner.type.simpleString().upper()}, not BOOLEAN",
-    )
-
-
-def _number(inner: Bound, node: Recorded) -> Bound:
-    if isinstance(inner.type, t.DecimalType):
-        raise CannotFollowError(
-            f"arithmetic on DECIMAL ({shown(node)})", node.place, "Cast it to DOUBLE, or compute in Python"
-        )
-    if is_number(inner.type) or isinstance(inner.type, t.NullType):
-        return inner
-    raise _refused(
-        node,
-        f"[DATATYPE_MISMATCH] {shown(node)}: {inner.name} is {inner.type.simpleString().upper()}, not a number",
-    )
-
-
-def _text(inner: Bound, node: Recorded) -> Bound:
-    return inner if isinstance(inner.type, t.StringType) else as_type(inner, t.StringType(), node)
-
-
-def _fitting(kind: t.DataType, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Convert results to the type: round to FLOAT, and raise an error if an integer does not fit."""
-    if type(kind) in BITS:
-        return lambda *values: in_range(function(*values), kind, "ARITHMETIC_OVERFLOW")
-    return (
-        (lambda *values: single_precision(function(*values))) if isinstance(kind, t.FloatType) else function
-    )
-
-
 def _arithmetic(function: Callable[[Any, Any], Any]) -> Callable[[Recorded, Bound, Bound], Bound]:
     def bound(node: Recorded, left: Bound, right: Bound) -> Bound:
-        _number(left, node), _number(right, node)
-        return _lifted(node, left.type, _fitting(left.type, function), left, right)
+        number(left, node), number(right, node)
+        return lifted(node, left.type, fitting(left.type, function), left, right)
 
     return bound
 
 
 def _quotient(node: Recorded, left: Bound, right: Bound) -> Bound:
-    return _lifted(node, t.DoubleType(), _divided, _number(left, node), _number(right, node))
+    return lifted(node, t.DoubleType(), _divided, number(left, node), number(right, node))
 
 
 def _divided(dividend: float, divisor: float) -> float:
@@ -584,29 +427,13 @@ def _remainder(dividend: Any, divisor: Any) -> Any:
     return int(math.copysign(1, dividend)) * (abs(dividend) % abs(divisor))
 
 
-def ordered(value: Any) -> Any:
-    """Return a sort key: NaN is greater than any other number, and equal to itself."""
-    if isinstance(value, float):
-        return (1, 0.0) if math.isnan(value) else (0, value)
-    return (0, value) if isinstance(value, (int, Decimal)) else value
-
-
-def hashable(value: Any) -> Any:
-    """Return a key that is equal for equal values, including NaN, and -0.0 and 0.0."""
-    if isinstance(value, float):
-        return ordered(value)
-    if isinstance(value, dict):
-        return frozenset((key, hashable(item)) for key, item in value.items())
-    return tuple(map(hashable, value)) if isinstance(value, (list, tuple)) else value
-
-
 def _equal(left: Any, right: Any) -> bool:
     return bool(ordered(left) == ordered(right))
 
 
 def _comparison(function: Callable[[Any, Any], bool]) -> Callable[[Recorded, Bound, Bound], Bound]:
     def bound(node: Recorded, left: Bound, right: Bound) -> Bound:
-        return _lifted(
+        return lifted(
             node, t.BooleanType(), lambda left, right: function(ordered(left), ordered(right)), left, right
         )
 
@@ -625,7 +452,7 @@ def _connective(decisive: bool) -> Callable[[Recorded, Bound, Bound], Bound]:
     """A false decides AND, and a true decides OR, whatever the other side, even null."""
 
     def bound(node: Recorded, left: Bound, right: Bound) -> Bound:
-        _boolean(left, node), _boolean(right, node)
+        boolean(left, node), boolean(right, node)
 
         def value(row: Values) -> bool | None:
             one: bool | None = left.value(row)
@@ -656,7 +483,7 @@ def _element(values: list[Any], place: int) -> Any:
 def _total(kind: t.DataType) -> tuple[t.DataType, bool, Callable[[list[Any]], Any]]:
     """SUM of integers is BIGINT, of others DOUBLE; of nothing, null."""
     total: t.DataType = t.LongType() if type(kind) in BITS else t.DoubleType()
-    fitted = _fitting(total, sum)
+    fitted = fitting(total, sum)
     return total, True, lambda values: fitted(values) if values else None
 
 

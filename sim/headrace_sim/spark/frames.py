@@ -14,7 +14,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import types as t
 
-from headrace_sim.spark.expressions import Bound, bind, expand, hashable
+from headrace_sim.spark.bound import Bound, hashable
+from headrace_sim.spark.expressions import bind, expand
 from headrace_sim.spark.joins import joined, kind_of_join
 from headrace_sim.spark.recorded import OF_A_FRAME, Recorded
 from headrace_sim.spark.recorded_columns import column_of, node_of

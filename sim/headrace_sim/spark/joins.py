@@ -6,7 +6,8 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.expressions import bind, hashable
+from headrace_sim.spark.bound import hashable
+from headrace_sim.spark.expressions import bind
 from headrace_sim.spark.recorded import Recorded
 from headrace_sim.spark.refusals import CannotFollowError
 

@@ -10,7 +10,8 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.expressions import as_type, bind, hashable, ordered
+from headrace_sim.spark.bound import as_type, hashable, ordered
+from headrace_sim.spark.expressions import bind
 from headrace_sim.spark.recorded import Recorded, shown
 from headrace_sim.spark.refusals import CannotFollowError, shown_place
 

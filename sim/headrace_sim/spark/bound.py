@@ -1,0 +1,208 @@
+"""Columns bound to a schema, and how Spark converts their values to a common type: its default ANSI mode."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import types as t
+
+from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, in_range, is_number, single_precision
+from headrace_sim.spark.recorded import Recorded, shown
+from headrace_sim.spark.refusals import CannotFollowError, shown_place
+
+Values = Any
+"""A row, as a tuple; or, for aggregations, the rows of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A column of a schema: its name, its type, whether it can be null, and its value for a row."""
+
+    name: str
+    type: t.DataType
+    nullable: bool
+    value: Callable[[Values], Any]
+
+
+def refused(node: Recorded, message: str) -> AnalysisException:
+    """Return the error by which Spark refuses a column, with its place."""
+    return AnalysisException(message=f"{message} (at {shown_place(node.place)})")
+
+
+def literal(value: Any) -> Bound:
+    """Return a plain value as a column."""
+    if isinstance(value, bool):
+        kind: t.DataType = t.BooleanType()
+    elif isinstance(value, int):
+        kind = t.IntegerType() if -(1 << 31) <= value < 1 << 31 else t.LongType()
+    elif isinstance(value, Decimal):
+        _, digits, exponent = value.as_tuple()
+        scale = max(0, -int(exponent))
+        kind = t.DecimalType(max(len(digits), scale), scale)
+    elif type(value) in _LITERALS:
+        kind = _LITERALS[type(value)]
+    else:
+        raise AnalysisException(
+            message=f"[UNSUPPORTED_FEATURE.LITERAL_TYPE] Literal for {value!r} of {type(value)}"
+        )
+    return Bound("NULL" if value is None else str(value), kind, value is None, lambda _row: value)
+
+
+_LITERALS: dict[type, t.DataType] = {
+    type(None): t.NullType(), float: t.DoubleType(), str: t.StringType(), bytes: t.BinaryType(), bytearray: t.BinaryType(),
+    datetime: t.TimestampType(), date: t.DateType(),
+}  # fmt: skip
+
+
+def lifted(
+    node: Recorded, kind: t.DataType, function: Callable[..., Any], *children: Bound, nullable: bool = False
+) -> Bound:
+    """Return a function of non-null values: if any is null, so is the result."""
+    values = [child.value for child in children]
+
+    def value(row: Values) -> Any:
+        arguments = [each(row) for each in values]
+        return None if any(argument is None for argument in arguments) else function(*arguments)
+
+    return Bound(shown(node), kind, nullable or any(child.nullable for child in children), value)
+
+
+def converted(inner: Bound, target: t.DataType, node: Recorded, name: str) -> Bound:
+    """Return a column under a name, converted to a type. Raise `CannotFollowError` if the cast is not simulated."""
+    cast = cast_value(inner.type, target)
+    if cast is None:
+        what = f"a cast of {inner.type.simpleString()} to {target.simpleString()}"
+        raise CannotFollowError(what, node.place, "Convert it in Python instead")
+    value = inner.value
+    return Bound(
+        name, target, inner.nullable, lambda row: None if (found := value(row)) is None else cast(found)
+    )
+
+
+def _common(left: t.DataType, right: t.DataType) -> t.DataType | None:
+    """Return the type that values of both types are converted to, if Spark has one."""
+    if left == right or isinstance(right, t.NullType):
+        return left
+    if isinstance(left, t.NullType):
+        return right
+    kinds = {type(left), type(right)}
+    if kinds <= BITS.keys():
+        return max(left, right, key=lambda kind: BITS[type(kind)])
+    if kinds <= {*BITS, *FRACTIONAL}:
+        return t.DoubleType()
+    if t.DecimalType in kinds and kinds <= {*BITS, *FRACTIONAL, t.DecimalType}:
+        return t.DoubleType() if kinds & {*FRACTIONAL} else _wider(_as_decimal(left), _as_decimal(right))
+    if kinds == {t.DateType, t.TimestampType}:
+        return t.TimestampType()
+    if t.StringType in kinds:
+        right = right if isinstance(left, t.StringType) else left
+        wider = (
+            t.LongType()
+            if type(right) in BITS
+            else t.DoubleType()
+            if isinstance(right, FRACTIONAL)
+            else right
+        )
+        return (
+            wider
+            if isinstance(wider, (t.LongType, t.DoubleType, t.BooleanType, t.DateType, t.TimestampType))
+            else None
+        )
+    return None
+
+
+def _as_decimal(kind: t.DataType) -> t.DecimalType:
+    """Return the DECIMAL that holds all values of a whole number's type."""
+    return kind if isinstance(kind, t.DecimalType) else t.DecimalType(len(str(1 << BITS[type(kind)] - 1)), 0)
+
+
+def _wider(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType | None:
+    """Return the type that holds all values of both, if there is one."""
+    scale = max(left.scale, right.scale)
+    digits = scale + max(left.precision - left.scale, right.precision - right.scale)
+    return t.DecimalType(digits, scale) if digits <= _MOST_DIGITS else None
+
+
+_MOST_DIGITS = 38
+"""Of a DECIMAL."""
+
+
+def alike(left: Bound, right: Bound, node: Recorded) -> tuple[Bound, Bound]:
+    """Convert two columns to their common type, as Spark does implicitly."""
+    one, other = all_alike([left, right], node)
+    return one, other
+
+
+def all_alike(options: list[Bound], node: Recorded) -> list[Bound]:
+    """Convert to the common type of all, as Spark does implicitly."""
+    kind: t.DataType = t.NullType()
+    for option in options:
+        common = _common(kind, option.type)
+        if common is None:
+            kinds = f"{kind.simpleString().upper()} and {option.type.simpleString().upper()}"
+            raise refused(node, f"[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] {shown(node)}: {kinds} differ")
+        kind = common
+    return [as_type(option, kind, node) for option in options]
+
+
+def as_type(inner: Bound, kind: t.DataType, node: Recorded) -> Bound:
+    """Return a column converted to a type, unless it has it. ``node``: what needs that."""
+    return inner if inner.type == kind else converted(inner, kind, node, inner.name)
+
+
+def boolean(inner: Bound, node: Recorded) -> Bound:
+    """Return a column that is true or false, or raise the error by which Spark refuses another."""
+    if isinstance(inner.type, (t.BooleanType, t.NullType)):
+        return inner
+    raise refused(
+        node,
+        f"[DATATYPE_MISMATCH] {shown(node)}: {inner.name} is {inner.type.simpleString().upper()}, not BOOLEAN",
+    )
+
+
+def number(inner: Bound, node: Recorded) -> Bound:
+    """Return a column of numbers, or raise the error by which Spark refuses another."""
+    if isinstance(inner.type, t.DecimalType):
+        raise CannotFollowError(
+            f"arithmetic on DECIMAL ({shown(node)})", node.place, "Cast it to DOUBLE, or compute in Python"
+        )
+    if is_number(inner.type) or isinstance(inner.type, t.NullType):
+        return inner
+    raise refused(
+        node,
+        f"[DATATYPE_MISMATCH] {shown(node)}: {inner.name} is {inner.type.simpleString().upper()}, not a number",
+    )
+
+
+def text(inner: Bound, node: Recorded) -> Bound:
+    """Return a column as text."""
+    return inner if isinstance(inner.type, t.StringType) else as_type(inner, t.StringType(), node)
+
+
+def fitting(kind: t.DataType, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Convert results to the type: round to FLOAT, and raise an error if an integer does not fit."""
+    if type(kind) in BITS:
+        return lambda *values: in_range(function(*values), kind, "ARITHMETIC_OVERFLOW")
+    return (
+        (lambda *values: single_precision(function(*values))) if isinstance(kind, t.FloatType) else function
+    )
+
+
+def ordered(value: Any) -> Any:
+    """Return a sort key: NaN is greater than any other number, and equal to itself."""
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value)
+    return (0, value) if isinstance(value, (int, Decimal)) else value
+
+
+def hashable(value: Any) -> Any:
+    """Return a key that is equal for equal values, including NaN, and -0.0 and 0.0."""
+    if isinstance(value, float):
+        return ordered(value)
+    if isinstance(value, dict):
+        return frozenset((key, hashable(item)) for key, item in value.items())
+    return tuple(map(hashable, value)) if isinstance(value, (list, tuple)) else value
