@@ -164,8 +164,7 @@ class _Check:
         self._allow = allow
         self._findings: dict[Cause, JobFinding] = {}
         self._kept: list[Kept] = []
-        working = (step for step in job.steps if isinstance(step, MapInPandas))
-        self._place = next((step.place for step in (*job.stateful, *working)), "")
+        self._place = next((step.place for step in (*job.stateful, *job.working)), "")
 
     def run(self, schedules: int, seed: int, progress: Callable[[int, int], None] | None) -> JobReport:
         calm = self._calm()

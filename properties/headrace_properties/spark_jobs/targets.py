@@ -15,7 +15,7 @@ from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, withou
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_sim.spark.ddl import Schema, parse_schema
-from headrace_sim.spark.job import Columns, SparkJob, SparkSink, Union, Watermark
+from headrace_sim.spark.job import SparkJob, SparkSink, Union
 from headrace_sim.spark.queries import run_job
 from headrace_sim.spark.recording import record
 from headrace_sim.spark.refusals import place_of_error, shown_place
@@ -54,7 +54,7 @@ class SparkReport:
 
     Attributes:
         name: As the user wrote it.
-        job: The results of its schedules, or None if it keeps no state.
+        job: The results of its schedules, or None if it neither keeps state nor calls functions in Python.
         sink: The results of its sink's trials, or None if it has no sink of its own.
         unknown: What was not judged, each with the reason.
 
@@ -104,7 +104,7 @@ class SparkTarget:
         """Run the job under schedules, and then try its sink at each of its effects, on the job's output.
 
         Args:
-            schedules: How many, for a job that keeps state.
+            schedules: How many, for a job that keeps state or calls functions in Python.
             seed: They follow from it.
             allow: On what the job's outcome may depend.
             duplicates: Whether the source may deliver a row twice.
@@ -119,9 +119,8 @@ class SparkTarget:
             CannotFollowError: If the job does.
 
         """
-        keeps = any(not isinstance(step, Columns | Union | Watermark) for step in self.job.steps)
         judged = None
-        if keeps or self.promises:
+        if self.promises or self.job.working:
             judged = check_job(
                 self.job,
                 self.feed,

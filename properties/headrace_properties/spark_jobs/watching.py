@@ -65,7 +65,7 @@ def outside_of(job: SparkJob) -> Outside:
 
 
 def _handlers(job: SparkJob) -> Iterator[Any]:
-    for step in job.steps:
+    for step in job.working:
         match step:
             case TransformWithState(processor=Watched() as watched):
                 yield watched._processor

@@ -21,7 +21,8 @@ from headrace_sim.spark.recorded import OF_A_FRAME, Recorded
 from headrace_sim.spark.recorded_columns import column_of, node_of
 from headrace_sim.spark.refusals import CannotFollowError, refuse_the_rest, users_place
 from headrace_sim.spark.sql_text import parse_expression
-from headrace_sim.spark.window_functions import Partition, calls_in, places_in_order, with_windows
+from headrace_sim.spark.whole_columns import Partition, computed_first, windows_in
+from headrace_sim.spark.window_functions import places_in_order
 
 
 class Rows(DataFrame):
@@ -123,20 +124,20 @@ class Rows(DataFrame):
     def select(self, *cols: Any) -> "Rows":
         """Compute columns."""
         nodes = [recorded for column in _flat(cols) for recorded in expand(node_of(column), self._schema)]
-        nodes, schema, partitions = self._with_windows(nodes)
+        nodes, schema, partitions = self._computed_first(nodes)
         return self._computed([bind(node, schema) for node in nodes], partitions)
 
     def selectExpr(self, *expr: Any) -> "Rows":
         """Compute columns given as SQL text."""
         return self.select(*(parse_expression(text, users_place()) for text in _flat(expr)))
 
-    def _with_windows(
+    def _computed_first(
         self, nodes: list[Recorded]
     ) -> tuple[list[Recorded], t.StructType, Sequence[Partition]]:
-        if self.isStreaming and any(calls_in(nodes)):
+        if self.isStreaming and any(windows_in(nodes)):
             message = "[NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING] Window functions are for batches: use them in foreachBatch()"
             raise AnalysisException(message=message)
-        return with_windows(nodes, self._schema, self._partitions)
+        return computed_first(nodes, self._schema, self._partitions)
 
     def _computed(self, columns: list[Bound], partitions: Sequence[Partition]) -> "Rows":
         schema = t.StructType(
@@ -155,7 +156,7 @@ class Rows(DataFrame):
     def withColumns(self, *colsMap: dict[str, Any]) -> "Rows":
         """Add columns, or replace those with these names."""
         given = [node_of(column) for column in colsMap[0].values()]
-        nodes, schema, partitions = self._with_windows(given)
+        nodes, schema, partitions = self._computed_first(given)
         made = zip(colsMap[0], (bind(node, schema) for node in nodes), strict=True)
         named = {name.lower(): Bound(name, bound.type, bound.nullable, bound.value) for name, bound in made}
         kept = [
@@ -204,7 +205,7 @@ class Rows(DataFrame):
         node = (
             parse_expression(condition, users_place()) if isinstance(condition, str) else node_of(condition)
         )
-        if any(calls_in(node)):
+        if any(windows_in(node)):
             raise AnalysisException(
                 message="[WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE] A window function is in a condition"
             )

@@ -231,9 +231,23 @@ class SparkJob:
         """The stateful steps."""
         return tuple(step for step in self.steps if isinstance(step, Stateful))
 
+    @property
+    def working(self) -> tuple[Step, ...]:
+        """The steps that run code of the user's, also within unions."""
+        return tuple(_working(self.steps))
+
     def then(self, step: Step) -> "SparkJob":
         """Return the job with one more step."""
         return replace(self, steps=(*self.steps, step))
+
+
+def _working(steps: Iterable[Step]) -> Iterator[Step]:
+    for step in steps:
+        if isinstance(step, Union):
+            for branch in step.branches:
+                yield from _working(branch.steps)
+        elif not isinstance(step, Watermark) and (not isinstance(step, Columns) or step.functions):
+            yield step
 
 
 def watermarks_of(steps: Iterable[Step]) -> Iterator[Watermark]:

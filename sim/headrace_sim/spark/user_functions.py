@@ -4,19 +4,22 @@ A function that Spark runs with Arrow, as it does by default, may return what Ar
 that Spark runs without Arrow gets a null for whatever is of another type than it declares.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
+from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql import types as t
 from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.util import PythonEvalType
 
+from headrace_sim.spark.bound import Bound
 from headrace_sim.spark.recorded import NAMED_ARGUMENT, Recorded
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.values import from_pickled
+from headrace_sim.spark.values import InputRows, OutputRows, from_pickled
 
+T = TypeVar("T")
 Value = Callable[[Any], Any]
 """The value of a column for a row."""
 
@@ -34,12 +37,7 @@ def called(node: Recorded, bind: Callable[[Any], Value]) -> Value:
     """
     function, columns = node.args
     convert = _returned(function, node.place)
-    named, placed = dict[str, Value](), list[Value]()
-    for column in columns:
-        if isinstance(column, Recorded) and column.name == NAMED_ARGUMENT:
-            named[column.args[0]] = bind(column.args[1])
-        else:
-            placed.append(bind(column))
+    placed, named = _arguments(columns, bind)
 
     def value(row: Any) -> Any:
         by_name = {name: argument(row) for name, argument in named.items()}
@@ -48,13 +46,87 @@ def called(node: Recorded, bind: Callable[[Any], Value]) -> Value:
     return value
 
 
+def _arguments(columns: Iterable[Any], bind: Callable[[Any], T]) -> tuple[list[T], dict[str, T]]:
+    """Return what is given by place and what by name."""
+    named, placed = dict[str, T](), list[T]()
+    for column in columns:
+        if isinstance(column, Recorded) and column.name == NAMED_ARGUMENT:
+            named[column.args[0]] = bind(column.args[1])
+        else:
+            placed.append(bind(column))
+    return placed, named
+
+
+def takes_columns(function: Any) -> bool:
+    """Return whether a function is a pandas function from columns to a column."""
+    return function.evalType in {_SCALAR, _ITERATOR}
+
+
+def called_on_columns(
+    node: Recorded, bind: Callable[[Any], Bound], partitions: Sequence[Sequence[tuple[Any, ...]]]
+) -> list[list[Any]]:
+    """Return the results of a recorded call of a pandas function, for each row of each partition.
+
+    Args:
+        node: The call.
+        bind: Binds a recorded column.
+        partitions: The rows.
+
+    Raises:
+        CannotFollowError: If it takes or returns structs.
+        PySparkException: If Spark would refuse what it returns.
+
+    """
+    function, columns = node.args
+    placed, named = _arguments(columns, bind)
+    given = [*placed, *named.values()]
+    if any(
+        isinstance(kind, t.StructType) for kind in (function.returnType, *(bound.type for bound in given))
+    ):
+        remedy = "Give it the fields as columns of their own, or write a function for mapInPandas()"
+        raise CannotFollowError(f"{function._name}(), a pandas function with structs,", node.place, remedy)
+    read = InputRows(t.StructType([t.StructField(f"_{at}", bound.type) for at, bound in enumerate(given)]))
+    out = OutputRows(t.StructType([t.StructField("result", function.returnType)]))
+    found = []
+    for rows in partitions:
+        results: list[Any] = []
+        for frame in read.frames([tuple(bound.value(row) for bound in given) for row in rows], _BATCH):
+            series = [frame[name] for name in frame.columns]
+            by_name = dict(zip(named, series[len(placed) :], strict=True))
+            results += out.from_frames([_result(function, series[: len(placed)], by_name, len(frame))])
+        found.append([row[0] for row in results])
+    return found
+
+
+def _result(function: Any, placed: list[Any], named: dict[str, Any], count: int) -> Any:
+    """Call a pandas function, and return a frame with what it returns."""
+    import pandas as pd  # noqa: PLC0415  slow to import, and few jobs need it
+
+    if function.evalType == _ITERATOR:
+        (result,) = function.func(iter([placed[0] if len(placed) == 1 else tuple(placed)]))
+    else:
+        result = function.func(*placed, **named)
+    if not hasattr(result, "__len__"):
+        found = type(result).__name__
+        raise PySparkTypeError(f"[UDF_RETURN_TYPE] {function._name}() returns {found}, not a pandas.Series")
+    if len(result) != count:
+        problem = f"the result of {function._name}() has {len(result)} rows, and not {count}"
+        raise PySparkRuntimeError(f"[RESULT_ROWS_MISMATCH] {problem}")
+    return pd.DataFrame({"result": pd.Series(result).reset_index(drop=True)})
+
+
+_SCALAR, _ITERATOR = PythonEvalType.SQL_SCALAR_PANDAS_UDF, PythonEvalType.SQL_SCALAR_PANDAS_ITER_UDF
+_BATCH = 10_000
+"""How many rows Spark gives to a pandas function at once."""
+
+
 def _returned(function: Any, place: str) -> Callable[[Any], Any]:
     """Return what converts a function's results into the values of a column."""
     kind: t.DataType = function.returnType
     if function.evalType == PythonEvalType.SQL_BATCHED_UDF:
         return lambda result: from_pickled(kind, kind.toInternal(result))
     if function.evalType != PythonEvalType.SQL_ARROW_BATCHED_UDF:
-        remedy = "Write it for one row, with udf(), or as a function for mapInPandas()"
+        remedy = "Use it in select() or withColumn(), or write it for one row, with udf()"
         raise CannotFollowError(f"{function._name}(), which takes whole columns,", place, remedy)
     arrow = to_arrow_type(kind, timezone="UTC", prefers_large_types=False)
     to_arrow = LocalDataToArrowConversion._create_converter(kind, none_on_identity=True)

@@ -1,7 +1,4 @@
-"""Window functions on rows in memory: ``row_number``, ``lag`` and aggregates over the rows of a key, in an order.
-
-They need all rows at once. So they are computed first, and become columns of their own.
-"""
+"""Window functions on rows in memory: ``row_number``, ``lag`` and aggregates over the rows of a key, in an order."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -16,61 +13,20 @@ from headrace_sim.spark.recorded import Recorded, shown
 from headrace_sim.spark.refusals import CannotFollowError, shown_place
 
 Row = tuple[Any, ...]
-Partition = tuple[Row, ...]
 
 _RANKS = frozenset({"row_number", "rank", "dense_rank"})
 _SHIFTS = {"lag": -1, "lead": 1}
 
 
-def calls_in(node: Any) -> Iterator[Recorded]:
-    """Yield the calls of window functions in a recorded column, or in a collection of such."""
-    if isinstance(node, Recorded):
-        if node.name == "over":
-            yield node
-        else:
-            yield from calls_in(node.args)
-    elif isinstance(node, list | tuple):
-        for part in node:
-            yield from calls_in(part)
-
-
-def with_windows(
-    nodes: list[Recorded], schema: t.StructType, partitions: Sequence[Partition]
-) -> tuple[list[Recorded], t.StructType, Sequence[Partition]]:
-    """Compute the window functions in columns.
-
-    Returns:
-        The columns, reading the results instead; the schema with columns for those; the rows with their values, in one
-        partition if there are any.
+def windowed(call: Recorded, schema: t.StructType, rows: Sequence[Row]) -> tuple[t.DataType, bool, list[Any]]:
+    """Return the type of a recorded call, whether it may be null, and its value for each row.
 
     Raises:
-        CannotFollowError: If one is not simulated.
+        CannotFollowError: If it is not simulated.
         AnalysisException: If Spark would refuse it.
 
     """
-    calls = list(calls_in(nodes))
-    if not calls:
-        return nodes, schema, partitions
-    rows = [row for partition in partitions for row in partition]
-    bound = [_Window(call, schema).over(rows) for call in calls]
-    names = [f"window {number}" for number in range(len(calls))]
-    found = {
-        id(call): Recorded("as", (Recorded("col", (f"`{name}`",), call.place), shown(call)), call.place)
-        for call, name in zip(calls, names, strict=True)
-    }
-    fields = [
-        t.StructField(name, kind, nullable) for name, (kind, nullable, _) in zip(names, bound, strict=True)
-    ]
-    columns = [values for _, _, values in bound]
-    extended = tuple((*row, *values) for row, *values in zip(rows, *columns, strict=True))
-    return [_replaced(node, found) for node in nodes], t.StructType([*schema.fields, *fields]), (extended,)
-
-
-def _replaced(node: Any, found: dict[int, Recorded]) -> Any:
-    if isinstance(node, Recorded):
-        known = found.get(id(node))
-        return known or Recorded(node.name, tuple(_replaced(arg, found) for arg in node.args), node.place)
-    return [_replaced(part, found) for part in node] if isinstance(node, list) else node
+    return _Window(call, schema).over(rows)
 
 
 def places_in_order(rows: Sequence[Row], nodes: Sequence[Recorded], schema: t.StructType) -> list[int]:

@@ -6,15 +6,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import Row
 from pyspark.sql import functions as F
+from pyspark.sql import types as t
 from pyspark.sql.streaming import StatefulProcessor
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.drawn_rows import UndrawableError, drawn_batches
-from headrace_properties.spark_jobs.findings import Cause
-from headrace_properties.spark_jobs.targets import causes_named, spark_target
+from headrace_properties.spark_jobs.findings import Cause, JobFinding
+from headrace_properties.spark_jobs.targets import SparkReport, causes_named, spark_target
 from headrace_properties.verifier import InvariantViolatedError, Verifier
 from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.recording import record
@@ -50,11 +52,46 @@ def _use_fixture(folder: Path, function: Callable[..., Any], feed: Any = None) -
     return noted, ""
 
 
+def _causes(report: SparkReport) -> set[Cause]:
+    return {finding.cause for finding in report.findings if isinstance(finding, JobFinding)}
+
+
 def test_stateless_job_is_run_up_to_its_sink() -> None:
     report = call(spark_target("positive", positive, schemas=SCHEMA, feed=FEED).verify)
     assert (report.findings, report.unknown, report.job) == ((), (), None)
     assert report.sink is not None
     assert report.sink.effects == (3, 3)
+
+
+def test_functions_of_columns_of_a_stateless_job_are_run_under_schedules() -> None:
+    seen = set[str]()
+
+    @F.udf(t.BooleanType())
+    def is_new(account):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  PySpark takes annotations for pandas types
+        new = account not in seen
+        seen.add(account)
+        return new
+
+    @F.pandas_udf(t.DoubleType())  # type: ignore[untyped-decorator]
+    def share(amount: pd.Series) -> pd.Series:
+        return amount / amount.abs().sum()
+
+    def once(events: Any) -> Any:
+        return events.filter(is_new("account")).writeStream.foreachBatch(replace_batch).start()
+
+    def shares(events: Any, more: Any) -> Any:
+        both = events.withColumn("share", share("amount")).union(more.withColumn("share", F.lit(0.5)))
+        return both.writeStream.foreachBatch(replace_batch).start()
+
+    report = spark_target("once", once, schemas=SCHEMA, feed=[[("a", 1)], [("a", 2)]]).verify(schedules=40)
+    assert Cause.MEMORY in _causes(report)
+    feed = [[{"events": ("a", 1)}, {"events": ("b", 3)}, {"more": ("c", 1)}]]
+    report = spark_target("shares", shares, schemas={"events": SCHEMA, "more": SCHEMA}, feed=feed).verify(
+        schedules=40
+    )
+    assert Cause.PARTITIONS in _causes(report)
+    place = f"test_targets.py:{shares.__code__.co_firstlineno + 1}"
+    assert all(finding.place.endswith(place) for finding in report.findings)
 
 
 def test_recorded_job_and_its_function_are_the_same_target() -> None:

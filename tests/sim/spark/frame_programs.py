@@ -1,11 +1,12 @@
 """Programs on DataFrames, each run on Spark and on rows in memory: what `foreachBatch` functions do with columns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from pyspark.errors import PySparkException
 from pyspark.sql import Window
 from pyspark.sql import functions as F
@@ -30,6 +31,11 @@ Program = Callable[[Any], Any]
 
 def _one(column: Callable[[], Any]) -> Program:
     return lambda df: df.select(column())
+
+
+def _upper(parts: Iterator[pd.Series]) -> Iterator[pd.Series]:
+    for part in parts:
+        yield part.str.upper()
 
 
 def _names(df: Any) -> Any:
@@ -403,6 +409,32 @@ PROGRAMS: dict[str, Program] = {
         F.udf(lambda _: True, useArrow=False)("k"),
         F.udf(lambda _: datetime(2024, 1, 2, 3), "timestamp", useArrow=False)("k"),
         F.udf(lambda _: (1, 2.5), "x INT, y STRING", useArrow=False)("k"),
+    ),
+    "pandas function": lambda df: df.select(
+        "k",
+        F.pandas_udf(lambda of: of * 2, "double")("d").alias("twice"),
+        F.concat(
+            F.pandas_udf(lambda one, other: one.str.cat(other, na_rep="?"), "string")("k", df.n), F.lit("!")
+        ),
+        (F.pandas_udf(lambda of: of.fillna(0), "bigint")(df.l) + 1).alias("more"),
+    ),
+    "pandas function of other types": lambda df: df.select(
+        F.pandas_udf(lambda of: of.dt.year, "int")("t"),
+        F.pandas_udf(lambda of: of.notna(), "boolean")("day"),
+        F.pandas_udf(lambda of: of.map(len, na_action="ignore"), "int")("a"),
+        F.pandas_udf(lambda of: of.astype(str), "string")("b"),
+        F.pandas_udf(lambda of: of.astype(str), "string")("i"),
+        F.pandas_udf(lambda of: of.astype(str), "string")("m"),
+        F.pandas_udf(lambda of: of.astype(str), "string")("t"),
+    ),
+    "pandas function, by name": lambda df: df.select(
+        F.pandas_udf(lambda x, y: x + y, "double")(y=F.col("f").cast("double"), x=df.d).alias("sum")
+    ),
+    "pandas function of an iterator": lambda df: df.withColumn(
+        "u", F.pandas_udf(_upper, "string")("k")
+    ).select("u"),
+    "pandas function of a total": lambda df: df.select(
+        F.pandas_udf(lambda of: of.fillna(0) / of.sum(), "double")("l")
     ),
     "rows as they are": lambda df: df.limit(1).select("s", "a", "p", "m", "t"),
 }

@@ -56,7 +56,7 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
         (lambda df: df.select(F.unix_timestamp("n", "dd")), "unix_timestamp() of string"),
         (lambda df: df.select(F.sum("i")), "the function sum()"),
         (
-            lambda df: df.select(F.pandas_udf(lambda of: of, "int")("i")),
+            lambda df: df.filter(F.pandas_udf(lambda of: of, "boolean")("b")),
             "<lambda>(), which takes whole columns,",
         ),
         (
@@ -75,6 +75,10 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
             "rangeBetween() with a number",
         ),
         (lambda df: df.select(F.ntile(2).over(Window.orderBy("i"))), "the function ntile()"),
+        (
+            lambda df: df.select(F.pandas_udf(lambda of: of, "x INT")("i")),
+            "<lambda>(), a pandas function with structs,",
+        ),
         (lambda df: df.select(df.m + df.m), "arithmetic on DECIMAL"),
         (lambda df: df.select(df.a.cast("string")), "a cast of array<int> to string"),
         (lambda df: df.groupBy("k").pivot("b"), "GroupedData.pivot()"),
@@ -91,6 +95,21 @@ def test_call_that_is_not_simulated_is_named_with_its_place(
     assert named in str(caught.value)
     line = call.__code__.co_firstlineno
     assert f"test_frames.py:{line}: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda of: of.head(1), "[RESULT_ROWS_MISMATCH] the result of <lambda>() has 1 rows, and not 5"),
+        (lambda of: of.sum(), "[UDF_RETURN_TYPE] <lambda>() returns float64, not a pandas.Series"),
+        (lambda of: of.astype(str) + "x", "to Arrow type 'int32'"),
+    ],
+    ids=["too few", "a number", "text"],
+)
+def test_pandas_function_that_returns_what_spark_refuses(function: Any, told: str, df: Any) -> None:
+    with pytest.raises(PySparkException) as caught:
+        df.select(F.pandas_udf(function, "int")("i"))
+    assert told in str(caught.value)
 
 
 def test_frame_is_a_dataframe_of_a_session(df: Any) -> None:
