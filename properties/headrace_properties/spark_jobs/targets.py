@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +16,7 @@ from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, withou
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_sim.spark.ddl import Schema, parse_schema
-from headrace_sim.spark.job import SparkJob, SparkSink, Union
+from headrace_sim.spark.job import Columns, SparkJob, SparkSink, Union, Watermark
 from headrace_sim.spark.queries import run_job
 from headrace_sim.spark.recording import record
 from headrace_sim.spark.refusals import place_of_error, shown_place
@@ -134,14 +135,12 @@ class SparkTarget:
             )
             judged = replace(judged, findings=tuple(placed(self.job, finding) for finding in judged.findings))
         sink, unknown = None, list(judged.unknown if judged is not None else ())
-        function = self.job.sink.function
-        if function is not None:
-            batches = self._batches()
-            unknown += [] if any(batches) else ["no row came to the sink: nothing could be lost or doubled"]
+        if self.job.sink.function is not None:
+            unknown += (
+                [] if any(self._outputs()) else ["no row came to the sink: nothing could be lost or doubled"]
+            )
             sink = check_sink(
-                function,
-                batches,
-                self.job.output,
+                *self._sink(),
                 prepare=self.prepare,
                 overtaken=overtaken,
                 progress=progress,
@@ -157,11 +156,25 @@ class SparkTarget:
             JobFailsError: As `verify` does; so are the others.
 
         """
+        return try_fault(*self._sink(), fault, prepare=self.prepare)
+
+    def _sink(self) -> tuple[Callable[..., Any], Sequence[Sequence[tuple[Any, ...]]], Schema]:
+        """Return what the trials of the sink call for each batch, the batches, and their schema.
+
+        A batch that is run again is computed again: so what only computes columns is a part of what is tried.
+        """
         function = self.job.sink.function
         assert function is not None
-        return try_fault(function, self._batches(), self.job.output, fault, prepare=self.prepare)
+        columns = [step for step in self.job.steps if isinstance(step, Columns)]
+        if not columns or any(not isinstance(step, Columns | Watermark) for step in self.job.steps):
+            return function, self._outputs(), self.job.output
 
-    def _batches(self) -> list[list[tuple[Any, ...]]]:
+        def computed(rows: Any, batch_id: int) -> None:
+            function(reduce(lambda made, step: step.compute(made), columns, rows), batch_id)
+
+        return computed, self.feed, self.job.input
+
+    def _outputs(self) -> list[list[tuple[Any, ...]]]:
         """Return the job's output, undisturbed."""
         outcome = run_job(without_sink(self.job), self.feed)
         if outcome.failure is not None:

@@ -17,6 +17,7 @@ from pyspark.errors import (
 )
 from pyspark.sql import types as t
 
+from headrace_sim.spark.aggregates import NAMES, aggregate
 from headrace_sim.spark.bound import (
     Bound,
     Values,
@@ -33,12 +34,12 @@ from headrace_sim.spark.bound import (
     refused,
     text,
 )
-from headrace_sim.spark.casts import BITS, cast_value
+from headrace_sim.spark.casts import cast_value
 from headrace_sim.spark.ddl import parse_type
-from headrace_sim.spark.functions import FUNCTIONS, NotSimulatedError
-from headrace_sim.spark.json_values import from_json
+from headrace_sim.spark.functions import FUNCTIONS
+from headrace_sim.spark.json_values import from_json, json_writer
 from headrace_sim.spark.recorded import OF_A_FRAME, USER_FUNCTION, Recorded, case_parts, shown
-from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.refusals import CannotFollowError, NotSimulatedError
 from headrace_sim.spark.user_functions import called
 
 
@@ -89,12 +90,12 @@ class _Binder:
             return literal(node)
         if node.name in _BINARY:
             return self._binary(node)
-        if node.name in _AGGREGATES and self.grouped_by is not None:
-            return self._aggregate(node)
+        if node.name in NAMES and self.grouped_by is not None:
+            return aggregate(node, _Binder(self.schema, None).bind)
         method = _METHODS.get(node.name)
         if method is None:
-            remedy = f"Compute it in Python instead, or use one of: {', '.join(sorted({*_METHODS, *_BINARY, *_AGGREGATES}))}"
-            if node.name in _AGGREGATES:
+            remedy = f"Compute it in Python instead, or use one of: {', '.join(sorted({*_METHODS, *_BINARY, *NAMES}))}"
+            if node.name in NAMES:
                 remedy = "Use it in agg() after groupBy()"
             raise CannotFollowError(f"the function {node.name}() of a column", node.place, remedy)
         return method(self, node)
@@ -308,7 +309,8 @@ class _Binder:
         return lifted(node, t.StringType(), _part_of_text, text(whole, node), start, length)
 
     def _struct(self, node: Recorded) -> Bound:
-        parts = [self.bind(argument) for argument in node.args[0]]
+        given = [part for argument in node.args[0] for part in expand(argument, self.schema)]
+        parts = [self.bind(argument) for argument in given]
         kind = t.StructType([t.StructField(part.name, part.type, part.nullable) for part in parts])
         return Bound(
             shown(node),
@@ -321,6 +323,52 @@ class _Binder:
         parts = all_alike([self.bind(argument) for argument in node.args[0]], node)
         kind = t.ArrayType(parts[0].type, any(part.nullable for part in parts))
         return Bound(shown(node), kind, False, lambda row: [part.value(row) for part in parts])
+
+    def _map(self, node: Recorded) -> Bound:
+        parts = [self.bind(argument) for argument in node.args[0]]
+        keys, items = all_alike(parts[::2], node), all_alike(parts[1::2], node)
+        kind = t.MapType(keys[0].type, items[0].type, any(item.nullable for item in items))
+        return Bound(
+            shown(node), kind, False,
+            lambda row: {key.value(row): item.value(row) for key, item in zip(keys, items, strict=True)},
+        )  # fmt: skip
+
+    def _is_nan(self, node: Recorded) -> Bound:
+        value = number(self.bind(node.args[0]), node).value
+        return Bound(shown(node), t.BooleanType(), False, lambda row: (found := value(row)) != found)
+
+    def _contains(self, node: Recorded) -> Bound:
+        """Of ``array_contains``: null if it is not there, and a null is."""
+        inner = self.bind(node.args[0])
+        if not isinstance(inner.type, t.ArrayType):
+            raise refused(node, f"[DATATYPE_MISMATCH] {shown(node)}: {inner.type.simpleString()} is no array")
+        wanted = as_type(self.bind(node.args[1]), inner.type.elementType, node)
+
+        def call(items: list[Any], item: Any) -> bool | None:
+            found = any(other is not None and _equal(other, item) for other in items)
+            return True if found else None if None in items else False
+
+        return lifted(node, t.BooleanType(), call, inner, wanted, nullable=inner.type.containsNull)
+
+    def _element(self, node: Recorded) -> Bound:
+        """Of ``element_at``, which counts from 1, and from the end with negative places."""
+        inner, key = self.bind(node.args[0]), self.bind(node.args[1])
+        if isinstance(inner.type, t.MapType):
+            return lifted(node, inner.type.valueType, dict.get, inner, key, nullable=True)
+        if not isinstance(inner.type, t.ArrayType):
+            raise refused(
+                node, f"[DATATYPE_MISMATCH] {shown(node)}: {inner.type.simpleString()} has no elements"
+            )
+        return lifted(node, inner.type.elementType, _element_at, inner, key, nullable=True)
+
+    def _to_json(self, node: Recorded) -> Bound:
+        if len(node.args) > 1 and node.args[1]:
+            raise CannotFollowError(
+                "to_json() with options", node.place, "Leave the options out, or write it in Python"
+            )
+        inner = self.bind(node.args[0])
+        writer = json_writer(inner.type, node.place)
+        return lifted(node, t.StringType(), writer, inner, nullable=True)
 
     def _item(self, node: Recorded) -> Bound:
         inner, key = self.bind(node.args[0]), node.args[1]
@@ -363,22 +411,6 @@ class _Binder:
     def _user_function(self, node: Recorded) -> Bound:
         return Bound(
             shown(node), node.args[0].returnType, True, called(node, lambda column: self.bind(column).value)
-        )
-
-    def _aggregate(self, node: Recorded) -> Bound:
-        given = node.args[0]
-        inner = _Binder(self.schema, None)
-        whole_rows = isinstance(given, Recorded) and (given.args == ("*",) or given.name == "lit")
-        child = literal(1) if whole_rows else inner.bind(given)
-        if node.name in {"sum", "avg"}:
-            number(child, node)
-        kind, nullable, function = _AGGREGATES[node.name](child.type)
-        name = f"{node.name}({'1' if whole_rows and node.name == 'count' else shown(given)})"
-        return Bound(
-            name,
-            kind,
-            nullable,
-            lambda rows: function([found for row in rows if (found := child.value(row)) is not None]),
         )
 
 
@@ -472,6 +504,13 @@ def _part_of_text(text: str, start: int, length: int) -> str:
     return text[max(0, begin) : max(0, begin + length)]
 
 
+def _element_at(values: list[Any], place: int) -> Any:
+    if not 0 < abs(place) <= len(values):
+        message = f"[INVALID_ARRAY_INDEX_IN_ELEMENT_AT] index {place} of an array with {len(values)} elements"
+        raise ArrayIndexOutOfBoundsException(message=message)
+    return values[place - 1 if place > 0 else place]
+
+
 def _element(values: list[Any], place: int) -> Any:
     if not 0 <= place < len(values):
         raise ArrayIndexOutOfBoundsException(
@@ -480,25 +519,17 @@ def _element(values: list[Any], place: int) -> Any:
     return values[place]
 
 
-def _total(kind: t.DataType) -> tuple[t.DataType, bool, Callable[[list[Any]], Any]]:
-    """SUM of integers is BIGINT, of others DOUBLE; of nothing, null."""
-    total: t.DataType = t.LongType() if type(kind) in BITS else t.DoubleType()
-    fitted = fitting(total, sum)
-    return total, True, lambda values: fitted(values) if values else None
-
-
 _METHODS: dict[str, Callable[[_Binder, Recorded], Bound]] = {
-    "abs": _Binder._absolute, "apply": _Binder._item, "array": _Binder._array, "as": _Binder._alias, "cast": _Binder._cast,
-    "coalesce": _Binder._coalesce, "col": _Binder._name, "concat": _Binder._concat, "concat_ws": _Binder._joined,
-    "current_date": _Binder._now, "current_timestamp": _Binder._now, "now": _Binder._now, "field": _Binder._field_at,
-    "from_json": _Binder._from_json,
-    "greatest": _Binder._extreme, "isNotNull": _Binder._is_not_null, "isNull": _Binder._is_null, "isin": _Binder._is_in,
-    "isnotnull": _Binder._is_not_null, "isnull": _Binder._is_null, "least": _Binder._extreme, "lit": _Binder._lit,
-    "negate": _Binder._negate, "not": _Binder._logical_not, "otherwise": _Binder._case, "size": _Binder._size,
-    "array_sort": _Binder._sorted, "sort_array": _Binder._sorted,
-    "struct": _Binder._struct,
-    "substr": _Binder._substring, "substring": _Binder._substring, USER_FUNCTION: _Binder._user_function,
-    "when": _Binder._case,
+    "abs": _Binder._absolute, "apply": _Binder._item, "array": _Binder._array, "array_contains": _Binder._contains,
+    "array_sort": _Binder._sorted, "as": _Binder._alias, "cast": _Binder._cast, "coalesce": _Binder._coalesce,
+    "col": _Binder._name, "concat": _Binder._concat, "concat_ws": _Binder._joined, "current_date": _Binder._now,
+    "current_timestamp": _Binder._now, "element_at": _Binder._element, "field": _Binder._field_at,
+    "from_json": _Binder._from_json, "greatest": _Binder._extreme, "isin": _Binder._is_in, "isnan": _Binder._is_nan,
+    "isNotNull": _Binder._is_not_null, "isnotnull": _Binder._is_not_null, "isNull": _Binder._is_null,
+    "isnull": _Binder._is_null, "least": _Binder._extreme, "lit": _Binder._lit, "map": _Binder._map, "negate": _Binder._negate,
+    "not": _Binder._logical_not, "now": _Binder._now, "otherwise": _Binder._case, "size": _Binder._size,
+    "sort_array": _Binder._sorted, "struct": _Binder._struct, "substr": _Binder._substring, "substring": _Binder._substring,
+    "to_json": _Binder._to_json, USER_FUNCTION: _Binder._user_function, "when": _Binder._case,
 }  # fmt: skip
 
 _METHODS.update(dict.fromkeys(FUNCTIONS, _Binder._of_row))
@@ -518,14 +549,4 @@ _BINARY: dict[str, Callable[[Recorded, Bound, Bound], Bound]] = {
     "gt": _comparison(operator.gt),
     "geq": _comparison(operator.ge),
     "eqNullSafe": _null_safe,
-}
-
-_AGGREGATES: dict[str, Callable[[t.DataType], tuple[t.DataType, bool, Callable[[list[Any]], Any]]]] = {
-    "avg": lambda _kind: (t.DoubleType(), True, lambda values: sum(values) / len(values) if values else None),
-    "collect_list": lambda kind: (t.ArrayType(kind, containsNull=False), False, list),
-    "count": lambda _kind: (t.LongType(), False, len),
-    "first": lambda kind: (kind, True, lambda values: values[0] if values else None),
-    "max": lambda kind: (kind, True, lambda values: max(values, key=ordered, default=None)),
-    "min": lambda kind: (kind, True, lambda values: min(values, key=ordered, default=None)),
-    "sum": _total,
 }

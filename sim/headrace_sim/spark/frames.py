@@ -209,14 +209,14 @@ class Rows(DataFrame):
             raise AnalysisException(
                 message="[WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE] A window function is in a condition"
             )
-        test = self._bind(node)
+        (node,), schema, partitions = self._computed_first([node])
+        test, width = bind(node, schema), len(self._schema.fields)
         if not isinstance(test.type, (t.BooleanType, t.NullType)):
             raise AnalysisException(
                 message=f"[DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN] {test.name} is {test.type.simpleString()}, not BOOLEAN"
             )
-        return self._with(
-            self._schema, [tuple(row for row in part if test.value(row)) for part in self._partitions]
-        )
+        kept = [tuple(row[:width] for row in part if test.value(row)) for part in partitions]
+        return self._with(self._schema, kept)
 
     def where(self, condition: Any) -> "Rows":
         """Keep the rows for which a column is true."""

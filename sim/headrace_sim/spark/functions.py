@@ -20,6 +20,8 @@ from pyspark.errors import ArithmeticException
 from pyspark.sql import types as t
 
 from headrace_sim.spark.casts import in_range
+from headrace_sim.spark.json_values import json_object
+from headrace_sim.spark.refusals import NotSimulatedError
 
 _TEXT, _INT, _LONG, _DOUBLE = t.StringType(), t.IntegerType(), t.LongType(), t.DoubleType()
 _DATE, _TIME, _BOOLEAN = t.DateType(), t.TimestampType(), t.BooleanType()
@@ -43,10 +45,6 @@ class Function:
     call: Callable[..., Any]
     nullable: bool = False
     exact: bool = False
-
-
-class NotSimulatedError(Exception):
-    """An argument means something in Spark that is not simulated. The message says which."""
 
 
 def _initials(text: str) -> str:
@@ -112,6 +110,16 @@ def _whole(call: Callable[[float], int], value: float) -> int:
     return in_range(call(value), _LONG, "ARITHMETIC_OVERFLOW")
 
 
+def _translated(text: str, given: str, made: str) -> str:
+    table = {ord(char): made[place : place + 1] for place, char in reversed([*enumerate(given)])}
+    return text.translate(table)
+
+
+def _months_later(day: date, months: int) -> date:
+    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
+    return date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
+
+
 def _seconds(at: datetime, _form: str) -> int:
     return math.floor(at.timestamp())  # Spark looks at the pattern for text alone
 
@@ -137,6 +145,12 @@ def _truncated(unit: str, at: datetime) -> datetime | None:
     name = unit.lower()
     cut = _UNITS.get(_NAMES.get(name, name))
     return None if cut is None else cut(at)
+
+
+def _truncated_day(day: date, unit: str) -> date | None:
+    coarse = _NAMES.get(unit.lower(), unit.lower()) in {"year", "quarter", "month", "week"}
+    found = _truncated(unit, datetime(day.year, day.month, day.day)) if coarse else None
+    return None if found is None else found.date()
 
 
 _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
@@ -165,6 +179,7 @@ def _of_time(name: str) -> Function:
 FUNCTIONS: dict[str, Function] = {
     "contains": Function((_TEXT, _TEXT), _BOOLEAN, operator.contains),
     "endsWith": Function((_TEXT, _TEXT), _BOOLEAN, str.endswith),
+    "get_json_object": Function((_TEXT, _TEXT), _TEXT, json_object, nullable=True),
     "initcap": Function((_TEXT,), _TEXT, _initials),
     "instr": Function((_TEXT, _TEXT), _INT, lambda text, part: text.find(part) + 1),
     "length": Function((_TEXT,), _INT, len),
@@ -175,17 +190,20 @@ FUNCTIONS: dict[str, Function] = {
     "regexp_extract": Function((_TEXT, _TEXT, _INT), _TEXT, _extracted),
     "regexp_replace": Function((_TEXT, _TEXT, _TEXT), _TEXT, _replaced),
     "repeat": Function((_TEXT, _INT), _TEXT, operator.mul),
+    "reverse": Function((_TEXT,), _TEXT, lambda text: text[::-1], exact=True),
     "rlike": Function((_TEXT, _TEXT), _BOOLEAN, lambda text, pattern: bool(_pattern(pattern).search(text))),
     "rpad": Function((_TEXT, _INT, _TEXT), _TEXT, lambda *given: _padded(*given, left=False)),
     "rtrim": Function((_TEXT,), _TEXT, lambda text: text.rstrip(" ")),
     "split": Function((_TEXT, _TEXT, _INT), t.ArrayType(_TEXT, containsNull=False), _split),
     "startsWith": Function((_TEXT, _TEXT), _BOOLEAN, str.startswith),
+    "translate": Function((_TEXT, _TEXT, _TEXT), _TEXT, _translated),
     "trim": Function((_TEXT,), _TEXT, lambda text: text.strip(" ")),
     "upper": Function((_TEXT,), _TEXT, str.upper),
     "crc32": Function((_TEXT,), _LONG, lambda text: zlib.crc32(text.encode())),
     "md5": Function((_TEXT,), _TEXT, lambda text: hashlib.md5(text.encode()).hexdigest()),  # noqa: S324  as Spark
     "sha1": Function((_TEXT,), _TEXT, lambda text: hashlib.sha1(text.encode()).hexdigest()),  # noqa: S324  as Spark
     "sha2": Function((_TEXT, _INT), _TEXT, lambda text, bits: _sha2(text.encode(), bits), nullable=True),
+    "add_months": Function((_DATE, _INT), _DATE, _months_later),
     "date_add": Function((_DATE, _INT), _DATE, lambda day, days: day + timedelta(days)),
     "date_format": Function((_TIME, _TEXT), _TEXT, _formatted),
     "date_sub": Function((_DATE, _INT), _DATE, lambda day, days: day - timedelta(days)),
@@ -194,6 +212,9 @@ FUNCTIONS: dict[str, Function] = {
     "dayofmonth": _of_day(lambda day: day.day),
     "dayofweek": _of_day(lambda day: day.isoweekday() % 7 + 1),
     "dayofyear": _of_day(lambda day: day.timetuple().tm_yday),
+    "from_unixtime": Function(
+        (_LONG, _TEXT), _TEXT, lambda at, form: _formatted(datetime.fromtimestamp(at), form)
+    ),
     "hour": _of_time("hour"),
     "last_day": Function((_DATE,), _DATE, _last_day),
     "minute": _of_time("minute"),
@@ -202,11 +223,14 @@ FUNCTIONS: dict[str, Function] = {
     "second": _of_time("second"),
     "to_date": Function((_DATE,), _DATE, lambda day: day),
     "to_timestamp": Function((_TIME,), _TIME, lambda at: at),
+    "trunc": Function((_DATE, _TEXT), _DATE, _truncated_day, nullable=True),
     "unix_timestamp": Function((_TIME, _TEXT), _LONG, _seconds, exact=True),
     "weekday": _of_day(date.weekday),
     "year": _of_day(lambda day: day.year),
     "ceil": Function((_DOUBLE,), _LONG, partial(_whole, math.ceil), exact=True),
+    "exp": Function((_DOUBLE,), _DOUBLE, math.exp),
     "floor": Function((_DOUBLE,), _LONG, partial(_whole, math.floor), exact=True),
+    "log": Function((_DOUBLE,), _DOUBLE, lambda value: math.log(value) if value > 0 else None, nullable=True),
     "pow": Function((_DOUBLE, _DOUBLE), _DOUBLE, math.pow),
     "round": Function((_DOUBLE, _INT), _DOUBLE, _rounded, exact=True),
     "sqrt": Function((_DOUBLE,), _DOUBLE, lambda value: math.sqrt(value) if value >= 0 else math.nan),

@@ -1,13 +1,17 @@
-"""What Spark's ``from_json`` makes of a text."""
+"""JSON as Spark's ``from_json`` and ``get_json_object`` read it, and as ``to_json`` writes it."""
 
 import json
+import math
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any
 
 from pyspark.errors import DateTimeException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, is_number
-from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, is_number, java_double
+from headrace_sim.spark.refusals import CannotFollowError, NotSimulatedError
 
 
 def from_json(text: str, kind: t.DataType) -> Any:
@@ -78,3 +82,93 @@ def _number_from_json(parsed: Any, kind: t.DataType) -> Any:
     cast = cast_value(t.DoubleType(), kind)
     assert cast is not None
     return cast(float(parsed)) if isinstance(kind, FRACTIONAL) else cast(parsed)
+
+
+def json_writer(kind: t.DataType, place: str) -> Callable[[Any], str]:
+    """Return what writes a value of a type as ``to_json`` does: fields that are null are left out.
+
+    Args:
+        kind: The type.
+        place: Of the user's code.
+
+    Raises:
+        CannotFollowError: If the type is not simulated in JSON.
+
+    """
+    match kind:
+        case t.StructType(fields=fields):
+            writers = [
+                (json.dumps(field.name, ensure_ascii=False), json_writer(field.dataType, place))
+                for field in fields
+            ]
+            return lambda row: _enclosed(
+                "{}",
+                (
+                    f"{name}:{write(item)}"
+                    for (name, write), item in zip(writers, row, strict=True)
+                    if item is not None
+                ),
+            )
+        case t.ArrayType(elementType=inner):
+            write = json_writer(inner, place)
+            return lambda items: _enclosed("[]", ("null" if item is None else write(item) for item in items))
+        case t.MapType(keyType=keys, valueType=values):
+            write, name = json_writer(values, place), cast_value(keys, t.StringType()) or str
+            return lambda pairs: _enclosed(
+                "{}",
+                (
+                    f"{json.dumps(name(key))}:{'null' if item is None else write(item)}"
+                    for key, item in pairs.items()
+                ),
+            )
+        case t.TimestampType():
+            return lambda at: f'"{_zoned(at)}"'
+        case _:
+            return _simple_writer(kind, place)
+
+
+def _simple_writer(kind: t.DataType, place: str) -> Callable[[Any], str]:
+    cast = cast_value(kind, t.StringType())
+    if cast is None or isinstance(kind, (t.BinaryType, t.TimestampNTZType)):
+        raise CannotFollowError(f"to_json() of {kind.simpleString()}", place, "Write it in Python")
+    if isinstance(kind, (t.StringType, t.DateType)):
+        return lambda value: json.dumps(cast(value), ensure_ascii=False)
+    return lambda value: cast(value) if value == value and abs(value) != math.inf else f'"{cast(value)}"'  # noqa: PLR0124 # NaN
+
+
+def _enclosed(marks: str, parts: Iterable[str]) -> str:
+    return f"{marks[0]}{','.join(parts)}{marks[1]}"
+
+
+def _zoned(at: datetime) -> str:
+    text = at.astimezone().isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def json_object(text: str, path: str) -> str | None:
+    """Return what ``get_json_object`` finds at a path like ``$.orders[0].id``.
+
+    Raises:
+        NotSimulatedError: If the path has other parts.
+
+    """
+    parts = re.findall(r"\.([^.\[]+)|\['([^']+)'\]|\[(\d+)\]|(.)", path.removeprefix("$"))
+    if not path.startswith("$") or any(other or "*" in name for name, _, _, other in parts):
+        raise NotSimulatedError(f"the path {path!r} (known are $.name, $['name'] and $[0])")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    for name, quoted, place, _ in parts:
+        known = found if isinstance(found, list if place else dict) else {}
+        key = int(place) if place else name or quoted
+        found = known[key] if key in (range(len(known)) if place else known) else None
+    return found if found is None or isinstance(found, str) else _written(found)
+
+
+def _written(found: Any) -> str:
+    if isinstance(found, dict):
+        return _enclosed("{}", (f"{json.dumps(name)}:{_written(item)}" for name, item in found.items()))
+    if isinstance(found, list):
+        return _enclosed("[]", map(_written, found))
+    return java_double(found) if isinstance(found, float) else json.dumps(found, ensure_ascii=False)

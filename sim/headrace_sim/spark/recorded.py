@@ -135,10 +135,11 @@ _OPERATORS = {
 _SUFFIXES = {"isNull": "IS NULL", "isNotNull": "IS NOT NULL", "isnull": "IS NULL", "isnotnull": "IS NOT NULL"}
 _FORMS = {
     NAMED_ARGUMENT: "{} => {}", "like": "{} LIKE {}", "not": "(NOT {})", "notEqual": "(NOT ({} = {}))", "apply": "{}[{}]",
-    "from_json": "from_json({})",
+    "from_json": "from_json({})", "to_json": "to_json({})",
 }  # fmt: skip
 _SHOWN_NAMES = {
-    "ceil": "CEIL", "floor": "FLOOR", "negate": "negative", "pow": "POWER", "rlike": "RLIKE", "sqrt": "SQRT",
+    "ceil": "CEIL", "exp": "EXP", "floor": "FLOOR", "log": "ln", "negate": "negative",
+    "pow": "POWER", "rlike": "RLIKE", "sqrt": "SQRT",
 }  # fmt: skip
 _SHOWN_DEFAULTS = {("regexp_replace", 3): 1, ("round", 1): 0}
 """What is shown although it was not given, by the name and the number of arguments that were."""

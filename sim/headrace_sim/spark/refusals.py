@@ -49,6 +49,10 @@ class CannotFollowError(HeadraceError):
         return f"{shown_place(self.place)}: cannot follow {self.call} without Spark. {self.remedy}"
 
 
+class NotSimulatedError(Exception):
+    """An argument means something in Spark that is not simulated. The message says which."""
+
+
 def users_place() -> str:
     """Return ``file:line`` of the user's code that led here: not PySpark, a library's or Python's own, where there is another."""
     frames = _frames_of_user()

@@ -47,7 +47,7 @@ _TYPES = frozenset(
         "tinyint",
     }
 )
-_OF_MANY = frozenset({"array", "coalesce", "concat", "greatest", "least", "struct"})
+_OF_MANY = frozenset({"array", "coalesce", "concat", "greatest", "least", "map", "struct"})
 _JAVA_NAMES = {
     "ceiling": "ceil", "day": "dayofmonth", "endswith": "endsWith", "mean": "avg", "negative": "negate", "nvl": "coalesce",
     "ifnull": "coalesce", "power": "pow", "regexp": "rlike", "sha": "sha1", "startswith": "startsWith", "substr": "substring",
@@ -237,6 +237,9 @@ class _Parser:
             return self._cast(given[0], name)
         if name == "if" and len(given) == 3:
             return self._called("otherwise", self._called("when", *given[:2]), given[2])
+        if name == "named_struct" and len(given) % 2 == 0:
+            parts = zip(given[1::2], given[::2], strict=True)
+            return self._called("struct", [self._called("as", node, label) for node, label in parts])
         if name == "substring" and len(given) == 2:
             given.append((1 << 31) - 1)
         if name in _OF_MANY:

@@ -126,7 +126,7 @@ def _returned(function: Any, place: str) -> Callable[[Any], Any]:
     if function.evalType == PythonEvalType.SQL_BATCHED_UDF:
         return lambda result: from_pickled(kind, kind.toInternal(result))
     if function.evalType != PythonEvalType.SQL_ARROW_BATCHED_UDF:
-        remedy = "Use it in select() or withColumn(), or write it for one row, with udf()"
+        remedy = "Use it in select(), withColumn() or filter(), or write it for one row, with udf()"
         raise CannotFollowError(f"{function._name}(), which takes whole columns,", place, remedy)
     arrow = to_arrow_type(kind, timezone="UTC", prefers_large_types=False)
     to_arrow = LocalDataToArrowConversion._create_converter(kind, none_on_identity=True)

@@ -94,6 +94,24 @@ def test_functions_of_columns_of_a_stateless_job_are_run_under_schedules() -> No
     assert all(finding.place.endswith(place) for finding in report.findings)
 
 
+def test_columns_of_a_stateless_job_are_computed_again_when_a_batch_is() -> None:
+    def write(df: Any, batch_id: int) -> None:
+        for row in df.collect():
+            Path(row.id).write_text(row.account)
+
+    def by_uuid(events: Any) -> Any:
+        return events.withColumn("id", F.expr("uuid()")).writeStream.foreachBatch(write).start()
+
+    def by_hash(events: Any) -> Any:
+        made = events.withColumn("id", F.sha2(F.to_json(F.struct("*")), 256))
+        return made.writeStream.foreachBatch(write).start()
+
+    report = call(spark_target("by_uuid", by_uuid, schemas=SCHEMA, feed=FEED).verify)
+    assert "twice" in str(report.findings)
+    report = call(spark_target("by_hash", by_hash, schemas=SCHEMA, feed=FEED).verify)
+    assert (report.findings, report.unknown) == ((), ())
+
+
 def test_recorded_job_and_its_function_are_the_same_target() -> None:
     one = spark_target("job", record(positive, SCHEMA), feed=FEED)
     other = spark_target("positive", positive, schemas=SCHEMA, feed=lambda seed: FEED)

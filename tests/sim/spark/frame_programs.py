@@ -410,6 +410,77 @@ PROGRAMS: dict[str, Program] = {
         F.udf(lambda _: datetime(2024, 1, 2, 3), "timestamp", useArrow=False)("k"),
         F.udf(lambda _: (1, 2.5), "x INT, y STRING", useArrow=False)("k"),
     ),
+    "exploded": lambda df: df.select("k", F.explode("a")),
+    "exploded, and nulls": lambda df: df.select("k", F.explode_outer("a").alias("item"), "i").withColumn(
+        "j", F.col("item") + 1
+    ),
+    "exploded text": lambda df: df.withColumn("part", F.explode(F.split("j", ":"))).select("k", "part"),
+    "two exploded": lambda df: df.select(F.explode("a"), F.explode("a")),
+    "to json": lambda df: df.select(
+        F.to_json(F.struct("k", "i", "d", "f", "b", "t", "day", "m", "s", "a", "p", "n")).alias("value"),
+        F.to_json("a"),
+        F.to_json("p"),
+    ),
+    "whole rows to json": lambda df: df.select("k", "l", "s").selectExpr(
+        "k AS key", "to_json(struct(*)) AS value"
+    ),
+    "json object": lambda df: df.select(
+        F.get_json_object("j", "$.x"),
+        F.get_json_object("j", "$.z[0]").alias("z"),
+        F.get_json_object("j", "$.z"),
+        F.get_json_object(F.lit('{"a": {"b": [1, {"c": 2.50, "d": null}]}}'), "$.a.b[1]"),
+        F.get_json_object(F.lit('{"a": {"b": "x"}}'), "$['a'].b"),
+        F.get_json_object(F.lit('{"a": true}'), "$.a"),
+    ),
+    "ids": lambda df: df.select("k", F.monotonically_increasing_id(), F.spark_partition_id().alias("p")),
+    "random values": lambda df: df.select(
+        (F.rand() < 1).alias("a"),
+        (F.rand(3) >= 0).alias("b"),
+        F.length(F.expr("uuid()")).alias("c"),
+        F.randn().isNotNull().alias("d"),
+    ),
+    "arrays and maps": lambda df: df.select(
+        F.array_contains("a", 1),
+        F.array_contains(F.array("i", F.lit(5)), 2),
+        F.element_at("p", "u"),
+        F.create_map("k", "i"),
+        F.create_map(F.lit("x"), df.d, F.lit("y"), F.lit(1)).alias("m"),
+        F.element_at(F.array("i", F.lit(5)), -1).alias("e"),
+    ),
+    "no such element": lambda df: df.select(F.element_at("a", 2)),
+    "not a number?": lambda df: df.select(F.isnan("d"), F.isnan(df.f)),
+    "more text": lambda df: df.select(
+        F.translate("j", '"x1', "'y"), F.reverse("n"), F.from_unixtime(F.lit(86461))
+    ),
+    "more days": lambda df: df.select(
+        F.add_months("day", 1),
+        F.add_months("day", -13),
+        F.trunc("day", "month"),
+        F.trunc("t", "week"),
+        F.trunc("day", "hour"),
+    ),
+    "more numbers": lambda df: df.select(F.exp(F.lit(0)), F.log("i")),
+    "first and last": lambda df: (
+        df.select("b", "i", "k")
+        .groupBy("b")
+        .agg(
+            F.first("i"), F.last("i"), F.first("i", ignorenulls=True).alias("f"), F.last("k", True).alias("l")
+        )
+    ),
+    "distinct values": lambda df: df.groupBy().agg(
+        F.countDistinct("k"),
+        F.count_distinct("k", "b"),
+        F.sum_distinct(df.l),
+        F.sort_array(F.collect_set("k")).alias("set"),
+        F.max_by("k", "l"),
+        F.min_by("k", "i").alias("least"),
+    ),
+    "SQL of rows": lambda df: df.selectExpr(
+        "named_struct('a', i, 'b', k) as s",
+        "array_contains(a, 3) as c",
+        "get_json_object(j, '$.x') as x",
+        "map('k', i) as m",
+    ),
     "pandas function": lambda df: df.select(
         "k",
         F.pandas_udf(lambda of: of * 2, "double")("d").alias("twice"),
@@ -433,6 +504,9 @@ PROGRAMS: dict[str, Program] = {
     "pandas function of an iterator": lambda df: df.withColumn(
         "u", F.pandas_udf(_upper, "string")("k")
     ).select("u"),
+    "pandas function in a filter": lambda df: df.filter(
+        F.pandas_udf(lambda of: of.fillna(0) > 5, "boolean")("l") & (F.rand() < 1)
+    ).select("k"),
     "pandas function of a total": lambda df: df.select(
         F.pandas_udf(lambda of: of.fillna(0) / of.sum(), "double")("l")
     ),

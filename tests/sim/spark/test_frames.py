@@ -56,7 +56,7 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
         (lambda df: df.select(F.unix_timestamp("n", "dd")), "unix_timestamp() of string"),
         (lambda df: df.select(F.sum("i")), "the function sum()"),
         (
-            lambda df: df.filter(F.pandas_udf(lambda of: of, "boolean")("b")),
+            lambda df: df.orderBy(F.pandas_udf(lambda of: of, "boolean")("b")),
             "<lambda>(), which takes whole columns,",
         ),
         (

@@ -1,0 +1,121 @@
+"""Spark's aggregates, by name: what they make of the rows of a group."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import types as t
+
+from headrace_sim.spark.bound import Bound, fitting, hashable, literal, number, ordered
+from headrace_sim.spark.casts import BITS
+from headrace_sim.spark.recorded import Recorded, shown
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate.
+
+    Attributes:
+        type_of: Returns its type for its argument's.
+        call: The function of the values; without those that are null, unless it takes them.
+        nullable: Whether it may be null.
+        takes_nulls: Whether the values have those that are null.
+        needs_numbers: Whether its argument must be a number.
+        distinct: Whether each value counts once.
+
+    """
+
+    type_of: Callable[[t.DataType], t.DataType]
+    call: Callable[[list[Any]], Any]
+    nullable: bool = True
+    takes_nulls: bool = False
+    needs_numbers: bool = False
+    distinct: bool = False
+
+
+def aggregate(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:
+    """Return a recorded aggregate as a function of the rows of a group. ``bind`` binds a column of one row."""
+    if node.name in {"max_by", "min_by"}:
+        return _by_another(node, bind)
+    given, *options = node.args
+    known = AGGREGATES[node.name]
+    whole_rows = isinstance(given, Recorded) and (given.args == ("*",) or given.name == "lit")
+    children = [literal(1) if whole_rows else bind(given)]
+    if node.name == "count_distinct":
+        children += [bind(other) for other in options[0]]
+    if known.needs_numbers:
+        number(children[0], node)
+    kind = known.type_of(children[0].type)
+    call = fitting(kind, known.call) if node.name in {"sum", "sum_distinct"} else known.call
+    with_nulls = known.takes_nulls and not (options and options[0] is True)
+
+    def value(rows: list[Row]) -> Any:
+        found = [tuple(child.value(row) for child in children) for row in rows]
+        if not with_nulls:
+            found = [values for values in found if None not in values]
+        if known.distinct:
+            found = list({hashable(values): values for values in reversed(found)}.values())[::-1]
+        return call([values[0] for values in found]) if found or not known.nullable else None
+
+    return Bound(_name(node, whole_rows), kind, known.nullable, value)
+
+
+def _by_another(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:
+    """Of ``max_by`` and ``min_by``: the value of one column where another one is largest, or smallest."""
+    told, by = map(bind, node.args)
+    choose = max if node.name == "max_by" else min
+
+    def value(rows: list[Row]) -> Any:
+        known = [row for row in rows if by.value(row) is not None]
+        return told.value(choose(known, key=lambda row: ordered(by.value(row)))) if known else None
+
+    return Bound(shown(node), told.type, True, value)
+
+
+def _name(node: Recorded, whole_rows: bool) -> str:
+    if node.name == "count" and whole_rows:
+        return "count(1)"
+    if node.name in {"count_distinct", "sum_distinct"}:
+        given = [node.args[0], *(node.args[1] if len(node.args) > 1 else [])]
+        return f"{node.name.removesuffix('_distinct')}(DISTINCT {', '.join(map(shown, given))})"
+    return f"{node.name}({shown(node.args[0])})"
+
+
+def _total(kind: t.DataType) -> t.DataType:
+    """SUM of integers is BIGINT, of others DOUBLE."""
+    return t.LongType() if type(kind) in BITS else t.DoubleType()
+
+
+def _same(kind: t.DataType) -> t.DataType:
+    return kind
+
+
+def _list_of(kind: t.DataType) -> t.DataType:
+    return t.ArrayType(kind, containsNull=False)
+
+
+def _long(_kind: t.DataType) -> t.DataType:
+    return t.LongType()
+
+
+AGGREGATES: dict[str, Aggregate] = {
+    "avg": Aggregate(
+        lambda _kind: t.DoubleType(), lambda values: sum(values) / len(values), needs_numbers=True
+    ),
+    "collect_list": Aggregate(_list_of, list, nullable=False),
+    "collect_set": Aggregate(_list_of, list, nullable=False, distinct=True),
+    "count": Aggregate(_long, len, nullable=False),
+    "count_distinct": Aggregate(_long, len, nullable=False, distinct=True),
+    "first": Aggregate(_same, lambda values: values[0], takes_nulls=True),
+    "last": Aggregate(_same, lambda values: values[-1], takes_nulls=True),
+    "max": Aggregate(_same, lambda values: max(values, key=ordered)),
+    "min": Aggregate(_same, lambda values: min(values, key=ordered)),
+    "sum": Aggregate(_total, sum, needs_numbers=True),
+    "sum_distinct": Aggregate(_total, sum, needs_numbers=True, distinct=True),
+}
+"""The aggregates of one column, by the names of Java's API."""
+
+NAMES = frozenset({*AGGREGATES, "max_by", "min_by"})
+"""The names of all."""
