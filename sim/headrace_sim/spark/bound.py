@@ -20,12 +20,41 @@ Values = Any
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A column of a schema: its name, its type, whether it can be null, and its value for a row."""
+    """A column of a schema.
+
+    Attributes:
+        name: Its name.
+        type: Its type.
+        nullable: Whether it can be null.
+        value: Returns its value for a row.
+        metadata: What is known of the frame that it is a column of.
+
+    """
 
     name: str
     type: t.DataType
     nullable: bool
     value: Callable[[Values], Any]
+    metadata: dict[str, Any] | None = None
+
+    @property
+    def field(self) -> t.StructField:
+        """The field that it is in a schema."""
+        return t.StructField(self.name, self.type, self.nullable, self.metadata)
+
+
+ALIAS, SHARED = "alias of its frame", "shared"
+"""Where a field's metadata have that; and that a join has made one column of two."""
+
+
+def frame_of(field: t.StructField) -> str:
+    """Return the alias of the frame that a field came from, or an empty text."""
+    return str((field.metadata or {}).get(ALIAS, ""))
+
+
+def is_shared(field: t.StructField) -> bool:
+    """Return whether a join on names has made this column of two."""
+    return SHARED in (field.metadata or {})
 
 
 def refused(node: Recorded, message: str) -> AnalysisException:

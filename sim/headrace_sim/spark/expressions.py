@@ -27,6 +27,8 @@ from headrace_sim.spark.bound import (
     boolean,
     converted,
     fitting,
+    frame_of,
+    is_shared,
     lifted,
     literal,
     number,
@@ -63,11 +65,19 @@ def expand(node: Recorded, schema: t.StructType) -> list[Recorded]:
     """Return the columns that ``*`` or ``data.*`` stands for; any other column, alone."""
     name = node.args[0] if node.name == "col" else None
     if name == "*":
-        return [
-            Recorded("field", (place, field.name), node.place) for place, field in enumerate(schema.fields)
-        ]
+        return _fields(schema, node)
     if isinstance(name, str) and name.endswith(".*"):
-        parent = Recorded("col", (name.removesuffix(".*"),), node.place)
+        alias = name.removesuffix(".*")
+        of_frame = [
+            part
+            for part, field in zip(_fields(schema, node), schema.fields, strict=True)
+            if frame_of(field) == alias
+        ]
+        if of_frame and any(is_shared(field) for field in schema.fields):
+            raise CannotFollowError(f"{name} behind a join on names", node.place, "Name the columns")
+        if of_frame:
+            return of_frame
+        parent = Recorded("col", (alias,), node.place)
         kind = bind(parent, schema).type
         if not isinstance(kind, t.StructType):
             raise refused(node, f"[CANNOT_EXPAND] {name}: the column is {kind.simpleString()}, not a struct")
@@ -76,6 +86,10 @@ def expand(node: Recorded, schema: t.StructType) -> list[Recorded]:
             for field in kind.fields
         ]
     return [node]
+
+
+def _fields(schema: t.StructType, node: Recorded) -> list[Recorded]:
+    return [Recorded("field", (place, field.name), node.place) for place, field in enumerate(schema.fields)]
 
 
 class _Binder:
@@ -104,10 +118,21 @@ class _Binder:
         name = node.args[0]
         if not isinstance(name, str):
             raise refused(node, f"[NOT_EXPECTED_TYPE] a column is named by a str, not {type(name).__name__}")
-        first, *inner = _name_parts(name)
-        matching = [
-            place for place, field in enumerate(self.schema.fields) if field.name.lower() == first.lower()
-        ]
+        first, *inner = parts = _name_parts(name)
+        fields = [(field.name.lower(), frame_of(field)) for field in self.schema.fields]
+        matching = [place for place, (_, frame) in enumerate(fields) if parts[1:] and frame == first]
+        if matching:
+            first, *inner = inner
+        places = matching or range(len(fields))
+        matching = [place for place in places if fields[place][0] == first.lower()]
+        if (
+            not matching
+            and any(is_shared(self.schema.fields[place]) for place in range(len(fields)))
+            and parts[1:]
+        ):
+            raise CannotFollowError(
+                f"{name!r} behind a join on names", node.place, "Name the column without an alias"
+            )
         if len(matching) > 1 and OF_A_FRAME in node.args:
             what = f"{name!r} of one of two joined frames that both have it"
             raise CannotFollowError(what, node.place, "Join on names, on='id', or rename it before the join")
@@ -124,7 +149,9 @@ class _Binder:
             )
         place = matching[0]
         field = self.schema.fields[place]
-        found = Bound(first, field.dataType, field.nullable, self._reader(place, field.name, node))
+        found = Bound(
+            first, field.dataType, field.nullable, self._reader(place, field.name, node), field.metadata
+        )
         for part in inner:
             found = _field(found, part, node)
         return found
@@ -132,7 +159,7 @@ class _Binder:
     def _field_at(self, node: Recorded) -> Bound:
         place, name = node.args
         field = self.schema.fields[place]
-        return Bound(name, field.dataType, field.nullable, self._reader(place, name, node))
+        return Bound(name, field.dataType, field.nullable, self._reader(place, name, node), field.metadata)
 
     def _reader(self, place: int, name: str, node: Recorded) -> Callable[[Values], Any]:
         if self.grouped_by is None:
@@ -419,7 +446,10 @@ def _name_parts(name: str) -> list[str]:
 
 
 def _field(inner: Bound, name: str, node: Recorded) -> Bound:
-    fields = inner.type.fields if isinstance(inner.type, t.StructType) else []
+    if not isinstance(inner.type, t.StructType):
+        problem = f"{inner.name} is {inner.type.simpleString()}, which has no field {name!r}"
+        raise refused(node, f"[INVALID_EXTRACT_BASE_FIELD_TYPE] {problem}")
+    fields = inner.type.fields
     matching = [(place, field) for place, field in enumerate(fields) if field.name.lower() == name.lower()]
     if not matching:
         raise refused(

@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import types as t
 
-from headrace_sim.spark.bound import Bound, hashable
+from headrace_sim.spark.bound import ALIAS, Bound, hashable
 from headrace_sim.spark.expressions import bind, expand
 from headrace_sim.spark.joins import joined, kind_of_join
 from headrace_sim.spark.recorded import OF_A_FRAME, Recorded
@@ -140,9 +140,7 @@ class Rows(DataFrame):
         return computed_first(nodes, self._schema, self._partitions)
 
     def _computed(self, columns: list[Bound], partitions: Sequence[Partition]) -> "Rows":
-        schema = t.StructType(
-            [t.StructField(column.name, column.type, column.nullable) for column in columns]
-        )
+        schema = t.StructType([column.field for column in columns])
         values = [column.value for column in columns]
         return self._with(
             schema,
@@ -325,8 +323,11 @@ class Rows(DataFrame):
         return self
 
     def alias(self, alias: str) -> "Rows":
-        """Do nothing: aliases matter only in joins."""
-        return self
+        """Name the frame, for columns such as ``F.col("alias.name")``."""
+        fields = [
+            t.StructField(old.name, old.dataType, old.nullable, {ALIAS: alias}) for old in self._schema.fields
+        ]
+        return self._with(t.StructType(fields), self._partitions)
 
     def transform(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function with this frame."""

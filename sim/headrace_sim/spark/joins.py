@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.bound import hashable
+from headrace_sim.spark.bound import SHARED, hashable
 from headrace_sim.spark.expressions import bind
 from headrace_sim.spark.recorded import Recorded
 from headrace_sim.spark.refusals import CannotFollowError
@@ -122,10 +122,10 @@ def _both(
 
 
 def _field(field: t.StructField, missing: bool) -> t.StructField:
-    return t.StructField(field.name, field.dataType, field.nullable or missing)
+    return t.StructField(field.name, field.dataType, field.nullable or missing, field.metadata)
 
 
 def _key_field(mine: t.StructField, other: t.StructField, how: str) -> t.StructField:
-    if how == "right":
-        return _field(other, missing=False)
-    return _field(mine, how == "full" and other.nullable)
+    found = other if how == "right" else mine
+    nullable = found.nullable or (how == "full" and other.nullable)
+    return t.StructField(found.name, found.dataType, nullable, {**(found.metadata or {}), SHARED: True})

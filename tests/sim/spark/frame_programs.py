@@ -295,6 +295,20 @@ PROGRAMS: dict[str, Program] = {
     "join with a name twice that is asked for": lambda df: (
         df.select("k").crossJoin(df.select("k")).select("k")
     ),
+    "join of aliases": lambda df: (
+        df.select("k", "i", "s")
+        .alias("a")
+        .join(_names(df).alias("b"), F.col("a.k") == F.col("b.k"), "left")
+        .filter("a.i is not null or b.name is null")
+        .select("a.k", F.col("b.k").alias("other"), "b.name", "a.s.x", "i")
+    ),
+    "join with itself": lambda df: (
+        df.select("k", "i")
+        .alias("a")
+        .join(df.select("k", "i").alias("b"), F.expr("a.k = b.k and a.i < b.i"))
+        .select("a.*", "b.i")
+    ),
+    "no such alias": lambda df: df.alias("a").select("b.k"),
     "join on no column": lambda df: df.join(_names(df), "nothing"),
     "join of no kind": lambda df: df.join(_names(df), "k", "sideways"),
     "SQL conditions": lambda df: df.filter("i > 0 AND l != 9 or not (k <> '' and b)").select("k", "i"),

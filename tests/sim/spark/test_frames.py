@@ -41,6 +41,8 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
     [
         (lambda df: df.join(df, df.k == df.n), "'k' of one of two joined frames that both have it"),
         (lambda df: _twice(df).select(df.k), "'k' of one of two joined frames"),
+        (lambda df: df.alias("a").join(df.alias("b"), "k").select("b.*"), "b.* behind a join on names"),
+        (lambda df: df.alias("a").join(df.alias("b"), "k").select("b.k"), "'b.k' behind a join on names"),
         (lambda df: _twice(df).drop(df.k), "cannot follow 'k' of one of two joined frames"),
         (
             lambda df: df.join(df.select(F.col("i").alias("k")), "k"),
