@@ -2,10 +2,14 @@
 
 import json
 import os
+from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace_sim.spark.recorded_columns import columns_without_java
+from headrace_sim.spark.sessions import Session
+from tests.sim.spark.drawn_expressions import drawn_expression
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
 
 SAMPLE = ("add overflows", "logic of nulls", "to string", "from json", "totals", "udf by names")
@@ -19,6 +23,31 @@ def _of_spark(spark: SparkSession, names: tuple[str, ...]) -> dict[str, object]:
 def test_spark_gives_what_is_recorded_of_it(spark: SparkSession) -> None:
     recorded = json.loads(OUTCOMES.read_text())
     assert _of_spark(spark, SAMPLE) == {name: recorded[name] for name in SAMPLE}
+
+
+def _compare_drawn(spark: SparkSession, seed: int, count: int) -> None:
+    random = Random(seed)
+    programs = {
+        text: lambda df, text=text: df.selectExpr(f"({text}) as x")
+        for text in (drawn_expression(random) for _ in range(count))
+    }
+    df = spark.createDataFrame(ROWS, SCHEMA).coalesce(1).cache()
+    of_spark = {text: outcome(df, program) for text, program in programs.items()}
+    session = Session()
+    with columns_without_java(session):
+        simulated = session.createDataFrame(ROWS, SCHEMA)
+        assert {text: outcome(simulated, program) for text, program in programs.items()} == of_spark
+    assert sum(isinstance(given, list) for given in of_spark.values()) > count // 2
+
+
+def test_drawn_expressions_mean_what_they_mean_to_spark(spark: SparkSession) -> None:
+    _compare_drawn(spark, 1, 20)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_hundreds_of_drawn_expressions_mean_what_they_mean_to_spark(spark: SparkSession, seed: int) -> None:
+    _compare_drawn(spark, seed, 400)
 
 
 @pytest.mark.nightly

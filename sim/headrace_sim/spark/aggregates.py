@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import types as t
 
 from headrace_sim.spark.bound import Bound, fitting, hashable, literal, number, ordered
 from headrace_sim.spark.casts import BITS
+from headrace_sim.spark.decimals import average, bounded
 from headrace_sim.spark.recorded import Recorded, shown
 
 Row = tuple[Any, ...]
@@ -48,7 +50,7 @@ def aggregate(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:
     if known.needs_numbers:
         number(children[0], node)
     kind = known.type_of(children[0].type)
-    call = fitting(kind, known.call) if node.name in {"sum", "sum_distinct"} else known.call
+    call = fitting(kind, known.call) if node.name in {"avg", "sum", "sum_distinct"} else known.call
     with_nulls = known.takes_nulls and not (options and options[0] is True)
 
     def value(rows: list[Row]) -> Any:
@@ -84,8 +86,20 @@ def _name(node: Recorded, whole_rows: bool) -> str:
 
 
 def _total(kind: t.DataType) -> t.DataType:
-    """SUM of integers is BIGINT, of others DOUBLE."""
+    """SUM of integers is BIGINT, of others DOUBLE or DECIMAL."""
+    if isinstance(kind, t.DecimalType):
+        return bounded(kind.precision + 10, kind.scale)
     return t.LongType() if type(kind) in BITS else t.DoubleType()
+
+
+def _mean(kind: t.DataType) -> t.DataType:
+    if isinstance(kind, t.DecimalType):
+        return bounded(kind.precision + 4, kind.scale + 4)
+    return t.DoubleType()
+
+
+def _average(values: list[Any]) -> Any:
+    return average(values) if isinstance(values[0], Decimal) else sum(values) / len(values)
 
 
 def _same(kind: t.DataType) -> t.DataType:
@@ -101,9 +115,7 @@ def _long(_kind: t.DataType) -> t.DataType:
 
 
 AGGREGATES: dict[str, Aggregate] = {
-    "avg": Aggregate(
-        lambda _kind: t.DoubleType(), lambda values: sum(values) / len(values), needs_numbers=True
-    ),
+    "avg": Aggregate(_mean, _average, needs_numbers=True),
     "collect_list": Aggregate(_list_of, list, nullable=False),
     "collect_set": Aggregate(_list_of, list, nullable=False, distinct=True),
     "count": Aggregate(_long, len, nullable=False),

@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 
 from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, in_range, is_number, single_precision
+from headrace_sim.spark.decimals import as_decimal, fitted, wider
 from headrace_sim.spark.recorded import Recorded, shown
 from headrace_sim.spark.refusals import CannotFollowError, shown_place
 
@@ -124,40 +125,17 @@ def _common(left: t.DataType, right: t.DataType) -> t.DataType | None:
     if kinds <= {*BITS, *FRACTIONAL}:
         return t.DoubleType()
     if t.DecimalType in kinds and kinds <= {*BITS, *FRACTIONAL, t.DecimalType}:
-        return t.DoubleType() if kinds & {*FRACTIONAL} else _wider(_as_decimal(left), _as_decimal(right))
+        return t.DoubleType() if kinds & {*FRACTIONAL} else wider(as_decimal(left), as_decimal(right))
     if kinds == {t.DateType, t.TimestampType}:
         return t.TimestampType()
     if t.StringType in kinds:
-        right = right if isinstance(left, t.StringType) else left
-        wider = (
-            t.LongType()
-            if type(right) in BITS
-            else t.DoubleType()
-            if isinstance(right, FRACTIONAL)
-            else right
-        )
-        return (
-            wider
-            if isinstance(wider, (t.LongType, t.DoubleType, t.BooleanType, t.DateType, t.TimestampType))
-            else None
-        )
+        other = right if isinstance(left, t.StringType) else left
+        if type(other) in BITS:
+            return t.LongType()
+        if isinstance(other, (t.DecimalType, *FRACTIONAL)):
+            return t.DoubleType()
+        return other if isinstance(other, (t.BooleanType, t.DateType, t.TimestampType)) else None
     return None
-
-
-def _as_decimal(kind: t.DataType) -> t.DecimalType:
-    """Return the DECIMAL that holds all values of a whole number's type."""
-    return kind if isinstance(kind, t.DecimalType) else t.DecimalType(len(str(1 << BITS[type(kind)] - 1)), 0)
-
-
-def _wider(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType | None:
-    """Return the type that holds all values of both, if there is one."""
-    scale = max(left.scale, right.scale)
-    digits = scale + max(left.precision - left.scale, right.precision - right.scale)
-    return t.DecimalType(digits, scale) if digits <= _MOST_DIGITS else None
-
-
-_MOST_DIGITS = 38
-"""Of a DECIMAL."""
 
 
 def alike(left: Bound, right: Bound, node: Recorded) -> tuple[Bound, Bound]:
@@ -195,10 +173,6 @@ def boolean(inner: Bound, node: Recorded) -> Bound:
 
 def number(inner: Bound, node: Recorded) -> Bound:
     """Return a column of numbers, or raise the error by which Spark refuses another."""
-    if isinstance(inner.type, t.DecimalType):
-        raise CannotFollowError(
-            f"arithmetic on DECIMAL ({shown(node)})", node.place, "Cast it to DOUBLE, or compute in Python"
-        )
     if is_number(inner.type) or isinstance(inner.type, t.NullType):
         return inner
     raise refused(
@@ -213,7 +187,9 @@ def text(inner: Bound, node: Recorded) -> Bound:
 
 
 def fitting(kind: t.DataType, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Convert results to the type: round to FLOAT, and raise an error if an integer does not fit."""
+    """Convert results to the type: round to FLOAT and DECIMAL, and raise an error if they do not fit."""
+    if isinstance(kind, t.DecimalType):
+        return fitted(kind, function)
     if type(kind) in BITS:
         return lambda *values: in_range(function(*values), kind, "ARITHMETIC_OVERFLOW")
     return (

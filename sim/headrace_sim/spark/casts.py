@@ -5,7 +5,7 @@ import re
 import struct
 from collections.abc import Callable
 from datetime import date, datetime, time
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 from pyspark.errors import (
@@ -21,6 +21,7 @@ Cast = Callable[[Any], Any]
 BITS: dict[type, int] = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64}
 """The integral types."""
 FRACTIONAL = (t.FloatType, t.DoubleType)
+_WIDE = Context(prec=100)
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "0"})
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?|[+-]?(?i:infinity|inf)|(?i:nan)")
@@ -165,14 +166,16 @@ def _to_decimal(source: t.DataType, target: Any) -> Cast | None:
 
     def cast(value: Any) -> Decimal:
         try:
-            made = Decimal(str(value).strip()).quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP)
+            made = Decimal(str(value).strip()).quantize(
+                Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, _WIDE
+            )
         except InvalidOperation:
             raise _invalid(str(value), target) from None
         if abs(made) >= limit:
             raise ArithmeticException(
                 message=f"[NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION] {value} does not fit {target.simpleString().upper()}"
             )
-        return made
+        return _WIDE.plus(made)  # never -0
 
     return cast
 

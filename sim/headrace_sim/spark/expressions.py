@@ -8,6 +8,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -36,11 +37,12 @@ from headrace_sim.spark.bound import (
     refused,
     text,
 )
-from headrace_sim.spark.casts import cast_value
+from headrace_sim.spark.casts import BITS, cast_value
 from headrace_sim.spark.ddl import parse_type
+from headrace_sim.spark.decimals import OPERATIONS, as_decimal, fitted
 from headrace_sim.spark.functions import FUNCTIONS
 from headrace_sim.spark.json_values import from_json, json_writer
-from headrace_sim.spark.recorded import OF_A_FRAME, USER_FUNCTION, Recorded, case_parts, shown
+from headrace_sim.spark.recorded import OF_A_FRAME, USER_FUNCTION, Recorded, case_parts, is_name, shown
 from headrace_sim.spark.refusals import CannotFollowError, NotSimulatedError
 from headrace_sim.spark.user_functions import called
 
@@ -171,7 +173,10 @@ class _Binder:
         return lambda rows: rows[0][place]
 
     def _lit(self, node: Recorded) -> Bound:
-        return self.bind(node.args[0]) if isinstance(node.args[0], Recorded) else literal(node.args[0])
+        if isinstance(node.args[0], Recorded):
+            return self.bind(node.args[0])
+        found = literal(node.args[0])
+        return replace(found, type=node.args[1]) if len(node.args) > 1 else found
 
     def _now(self, node: Recorded) -> Bound:
         """One time for all rows, as in a query of Spark's."""
@@ -187,11 +192,15 @@ class _Binder:
 
     def _cast(self, node: Recorded) -> Bound:
         target = parse_type(node.args[1]) if isinstance(node.args[1], str) else node.args[1]
-        return converted(self.bind(node.args[0]), target, node, shown(node))
+        inner = self.bind(node.args[0])
+        return converted(inner, target, node, inner.name if is_name(node.args[0]) else shown(node))
 
     def _binary(self, node: Recorded) -> Bound:
-        left, right = alike(self.bind(node.args[0]), self.bind(node.args[1]), node)
-        return _BINARY[node.name](node, left, right)
+        left, right = self.bind(node.args[0]), self.bind(node.args[1])
+        kinds = {type(left.type), type(right.type)}
+        if node.name in OPERATIONS and t.DecimalType in kinds and kinds <= {t.DecimalType, *BITS}:
+            return _of_decimals(node, left, right)
+        return _BINARY[node.name](node, *alike(left, right, node))
 
     def _logical_not(self, node: Recorded) -> Bound:
         return lifted(node, t.BooleanType(), operator.not_, boolean(self.bind(node.args[0]), node))
@@ -218,22 +227,31 @@ class _Binder:
         equals = [lifted(node, t.BooleanType(), _equal, left, right).value for left, right in pairs]
 
         def value(row: Values) -> bool | None:
-            results = [equal(row) for equal in equals]
-            return True if True in results else None if None in results else False
+            unknown = False
+            for equal in equals:
+                if found := equal(row):
+                    return True
+                unknown |= found is None
+            return None if unknown else False
 
         return Bound(shown(node), t.BooleanType(), True, value)
 
     def _case(self, node: Recorded) -> Bound:
         pairs, default = case_parts(node)
-        conditions = [boolean(self.bind(condition), node).value for condition, _ in pairs]
+        tests = [boolean(self.bind(condition), node) for condition, _ in pairs]
+        if any(isinstance(test.type, t.NullType) for test in tests):
+            raise refused(
+                node, f"[DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE] {shown(node)}: a condition is VOID"
+            )
+        conditions = [test.value for test in tests]
         options = [self.bind(value) for _, value in pairs] + [self.bind(default[0] if default else None)]
         *chosen, otherwise = all_alike(options, node)
 
         def value(row: Values) -> Any:
-            return next(
-                (outcome.value(row) for test, outcome in zip(conditions, chosen, strict=True) if test(row)),
-                otherwise.value(row),
-            )
+            for test, outcome in zip(conditions, chosen, strict=True):
+                if test(row):
+                    return outcome.value(row)
+            return otherwise.value(row)
 
         return Bound(
             shown(node), otherwise.type, any(bound.nullable for bound in (*chosen, otherwise)), value
@@ -468,6 +486,20 @@ def _arithmetic(function: Callable[[Any, Any], Any]) -> Callable[[Recorded, Boun
         return lifted(node, left.type, fitting(left.type, function), left, right)
 
     return bound
+
+
+def _of_decimals(node: Recorded, left: Bound, right: Bound) -> Bound:
+    type_of, operation = OPERATIONS[node.name]
+    kinds = [
+        as_decimal(bound.type, given if isinstance(given, int) else None)
+        for bound, argument in zip((left, right), node.args, strict=True)
+        for given in (
+            argument.args[0] if isinstance(argument, Recorded) and argument.name == "lit" else argument,
+        )
+    ]
+    kind = type_of(*kinds)
+    given = [as_type(bound, kind, node) for bound, kind in zip((left, right), kinds, strict=True)]
+    return lifted(node, kind, fitted(kind, operation), *given)
 
 
 def _quotient(node: Recorded, left: Bound, right: Bound) -> Bound:

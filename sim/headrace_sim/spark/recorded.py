@@ -92,11 +92,7 @@ def shown(node: Any) -> str:
     if node.name in _OPERATORS:
         return f"({shown(node.args[0])} {_OPERATORS[node.name]} {shown(node.args[1])})"
     if node.name == "cast":
-        return (
-            shown(node.args[0])
-            if _is_name(node.args[0])
-            else f"CAST({shown(node.args[0])} AS {str(_type_name(node.args[1])).upper()})"
-        )
+        return f"CAST({shown(node.args[0])} AS {str(_type_name(node.args[1])).upper()})"
     if node.name in _SUFFIXES:
         return f"({shown(node.args[0])} {_SUFFIXES[node.name]})"
     if node.name in _FORMS:
@@ -151,7 +147,8 @@ def _shown_value(value: Any) -> str:
     return "NULL" if value is None else "NaN" if value != value else str(value)  # noqa: PLR0124 # only NaN differs from itself
 
 
-def _is_name(node: Any) -> bool:
+def is_name(node: Any) -> bool:
+    """Return whether a column is one of the frame's, or a part of one: a cast of that keeps its name."""
     return isinstance(node, Recorded) and node.name in {"col", "apply"}
 
 

@@ -9,15 +9,17 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Never
 
+from pyspark.sql import types as t
+
 from headrace_sim.spark.ddl import SchemaTextError, parse_type
-from headrace_sim.spark.recorded import Recorded, WindowSpec
+from headrace_sim.spark.recorded import Recorded, WindowSpec, shown
 from headrace_sim.spark.refusals import CannotFollowError
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
     |(?P<number>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?(?:bd|[ldfsy])?\b)
     |(?P<name>`(?:[^`]|``)+`|[a-z_]\w*)
-    |(?P<mark><=>|<>|!=|<=|>=|==|::|\|\||[-+*/%=<>()\[\],.]))""",
+    |(?P<mark>--|<=>|<>|!=|<=|>=|==|::|\|\||[-+*/%=<>()\[\],.]))""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 _BINARY = {
@@ -140,14 +142,18 @@ class _Parser:
             node: Any = self._called("not", self._expression(_NOT - 1))
         else:
             node = self._operand()
+        tested = False
         while True:
             operator = self._word.lower() if self._kind in {"mark", "name"} else ""
-            if tightness < _PREDICATE and operator in _PREDICATES:
-                node = self._predicate(node)
-                continue
             level, call = _BINARY.get(operator, (0, ""))
+            if tested and (operator in _PREDICATES or level >= _PREDICATE):
+                self._fail()
+            if tightness < _PREDICATE and operator in _PREDICATES:
+                node, tested = self._predicate(node), True
+                continue
             if level <= tightness:
                 return node
+            tested = False
             self._next()
             right = self._expression(level)
             node = self._called(call, [node, right]) if call == "concat" else self._called(call, node, right)
@@ -236,7 +242,10 @@ class _Parser:
         if name in _TYPES and len(given) == 1:
             return self._cast(given[0], name)
         if name == "if" and len(given) == 3:
-            return self._called("otherwise", self._called("when", *given[:2]), given[2])
+            condition = self._cast(None, "boolean") if given[0] is None else given[0]
+            made = self._called("otherwise", self._called("when", condition, given[1]), given[2])
+            shown_as = f"(IF({', '.join(map(shown, given))}))"
+            return self._called("as", made, shown_as)
         if name == "named_struct" and len(given) % 2 == 0:
             parts = zip(given[1::2], given[::2], strict=True)
             return self._called("struct", [self._called("as", node, label) for node, label in parts])
@@ -347,4 +356,4 @@ class _Parser:
             return float(digits)
         if "." in digits or suffix == "bd" or int(digits) >= 1 << 63:
             return Decimal(digits)
-        return self._cast(int(digits), "bigint") if suffix == "l" else int(digits)
+        return self._called("lit", int(digits), t.LongType()) if suffix == "l" else int(digits)

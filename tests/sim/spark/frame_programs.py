@@ -380,6 +380,32 @@ PROGRAMS: dict[str, Program] = {
     "SQL decimals": lambda df: df.selectExpr(
         "m > 1.25 as a", "i > 0.5 as b", "d < 1.75 as c", "coalesce(m, 0.125) as d", "m = 3 as e"
     ),
+    "decimals": lambda df: df.select(
+        df.m + df.m,
+        df.m * df.m,
+        df.m - 1,
+        df.m / 3,
+        df.m % 2,
+        -df.m,
+        F.abs("m"),
+        df.m * df.i.cast("int") % 7,
+        df.m + df.d,
+    ),
+    "SQL arithmetic of decimals": lambda df: df.selectExpr(
+        "i % 100 * 1.25 as a", "l + 0.5 as b", "1 / 3.0 as c", "2.50 * 2 as d", "n * 1.5 as e"
+    ),
+    "totals of decimals": lambda df: df.groupBy("k").agg(
+        F.sum("m"), F.avg("m"), F.max("m"), F.sum(F.expr("m * 0.1")).alias("tenth")
+    ),
+    "decimals overflow": lambda df: df.selectExpr(
+        "cast(m as decimal(38, 0)) * 99999999999999999999999999999999999999"
+    ),
+    "decimal divided by zero": lambda df: df.selectExpr("m / 0.0"),
+    "case is lazy": lambda df: df.select(
+        F.when(df.i == 0, 0).otherwise(1 / df.i).alias("x"),
+        F.expr("if(size(a) > 0, a[0], -1)"),
+        F.expr("size(a) in (0, a[0])").alias("y"),
+    ),
     "SQL precedence": lambda df: df.selectExpr(
         "2 + 3 * 4 - 6 / 3 as a",
         "not true or true as b",

@@ -81,7 +81,6 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
             lambda df: df.select(F.pandas_udf(lambda of: of, "x INT")("i")),
             "<lambda>(), a pandas function with structs,",
         ),
-        (lambda df: df.select(df.m + df.m), "arithmetic on DECIMAL"),
         (lambda df: df.select(df.a.cast("string")), "a cast of array<int> to string"),
         (lambda df: df.groupBy("k").pivot("b"), "GroupedData.pivot()"),
         (lambda df: df.sparkSession.sql("SELECT 1"), "SparkSession.sql()"),
