@@ -1,5 +1,6 @@
 """Commands in separate processes, without starting Python: forked from a process that has already imported them."""
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -9,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+
+from tests import other_hashes
 
 _COMMANDS = ("check", "recheck", "replay", "scenario", "verify")
 SERVER = multiprocessing.get_context("forkserver")
@@ -89,7 +92,10 @@ def _forked(
 ) -> Ended:
     with tempfile.TemporaryDirectory() as folder:
         out, err, cpu = (Path(folder, name) for name in ("stdout", "stderr", "cpu_s"))
-        process = SERVER.Process(target=_run, args=(command, list(arguments), cwd, dict(env), out, err, cpu))
+        hashes = other_hashes.address()
+        process = SERVER.Process(
+            target=_run, args=(command, list(arguments), cwd, dict(env), hashes, out, err, cpu)
+        )
         process.start()
         process.join(timeout_s)
         if process.is_alive():
@@ -108,6 +114,7 @@ def _run(
     arguments: list[str],
     cwd: Path,
     env: dict[str, str],
+    hashes: str,
     out: Path,
     err: Path,
     cpu: Path,
@@ -120,6 +127,8 @@ def _run(
     time.tzset()
     os.chdir(cwd)
     sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
+    other_hashes.fork_from(hashes)
+    gc.freeze()
     try:
         command(arguments)
     finally:
