@@ -79,7 +79,7 @@ FEW = ("--headrace-examples", "5")
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A directory with a pipeline."""
-    (tmp_path / "views.py").write_text(VIEWS)
+    (tmp_path / "views.py").write_text(VIEWS.replace("seconds=4", "seconds=2"))
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
     return tmp_path
 
