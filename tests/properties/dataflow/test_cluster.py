@@ -115,7 +115,7 @@ def test_a_protocol_that_counts_twice_or_forgets_is_seen_in_the_panes(mutant: st
     assert any(
         comes_to(transcript, seed=seed, protocol=MUTANTS[mutant])
         != comes_to(transcript, seed=seed, protocol=SOUND)
-        for seed in range(1, 5)
+        for seed in (3, 1, 2, 4)  # with seed 3 both mutants show it, and come to an end
         for transcript in SETTLING
         if transcript.name in ("merging/sequence-furthest", "triggers/early-and-late")
     )
