@@ -120,7 +120,7 @@ def test_the_result_is_the_same_with_any_number_of_processes() -> None:
     """What is found first is what is first in the order of the plans, whoever has run it."""
     for protocol in (SOUND, BROKEN):
         one, other = (
-            verify(Application(mail(), small_feed), examples=40, seed=2, protocol=protocol, jobs=jobs)
+            verify(Application(mail(), small_feed), examples=16, seed=2, protocol=protocol, jobs=jobs)
             for jobs in (1, 2)
         )
         assert one == other
