@@ -73,17 +73,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (package / "pyproject.toml").write_text(PROJECT)
     (package / "orders" / "__init__.py").write_text("")
     (package / "orders" / "totals.py").write_text(TOTALS)
-    for source in (ROOT, package):
-        arguments = [
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--no-build-isolation",
-            "--wheel-dir",
-            folder / "wheels",
-            source,
-        ]
-        _pip(folder, *map(str, arguments))
+    quick = ("--quiet", "--no-deps", "--no-build-isolation")
+    _pip(folder, "wheel", *quick, "--wheel-dir", str(folder / "wheels"), str(ROOT), str(package))
     wheels = sorted(str(path) for path in (folder / "wheels").iterdir())
     _pip(folder, "install", "--quiet", "--no-deps", "--no-index", "--target", str(folder / "site"), *wheels)
     return folder / "site"
