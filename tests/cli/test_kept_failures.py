@@ -53,13 +53,13 @@ def test_a_failure_is_tried_first_the_next_time(
 
 def test_a_passing_failure_is_retired_by_name(folder: Path) -> None:
     (folder / "cursed.py").write_text(CURSED)
-    verify = ("verify", "cursed:pipeline", "--examples", "60")
-    assert run_process(*verify, cwd=folder).returncode == 1
+    verify = ("verify", "cursed:pipeline", "--seed", "1", "--feeds", "4", "--examples")
+    assert run_process(*verify, "60", cwd=folder).returncode == 1
     (kept,) = (folder / KEPT / "cursed.pipeline").glob("*.json")
-    again = run_process(*verify, cwd=folder)
+    again = run_process(*verify, "60", cwd=folder)
     assert (again.returncode, "violated again" in again.stdout, kept.exists()) == (1, True, True)
     (folder / "cursed.py").write_text(CURSED.replace("strict = True", "strict = False"))
-    mended = run_process(*verify, "--json", cwd=folder)
+    mended = run_process(*verify, "5", "--json", cwd=folder)
     (said,) = json.loads(mended.stdout)["kept_failures"]
     retired = kept.parent / "retired"
     assert said == (
@@ -151,7 +151,8 @@ def test_an_unwritable_directory_is_reported_and_hides_no_verdict(folder: Path, 
 def test_a_replay_whose_code_or_input_has_changed_says_so_and_exits_3(folder: Path) -> None:
     """The helper and the pipeline are in different modules."""
     (folder / "cursed.py").write_text(CURSED)
-    run_process("verify", "cursed:pipeline", "--examples", "60", "--save", "a.json", cwd=folder)
+    search = ("--seed", "1", "--feeds", "4", "--examples", "60")
+    run_process("verify", "cursed:pipeline", *search, "--save", "a.json", cwd=folder)
     views = (folder / "views.py").read_text()
     (folder / "views.py").write_text(views.replace("value=seed", "value=seed + 1"))
     again = run_process("replay", "a.json", cwd=folder)
