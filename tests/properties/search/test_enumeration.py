@@ -5,6 +5,7 @@ import pytest
 from headrace_properties.mutants import MUTANTS
 from headrace_properties.search.enumeration import enumerate_faults
 from headrace_properties.search.plans import ground_of
+from headrace_properties.search.scope import small_cluster
 from headrace_properties.search.step_faults import faults_at, pairs_of, single_faults, steps_of
 from headrace_properties.search.verification import Verification
 from headrace_properties.search.workloads import WORKLOADS, Workload, tallies
@@ -43,22 +44,22 @@ def test_a_message_is_struck_once_in_flight() -> None:
     assert not {"receives Deliver", "receives Wake", "receives SourceRecord", "receives Start"} & struck
 
 
-_QUICK = ("tallies",)
-
-
-@pytest.mark.parametrize(
-    "workload",
-    [
-        pytest.param(workload, marks=() if workload.name in _QUICK else pytest.mark.nightly, id=workload.name)
-        for workload in WORKLOADS.values()
-    ],
-)
-def test_the_sound_protocol_holds_for_every_single_fault_at_every_step(workload: Workload) -> None:
-    found = enumerate_faults(workload.application, options=workload.options, first=1, jobs=2)
+def check_every_single_fault(workload: Workload, options: ClusterOptions, more_than: int) -> None:
+    found = enumerate_faults(workload.application, options=options, first=1, jobs=2)
     assert found.failure is None, found.failure
-    assert found.runs > 1_200
+    assert found.runs > more_than
     assert found.idle < found.runs / 10
     assert {spot.role for spot in found.covered} >= {"worker", "master", "authority", "injector"}
+
+
+def test_the_sound_protocol_holds_for_every_single_fault_at_every_step_of_a_small_cluster() -> None:
+    check_every_single_fault(TALLIES, small_cluster(options=TALLIES.options), more_than=1_000)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+def test_the_sound_protocol_holds_for_every_single_fault_at_every_step(workload: Workload) -> None:
+    check_every_single_fault(workload, workload.options, more_than=1_200)
 
 
 def test_it_finds_a_store_without_sequencers() -> None:
