@@ -1,15 +1,19 @@
 """A private folder with pipelines, and the command in this process."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from headrace import Pipeline
 from headrace_cli.main import app
 from headrace_properties.reference import Step
-from headrace_properties.user_code.other_hash import OtherHashes
+from headrace_properties.search.limits import CodeLimits
+from headrace_properties.user_code.other_hash import OtherHashes, importable_name
+from headrace_properties.user_code.review import CodeReview, review
+from headrace_sim import Feed
 from tests.cli.rig import COLOUR_SWITCHES, Run, write_modules
 
 
@@ -40,10 +44,33 @@ class _NoOtherHashes(OtherHashes):
         del steps
 
 
+_REVIEWS: dict[object, CodeReview] = {}
+
+
+def _reviewed_once(
+    versions: Sequence[Pipeline], feeds: Mapping[int, Feed], *, seed: int, limits: CodeLimits
+) -> CodeReview:
+    """The review of the same code on the same inputs, once for all tests, if it has found nothing: it is the longest part
+    of a short search."""
+    sources = tuple((path.name, path.read_text()) for path in sorted(Path.cwd().rglob("*.py")))
+    names = tuple(map(importable_name, versions))
+    asked = sources, names, tuple(feeds.items()), seed, limits
+    if asked in _REVIEWS:
+        return _REVIEWS[asked]
+    found = review(versions, feeds, seed=seed, limits=limits)
+    if all(names) and not found.findings:
+        _REVIEWS[asked] = found
+    return found
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command, in this process, without the check under another hash seed, which `run_process` makes."""
+    """The command, in this process, without the check under another hash seed, which `run_process` makes.
+
+    The same code is reviewed on the same inputs once.
+    """
     monkeypatch.setattr("headrace_properties.user_code.review.OtherHashes", _NoOtherHashes)
+    monkeypatch.setattr("headrace_cli.verify.review", _reviewed_once)
 
     def invoke(*arguments: str) -> Result:
         return CliRunner().invoke(
