@@ -56,7 +56,12 @@ def test_no_fault_of_the_sound_engine_makes_a_record_late_of_which_the_model_kno
 
 
 def test_what_comes_of_the_second_pipeline_is_what_plain_python_makes_of_its_input() -> None:
-    assert not any(try_more_flows(seed).failed for seed in range(8))
+    assert not any(try_more_flows(seed).failed for seed in range(4))
+
+
+@pytest.mark.nightly
+def test_it_is_so_in_hundreds_of_runs() -> None:
+    assert not any(try_more_flows(seed).failed for seed in range(4, 200))
 
 
 def test_a_broken_rule_is_killed_and_code_that_no_run_reaches_is_said_to_survive() -> None:
@@ -195,10 +200,10 @@ def test_what_cannot_be_imported_is_unfit_and_what_ends_its_process_is_killed() 
 
 
 def test_what_no_signal_of_python_reaches_is_ended_by_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "CPU_S", 2)
+    monkeypatch.setattr(judging, "CPU_S", 1)
     endless = {RULES.name: "sum(range(10**15))\n"}
     (ended,) = judge_all([(endless, surveyed().runs[:1])], SPEC, 1)
-    assert ended == Judgement(killed_by=("time",), message="its process took more than 2 s of CPU time")
+    assert ended == Judgement(killed_by=("time",), message="its process took more than 1 s of CPU time")
 
 
 def test_lines_count_only_while_the_cluster_runs_and_a_check_is_not_listed() -> None:
