@@ -52,7 +52,8 @@ StateCodec = Codec | RopeCodec
 class JsonCodec:
     """Encodes JSON-like values: dict, list, str, int, float, bool, None. The default codec.
 
-    Tuples are decoded as lists, dict keys as ``str``, and dicts sorted by key.
+    Tuples are decoded as lists, dict keys as ``str``, and dicts sorted by key. A dict with two keys of one text, such as 7 and
+    ``"7"``, is refused.
 
     >>> JsonCodec().decode(JsonCodec().encode({"query": "cat videos", "count": 3}))
     {'count': 3, 'query': 'cat videos'}
@@ -130,11 +131,35 @@ def _encode_other_keys(value: Any, sorter: Callable[[Any], Any] | None) -> bytes
     if sorter is not None:
         with contextlib.suppress(Exception):  # it is not of the type that the sorter is for
             return _JSON_AS_IT_IS.encode(sorter(value))
+    _check_keys(value)
     try:
         plain = msgspec.to_builtins(value, str_keys=True, order="deterministic")
     except TypeError:  # a set whose elements have no order, such as an enum's
         plain = msgspec.to_builtins(_with_lists_for_sets(value), str_keys=True)
     return _JSON.encode(plain)
+
+
+def _check_keys(value: Any) -> None:
+    """Refuse a dict of which JSON would keep one of two entries: whoever sets ``state[7]`` reads it back as ``state["7"]``."""
+    if isinstance(value, dict):
+        first: dict[str, Any] = {}
+        for key in value:
+            text = key if isinstance(key, str) else _text_of_key(key)
+            before = first.setdefault(text, key)
+            if before is not key:
+                problem = f"JSON would write both keys {before!r} and {key!r} as {text!r}"
+                raise ValueError(f"{problem}. Use str keys")
+    names: Iterable[str] = getattr(value, "__struct_fields__", ())
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    for part in (*parts, *(getattr(value, name) for name in names)):
+        _check_keys(part)
+
+
+def _text_of_key(key: Any) -> str:
+    (text,) = msgspec.to_builtins({key: None}, str_keys=True)
+    return str(text)
 
 
 def _with_lists_for_sets(value: Any) -> Any:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -81,6 +81,20 @@ def test_json_is_the_same_in_every_process() -> None:
 def test_tuples_come_back_as_lists_and_keys_as_strings() -> None:
     codec = JsonCodec()
     assert codec.decode(codec.encode({1: (2, 3)})) == {"1": [2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("codec", "value"),
+    [
+        (JsonCodec(), {"7": True, 7: True}),
+        (JsonCodec(), [{"of ann": Rate(cast("Any", {1: "x", "1": "y"}))}]),
+        (TypedCodec(dict[int, int]), {7: 1, "7": 2}),
+    ],
+    ids=["alone", "deep", "typed"],
+)
+def test_two_keys_that_json_would_write_alike_are_refused(codec: Codec, value: object) -> None:
+    with pytest.raises(CodecError, match="both keys"):
+        encode_at("state of 'seen'", codec, value)
 
 
 NO_NUMBERS = [
