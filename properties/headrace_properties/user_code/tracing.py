@@ -5,6 +5,7 @@ Rules of this file:
 * Python's audit events report files opened for writing, changes to the file system, sockets, databases and processes.
 * A profiler sees calls of built-in functions: new threads, writes to files opened earlier, and reads of clocks, time zones,
   random numbers and hashes. Reads are not findings by themselves, but show the line where a finding begins.
+* A thread that the call waits for is part of the call; one that merely happens to have ended by then may take longer next time.
 * Output to a standard stream, anything that `logging` does, and anything that an import does are not effects.
 * The garbage collector can run at any line, and calls back then (Hypothesis reads a clock there): the line is not blamed for it.
 """
@@ -17,6 +18,7 @@ import io
 import os
 import sqlite3
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,13 +36,29 @@ class Trace:
 
     Attributes:
         effects: effects outside the process, and the lines that caused them.
-        threads: threads and processes that were started.
+        threads: threads that were started and not waited for.
         readings: reads of clocks, time zones, random numbers and hashes: kind, what was called, where.
     """
 
     effects: list[tuple[str, Place]] = field(default_factory=list)
     threads: list[tuple[str, Place]] = field(default_factory=list)
     readings: list[tuple[str, str, Place]] = field(default_factory=list)
+    _started: list[tuple[threading.Thread | None, str, Place]] = field(default_factory=list)
+    _joined: list[threading.Thread] = field(default_factory=list)
+
+    def note_start(self, frame: FrameType, text: str, place: Place) -> None:
+        """Note that a thread starts in this frame."""
+        started = frame.f_locals.get("self")
+        self._started.append((started if isinstance(started, threading.Thread) else None, text, place))
+
+    def note_join(self, thread: threading.Thread) -> None:
+        """Note that the end of a thread is waited for."""
+        self._joined.append(thread)
+
+    def end(self) -> None:
+        """Keep the threads that were not waited for."""
+        joined = [thread for thread in self._joined if not thread.is_alive()]
+        self.threads += [(text, place) for thread, text, place in self._started if thread not in joined]
 
 
 CLOCK, ZONE, CHANCE, HASH, IDENTITY = "clock", "zone", "chance", "hash", "identity"
@@ -65,6 +83,7 @@ def tracing(trace: Trace) -> Iterator[None]:
     finally:
         if can_profile():
             sys.setprofile(profiler)
+        trace.end()
         _active = before
 
 
@@ -145,6 +164,8 @@ _CLOCKS: dict[int, str] = {
 
 def _profile(frame: FrameType, event: str, function: Any) -> None:
     trace = _active
+    if trace is not None and event == "call" and frame.f_code is _JOIN:
+        trace.note_join(frame.f_locals["self"])
     if trace is None or event != "c_call":
         return
     name, owner = getattr(function, "__name__", ""), getattr(function, "__self__", None)
@@ -159,11 +180,12 @@ def _profile(frame: FrameType, event: str, function: Any) -> None:
     if kind == _EFFECT:
         trace.effects.append((text, place))
     elif kind == _THREAD:
-        trace.threads.append((text, place))
+        trace.note_start(frame, text, place)
     else:
         trace.readings.append((kind, text, place))
 
 
+_JOIN = threading.Thread.join.__code__
 _EFFECT, _THREAD = "effect", "thread"
 _Kind = tuple[str, str]
 

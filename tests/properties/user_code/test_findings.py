@@ -17,6 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -239,9 +240,12 @@ def start_process(context: Context, record: Record) -> None:
 
 
 def start_thread(context: Context, record: Record) -> None:
-    thread = threading.Thread(target=int)
-    thread.start()
-    thread.join()
+    threading.Thread(target=int).start()
+
+
+def wait_for_threads(context: Context, record: Record) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        context.produce("out", [*pool.map(str, range(record.value))])
 
 
 def log(context: Context, record: Record) -> None:
@@ -289,6 +293,7 @@ def test_nothing_is_found_in_sound_code() -> None:
     assert examine(*numbers(Sum())) == []
     assert examine(*numbers(Sum(on_time))) == []
     assert examine(*numbers(Sum(log))) == []
+    assert examine(*numbers(Sum(wait_for_threads))) == []
     assert examine(mail(), letters(mail(), 30)) == []
     assert examine(zeitgeist.pipeline, zeitgeist.feed(1)) == []
 
