@@ -4,7 +4,8 @@ Rules of this file: a record is (stream, key, value, timestamp), the value as by
 from host to host and from run to run. Records are counted: two copies differ from one.
 
 Dead letters name the failed record or timer by its id. The id of a production, or of a timer, contains the version of the row
-that made it (6.1.1): with another owner, other commits or a stage in between, the same record has another id.
+that made it (6.1.1): with another owner, other commits or a stage in between, the same record has another id. And what the code
+raises may name an object by its address, ``<Order object at 0x7f7cafbd4710>``, which is another one in each process.
 
 Choice: two values count as equal if their floats agree to `DIGITS` digits; lists in a final state may have their entries in
 another order. Both also hold for the fields of dataclasses, structs, and objects without a text of their own. The last digits of
@@ -13,6 +14,7 @@ differs.
 """
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,7 +93,7 @@ def _until(outputs: Counter[Emitted], until_us: int) -> Counter[Emitted]:
 
 
 def without_ids(result: RunResult, pipeline: Pipeline, told: Callable[[Letter], Letter] = dict) -> RunResult:
-    """Return the output without the ids in its dead letters.
+    """Return the output without the ids and the addresses of objects in its dead letters.
 
     Args:
         result: of a run of this pipeline.
@@ -111,12 +113,16 @@ def without_ids(result: RunResult, pipeline: Pipeline, told: Callable[[Letter], 
         letter = told(letter)
         if "cause" in letter:  # an injector's letter has none
             letter["cause"] = ""
+        letter["error"] = _ADDRESS.sub("at an address", letter["error"])
         return msgspec.structs.replace(record, value=msgspec.json.encode(letter, order="sorted"))
 
     outputs: Counter[Emitted] = Counter()
     for record, times in result.outputs.items():
         outputs[compared(record)] += times
     return dataclasses.replace(result, outputs=outputs)
+
+
+_ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]+")
 
 
 def _is_letter(value: Any) -> TypeGuard[Letter]:

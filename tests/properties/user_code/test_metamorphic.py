@@ -142,16 +142,18 @@ def test_an_identity_changes_nothing_that_user_code_sees() -> None:
 
 def test_a_different_error_in_a_dead_letter_is_reported() -> None:
     workload = late_refusal()
-    letter = Emitted("unread", "ab", b'{"cause":"x@1.1#0","stream":"identity of sent","error":"no"}', 0)
+    text = b'{"cause":"x@1.1#0","stream":"identity of sent","error":"no <Order object at 0x7f01>"}'
+    letter = Emitted("unread", "ab", text, 0)
     outcomes = [
         without_ids(RunResult(Counter([msgspec.structs.replace(letter, value=value)]), {}), workload.pipeline)
         for value in (
-            letter.value,
-            letter.value.replace(b"x@1.1#0", b"x@2.7#1"),
-            letter.value.replace(b"no", b"yes"),
+            text,
+            text.replace(b"x@1.1#0", b"x@2.7#1"),
+            text.replace(b"0x7f01", b"0x7f02"),
+            text.replace(b"no", b"yes"),
         )
     ]
-    assert outcomes[0] == outcomes[1] != outcomes[2]
+    assert outcomes[0] == outcomes[1] == outcomes[2] != outcomes[3]
 
 
 def test_dead_letters_of_an_injector_accuse_nothing() -> None:
