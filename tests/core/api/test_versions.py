@@ -66,3 +66,11 @@ def test_each_version_has_to_fit_together() -> None:
     broken.add(Computation(), name="loop", inputs=["counts"], outputs=["clicks"])
     with pytest.raises(CycleError):
         check_versions([counter(), broken])
+
+
+def test_a_version_has_the_streams_that_the_injectors_fill() -> None:
+    second = Pipeline("clicks")
+    second.injector("feed", outputs=["taps"])
+    second.add(Computation(), name="taps", inputs=["taps"])
+    with pytest.raises(PipelineError, match="'feed' goes on to inject into 'clicks', which version 1 lacks"):
+        check_versions([counter(), second])
