@@ -139,6 +139,8 @@ def _rows(path: Path, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
         table = (csv.read_csv if is_csv else parquet.read_table)(file)
     except (pa.ArrowException, ValueError) as error:
         raise InputError(str(path), 0, f"this is not {'CSV' if is_csv else 'Parquet'}: {error}") from error
+    if is_csv:
+        _check_text(path, table)
     micros = [
         pa.field(column.name, pa.timestamp("us", column.type.tz))
         if pa.types.is_timestamp(column.type)
@@ -147,6 +149,17 @@ def _rows(path: Path, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
     ]
     rows = table.cast(pa.schema(micros), safe=False).to_pylist()
     return ((number, msgspec.to_builtins(row)) for number, row in enumerate(rows, 2 if is_csv else 1))
+
+
+def _check_text(path: Path, table: Any) -> None:
+    """Refuse text that is not UTF-8: PyArrow reads its column as bytes, which would come out as base64."""
+    for name in (column.name for column in table.schema if str(column.type) == "binary"):
+        for number, value in enumerate(table[name].to_pylist(), 2):
+            try:
+                str(value or b"", "utf-8")
+            except UnicodeDecodeError:
+                problem = f"{name} {value!r} is not UTF-8. Save the file as UTF-8"
+                raise InputError(str(path), number, problem) from None
 
 
 def _object(text: bytes) -> dict[str, Any]:

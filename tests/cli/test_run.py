@@ -256,12 +256,13 @@ def test_a_table_is_read_row_by_row(folder: Path, run: Run, kind: str) -> None:
         ),
         ("bad.csv", "at,user\n1,a\n2\n", "bad.csv: this is not CSV: "),
         ("bad.parquet", "at,user\n", "bad.parquet: this is not Parquet: "),
+        ("bad.csv", "at,user\n1970-01-01T00:00:01Z,J\xf6rg\n", "line 2: user b'J\\xf6rg' is not UTF-8"),
         ("bad.csv", "time,user\n1,a\n", "line 2: it has no field 'at'; its fields are: time, user"),
     ],
 )
 def test_a_malformed_table_is_named(folder: Path, run: Run, name: str, text: str, message: str) -> None:
     pytest.importorskip("pyarrow")
-    (folder / name).write_text(text)
+    (folder / name).write_text(text, encoding="latin-1")
     result = run("run", "views:pipeline", "--input", name, "--timestamp", "at")
     assert result.exit_code == 2
     assert message in plain(result.stderr)
