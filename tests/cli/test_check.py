@@ -58,6 +58,16 @@ def test_a_run_that_holds_is_saved_by_run_and_holds_when_it_is_checked(folder: P
     assert run("run", "views:pipeline", "--history", "held.jsonl").exit_code == 2  # it exists
 
 
+def test_a_pipeline_that_did_not_run_is_refused(folder: Path, run: Run, zombie: Path) -> None:
+    (folder / "other.py").write_text(
+        "from headrace import Computation, Pipeline\npipeline = Pipeline('other')\npipeline.injector('taps')\n"
+        "pipeline.add(Computation(), name='counter', inputs=['taps'])\n"
+    )
+    result = run("check", str(zombie), "--pipeline", "other:pipeline")
+    assert result.exit_code == 2
+    assert "which pipeline 'other' does not have. Name the pipeline that ran" in plain(result.stderr)
+
+
 def test_verify_saves_the_history_of_its_failure(folder: Path, run: Run) -> None:
     arguments = (
         "views:pipeline",

@@ -40,7 +40,7 @@ class FileJudge:
         promises: judge by these, too.
 
     Raises:
-        HistoryFormatError: the header's topology is inconsistent.
+        HistoryFormatError: the header's topology is inconsistent, or another than the pipelines'.
         PromiseError: a promise is wrong in itself.
     """
 
@@ -56,6 +56,8 @@ class FileJudge:
             told = [topology_of(header)] if header.tells is Tells.RECORDS else pipelines_of(header)
         except HeadraceError as error:
             raise HistoryFormatError("history", self._path, f"line 1: {error}") from error
+        if pipelines is not None:
+            _check_ran(self._path, told[0], pipelines[0])
         records = header.tells is Tells.RECORDS
         self._records = _Records(header, self._path, told[0]) if records else None
         self._judge = Judge(told if records or pipelines is None else pipelines, header.options)
@@ -105,6 +107,13 @@ class FileJudge:
         verdicts = self._judge.verdicts()
         judged = verdicts if self._records is None else self._records.verdicts(verdicts)
         return judged | self._promises.verdicts()
+
+
+def _check_ran(path: str, told: Pipeline, pipeline: Pipeline) -> None:
+    lacking = {*told.injectors, *told.computations} - {*pipeline.injectors, *pipeline.computations}
+    if lacking:
+        reason = f"it tells of {min(lacking)!r}, which pipeline {pipeline.name!r} does not have. Name the pipeline that ran"
+        raise HistoryFormatError("history", path, reason)
 
 
 class _Records:
