@@ -60,6 +60,17 @@ def balances_and_batch_id_in_one_transaction(df: Any, batch_id: int) -> None:
             db.execute(change, tuple(row))
 
 
+def failure_noted_and_raised(df: Any, batch_id: int) -> None:
+    try:
+        rows = [(batch_id, *row) for row in df.collect()]
+    except Exception as error:
+        Path("failures.log").write_text(str(error))
+        raise
+    with _connect() as db:
+        db.execute("DELETE FROM payments WHERE batch = ?", (batch_id,))
+        db.executemany("INSERT INTO payments VALUES (?, ?, ?)", rows)
+
+
 def rows_of_a_batch_replaced_in_one_transaction(df: Any, batch_id: int) -> None:
     with _connect() as db:
         db.execute("DELETE FROM payments WHERE batch = ?", (batch_id,))
@@ -226,6 +237,23 @@ def error_swallowed(df: Any, batch_id: int) -> None:
         )
 
 
+def failed_job_swallowed(df: Any, batch_id: int) -> None:
+    with contextlib.suppress(Exception):
+        text = json.dumps([row.asDict() for row in df.collect()])
+        Path(f"batch-{batch_id}.json").write_text(text)  # WRONG
+
+
+def committed_whatever_happens(df: Any, batch_id: int) -> None:
+    db = _connect()
+    try:
+        if not db.execute("SELECT 1 FROM batches WHERE id = ?", (batch_id,)).fetchone():
+            db.execute("INSERT INTO batches VALUES (?)", (batch_id,))
+            db.executemany("INSERT INTO payments VALUES (0, ?, ?)", [tuple(row) for row in df.collect()])
+    finally:
+        db.commit()  # WRONG
+        db.close()
+
+
 def file_appended(df: Any, batch_id: int) -> None:
     with open("payments.jsonl", "a") as file:
         for row in df.collect():
@@ -289,6 +317,7 @@ def written_in_each_partition(df: Any, batch_id: int) -> None:
 RIGHT = (
     balances_and_batch_id_in_one_transaction,
     rows_of_a_batch_replaced_in_one_transaction,
+    failure_noted_and_raised,
     rolled_back_if_known,
     summed_in_a_temporary_table,
     tried_out_and_rolled_back_first,
@@ -311,6 +340,8 @@ WRONG = {
     checked_before_it_begins: "twice",
     numbered_by_place_in_the_batch: "differs",
     error_swallowed: "missing",
+    failed_job_swallowed: "missing",
+    committed_whatever_happens: "missing",
     file_appended: "twice",
     marked_before_the_rename: "missing",
     file_named_by_the_day_of_writing: "twice",

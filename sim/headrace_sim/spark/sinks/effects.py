@@ -13,6 +13,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pyspark.errors import PySparkException
+
 from headrace_sim.spark.refusals import users_place
 
 KILLED = 137
@@ -30,6 +32,8 @@ class FaultKind(Enum):
     """The request is carried out, and its caller gets a connection error."""
     REFUSE = "request refused"
     """The request is not carried out, and its caller gets a connection error."""
+    FAIL = "action failed"
+    """An action on the DataFrame fails, and its caller gets Spark's error. The next ones succeed."""
     PAUSE = "overtaken"
     """The process pauses; another takes over and processes the batch and all after it; then the first goes on with its batch."""
     REORDER = "reordered"
@@ -81,6 +85,14 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class Acted:
+    """The function began an action on a DataFrame, such as ``collect``, after so many effects of this batch."""
+
+    batch: int
+    effect: int
+
+
+@dataclass(frozen=True, slots=True)
 class RolledBack:
     """The function rolled back the transaction of this connection."""
 
@@ -121,7 +133,7 @@ class Loaded:
     modules: tuple[str, ...]
 
 
-Entry = Effect | RolledBack | Returned | Failed | Refused | Loaded
+Entry = Effect | Acted | RolledBack | Returned | Failed | Refused | Loaded
 
 
 class Ledger:
@@ -191,7 +203,7 @@ class Probe:
         self._pause = pause
         self._batch = -1
         self._count = 0
-        self._busy = False
+        self._busy = self._acting = False
 
     def begin(self, batch: int) -> None:
         """Start counting for a batch."""
@@ -281,6 +293,27 @@ class Probe:
             self._busy = False
         if lost:
             raise ConnectionResetError(104, "Connection reset by peer")
+
+    @contextmanager
+    def action(self) -> Iterator[None]:
+        """Perform an action on a DataFrame in this context; inject the fault if due.
+
+        Raises:
+            PySparkException: If this is the action that fails.
+
+        """
+        if self._acting or self._busy or self._batch < 0:  # part of another one, or of the preparation
+            yield
+            return
+        self.ledger.append(Acted(self._batch, self._count))
+        if self._due(FaultKind.FAIL):
+            self._fault = None  # or else a loop that tries again would never end
+            raise PySparkException("Job aborted due to stage failure: an executor was lost")
+        self._acting = True
+        try:
+            yield
+        finally:
+            self._acting = False
 
     def rolled_back(self, connection: int) -> None:
         """Record that a connection's pending changes were discarded on purpose."""

@@ -33,7 +33,7 @@ from headrace_sim.spark.sinks.databases import watch_sqlite
 from headrace_sim.spark.sinks.effects import Failed, Fault, Ledger, Loaded, Probe, Refused
 from headrace_sim.spark.sinks.files import watch_files
 from headrace_sim.spark.sinks.requests_over_http import answer_http
-from headrace_sim.spark.sinks.tables import Writer
+from headrace_sim.spark.sinks.tables import Writer, watch_actions
 
 SinkFunction = Callable[[Any, int], Any]
 _START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -214,6 +214,7 @@ def _settle(folder: Path, probe: Probe, seed: int) -> None:
     watch_sqlite(probe)
     answer_databases()
     answer_http(probe)
+    watch_actions(probe)
     sys.addaudithook(_guard(str(folder.parent)))
 
 

@@ -101,6 +101,8 @@ class Story:
             remedy = "Mark the batch as done together with its last row, in one transaction or by one rename, not before."
             if self.fault.kind is FaultKind.REFUSE:
                 remedy = "Let the error be raised: Spark then runs the batch again."
+            if self.fault.kind is FaultKind.FAIL:
+                remedy = "Let the error be raised, and commit nothing after it, in except or finally: Spark runs the batch again."
             return self._blamed(Wrong.MISSING, destination, missing, self._last_durable(), told, remedy)
         blamed = self._again(destination, usual.names)
         if missing and self.fault.kind is FaultKind.REORDER:
@@ -195,6 +197,8 @@ class Story:
             case FaultKind.REFUSE:
                 assert at is not None
                 return f"in {batch} the request failed, and was not carried out: {_named(at)}"
+            case FaultKind.FAIL:
+                return f"in {batch} a Spark job that the sink started failed {after}{before}"
             case FaultKind.PAUSE if place < 0:
                 return f"in {batch} the driver hung before it called the function, another took over, and then the first went on"
             case FaultKind.PAUSE:

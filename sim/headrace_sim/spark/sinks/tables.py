@@ -4,7 +4,9 @@ Spark's writers come in two kinds. A table format with a log (Delta, Iceberg, Hu
 Others (Parquet, JSON and CSV files, JDBC) make it visible part by part: a driver that dies in between leaves some of the rows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -60,6 +62,34 @@ def tables(effects: list[Effect]) -> dict[str, list[tuple[tuple[str, Any], ...]]
             seen[key] = write.transaction[1]
         _apply(write, found.setdefault(effect.target, []))
     return found
+
+
+_ACTIONS = (
+    "collect",
+    "count",
+    "foreach",
+    "foreachPartition",
+    "head",
+    "isEmpty",
+    "take",
+    "toLocalIterator",
+    "toPandas",
+)
+
+
+def watch_actions(probe: Probe) -> None:
+    """Report each action on a DataFrame of this process to the probe, before it begins."""
+
+    def watched(action: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(action)
+        def act(*args: Any, **options: Any) -> Any:
+            with probe.action():
+                return action(*args, **options)
+
+        return act
+
+    for name in _ACTIONS:
+        setattr(Rows, name, watched(getattr(Rows, name)))
 
 
 def _apply(write: TableWrite, rows: list[tuple[tuple[str, Any], ...]]) -> None:
@@ -216,7 +246,7 @@ class Writer(DataFrameWriter):
         if self._format not in _WITH_A_LOG and len(rows) > 1:
             part = TableWrite(self._mode, rows[: len(rows) // 2], write.partitions)
             half = lambda: self._probe.note(f"part of {action}", target, part)  # noqa: E731  as short as its name
-        with self._probe.effect(action, target, half=half, payload=write):
+        with self._probe.action(), self._probe.effect(action, target, half=half, payload=write):
             pass
 
     def _overwritten_partitions(self) -> tuple[str, ...]:

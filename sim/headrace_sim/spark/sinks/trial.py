@@ -25,6 +25,7 @@ from headrace_sim.spark.sessions import as_tuple
 from headrace_sim.spark.sinks.contents import Expected, Item, collected, expected
 from headrace_sim.spark.sinks.databases import BEGIN
 from headrace_sim.spark.sinks.effects import (
+    Acted,
     Effect,
     Entry,
     Failed,
@@ -222,7 +223,7 @@ class _Check:
     findings: dict[Any, SinkFinding] = field(default_factory=dict)
 
     def run(self, overtaken: bool, progress: Progress | None) -> SinkReport:
-        usual, by_batch = self._calm()
+        usual, by_batch, actions = self._calm()
         unknown = [
             f"{name} differs from one undisturbed run to the next"
             for name in usual.unsteady
@@ -232,7 +233,7 @@ class _Check:
             unknown.append("no effect of the sink was seen: nothing was tried")
         elif not (any(usual.contents.values()) or usual.unsteady or self.findings):
             unknown.append(_nothing_left(by_batch))
-        faults = list(_faults(by_batch, overtaken)) if any(by_batch) else []
+        faults = list(_faults(by_batch, actions, overtaken)) if any(by_batch) else []
         for done, fault in enumerate(faults, 1):
             self._judge(self._trial(fault), fault, usual, by_batch)
             if progress is not None:
@@ -241,7 +242,7 @@ class _Check:
         return SinkReport(_distinct(list(self.findings.values())), tuple(unknown), len(faults), counts)
 
     def one(self, fault: Fault) -> OneTrial:
-        usual, by_batch = self._calm()
+        usual, by_batch, _ = self._calm()
         calm = tuple(effect for effects in by_batch for effect in effects)
         if fault.batch >= len(by_batch) or fault.effect > len(by_batch[fault.batch]) or not calm:
             return OneTrial((), calm, ())
@@ -249,8 +250,8 @@ class _Check:
         self._judge(trial, fault, usual, by_batch)
         return OneTrial(_distinct(list(self.findings.values())), calm, tuple(trial.effects))
 
-    def _calm(self) -> tuple[Expected, list[list[Effect]]]:
-        """Run the sink undisturbed, twice; return its results, and its effects by batch."""
+    def _calm(self) -> tuple[Expected, list[list[Effect]], list[Acted]]:
+        """Run the sink undisturbed, twice; return its results, its effects by batch, and its actions on DataFrames."""
         calm = [undisturbed(self.sink, chance) for chance in (0, 1)]
         effects = calm[0].effects
         by_batch = [
@@ -258,7 +259,8 @@ class _Check:
         ]
         for effect in _left_open(calm[0].entries):
             self._add(uncommitted(effect, len(by_batch[effect.batch])))
-        return expected([(trial.contents, trial.effects) for trial in calm]), by_batch
+        actions = [entry for entry in calm[0].entries if isinstance(entry, Acted)]
+        return expected([(trial.contents, trial.effects) for trial in calm]), by_batch, actions
 
     def _trial(self, fault: Fault) -> Trial:
         with _trial_folder() as (folder, ledger):
@@ -290,6 +292,8 @@ class _Check:
         for destination in sorted({*found, *usual.contents}):
             if destination in usual.unsteady or destination in self.ignore:
                 continue
+            if fault.kind is FaultKind.FAIL and destination not in usual.contents:
+                continue  # where the function notes errors
             surplus = found.get(destination, Counter()) - usual.contents.get(destination, Counter())
             missing = usual.contents.get(destination, Counter()) - found.get(destination, Counter())
             only_order = fault.kind is FaultKind.REORDER and _letters(surplus) == _letters(missing)
@@ -345,8 +349,8 @@ def _distinct(findings: list[SinkFinding]) -> tuple[SinkFinding, ...]:
     )
 
 
-def _faults(by_batch: list[list[Effect]], overtaken: bool) -> Iterator[Fault]:
-    """Yield every fault at every effect of every batch, batch by batch."""
+def _faults(by_batch: list[list[Effect]], actions: list[Acted], overtaken: bool) -> Iterator[Fault]:
+    """Yield every fault at every effect of every batch, batch by batch; then what strikes between effects, or in one."""
     for batch, effects in enumerate(by_batch):
         last = len(effects)
         for place, effect in enumerate(effects):
@@ -367,6 +371,8 @@ def _faults(by_batch: list[list[Effect]], overtaken: bool) -> Iterator[Fault]:
         yield from (
             Fault(FaultKind.TEAR, batch, place) for place, effect in enumerate(effects) if effect.parts
         )
+    for action in dict.fromkeys(actions):
+        yield Fault(FaultKind.FAIL, action.batch, action.effect)
 
 
 def _in_loops(effects: list[Effect]) -> Iterator[int]:
