@@ -348,14 +348,15 @@ def causes_named(names: Iterable[str]) -> frozenset[Cause]:
 
 def _is_sink(function: Callable[..., Any]) -> bool:
     """Return whether it takes a DataFrame and a batch id, as ``foreachBatch`` calls it."""
-    parameters = list(inspect.signature(function).parameters.values())
-    needed = [
+    positional = [
         parameter
-        for parameter in parameters
-        if parameter.default is parameter.empty
-        and parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
     ]
-    if len(needed) != 2:
+    needed = sum(parameter.default is parameter.empty for parameter in positional)
+    if len(positional) < 2 or needed not in {1, 2}:
         return False
-    second = needed[1]
+    second = positional[1]
+    if needed == 1:  # the id may have a default, for calls by hand
+        return "batch" in second.name.lower() or "epoch" in second.name.lower()
     return second.annotation in {int, "int"} or second.name.lower().endswith(("id", "batch", "epoch"))

@@ -254,6 +254,12 @@ def test_rows_are_drawn_for_each_type_from_the_seed() -> None:
         drawn_batches(parse_schema("a VARIANT"), 1)
 
 
-@pytest.mark.parametrize("function", [append, replace_batch], ids=lambda function: function.__name__)
+def append_by_hand(df: Any, batch_id: int | None = None) -> None:
+    append(df, batch_id or 0)
+
+
+@pytest.mark.parametrize(
+    "function", [append, replace_batch, append_by_hand], ids=lambda function: function.__name__
+)
 def test_function_of_a_frame_and_an_id_is_a_sink(function: Callable[..., Any]) -> None:
     assert spark_target("it", function, schemas=SCHEMA).job.sink.function is function
