@@ -178,4 +178,8 @@ def print_dropped(console: Console, dropped: Mapping[str, int]) -> None:
     """Report what groupings of the Dataflow layer dropped, if anything."""
     if dropped:
         counts = ", ".join(f"{name} {count:,}" for name, count in sorted(dropped.items()))
-        print_text(console, f"elements dropped by groupings, being too late: {counts}", style="yellow")
+        print_text(
+            console,
+            f"elements dropped by groupings, too late or behind their trigger's last firing: {counts}",
+            style="yellow",
+        )

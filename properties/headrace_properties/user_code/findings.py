@@ -137,5 +137,5 @@ class Examiner:
                 habit = Habit.SHARES_STATE
         return UserFinding(
             habit, witness.computation, latest.detail, few, latest.cause, latest.place, latest.outcomes, best,
-            shown=shown_records(self.pipeline, few),
+            shown=shown_records(self.pipeline, few), remedy=latest.remedy,
         )  # fmt: skip

@@ -69,6 +69,11 @@ REMEDIES = {
     Habit.DEPENDS_ON_ORDER: "Compare timestamps, or wait for the low watermark; or declare ordered=True",
 }  # fmt: skip
 
+COMBINE_IN_ANY_ORDER = (
+    "Let the combiner give the same for its values in any order, however they are divided before a merge"
+)
+"""What to do about a grouping of the Dataflow layer that depends on the order of arrival."""
+
 ORDERS = (Habit.DEPENDS_ON_ORDER, Habit.DEPENDS_ON_SCHEDULE)
 """What ``ordered=True`` declares."""
 
@@ -89,6 +94,7 @@ class UserFinding:
         feed_seed: seed of the original input.
         shown: the feed's records, as text.
         seed: seed of the orders and schedules of arrival that were tried.
+        remedy: what to do; default: what `REMEDIES` says of the habit.
     """
 
     habit: Habit
@@ -102,6 +108,7 @@ class UserFinding:
     feed_seed: int = 0
     shown: tuple[str, ...] = ()
     seed: int = 0
+    remedy: str = ""
 
     @property
     def verdict(self) -> Violated:
@@ -129,7 +136,7 @@ class UserFinding:
         more = [f"and {len(self.shown) - MOST_SHOWN} more"] if len(self.shown) > MOST_SHOWN else []
         shown = "; ".join([*self.shown[:MOST_SHOWN], *more])
         sentences.append(f"Shown by {number}{f': {shown}' if shown else ''}.")
-        return [*sentences, f"{REMEDIES[self.habit]}."]
+        return [*sentences, f"{self.remedy or REMEDIES[self.habit]}."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +150,7 @@ class Witness:
         cause: see `UserFinding`.
         place: see `UserFinding`.
         outcomes: see `UserFinding`.
+        remedy: see `UserFinding`.
     """
 
     computation: str
@@ -151,6 +159,7 @@ class Witness:
     cause: str = ""
     place: Place | None = None
     outcomes: tuple[tuple[str, str], ...] = ()
+    remedy: str = ""
 
 
 def shown_records(pipeline: Pipeline, feed: Feed) -> tuple[str, ...]:

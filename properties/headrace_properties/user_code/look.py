@@ -27,8 +27,8 @@ from headrace_properties.user_code.calls import (
     Raised,
     clock_at,
 )
-from headrace_properties.user_code.habits import Habit, Witness
-from headrace_properties.user_code.orders import Ordered, outcomes_of, schedules_of
+from headrace_properties.user_code.habits import COMBINE_IN_ANY_ORDER, Habit, Witness
+from headrace_properties.user_code.orders import Ordered, combiner_place, outcomes_of, schedules_of
 from headrace_properties.user_code.surroundings import Surroundings
 from headrace_properties.user_code.tracing import (
     CHANCE,
@@ -464,7 +464,8 @@ class Look:
         if found is None:
             return
         spec = self._pipeline.computations.get(found.computation)
-        place = None if spec is None else _entry_place(spec.computation)
+        combiner = None if spec is None else combiner_place(spec.computation)
+        place = combiner or (None if spec is None else _entry_place(spec.computation))
         shown = (
             ("In the order of the input it produced", found.first),
             ("In another order, to", found.second),
@@ -476,6 +477,7 @@ class Look:
             "",
             place,
             shown,
+            COMBINE_IN_ANY_ORDER if combiner and not found.why else "",
         )
 
     def _other_schedules(self) -> Iterator[Witness]:

@@ -24,7 +24,7 @@ from itertools import chain
 
 import msgspec
 
-from headrace import HOUR, HeadraceError, Pipeline
+from headrace import HOUR, Computation, HeadraceError, Pipeline
 from headrace.api.ropes import Encoded
 from headrace.api.specs import ComputationSpec
 from headrace.dataflow import GroupByKeyAndWindow
@@ -32,6 +32,7 @@ from headrace.wire.effects import SourceRecord
 from headrace_properties.reference import Emitted, RunResult, Step, StepResult, run_reference, run_step
 from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
+from headrace_properties.search.user_frames import Place, is_users_file, place_of
 from headrace_properties.user_code.calls import LOTS, THE_DAY, clock_at
 from headrace_properties.user_code.comparison import leveled_value
 from headrace_properties.user_code.feeds import (
@@ -332,3 +333,12 @@ def _shown(made: _Made) -> str:
 
 def _raised(raised: Counter[tuple[str, str]]) -> str:
     return next((f"{kind} for key {key!r}, which it raises" for kind, key in raised), "nothing of the kind")
+
+
+def combiner_place(computation: Computation) -> Place | None:
+    """Return the first line of a grouping's own combiner; ``None``: it is no grouping, or its combiner is one of ours."""
+    combine = computation.grouping.combine if isinstance(computation, GroupByKeyAndWindow) else None
+    code = getattr(combine and combine.add, "__code__", None)
+    return (
+        place_of(code, code.co_firstlineno) if code is not None and is_users_file(code.co_filename) else None
+    )

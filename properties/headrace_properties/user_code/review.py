@@ -242,7 +242,9 @@ def _declared(versions: list[Pipeline], feed: Feed) -> tuple[str, ...]:
 
 
 _SETTLING = "what they settle to is compared"
-_NOT_SETTLING = "they are not compared, since not everything that is made of them settles"
+_NOT_SETTLING = (
+    "they are not compared, since not everything that is made of them settles: promise what must come of them"
+)
 
 
 def _with_likes(finding: UserFinding) -> set[_Key]:

@@ -272,7 +272,10 @@ def test_an_order_that_decides_what_fails_is_told_in_words() -> None:
     ("trigger", "told"),
     [
         (Repeat(AtCount(2)), "what they settle to is compared"),
-        (AtCount(2), "they are not compared, since not everything that is made of them settles"),
+        (
+            AtCount(2),
+            "they are not compared, since not everything that is made of them settles: promise what must come of them",
+        ),
     ],
 )
 def test_a_grouping_that_goes_by_arrival_is_told_as_the_layers(trigger: Trigger, told: str) -> None:

@@ -195,6 +195,14 @@ def test_another_order_of_what_goes_by_it_is_a_finding(
     assert (finding.habit, finding.computation) == (Habit.DEPENDS_ON_ORDER, computation)
 
 
+def test_a_combiner_that_goes_by_the_order_is_named_with_its_line_and_what_it_has_to_do() -> None:
+    pipeline = read("in").window_into(FixedWindows(SECOND)).combine(FIRST).to("out").pipeline("settling")
+    (finding,) = examine(pipeline, feed_of(pipeline))
+    assert finding.place is not None
+    assert finding.place.file == __file__
+    assert finding.story()[-1].startswith("Let the combiner give the same for its values in any order")
+
+
 @pytest.mark.parametrize("name", SETTLING)
 def test_runs_with_late_data_settle_to_the_same(name: str) -> None:
     found = relations_of(SETTLING[name]().to("out"))
