@@ -18,8 +18,8 @@ from headrace import HeadraceError, Pipeline
 from headrace.api.versions import check_versions
 from headrace_properties.drawn_feeds import feed_function
 from headrace_properties.promises import Promise, check_promises
-from headrace_properties.search.application import Application
-from headrace_sim import Feed, FeedEntry
+from headrace_properties.search.application import Application, stray_entry
+from headrace_sim import Feed
 
 DEFAULT_FEED = "feed"
 PROMISES = "promises"
@@ -87,7 +87,7 @@ class PipelineTarget:
         if not isinstance(feed, Feed):
             problem = f"{function} returned {feed!r:.60} ({type(feed).__name__}), not a Feed"
             raise TargetError(self.name, problem, "Return FeedBuilder(pipeline).build()")
-        stray = _stray(self.pipeline, feed.entries)
+        stray = stray_entry(self.pipeline, feed)
         if stray is not None:
             problem = f"{function} has an entry for {stray.address!r}, which is not a process of the pipeline's injectors"
             raise TargetError(self.name, problem, f"Build it with FeedBuilder({self.name.partition(':')[2]})")
@@ -326,11 +326,6 @@ def _feed_function(
         raise TargetError(name, problem, f"Write one, {wanted}, or name another with --feed")
     function: Callable[[int], object] = found
     return function
-
-
-def _stray(pipeline: Pipeline, entries: tuple[FeedEntry, ...]) -> FeedEntry | None:
-    addresses = {address for spec in pipeline.injectors.values() for address in spec.addresses()}
-    return next((entry for entry in entries if entry.address not in addresses), None)
 
 
 def _failure(error: BaseException) -> str:

@@ -20,7 +20,7 @@ from headrace_properties.checkers.catalogue import is_invariant
 from headrace_properties.drawn_feeds import feed_function
 from headrace_properties.explain.descriptions import describe_failure
 from headrace_properties.promises import Promise, check_promises
-from headrace_properties.search.application import Application, FeedOf
+from headrace_properties.search.application import Application, FeedOf, stray_entry
 from headrace_properties.search.exhaustive import explore
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.kept_failures import KeptFailures, Retried, found_again, retry
@@ -32,7 +32,7 @@ from headrace_properties.search.verification import FEEDS, Verification, verify
 from headrace_properties.user_code.habits import UserFinding
 from headrace_properties.user_code.kept_findings import retry_findings
 from headrace_properties.user_code.review import CodeReview, review
-from headrace_sim import SOUND, ClusterOptions, Protocol
+from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
 
 if TYPE_CHECKING:
     from headrace_properties.spark_jobs.replay_file import RetriedFinding
@@ -167,7 +167,8 @@ class Verifier:
             InvariantViolatedError: an invariant or a promise is broken, the run stopped with an error, or user code keeps
                 or shares state.
             NotExercisedError: nothing is violated, but an invariant or a promise that is not allowed to was never exercised.
-            OptionsError: ``examples`` or ``depth`` is less than 1, or there is no such ``search``.
+            OptionsError: ``examples`` or ``depth`` is less than 1, there is no such ``search``, or ``feed`` makes no input for
+                this pipeline.
         """
         __tracebackhide__ = True
         used_seed, runs = self._instead_of(seed, examples)
@@ -177,6 +178,7 @@ class Verifier:
         application = Application(
             pipeline, feed_function(pipeline, feed), check_promises(asked, [pipeline]), limits
         )
+        _check_feed(application, used_seed)
         tested = _TestedPipeline(application, feed, protocol or SOUND, self.folder)
         code = tested.review_code(used_seed, options)
         for finding in code.findings:
@@ -300,6 +302,23 @@ def _check_search(examples: int, search: str) -> None:
         raise OptionsError("examples", examples, "at least 1")
     if search not in ("random", "pct", "exhaustive"):
         raise OptionsError("search", search, "random, pct or exhaustive")
+
+
+def _check_feed(application: Application, seed: int) -> None:
+    __tracebackhide__ = True
+    if not callable(application.feed_of):
+        raise OptionsError(
+            "feed", application.feed_of, "a function from a seed to a Feed, or a Hypothesis strategy"
+        )
+    made: object = application.feed(seed)
+    if not isinstance(made, Feed):
+        raise OptionsError(f"feed({seed})", made, "a Feed, such as FeedBuilder(pipeline).build()")
+    stray = stray_entry(application.pipeline, made)
+    if stray is not None:
+        injectors = ", ".join(map(repr, application.pipeline.injectors))
+        raise OptionsError(
+            f"feed({seed})", stray, f"entries for {injectors}, as FeedBuilder of this pipeline makes them"
+        )
 
 
 def _not_allowed(unknown: Iterable[str], allowed: Collection[str]) -> tuple[str, ...]:

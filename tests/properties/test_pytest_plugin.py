@@ -362,6 +362,24 @@ def test_unnamed(headrace_verify):
 """
 
 
+def test_what_makes_no_input_for_the_pipeline_is_refused(project: Path) -> None:
+    (project / "test_it.py").write_text(
+        "import pytest, views\n"
+        "from headrace import Computation, OptionsError, Pipeline\n"
+        "taps = Pipeline('taps')\n"
+        "taps.injector('taps')\n"
+        "taps.add(Computation(), name='tap', inputs=['taps'])\n"
+        "@pytest.mark.parametrize('pipeline', [views.pipeline, taps])\n"
+        "@pytest.mark.parametrize('feed', [None, lambda seed: [seed], views.feed])\n"
+        "def test_it(headrace_verify, pipeline, feed):\n"
+        "    if (pipeline, feed) != (views.pipeline, views.feed):\n"
+        "        with pytest.raises(OptionsError, match='expected (a function|a Feed|entries for .taps.)'):\n"
+        "            headrace_verify(pipeline, feed)\n"
+    )
+    code, output = pytest_in(project, "test_it.py")
+    assert code == 0, output
+
+
 def test_a_strategy_is_an_input_in_a_test_and_beside_a_pipeline_of_the_settings(project: Path) -> None:
     (project / "promising.py").write_text(PROMISES)
     (project / "test_drawn.py").write_text(DRAWN)

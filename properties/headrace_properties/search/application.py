@@ -9,7 +9,7 @@ from headrace import Pipeline
 from headrace_properties.promises import Promise
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.search.plans import Plan
-from headrace_sim import Feed, Redraw, Versions, versions_of
+from headrace_sim import Feed, FeedEntry, Redraw, Versions, versions_of
 
 FeedOf = Callable[[int], Feed]
 """Makes the input from a seed."""
@@ -83,3 +83,9 @@ class Application:
         """Return the input of a trial: the whole one, or the records that it keeps."""
         feed = self.feed(trial.feed_seed)
         return feed if trial.kept is None else feed.only(trial.kept)
+
+
+def stray_entry(pipeline: Pipeline, feed: Feed) -> FeedEntry | None:
+    """Return the first entry that is for no process of the pipeline's injectors; ``None``: the feed is for this pipeline."""
+    addresses = {address for spec in pipeline.injectors.values() for address in spec.addresses()}
+    return next((entry for entry in feed.entries if entry.address not in addresses), None)
