@@ -112,7 +112,7 @@ def review(
         relations or _unknown(_why_stopped(findings)),
         _declared(versions, next(iter(few.values()))),
         permitted_by(versions[0]),
-        () if all(names) else (_NO_NAME,),
+        (() if all(names) else (_NO_NAME,)) + ((_NO_MEANING,) if len(versions) > 1 else ()),
         len(few),
     )
 
@@ -121,6 +121,11 @@ _HARMFUL = (Habit.HAS_EFFECTS, Habit.STARTS_THREADS)
 
 _NO_NAME = (
     "hash() and the order of sets: no importable module defines the pipeline, so no other process can run it"
+)
+
+_NO_MEANING = (
+    "whether a version takes what another one has left, states and timers, for what it is: the versions are compared each by"
+    " itself, and only errors and promises tell"
 )
 
 
