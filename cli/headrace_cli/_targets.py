@@ -94,6 +94,17 @@ class PipelineTarget:
         return feed
 
 
+def check_repeats(target: PipelineTarget, seed: int, feed: Feed) -> None:
+    """Refuse a function that makes another input of the same seed: no failure on it could be replayed.
+
+    Raises:
+        TargetError: it does.
+    """
+    if target.feed(seed) != feed:
+        problem = f"{target.feed_name}({seed}) returned another input when it was called again"
+        raise TargetError(target.name, problem, "Draw everything from the seed, as with random.Random(seed)")
+
+
 def load_target(
     name: str, feed_name: str = DEFAULT_FEED, versions: Sequence[str] = (), promises: Sequence[str] = ()
 ) -> PipelineTarget:

@@ -27,7 +27,7 @@ from headrace_cli._scope import ScopeOptions
 from headrace_cli._search_report import SearchReport
 from headrace_cli._signals import signal_of
 from headrace_cli._spark_targets import SparkOptions, verify_spark
-from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, is_spark_job, load_target
+from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, check_repeats, is_spark_job, load_target
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import enumerate_faults
 from headrace_properties.search.exhaustive import explore
@@ -345,6 +345,7 @@ def _search(
     limits = CodeLimits(call_s=options.code_timeout)
     application = replace(target.application, limits=limits)
     feed = application.feed(options.seed)
+    check_repeats(target, options.seed, feed)
     stopped_by = verification = review_of_code = again = None
     kept: tuple[str, ...] = ()
     with SearchProgress(_expected_runs(target, feed, options)) as progress:

@@ -313,6 +313,9 @@ def _check_feed(application: Application, seed: int) -> None:
     made: object = application.feed(seed)
     if not isinstance(made, Feed):
         raise OptionsError(f"feed({seed})", made, "a Feed, such as FeedBuilder(pipeline).build()")
+    if application.feed_of(seed) != made:
+        expected = f"a function that makes the same input of seed {seed} each time"
+        raise OptionsError("feed", application.feed_of, expected)
     stray = stray_entry(application.pipeline, made)
     if stray is not None:
         injectors = ", ".join(map(repr, application.pipeline.injectors))

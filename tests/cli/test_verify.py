@@ -373,6 +373,7 @@ NO_FEED = {
     "wrong": "wrong(0) returned [] (list), not a Feed. Return FeedBuilder(pipeline).build()",
     "foreign": "has an entry for 'elsewhere/0', which is not a process of the pipeline's injectors. Build it with FeedBuilder(pi",
     "malformed": "timestamp 'noon' is not an int",
+    "another": "another(0) returned another input when it was called again. Draw everything from the seed",
 }
 
 FEEDS = """
@@ -382,6 +383,7 @@ def boom(seed): return {}["x"]
 def takes_nothing(): return feed(0)
 def wrong(seed): return []
 def foreign(seed): return Feed((FeedEntry(0, "elsewhere/0", feed(0).entries[0].event),))
+def another(seed, numbers=iter(range(99))): return feed(next(numbers))
 def malformed(seed): FeedBuilder(pipeline).record(at_us=0, value=1, timestamp="noon")
 """
 

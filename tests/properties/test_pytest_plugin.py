@@ -364,13 +364,14 @@ def test_unnamed(headrace_verify):
 
 def test_what_makes_no_input_for_the_pipeline_is_refused(project: Path) -> None:
     (project / "test_it.py").write_text(
-        "import pytest, views\n"
+        "import itertools, pytest, views\n"
         "from headrace import Computation, OptionsError, Pipeline\n"
+        "another = lambda seed, numbers=itertools.count(): views.feed(next(numbers))\n"
         "taps = Pipeline('taps')\n"
         "taps.injector('taps')\n"
         "taps.add(Computation(), name='tap', inputs=['taps'])\n"
         "@pytest.mark.parametrize('pipeline', [views.pipeline, taps])\n"
-        "@pytest.mark.parametrize('feed', [None, lambda seed: [seed], views.feed])\n"
+        "@pytest.mark.parametrize('feed', [None, lambda seed: [seed], another, views.feed])\n"
         "def test_it(headrace_verify, pipeline, feed):\n"
         "    if (pipeline, feed) != (views.pipeline, views.feed):\n"
         "        with pytest.raises(OptionsError, match='expected (a function|a Feed|entries for .taps.)'):\n"
