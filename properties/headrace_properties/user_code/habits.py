@@ -70,7 +70,7 @@ REMEDIES = {
 }  # fmt: skip
 
 COMBINE_IN_ANY_ORDER = (
-    "Let the combiner give the same for its values in any order, however they are divided before a merge"
+    "Let the combiner give the same for its values in any order, however they are merged or taken back"
 )
 """What to do about a grouping of the Dataflow layer that depends on the order of arrival."""
 

@@ -23,7 +23,7 @@ from headrace import Computation, Context, HeadraceError, Pipeline, Productions,
 from headrace.api.dead_letters import Letter
 from headrace.history import History
 from headrace_properties.checkers import judge
-from headrace_properties.reference import RunResult, Step, StepResult, run_reference, run_step
+from headrace_properties.reference import Emitted, RunResult, Step, StepResult, run_reference, run_step
 from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.results import result_of
 from headrace_properties.search.plans import draw_faults, ground_of
@@ -266,12 +266,17 @@ def _compare(title: str, base: _Outcome, other: _Outcome) -> Verdict:
     return verdict
 
 
+def _shown(output: Emitted) -> str:
+    value = output.value.decode(errors="backslashreplace")
+    return f"{value:.160} on {output.stream!r}, key {output.key!r}, timestamp {output.timestamp}"
+
+
 def _compared(title: str, base: RunResult, other: RunResult) -> Verdict:
     outputs = same_output(base.outputs, other.outputs)
     reached = outputs.common + len(base.states)
     if not outputs.same:
         which = {"first": "only in the plain run", "second": "only in the other"}
-        shown = "; ".join(f"{which[side]}: {output!r:.160}" for side, output in outputs.examples(3))
+        shown = "; ".join(f"{which[side]}: {_shown(output)}" for side, output in outputs.examples(3))
         return Violated(f"{title}: {outputs.differing} outputs differ ({shown})", ())
     differing = sorted(
         name

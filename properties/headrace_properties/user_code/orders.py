@@ -337,8 +337,10 @@ def _raised(raised: Counter[tuple[str, str]]) -> str:
 
 def combiner_place(computation: Computation) -> Place | None:
     """Return the first line of a grouping's own combiner; ``None``: it is no grouping, or its combiner is one of ours."""
-    combine = computation.grouping.combine if isinstance(computation, GroupByKeyAndWindow) else None
-    code = getattr(combine and combine.add, "__code__", None)
-    return (
-        place_of(code, code.co_firstlineno) if code is not None and is_users_file(code.co_filename) else None
-    )
+    if not isinstance(computation, GroupByKeyAndWindow):
+        return None
+    combine = computation.grouping.combine
+    functions = combine.add, combine.merge, combine.uncombine, combine.extract
+    codes = [code for function in functions if (code := getattr(function, "__code__", None)) is not None]
+    own = (place_of(code, code.co_firstlineno) for code in codes if is_users_file(code.co_filename))
+    return next(own, None)

@@ -13,8 +13,9 @@ from headrace_properties.search.apart import Board, ProcessEnded, work_apart
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError
 from headrace_properties.search.user_frames import Place
 from headrace_properties.user_code.findings import Examiner
-from headrace_properties.user_code.habits import Habit, UserFinding, shown_records
+from headrace_properties.user_code.habits import COMBINE_IN_ANY_ORDER, Habit, UserFinding, shown_records
 from headrace_properties.user_code.metamorphic import RELATIONS, REPLAY, check_relations
+from headrace_properties.user_code.orders import combiner_place
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.settled_runs import settling_of
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -198,12 +199,22 @@ def _of_relations(
     feed_seed, feed = next(iter(feeds.items()))
     names, kept = ", ".join(pipeline.computations), tuple(range(feed.records))
     detail = f"it does not hold that {broken[0]}"
+    combiners = _combiners(pipeline)
     return [
         UserFinding(
             Habit.DEPENDS_ON_SCHEDULE, names, detail, feed, kept=kept, feed_seed=feed_seed,
-            shown=shown_records(pipeline, feed),
+            place=combiners[0] if len(combiners) == 1 else None, shown=shown_records(pipeline, feed),
+            remedy=COMBINE_IN_ANY_ORDER if combiners else "",
         )
     ]  # fmt: skip
+
+
+def _combiners(pipeline: Pipeline) -> list[Place]:
+    """Return where the combiners of a pipeline begin, if they are all that can go by the order: the rest is the layer's."""
+    computations = [spec.computation for spec in pipeline.computations.values()]
+    if not all(type(computation).__module__.startswith("headrace.dataflow.") for computation in computations):
+        return []
+    return [place for place in map(combiner_place, computations) if place is not None]
 
 
 def _write_to(board: Board, feed_seed: int, entry: tuple[object, ...]) -> None:

@@ -221,6 +221,10 @@ def test_a_combiner_that_goes_by_the_order_is_found_although_records_are_late() 
     pipeline = windows().accumulating().combine(LAST).to("out").pipeline("settling")
     (finding,) = review(pipeline, feed_of(pipeline)).findings
     assert "another order of arrival" in finding.detail
+    assert " on 'out', key '" in finding.detail
+    assert finding.place is not None
+    assert finding.place.file == __file__
+    assert "Let the combiner give the same" in str(finding)
 
 
 def test_runs_that_drop_elements_are_not_compared() -> None:
