@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -106,6 +106,9 @@ class Caller:
         self.surroundings = {
             name: Surroundings(spec.computation) for name, spec in pipeline.computations.items()
         }
+        self._keying = {
+            name: Surroundings(list(spec.inputs.values())) for name, spec in pipeline.computations.items()
+        }
         self.changed: set[str] = set(pipeline.computations)
         self._stages = {name: RunningComputation(spec, ()) for name, spec in pipeline.computations.items()}
         self._sharing = {
@@ -114,7 +117,7 @@ class Caller:
 
     def restore(self) -> None:
         """Restore what the code can reach."""
-        for surrounding in self.surroundings.values():
+        for surrounding in (*self.surroundings.values(), *self._keying.values()):
             surrounding.restore()
 
     def note_change(self, computation: str) -> None:
@@ -151,7 +154,8 @@ class Caller:
             return Raised(type(error).__name__, str(error))
 
     def key_of(self, step: Step, lots: int = LOTS) -> object:
-        """Ask the key extractor again for the key of a call's record; return the name of what it raises, if it raises."""
+        """Ask the key extractor for the key of a call's record, as if it had seen no other; return the name of what it raises."""
+        self._keying[step.computation].restore()
         record = step.record
         assert record is not None
         injected = any(record.stream in injector.outputs for injector in self.pipeline.injectors.values())
@@ -214,6 +218,32 @@ class Caller:
         if hold is not None:
             parts.append(f"a hold at {hold}")
         return ", ".join(parts) or "nothing"
+
+
+@dataclass(slots=True)
+class SharedStep:
+    """A step of a key, as far as it has come.
+
+    Attributes:
+        set_timers: tags of the timers that it has set or cancelled.
+        has_records: it has run for a record, and runs for no more timers.
+        has_begun: it has run for anything.
+    """
+
+    set_timers: set[str] = field(default_factory=set)
+    has_records: bool = False
+    has_begun: bool = False
+
+    def begins(self, step: Step) -> bool:
+        """Return whether a call begins a new step."""
+        timer = step.timer
+        new = not self.has_begun or (timer is not None and (self.has_records or timer.tag in self.set_timers))
+        if new:
+            self.set_timers.clear()
+            self.has_records = False
+        self.has_begun = True
+        self.has_records |= timer is None
+        return new
 
 
 class _Sharing(RunningComputation):

@@ -25,6 +25,7 @@ from headrace_properties.user_code.calls import (
     Elsewhere,
     Outcome,
     Raised,
+    SharedStep,
     clock_at,
 )
 from headrace_properties.user_code.habits import COMBINE_IN_ANY_ORDER, Habit, Witness
@@ -313,8 +314,9 @@ class Look:
             if call.step.record is None:
                 continue
             for day, zone, lots in ((THE_DAY, "", LOTS), (ANOTHER_DAY, ANOTHER_ZONE, OTHER_LOTS[0])):
-                with clock_at(day, zone):
+                with clock_at(day, zone), tracing(Trace()) as trace:
                     again = self._caller.key_of(call.step, lots)
+                call.trace.effects += trace.effects
                 if again != call.step.key:
                     found.append(self._keyed(call, again, "When it was asked for again"))
         return found
@@ -404,6 +406,7 @@ class Look:
                 yield self._witness(call, detail, place, shown)
 
     def _left_the_process(self, habit: Habit) -> Iterator[Witness]:
+        self._keyed_otherwise  # noqa: B018  evaluating it shows what key extractors do
         for call in self.calls:
             is_effect = habit is Habit.HAS_EFFECTS
             for text, place in (call.trace.effects if is_effect else call.trace.threads)[:1]:
@@ -434,13 +437,13 @@ class Look:
         Steps are as long as they can be: a key's due timers, then its records. A timer fires in a later step than it is set in.
         Calls that raise an exception are run again with copies, so they are not compared.
         """
-        caller, steps = self._caller, dict[tuple[str, str], _SharedStep]()
+        caller, steps = self._caller, dict[tuple[str, str], SharedStep]()
         differing = {witness.computation for _, witness in self._differences}
         for call, fresh in self._fresh:
             step, spec = call.step, self._pipeline.computations[call.step.computation]
             if not spec.share_state or step.computation in differing:
                 continue
-            shared_step = steps.setdefault((step.computation, step.key), _SharedStep())
+            shared_step = steps.setdefault((step.computation, step.key), SharedStep())
             with clock_at(THE_DAY):
                 shared = caller.call_sharing(step, begins=shared_step.begins(step))
             if isinstance(shared, Raised):
@@ -526,32 +529,6 @@ class Look:
 
     def _shown(self, call: Call, outcome: Outcome) -> str:
         return self._caller.shown(call.step, outcome)
-
-
-@dataclass(slots=True)
-class _SharedStep:
-    """A step of a key, as far as it has come.
-
-    Attributes:
-        set_timers: tags of the timers that it has set or cancelled.
-        has_records: it has run for a record, and runs for no more timers.
-        has_begun: it has run for anything.
-    """
-
-    set_timers: set[str] = field(default_factory=set)
-    has_records: bool = False
-    has_begun: bool = False
-
-    def begins(self, step: Step) -> bool:
-        """Return whether a call begins a new step."""
-        timer = step.timer
-        new = not self.has_begun or (timer is not None and (self.has_records or timer.tag in self.set_timers))
-        if new:
-            self.set_timers.clear()
-            self.has_records = False
-        self.has_begun = True
-        self.has_records |= timer is None
-        return new
 
 
 class _StoppedError(BaseException):

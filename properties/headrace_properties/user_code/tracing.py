@@ -68,7 +68,7 @@ _installed = False
 
 
 @contextmanager
-def tracing(trace: Trace) -> Iterator[None]:
+def tracing(trace: Trace) -> Iterator[Trace]:
     """Trace the code within. The audit hook stays installed for the life of the process, but is inactive outside."""
     global _active, _installed  # noqa: PLW0603  audit hooks belong to the process
     if not _installed:
@@ -79,7 +79,7 @@ def tracing(trace: Trace) -> Iterator[None]:
     if can_profile():
         sys.setprofile(_profile)
     try:
-        yield
+        yield trace
     finally:
         if can_profile():
             sys.setprofile(profiler)

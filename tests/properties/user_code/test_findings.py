@@ -555,8 +555,9 @@ def test_dependence_on_wall_time_is_a_finding_and_worse_with_weak_productions() 
         lambda _: next(TURN),
         lambda _: random.choice("ab"),
         lambda _: str(time.time()),
+        lambda record, known={}: known.setdefault(record.value, str(len(known))),
     ],
-    ids=["in turn", "by chance", "by the clock"],
+    ids=["in turn", "by chance", "by the clock", "by memory"],
 )
 def test_a_key_that_depends_on_more_than_the_record_is_a_finding(key: KeyExtractor) -> None:
     pipeline, feed = numbers(Sum())

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+from pathlib import Path
 from random import Random
 from types import ModuleType
 from typing import Any
@@ -285,6 +286,19 @@ def test_a_grouping_that_goes_by_arrival_is_told_as_the_layers(trigger: Trigger,
     builder.record(at_us=SECOND, key="a", value=1, timestamp=SECOND)
     why = "the trigger or engine of 'totals' goes by arrival, and so do its panes"
     assert review(pipeline, builder.build()).declared == (f"{why}: {told}",)
+
+
+def test_an_effect_of_a_key_extractor_is_found(tmp_path: Path) -> None:
+    def key(record: Record) -> str:
+        (tmp_path / "keys").write_text(record.key)
+        return record.key
+
+    pipeline, feed = of(Computation())
+    (stream,) = pipeline.computations["code"].inputs
+    (finding,) = review(pipeline.with_computation("code", inputs={stream: key}), feed).findings
+    assert (finding.habit, finding.feed.records) == (Habit.HAS_EFFECTS, 1)
+    assert finding.place is not None
+    assert finding.place.function.endswith(".key")
 
 
 def test_a_pipeline_outside_any_module_lists_skipped_checks() -> None:
