@@ -339,6 +339,7 @@ class SearchReport:
             "findings": findings,
             "declared": list(review.declared),
             "permitted": list(review.permitted),
+            "noted": list(review.noted),
             "not_asked": list(review.not_asked),
             "feeds": review.feeds,
             "relations": {name: verdict_document(verdict) for name, verdict in review.relations.items()},
@@ -408,7 +409,8 @@ def _print_review(console: Console, review: CodeReview, *, others: bool) -> None
     if not review.findings:
         none = "no other finding" if others else "no finding"
         print_text(console, f"{none}, over {counted(review.feeds, 'input')}", indent=2)
-    for line in (*review.declared, *review.permitted, *(f"not asked: {name}" for name in review.not_asked)):
+    skipped = (f"not asked: {name}" for name in review.not_asked)
+    for line in (*review.declared, *review.permitted, *review.noted, *skipped):
         print_text(console, line, indent=2)
     groups: dict[str, list[str]] = {}
     for name, verdict in review.relations.items():

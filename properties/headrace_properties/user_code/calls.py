@@ -111,9 +111,7 @@ class Caller:
         }
         self.changed: set[str] = set(pipeline.computations)
         self._stages = {name: RunningComputation(spec, ()) for name, spec in pipeline.computations.items()}
-        self._sharing = {
-            name: _Sharing(spec) for name, spec in pipeline.computations.items() if spec.share_state
-        }
+        self._sharing = {name: _Sharing(spec) for name, spec in pipeline.computations.items()}
 
     def restore(self) -> None:
         """Restore what the code can reach."""

@@ -97,6 +97,15 @@ class Examiner:
             if habit.stops and habit in found:
                 return
 
+    def notes(self, feed: Feed) -> Iterator[str]:
+        """Say which computations go by what a codec has made of their state, which is no bug by itself."""
+        for witness in self._look(feed).read_otherwise():
+            (_, read), (_, left) = witness.outcomes
+            yield (
+                f"{witness.computation!r} reads something else in its state than it left there: on {witness.cause}, it came to"
+                f" {read:.200}; on the state as it left it, it would have come to {left:.200}"
+            )
+
     def _look(self, feed: Feed) -> Look:
         return Look(self.caller, feed, self.seed, self.elsewhere, self.report)
 

@@ -41,6 +41,7 @@ class CodeReview:
             finding.
         declared: what computations declare about themselves and is therefore not checked.
         permitted: what disabled guarantees permit, in sentences.
+        noted: what need not be meant, but is no bug by itself, in sentences.
         not_asked: checks that could not be made, and why.
         feeds: number of inputs examined.
     """
@@ -49,6 +50,7 @@ class CodeReview:
     relations: dict[str, Verdict] = field(default_factory=dict)
     declared: tuple[str, ...] = ()
     permitted: tuple[str, ...] = ()
+    noted: tuple[str, ...] = ()
     not_asked: tuple[str, ...] = ()
     feeds: int = 1
 
@@ -96,11 +98,14 @@ def review(
     work = _Review(versions, few, names, options, seed)
     findings: list[UserFinding] = []
     relations: dict[str, Verdict] = {}
+    noted: dict[str, None] = {}
     for item in work_apart(work, limits or CodeLimits()):
         if isinstance(item, ProcessEnded):
             findings.append(_of_ended(item, versions[0], few))
         elif isinstance(item, UserFinding):
             findings.append(item)
+        elif isinstance(item, str):
+            noted[item] = None
         else:
             relations = item
     findings += _of_relations(relations, findings, versions[0], few)
@@ -113,6 +118,7 @@ def review(
         relations or _unknown(_why_stopped(findings)),
         _declared(versions, next(iter(few.values()))),
         permitted_by(versions[0]),
+        tuple(noted),
         (() if all(names) else (_NO_NAME,)) + ((_NO_MEANING,) if len(versions) > 1 else ()),
         len(few),
     )
@@ -140,11 +146,11 @@ class _Review:
     options: ClusterOptions | None
     seed: int
 
-    def __call__(self, board: Board) -> Iterator[UserFinding | dict[str, Verdict]]:
+    def __call__(self, board: Board) -> Iterator[UserFinding | str | dict[str, Verdict]]:
         findings: list[UserFinding] = []
         for version, name in zip(self.versions, self.names, strict=True):
             for finding in self._findings(version, name, board):
-                findings.append(finding)
+                findings += [finding] if isinstance(finding, UserFinding) else []
                 yield finding
         if not any(finding.habit.stops for finding in findings):
             board.write(None)
@@ -152,14 +158,14 @@ class _Review:
 
     def _findings(
         self, version: Pipeline, name: tuple[str, str] | None, board: Board
-    ) -> Iterator[UserFinding]:
+    ) -> Iterator[UserFinding | str]:
         if name is None:
             yield from self._examined(Examiner(version, self.seed), board)
         else:
             with OtherHashes(name) as elsewhere:
                 yield from self._examined(Examiner(version, self.seed, elsewhere.call), board)
 
-    def _examined(self, examiner: Examiner, board: Board) -> Iterator[UserFinding]:
+    def _examined(self, examiner: Examiner, board: Board) -> Iterator[UserFinding | str]:
         known: set[_Key] = set()
         for feed_seed, feed in self.feeds.items():
             examiner.report = partial(_write_to, board, feed_seed)
@@ -168,6 +174,8 @@ class _Review:
                 yield replace(finding, feed_seed=feed_seed)
             if any(habit.stops for habit, _ in known):
                 return
+        if not known:
+            yield from examiner.notes(next(iter(self.feeds.values())))
 
     def _relations(self, findings: list[UserFinding]) -> dict[str, Verdict]:
         order = next((finding.detail for finding in findings if finding.habit is Habit.DEPENDS_ON_ORDER), "")

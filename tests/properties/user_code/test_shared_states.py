@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from headrace import (
 )
 from headrace_properties.user_code.findings import examine
 from headrace_properties.user_code.habits import Habit
+from headrace_properties.user_code.review import review
 from headrace_sim import Feed, FeedBuilder
 from tests.properties.user_code.numbers import Note, numbers
 
@@ -181,3 +183,45 @@ def test_a_call_that_fails_on_a_shared_state_is_run_again_with_a_copy() -> None:
             raise ValueError("nothing of this counts")
 
     assert examine(*totals(add_and_fail, on_failure=DeadLetter("dead"))) == []
+
+
+class Pairs(Computation):
+    """Keeps pairs in a state that JSON encodes. ``note``: what it does for each record."""
+
+    def __init__(self, note: Note) -> None:
+        self.note = note
+
+    def process_record(self, context: Context, record: Record) -> None:
+        self.note(context, record)
+
+
+def look_for_a_tuple(context: Context, record: Record) -> None:
+    seen = context.state.setdefault("seen", [])
+    if (context.key, record.value % 2) not in seen:
+        seen.append((context.key, record.value % 2))
+        context.produce("out", record.value)
+
+
+def unpack_tuples(context: Context, record: Record) -> None:
+    seen = context.state.setdefault("seen", [])
+    seen.append((context.key, record.value))
+    context.produce("out", sum(value for _, value in seen))
+
+
+def read_back_as_text(context: Context, record: Record) -> None:
+    if "at" in context.state:
+        datetime.fromisoformat(context.state["at"])
+    context.state["at"] = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("note", "told"), [(look_for_a_tuple, 1), (unpack_tuples, 0), (read_back_as_text, 0)]
+)
+def test_code_that_goes_by_what_a_codec_makes_of_its_state_is_told_but_not_accused(
+    note: Note, told: int
+) -> None:
+    pipeline, feed = numbers(Pairs(note), ordered=True)
+    found = review(pipeline, feed)
+    assert found.findings == ()
+    assert len(found.noted) == told
+    assert all("reads something else in its state than it left there" in line for line in found.noted)
