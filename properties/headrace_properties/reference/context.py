@@ -4,7 +4,12 @@
 from typing import Any
 
 from headrace.api.codecs import encode_at
-from headrace.api.errors import ContextArgumentError, TimestampRegressionError, UndeclaredOutputError
+from headrace.api.errors import (
+    ContextArgumentError,
+    HeadraceError,
+    TimestampRegressionError,
+    UndeclaredOutputError,
+)
 from headrace.api.records import Clock
 from headrace.api.ropes import Encoded
 from headrace.api.time import EVENT_TIME, MAX_TIME, MIN_TIME, is_timestamp
@@ -21,11 +26,14 @@ class HookContext:
         moment_us: event time at which the hook runs: the input low watermark, or that of the timer that fires.
         earliest_us: productions are not older than this, their cause (4.5).
         stamp: the default timestamp of productions.
+
+    Attributes:
+        refused: what it has refused so far.
     """
 
     __slots__ = (
-        "_computation", "_earliest_us", "_loaded", "_moment_us", "_state", "hold", "key", "low_watermark", "made", "stamp",
-        "timers", "wall_time",
+        "_computation", "_earliest_us", "_loaded", "_moment_us", "_state", "hold", "key", "low_watermark", "made", "refused",
+        "stamp", "timers", "wall_time",
     )  # fmt: skip
 
     def __init__(
@@ -38,6 +46,7 @@ class HookContext:
         self.made: list[Emitted] = []
         self.timers: dict[str, PendingTimer | None] = {}
         self.hold: int | None = None
+        self.refused: list[HeadraceError] = []
         self._computation = computation
         self._moment_us = moment_us
         self._earliest_us = earliest_us
@@ -81,6 +90,14 @@ class HookContext:
         self.timers[tag] = None
 
     def produce(self, stream: str, value: Any, timestamp: int | None = None, key: str | None = None) -> None:
+        try:
+            self._produce(stream, value, timestamp, key)
+        except HeadraceError as error:
+            if error not in self.refused:
+                self.refused.append(error)
+            raise
+
+    def _produce(self, stream: str, value: Any, timestamp: int | None, key: str | None) -> None:
         spec = self._computation.spec
         if stream not in spec.outputs:
             raise UndeclaredOutputError(spec.name, stream, spec.outputs)
@@ -104,7 +121,10 @@ class HookContext:
 
     def _check(self, call: str, argument: str, value: object, fits: bool, expected: str) -> None:  # noqa: FBT001
         if not fits:
-            raise ContextArgumentError(self._computation.spec.name, self.key, call, argument, value, expected)
+            self.refused.append(
+                ContextArgumentError(self._computation.spec.name, self.key, call, argument, value, expected)
+            )
+            raise self.refused[-1]
 
 
 _TEXT = "a str that can be written as UTF-8"

@@ -1,7 +1,7 @@
 """One call of user code, as a value (MillWheel 5.1): it depends on nothing else, and so can be repeated."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.api.codecs import decode_at
@@ -52,12 +52,14 @@ class StepResult:
         made: its productions.
         hold: the new hold of the low watermark; ``None``: as before.
         timers: those that it set, by tag; ``None``: cancelled.
+        refused: why its context refused what it asked for, as text; it went on all the same.
     """
 
     state: Encoded | None
     made: tuple[Emitted, ...]
     hold: int | None
     timers: Mapping[str, PendingTimer | None]
+    refused: tuple[str, ...] = field(default=(), compare=False)
 
 
 StepHost = Callable[[Pipeline, RunningComputation, Step], StepResult]
@@ -80,7 +82,8 @@ def run_step(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepR
         computation.process_timer(_as_context(context), step.timer)
     else:
         computation.process_record(_as_context(context), _record_of(pipeline, step))
-    return StepResult(context.new_state(), tuple(context.made), context.hold, context.timers)
+    refused = tuple(map(str, context.refused))
+    return StepResult(context.new_state(), tuple(context.made), context.hold, context.timers, refused)
 
 
 def _record_of(pipeline: Pipeline, step: Step) -> Record:

@@ -98,8 +98,14 @@ class Examiner:
                 return
 
     def notes(self, feed: Feed) -> Iterator[str]:
-        """Say which computations go by what a codec has made of their state, which is no bug by itself."""
-        for witness in self._look(feed).read_otherwise():
+        """Say which computations swallow what their context refuses, or go by what a codec has made of their state.
+
+        Neither is a bug by itself.
+        """
+        look = self._look(feed)
+        for computation, (cause, why) in look.swallowed().items():
+            yield f"{computation!r} goes on although its context refused something, on {cause}: {why:.300}"
+        for witness in look.read_otherwise():
             (_, read), (_, left) = witness.outcomes
             yield (
                 f"{witness.computation!r} reads something else in its state than it left there: on {witness.cause}, it came to"

@@ -431,6 +431,14 @@ class Look:
                 yield self._witness(call, detail)
         caller.restore()
 
+    def swallowed(self) -> dict[str, tuple[str, str]]:
+        """Return, by computation, the first call that went on after its context had refused something, and why it had."""
+        found: dict[str, tuple[str, str]] = {}
+        for call in self.calls:
+            if isinstance(call.outcome, StepResult) and call.outcome.refused:
+                found.setdefault(call.step.computation, (self._cause(call.step), call.outcome.refused[0]))
+        return found
+
     def read_otherwise(self) -> list[Witness]:
         """Return calls that read something else in their state than the call before left there, once for each computation.
 

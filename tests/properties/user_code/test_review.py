@@ -301,6 +301,22 @@ def test_an_effect_of_a_key_extractor_is_found(tmp_path: Path) -> None:
     assert finding.place.function.endswith(".key")
 
 
+class Careless(Computation):
+    """Sends what no codec takes, and carries on."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        with contextlib.suppress(Exception):
+            context.produce("out", object())
+
+
+def test_code_that_swallows_what_its_context_refuses_is_told_but_not_accused() -> None:
+    found = review(*of(Careless()))
+    assert found.findings == ()
+    (line,) = found.noted
+    assert line.startswith("'code' goes on although its context refused something, on record 0 of key 'a'")
+    assert "JsonCodec() cannot write this value" in line
+
+
 def test_a_pipeline_outside_any_module_lists_skipped_checks() -> None:
     (why,) = review(*of(Memo())).not_asked
     assert "no importable module defines the pipeline" in why
