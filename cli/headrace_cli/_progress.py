@@ -96,7 +96,7 @@ class SearchProgress:
                 description=word,
                 completed=done,
                 total=of,
-                rate=f"{self.runs_per_second:.0f} runs/s",
+                rate=f"{self._rate} runs/s",
             )
         elif now - self._last_line >= _LINE_PERIOD_S:
             self._last_line = now
@@ -111,13 +111,18 @@ class SearchProgress:
         word = "shrinking a failure" if self.shrinking else "searching"
         return word, (verification.runs, self._examples)
 
+    @property
+    def _rate(self) -> str:
+        rate = self.runs_per_second
+        return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
+
     def _line(self, verification: Verification) -> str:
         if self.shrinking:
             return f"shrinking a failure: {self.runs - verification.runs - verification.idle} runs"
         if verification.exploration is not None:
             word, (done, of) = self._how_far(verification)
-            return f"{word}: {done:,} of about {of:,}, {self.runs_per_second:.0f} runs a second"
-        return f"{verification.runs} of {self._examples} runs, {self.runs_per_second:.0f} a second"
+            return f"{word}: {done:,} of about {of:,}, {self._rate} runs a second"
+        return f"{verification.runs} of {self._examples} runs, {self._rate} a second"
 
 
 class PartsProgress:

@@ -16,7 +16,7 @@ from headrace_properties.promises.moment import Moment
 from headrace_properties.promises.promise import Check, Kind, Promise
 from headrace_properties.promises.watch import HangError, Watch
 from headrace_properties.promises.world import Step, World
-from headrace_properties.verdict import Unknown, Verdict, Violated
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 _MAY_BE_SILENT = (Kind.ALWAYS, Kind.AT_END)
 """For the others, a forgotten ``return`` would count as an answer."""
@@ -114,6 +114,8 @@ class Asker:
         """
         found = verdict() if self.violation is None else self.violation
         self._check_unchanged()
+        if isinstance(found, Holds) and self._moment.empty and not self._moment.saw:
+            return Unknown(f"it goes through {', '.join(self._moment.empty)}, and there was nothing")
         if self.world.fraction < 1 and self._moment.widely:
             share = f"{self.world.fraction:.3g} of the keys"
             return Unknown(f"the History has {share}, and the promise looks at more than single rows")

@@ -5,7 +5,7 @@ run: a promise that changes one of them is detected, and cannot mislead another.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 from headrace import MAX_TIME, Encoded, StateCodec, Timer
 from headrace.api.codecs import decode_state
@@ -170,9 +170,11 @@ class Moment:
     Attributes:
         memory: the promise's own, for as long as the run lasts; empty when it begins.
         widely: whether the promise has looked beyond single rows and the last change.
+        saw: whether the promise has seen anything so far: a record, a row, or how many there are of them.
+        empty: what it has gone through that was empty.
     """
 
-    __slots__ = ("_inputs", "_lender", "_outputs", "_states", "_world", "memory", "widely")
+    __slots__ = ("_inputs", "_lender", "_outputs", "_states", "_world", "empty", "memory", "saw", "widely")
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -181,16 +183,19 @@ class Moment:
         self._inputs: list[RecordView] = []
         self._outputs: list[RecordView] = []
         self.memory: dict[Any, Any] = {}
-        self.widely = False
+        self.widely = self.saw = False
+        self.empty: dict[str, None] = {}
 
     @property
     def at_us(self) -> int:
         """True wall time since the run began, microseconds."""
+        self.saw = True
         return self._world.at_us
 
     @property
     def changed(self) -> Any:
         """What changed since the last moment: a `RowChange`, or the `RecordView` of a record; ``None``: neither."""
+        self.saw = True
         change = self._world.change
         if change is None:
             return None
@@ -202,6 +207,7 @@ class Moment:
         Raises:
             UnknownNameError: the pipeline has no such computation.
         """
+        self.saw = True
         row = self._rows(computation).get(key)
         return self.decode_state(computation, key, b"" if row is None else row.state)
 
@@ -212,6 +218,7 @@ class Moment:
             UnknownNameError: the pipeline has no such computation.
         """
         self.widely = True
+        self.empty[f"states({computation!r})"] = None
         return _States(self, computation, self._rows(computation))
 
     def initial_state(self, computation: str) -> Any:
@@ -229,6 +236,7 @@ class Moment:
         Raises:
             UnknownNameError: the pipeline has no such computation.
         """
+        self.saw = True
         row = self._rows(computation).get(key)
         stored = sorted(row.timers.values(), key=lambda timer: timer.order) if row else []
         return tuple(Timer(timer.tag, timer.timestamp, timer.clock) for timer in stored)
@@ -239,6 +247,7 @@ class Moment:
         Raises:
             UnknownNameError: the pipeline has no such computation.
         """
+        self.saw = True
         row = self._rows(computation).get(key)
         return None if row is None or row.hold >= MAX_TIME else row.hold
 
@@ -251,7 +260,7 @@ class Moment:
         Raises:
             UnknownNameError: the pipeline has no such stream.
         """
-        return self._views(self._inputs, self._world.inputs, stream)
+        return self._views("inputs", self._inputs, self._world.inputs, stream)
 
     def outputs(self, stream: str | None = None) -> tuple[RecordView, ...]:
         """Return what has gone outside so far, each record once, in the order of arrival there.
@@ -262,7 +271,7 @@ class Moment:
         Raises:
             UnknownNameError: the pipeline has no such stream.
         """
-        return self._views(self._outputs, self._world.outputs, stream)
+        return self._views("outputs", self._outputs, self._world.outputs, stream)
 
     def has_stream(self, name: str) -> bool:
         """Return whether the pipeline has a stream, for a promise that judges several pipelines."""
@@ -276,6 +285,7 @@ class Moment:
         Raises:
             UnknownNameError: the pipeline has neither of this name.
         """
+        self.saw = True
         self._world.check("computation or injector", name)
         return self._world.low_watermark(name)
 
@@ -295,6 +305,7 @@ class Moment:
         known = self._states.get((computation, key))
         if known is not None and known[0] == data:
             return known[1]
+        self.saw = True
         spec = self._world.topology.computations[computation]
         value = self._lender.decode(
             spec.state_codec, data or spec.initial_state, "the state of key {!r} of {!r}", key, computation
@@ -322,15 +333,45 @@ class Moment:
         return rows
 
     def _views(
-        self, views: list[RecordView], arrivals: list[Arrival], stream: str | None
+        self, called: str, views: list[RecordView], arrivals: list[Arrival], stream: str | None
     ) -> tuple[RecordView, ...]:
         self.widely = True
         if len(views) < len(arrivals):
             views += [RecordView(arrival, self._world, self._lender) for arrival in arrivals[len(views) :]]
-        if stream is None:
-            return tuple(views)
-        self._world.check("stream", stream)
-        return tuple(view for view in views if view.stream == stream)
+        if stream is not None:
+            self._world.check("stream", stream)
+        found = tuple(view for view in views if stream is None or view.stream == stream)
+        if found:
+            self.saw = True
+            return found
+        self.empty[f"{called}({'' if stream is None else repr(stream)})"] = None
+        return _NoRecords(self)
+
+
+class _NoRecords(tuple[RecordView, ...]):  # noqa: SLOT001  a tuple cannot have slots
+    """No records. Whoever asks how many there are has seen something; whoever goes through them has not."""
+
+    _moment: Moment
+
+    def __new__(cls, moment: Moment) -> Self:
+        made = super().__new__(cls)
+        made._moment = moment
+        return made
+
+    def __len__(self) -> int:
+        self._moment.saw = True
+        return 0
+
+    def __contains__(self, view: object) -> bool:
+        self._moment.saw = True
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        self._moment.saw = True
+        return other == ()
+
+    def __hash__(self) -> int:
+        return hash(())
 
 
 class _States(Mapping[str, Any]):
@@ -350,7 +391,11 @@ class _States(Mapping[str, Any]):
         return self._moment.decode_state(self._computation, key, row.state)
 
     def __iter__(self) -> Iterator[str]:
-        return (key for key, row in self._rows.items() if row.state)
+        for key, row in self._rows.items():
+            if row.state:
+                self._moment.saw = True
+                yield key
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        self._moment.saw = True
+        return sum(1 for row in self._rows.values() if row.state)

@@ -1,5 +1,6 @@
 """When each kind of promise is asked, and how its answers become a verdict."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from headrace.history import ProcessStarted
 from headrace_properties.promises import (
     Broken,
     Moment,
+    Promise,
     RecordView,
     RowChange,
     Unexercised,
@@ -299,6 +301,37 @@ def test_an_unexercised_promise_is_unknown() -> None:
         return True
 
     assert Told().end().verdict(about_transfers) == Unknown("no transfer")
+
+
+@pytest.mark.parametrize("kind", [at_end, eventually(within_us=1)])
+def test_a_promise_about_each_of_none_is_unknown(kind: Callable[[Callable[[Moment], bool]], Promise]) -> None:
+    @kind
+    def all_went_well(moment: Moment) -> bool:
+        return all(view.value["ok"] for view in moment.outputs("told")) and not any(
+            state["balance"] < 0 for state in moment.states("accounts").values()
+        )
+
+    told = Told()
+    told.heal()
+    told.end()
+    why = "it goes through outputs('told'), states('accounts'), and there was nothing"
+    assert told.verdict(all_went_well) == Unknown(why)
+    told = Told()
+    told.apply("ann", {"balance": 1})
+    told.heal()
+    assert told.end().verdict(all_went_well) == Holds(1)
+
+
+def test_that_there_is_none_can_be_promised() -> None:
+    for counted in (
+        lambda moment: not moment.outputs("told"),
+        lambda moment: len(moment.outputs("told")) == 0,
+        lambda moment: moment.outputs("told") == (),
+        lambda moment: not moment.states("accounts"),
+        lambda moment: moment.at_us >= 0 and all(view.key for view in moment.outputs()),
+        lambda moment: moment.state("accounts", "ann")["balance"] == 0 and not [*moment.inputs()],
+    ):
+        assert Told().end().verdict(at_end(name="counted")(counted)) == Holds(1)
 
 
 def test_an_inconclusive_moment_leaves_the_verdict_to_the_others() -> None:
