@@ -167,3 +167,18 @@ class _Parser:
             return self.fail("the comment's text is missing")  # type: ignore[no-any-return]
         self.position = token.end()
         return {"comment": token["text"][1:-1]}
+
+
+def interval_us(text: str) -> int | None:
+    """Return an interval, such as ``10 minutes`` or ``1 hour 30 seconds``, in microseconds; None: it is none."""
+    parts = re.findall(r"(-?\d+)\s*([a-z]+)", text.lower().removeprefix("interval"))
+    known = [(int(number), unit.rstrip("s")) for number, unit in parts]
+    if not known or any(unit not in _UNITS_US for _, unit in known):
+        return None
+    return sum(number * _UNITS_US[unit] for number, unit in known)
+
+
+_UNITS_US = {
+    "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000,
+    "day": 86_400_000_000, "week": 604_800_000_000,
+}  # fmt: skip

@@ -7,6 +7,7 @@ place.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from itertools import chain
 from typing import Any, Self
 
 from pyspark import cloudpickle
@@ -424,11 +425,11 @@ class Groups(GroupedData):
             ]
         else:
             nodes = [node_of(column) for column in exprs]
-        schema = self._frame.schema
-        keys = [bind(node, schema) for node in self._keys]
+        given, schema, partitions = self._frame._computed_first(self._keys)
+        keys = [bind(node, schema) for node in given]
         columns = [bind(node, schema, [key.name for key in keys]) for node in nodes]
         groups: dict[Any, list[tuple[Any, ...]]] = {} if keys else {(): []}
-        for row in self._frame._all():
+        for row in chain.from_iterable(partitions):
             groups.setdefault(tuple(hashable(key.value(row)) for key in keys), []).append(row)
         made = t.StructType(
             [t.StructField(bound.name, bound.type, bound.nullable) for bound in (*keys, *columns)]

@@ -5,7 +5,6 @@
 """
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
@@ -16,7 +15,7 @@ from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StatefulProcessor, StreamingQuery
 
-from headrace_sim.spark.ddl import parse_schema
+from headrace_sim.spark.ddl import interval_us, parse_schema
 from headrace_sim.spark.expressions import bind
 from headrace_sim.spark.frames import Groups, Rows
 from headrace_sim.spark.job import (
@@ -72,10 +71,6 @@ _FIXED_SCHEMAS = {
     "socket": "value STRING",
     "text": "value STRING",
 }
-_UNITS_US = {
-    "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000,
-    "day": 86_400_000_000, "week": 604_800_000_000,
-}  # fmt: skip
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 
@@ -283,7 +278,7 @@ class StreamFrame(DataFrame):
         if not isinstance(kind, (t.TimestampType, t.TimestampNTZType)):
             problem = f"[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE] The event time {eventTime!r} is {kind.simpleString().upper()}"
             raise SparkJobError(problem, shown_place(place), "Cast the column to TIMESTAMP first")
-        return self._then(Watermark(eventTime, _interval_us(delayThreshold, place), self._job.output, place))
+        return self._then(Watermark(eventTime, _delay_us(delayThreshold, place), self._job.output, place))
 
     def mapInPandas(self, func: Callable[..., Any], schema: Any, *_more: Any) -> "StreamFrame":
         """Record the function."""
@@ -404,17 +399,15 @@ for _name in _LIKE_THE_FRAME:
     setattr(StreamFrame, _name, _of_empty(_name))
 
 
-def _interval_us(text: str, place: str) -> int:
-    """Return an interval of Spark's, such as ``10 minutes`` or ``1 hour 30 seconds``, in microseconds."""
-    parts = re.findall(r"(-?\d+)\s*([a-z]+)", text.lower().removeprefix("interval"))
-    known = [(int(number), unit.rstrip("s")) for number, unit in parts]
-    if not known or any(unit not in _UNITS_US for _, unit in known):
+def _delay_us(text: str, place: str) -> int:
+    """Return how late a row may be, in microseconds."""
+    length_us = interval_us(text)
+    if length_us is None:
         raise SparkJobError(
             f"[CANNOT_PARSE_INTERVAL] Unable to parse {text!r}",
             shown_place(place),
             "Write it as '10 minutes'",
         )
-    length_us = sum(number * _UNITS_US[unit] for number, unit in known)
     if length_us < 0:
         problem = f"the delay threshold ({text}) should not be negative (IllegalArgumentException)"
         raise SparkJobError(problem, shown_place(place), "Say how much later than the latest a row may come")

@@ -1,4 +1,4 @@
-"""Calls in columns that need more than one row, or make more than one: window functions, pandas functions, ``explode``.
+"""Calls in columns that need several rows, or make several: window functions, pandas functions, ``explode``, ``window``.
 
 They are computed first, and become columns of their own.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
+from headrace_sim.spark.ddl import interval_us
 from headrace_sim.spark.expressions import bind
 from headrace_sim.spark.recorded import USER_FUNCTION, Recorded, shown
 from headrace_sim.spark.refusals import CannotFollowError
@@ -72,7 +73,7 @@ def computed_first(nodes: list[Recorded], schema: t.StructType, partitions: Sequ
         for partition, *computed in zip(partitions, *columns, strict=True)
     ]
     made = [_replaced(node, found) for node in nodes]
-    return _exploded(made, t.StructType([*schema.fields, *fields]), extended)
+    return _multiplied(made, t.StructType([*schema.fields, *fields]), extended)
 
 
 def _random(call: Recorded, partition: int, count: int) -> list[Any]:
@@ -94,29 +95,64 @@ _OF_PLACES: dict[str, tuple[t.DataType, Callable[[Recorded, int, int], list[Any]
 """Functions that give other values each time, or by a row's place: their type, and what makes so many values for a partition."""
 
 
-def _exploded(nodes: list[Recorded], schema: t.StructType, partitions: Sequence[Partition]) -> Computed:
-    """Make a row of each element of an array, if a column asks for that; of each pair of elements, if two do."""
-    while (call := next(filter(None, map(_explode_of, nodes)), None)) is not None:
-        inner, outer = bind(call.args[0], schema), call.name == "explode_outer"
-        if not isinstance(inner.type, t.ArrayType):
-            raise CannotFollowError(
-                f"{call.name}() of {inner.type.simpleString()}", call.place, "Give it an array"
-            )
-        field = t.StructField("element", inner.type.elementType, inner.type.containsNull or outer)
+def _multiplied(nodes: list[Recorded], schema: t.StructType, partitions: Sequence[Partition]) -> Computed:
+    """Make a row of each element of an array, or of each window of time, that a column asks for: of all pairs, if two do."""
+    while (call := next((found for node in nodes for found in _generators_in(node)), None)) is not None:
+        kind, items_of = _windows(call, schema) if call.name == "window" else _elements(call, schema)
+        field = t.StructField("item", kind, nullable=call.name != "window")
         partitions = [
-            tuple((*row, item) for row in partition for item in inner.value(row) or ([None] if outer else []))
-            for partition in partitions
+            tuple((*row, item) for row in partition for item in items_of(row)) for partition in partitions
         ]
-        column = Recorded("field", (len(schema.fields), "col"), call.place)
+        name = "window" if call.name == "window" else "col"
+        column = Recorded("field", (len(schema.fields), name), call.place)
         nodes = [_replaced(node, {id(call): column}) for node in nodes]
         schema = t.StructType([*schema.fields, field])
     return nodes, schema, partitions
 
 
-def _explode_of(node: Recorded) -> Recorded | None:
-    """Return the call of ``explode`` that a column is."""
-    inner = node.args[0] if node.name == "as" else node
-    return inner if isinstance(inner, Recorded) and inner.name in {"explode", "explode_outer"} else None
+def _generators_in(node: Any) -> Iterator[Recorded]:
+    """Yield the calls that make rows. Only windows may be within other calls."""
+    inner = node.args[0] if isinstance(node, Recorded) and node.name == "as" else node
+    if isinstance(inner, Recorded) and inner.name in {"explode", "explode_outer", "window"}:
+        yield inner
+    elif isinstance(inner, Recorded):
+        for arg in inner.args:
+            yield from (found for found in _generators_in(arg) if found.name == "window")
+
+
+def _elements(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callable[[Row], list[Any]]]:
+    inner, none = bind(call.args[0], schema), [None] if call.name == "explode_outer" else []
+    if not isinstance(inner.type, t.ArrayType):
+        raise CannotFollowError(
+            f"{call.name}() of {inner.type.simpleString()}", call.place, "Give it an array"
+        )
+    return inner.type.elementType, lambda row: inner.value(row) or none
+
+
+def _windows(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callable[[Row], list[Any]]]:
+    """Return what ``window`` makes: the windows of time that a row is in, the latest first; none without a time."""
+    time, kind = bind(call.args[0], schema), t.TimestampType()
+    lengths = [found for given in call.args[1:] if (found := interval_us(str(given))) is not None]
+    if not isinstance(time.type, t.TimestampType) or len(lengths) + 1 < len(call.args):
+        raise CannotFollowError(
+            f"{shown(call)}", call.place, "Give it a TIMESTAMP, and intervals such as '10 minutes'"
+        )
+    length_us, slide_us, begin_us = [*lengths, *[lengths[0], 0][len(lengths) - 1 :]]
+    names = ["start", "end"]
+
+    def value(row: Row) -> list[Any]:
+        found = time.value(row)
+        if found is None:
+            return []
+        at_us = kind.toInternal(found)
+        last_us = at_us - (at_us - begin_us) % slide_us
+        starts = range(last_us, at_us - length_us, -slide_us)
+        return [
+            t._create_row(names, (kind.fromInternal(start), kind.fromInternal(start + length_us)))
+            for start in starts
+        ]
+
+    return t.StructType([t.StructField(name, kind) for name in names]), value
 
 
 def _replaced(node: Any, found: dict[int, Recorded]) -> Any:

@@ -455,6 +455,16 @@ PROGRAMS: dict[str, Program] = {
         "j", F.col("item") + 1
     ),
     "exploded text": lambda df: df.withColumn("part", F.explode(F.split("j", ":"))).select("k", "part"),
+    "grouped by windows": lambda df: (
+        df.groupBy(F.window("t", "1 hour"), "b")
+        .agg(F.count("*").alias("n"))
+        .select("window.start", "window.end", "b", "n")
+    ),
+    "sliding windows": lambda df: df.groupBy(
+        F.window("t", "10 minutes", "4 minutes", "1 minute").alias("w")
+    ).count(),
+    "columns of windows": lambda df: df.select("k", F.window("t", "1 day").getField("start").alias("day")),
+    "SQL window of time": lambda df: df.selectExpr("window(t, '15 minutes').end as e", "k"),
     "two exploded": lambda df: df.select(F.explode("a"), F.explode("a")),
     "to json": lambda df: df.select(
         F.to_json(F.struct("k", "i", "d", "f", "b", "t", "day", "m", "s", "a", "p", "n")).alias("value"),

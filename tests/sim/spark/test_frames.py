@@ -76,6 +76,7 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
             lambda df: df.select(F.sum("l").over(Window.orderBy("i").rangeBetween(-1, 1))),
             "rangeBetween() with a number",
         ),
+        (lambda df: df.select(F.window("t", "soon")), "window(t, soon)"),
         (lambda df: df.select(F.ntile(2).over(Window.orderBy("i"))), "the function ntile()"),
         (
             lambda df: df.select(F.pandas_udf(lambda of: of, "x INT")("i")),
