@@ -12,6 +12,7 @@ from headrace.dataflow import GroupByKeyAndWindow
 from headrace_properties.search.apart import Board, ProcessEnded, work_apart
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError
 from headrace_properties.search.user_frames import Place
+from headrace_properties.user_code.feeds import smallest
 from headrace_properties.user_code.findings import Examiner
 from headrace_properties.user_code.habits import COMBINE_IN_ANY_ORDER, Habit, UserFinding, shown_records
 from headrace_properties.user_code.metamorphic import RELATIONS, REPLAY, check_relations
@@ -108,7 +109,6 @@ def review(
             noted[item] = None
         else:
             relations = item
-    findings += _of_relations(relations, findings, versions[0], few)
     habits = list(Habit)
     return CodeReview(
         tuple(
@@ -154,7 +154,10 @@ class _Review:
                 yield finding
         if not any(finding.habit.stops for finding in findings):
             board.write(None)
-            yield self._relations(findings)
+            relations = self._relations(findings)
+            yield relations
+            if not findings:
+                yield from self._of_relations(relations)
 
     def _findings(
         self, version: Pipeline, name: tuple[str, str] | None, board: Board
@@ -196,25 +199,46 @@ class _Review:
             for name, verdict in relations.items()
         }
 
+    def _of_relations(self, relations: Mapping[str, Verdict]) -> Iterator[UserFinding]:
+        """Yield the first violated relation as a finding, on few records: it only shows in the cluster."""
+        name = next((name for name, verdict in relations.items() if isinstance(verdict, Violated)), None)
+        if name is None:
+            return
+        feed_seed, feed = next(iter(self.feeds.items()))
+        violated, tries = relations[name], iter(range(_SHRINKS))
 
-def _of_relations(
-    relations: Mapping[str, Verdict], findings: list[UserFinding], pipeline: Pipeline, feeds: dict[int, Feed]
-) -> list[UserFinding]:
-    """Return the first violated relation as a finding, unless there is a finding already: it only shows in the cluster."""
-    broken = [relation.message for relation in relations.values() if isinstance(relation, Violated)]
-    if findings or not broken:
-        return []
-    feed_seed, feed = next(iter(feeds.items()))
-    names, kept = ", ".join(pipeline.computations), tuple(range(feed.records))
-    detail = f"it does not hold that {broken[0]}"
-    combiners = _combiners(pipeline)
-    return [
-        UserFinding(
-            Habit.DEPENDS_ON_SCHEDULE, names, detail, feed, kept=kept, feed_seed=feed_seed,
-            place=combiners[0] if len(combiners) == 1 else None, shown=shown_records(pipeline, feed),
-            remedy=COMBINE_IN_ANY_ORDER if combiners else "",
-        )
-    ]  # fmt: skip
+        def fails(kept: tuple[int, ...]) -> bool:
+            nonlocal violated
+            if next(tries, None) is None:
+                return False
+            found = self._checked(name, feed.only(kept))
+            violated = found or violated
+            return found is not None
+
+        kept = smallest(tuple(range(feed.records)), fails)
+        few, pipeline = feed.only(kept), self.versions[0]
+        assert isinstance(violated, Violated)
+        combiners = _combiners(pipeline)
+        yield UserFinding(
+            Habit.DEPENDS_ON_SCHEDULE, ", ".join(pipeline.computations), f"it does not hold that {violated.message}", few,
+            place=combiners[0] if len(combiners) == 1 else None, kept=kept, feed_seed=feed_seed,
+            shown=shown_records(pipeline, few), remedy=COMBINE_IN_ANY_ORDER if combiners else "",
+        )  # fmt: skip
+
+    def _checked(self, name: str, feed: Feed) -> Violated | None:
+        """Return how a relation is violated on another input, if it is."""
+        pipeline, chosen = self.versions[0], [relation for relation in RELATIONS if relation.name == name]
+        try:
+            found = check_relations(pipeline, feed, options=self.options, seed=self.seed, relations=chosen)
+        except (HeadraceError, SystemExit, CodeOverrunError):
+            return None
+        settles = settling_of(pipeline, feed) is not None
+        verdict = _as_declared(name, found[name], pipeline, settles=settles)
+        return verdict if isinstance(verdict, Violated) else None
+
+
+_SHRINKS = 40
+"""Choice: how many smaller inputs are tried for a violated relation, each in some ten runs."""
 
 
 def _combiners(pipeline: Pipeline) -> list[Place]:

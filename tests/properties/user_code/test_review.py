@@ -20,7 +20,7 @@ from headrace_properties.user_code import review as reviewing
 from headrace_properties.user_code.habits import Habit
 from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY
 from headrace_properties.user_code.review import RECORDS, review
-from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import Feed, FeedBuilder
 from tests.planted import hash_buckets, hash_key, set_order
 from tests.properties.user_code.test_metamorphic import late_refusal
@@ -139,17 +139,23 @@ def test_a_finding_about_order_agrees_with_the_arrival_relation(monkeypatch: pyt
 
 
 def relation_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the cluster say that faults change the output."""
-    broken = {"faults": Violated("faults change nothing: 1 output differs", ()), ARRIVAL: Holds(1)}
-    monkeypatch.setattr(reviewing, "check_relations", lambda *_, **__: broken)
+    """Let the cluster say that faults change the output of two records, or of more."""
+
+    def check(_pipeline: Pipeline, feed: Feed, **_: object) -> dict[str, Verdict]:
+        if feed.records < 2:
+            return {"faults": Holds(1), ARRIVAL: Holds(1)}
+        message = f"faults change nothing: {feed.records} outputs differ"
+        return {"faults": Violated(message, ()), ARRIVAL: Holds(1)}
+
+    monkeypatch.setattr(reviewing, "check_relations", check)
 
 
 def test_a_relation_that_only_the_cluster_breaks_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     relation_broken(monkeypatch)
     (finding,) = review(*of(Memo())).findings
     assert finding.habit is Habit.DEPENDS_ON_SCHEDULE
-    assert finding.kept == tuple(range(6))
-    assert "it does not hold that faults change nothing: 1 output differs" in str(finding)
+    assert len(finding.kept) == finding.feed.records == len(finding.shown) == 2
+    assert "it does not hold that faults change nothing: 2 outputs differ" in str(finding)
 
 
 @pytest.mark.parametrize(
