@@ -8,7 +8,7 @@ however the user imported them.
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from inspect import unwrap
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 from unittest.mock import patch
 
 from pyspark import SparkContext
@@ -56,6 +56,24 @@ class _UserFunction:
         return Recorded(USER_FUNCTION, (self._function, columns), users_place())
 
 
+class _JavaName:
+    """A name of Java's, such as ``io.delta.tables.DeltaTable.forName``, that is refused as a whole once it is called."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> "_JavaName":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _JavaName(f"{self._name}.{name}")
+
+    def __call__(self, *_args: Any) -> NoReturn:
+        remedy = "Use functions of columns that take columns and values, or do it in Python"
+        if self._name.startswith("io.delta."):
+            remedy = "Verify a function that makes the rows of the merge, and writes them with df.write"
+        raise CannotFollowError(f"Java's {self._name}()", users_place(), remedy)
+
+
 class _Java:
     """Replaces ``SparkContext._jvm`` while code is recorded; it has only the functions of columns."""
 
@@ -68,14 +86,10 @@ class _Java:
             return self.functions
         if name == "org.apache.spark.sql.expressions.Window":
             return WindowSpec()
-        raise CannotFollowError(
-            f"Java's {name}",
-            users_place(),
-            "Use functions of columns that take columns and values, or do it in Python",
-        )
+        return _JavaName(name)
 
 
-class _Context:
+class JavaContext:
     """Replaces ``SparkContext._active_spark_context`` while code is recorded."""
 
     _jvm = _Java()
@@ -98,7 +112,7 @@ def columns_without_java(session: Any) -> Iterator[None]:
     A Spark session running in this process is hidden until the context ends.
     """
     with ExitStack() as patches:
-        patches.enter_context(patch.object(SparkContext, "_active_spark_context", _Context()))
+        patches.enter_context(patch.object(SparkContext, "_active_spark_context", JavaContext()))
         patches.enter_context(patch.object(pyspark_errors, "is_debugging_enabled", lambda: False))
         patches.enter_context(patch.object(UserDefinedFunction, "_judf", property(_UserFunction)))
         broadcast = unwrap(functions.broadcast)  # this function, wherever it was imported to

@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 from headrace_sim.spark.casts import single_precision
 from headrace_sim.spark.ddl import parse_schema, parse_type
 from headrace_sim.spark.frames import Rows
+from headrace_sim.spark.recorded_columns import JavaContext
 from headrace_sim.spark.refusals import CannotFollowError, refuse_the_rest, users_place
 
 
@@ -28,6 +29,7 @@ class Session(SparkSession):
         self._writer = writer
         self._settings = {"spark.sql.execution.pythonUDF.arrow.enabled": "true"}
         self._jsparkSession = self  # where PySpark asks Java to parse a type
+        self._sc: Any = JavaContext()  # where libraries look for Java
 
     def writer(self, frame: Rows) -> Any:
         """Return the value of ``frame.write``."""

@@ -85,6 +85,10 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
         (lambda df: df.select(df.a.cast("string")), "a cast of array<int> to string"),
         (lambda df: df.groupBy("k").pivot("b"), "GroupedData.pivot()"),
         (lambda df: df.sparkSession.sql("SELECT 1"), "SparkSession.sql()"),
+        (
+            lambda df: df.sparkSession._sc._jvm.io.delta.tables.DeltaTable.forName(df.sparkSession, "t"),
+            "Java's io.delta.tables.DeltaTable.forName()",
+        ),
         (lambda df: df.write, "DataFrame.write"),
         (lambda df: df.select(F.from_json("j", "x INT", {"mode": "FAILFAST"})), "from_json() with options"),
     ],
