@@ -68,7 +68,7 @@ class IntervalLoad(Value, frozen=True, gc=False):
         records: number of deliveries and timers run since the last heartbeat.
         bytes: size of its soft state in memory.
         split_key: a key that would halve its work; ``""``: unknown.
-        pending: total number of unACKed productions, pending timers and queued work (for draining).
+        pending: total number of unACKed productions, pending timers and queued work, if its computation retires; else 0.
         cpu_us: CPU time of its user code since the last heartbeat, microseconds; 0 from a host that does not measure it.
     """
 

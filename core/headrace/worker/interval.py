@@ -8,6 +8,7 @@ Rules of this file:
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import ClassVar
 from zlib import crc32
 
@@ -28,6 +29,7 @@ from headrace.worker.step import Holder
 
 # Asked for with each record: a global name is found faster than an enumeration's member.
 _SCANNING, _OWNED, _RECOVERING = IntervalState.SCANNING, IntervalState.OWNED, IntervalState.RECOVERING
+_CACHED_BYTES = attrgetter("cached_bytes")
 WORKING = (_OWNED, _RECOVERING)
 """In these an interval processes records."""
 
@@ -289,8 +291,8 @@ class OwnedInterval:
         pending = soft.accounts.pending_buckets(bucket_us) if bucket_us is not None else ()
         return m.IntervalReport(self.computation, self.interval, self.sequencer, low, horizon, pending)
 
-    def take_load(self) -> m.IntervalLoad:
-        """Its load since the last heartbeat (7.1)."""
+    def take_load(self, *, retires: bool) -> m.IntervalLoad:
+        """Its load since the last heartbeat (7.1). ``retires``: its computation does, so that what is pending counts."""
         options, soft = self.shared.options, self.soft
         records, cpu_us = soft.load.records, soft.load.cpu_us
         soft.load.records = soft.load.cpu_us = 0
@@ -298,12 +300,15 @@ class OwnedInterval:
         is_hot = records >= options.split_load or cpu_us >= options.split_cpu_us
         if is_hot and len(soft.slots) > 1:
             split_key = sorted(soft.slots)[len(soft.slots) // 2]
-        size = 0
-        pending = self.sending.pending + len(soft.in_progress) + self.commits.under_way
-        for slot in soft.slots.values():
-            size += slot.cached_bytes
-            pending += (len(slot.timers) if slot.timers else 0) + (slot.hold != MAX_TIME)
+        size = sum(map(_CACHED_BYTES, soft.slots.values()))
+        pending = self._pending if retires else 0
         return m.IntervalLoad(self.computation, self.sequencer, records, size, split_key, pending, cpu_us)
+
+    @property
+    def _pending(self) -> int:
+        """All that it has yet to finish, timers that are not due among it."""
+        waiting = sum(len(slot.timers or ()) + (slot.hold != MAX_TIME) for slot in self.soft.slots.values())
+        return waiting + self.sending.pending + len(self.soft.in_progress) + self.commits.under_way
 
     @property
     def collected_below(self) -> int:

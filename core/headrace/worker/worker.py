@@ -500,8 +500,13 @@ class Worker:
     def _heartbeat(self) -> None:
         if not self._is_charged:  # this host does not measure it
             self._shared.uncharged.clear()
+        retiring = self._table.retiring
         loads = tuple(
-            [interval.take_load() for interval in self._intervals.values() if interval.state is _OWNED]
+            [
+                interval.take_load(retires=interval.computation in retiring)
+                for interval in self._intervals.values()
+                if interval.state is _OWNED
+            ]
         )
         scanning = tuple(
             [sequencer for sequencer, interval in self._intervals.items() if interval.state is not _OWNED]

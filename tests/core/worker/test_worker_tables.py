@@ -122,19 +122,20 @@ def test_heartbeats_name_the_table_in_use_and_each_intervals_load() -> None:
     beat = effects[0].message
     assert isinstance(beat, m.Heartbeat)
     (load,) = beat.loads
-    assert (beat.table_version, load.sequencer, load.records, load.pending) == (1, 1, 1, 1)
+    assert (beat.table_version, load.sequencer, load.records, load.pending) == (1, 1, 1, 0)
     assert effects[1] == Send("master-1", beat)
+    assert rig.worker.intervals[0].take_load(retires=True).pending == 1
 
 
 def test_a_loaded_interval_names_a_key_that_would_halve_it() -> None:
     rig = Rig(counter(), options=replace(QUIET, split_load=3))
     for number, key in enumerate("cab"):
-        assert rig.worker.intervals[0].take_load().split_key == ""
+        assert rig.worker.intervals[0].take_load(retires=False).split_key == ""
         for again in range(3 if key == "b" else 1):
             rig.settle(click(f"r{number}.{again}", key))
-    load = rig.worker.intervals[0].take_load()
+    load = rig.worker.intervals[0].take_load(retires=False)
     assert (load.split_key, load.records) == ("b", 3)
-    assert rig.worker.intervals[0].take_load().records == 0
+    assert rig.worker.intervals[0].take_load(retires=False).records == 0
 
 
 def test_the_hosts_cpu_time_of_user_code_is_divided_among_intervals() -> None:
@@ -148,8 +149,10 @@ def test_the_hosts_cpu_time_of_user_code_is_divided_among_intervals() -> None:
         rig.settle(click(f"r{number}", key))
     rig.worker.charge(300)
     rig.worker.charge(50)  # what ran no user code is nobody's
-    assert [interval.take_load().cpu_us for interval in (left, right)] == [110, 900]
-    assert [interval.take_load().cpu_us for interval in (left, right)] == [0, 0], "since the last heartbeat"
+    assert [interval.take_load(retires=False).cpu_us for interval in (left, right)] == [110, 900]
+    assert [interval.take_load(retires=False).cpu_us for interval in (left, right)] == [0, 0], (
+        "since the last heartbeat"
+    )
 
 
 def test_an_interval_that_takes_much_cpu_time_names_a_key_that_would_halve_it() -> None:
@@ -157,7 +160,7 @@ def test_an_interval_that_takes_much_cpu_time_names_a_key_that_would_halve_it() 
     for key, split_key in (("a", ""), ("b", ""), ("c", "b")):
         rig.settle(click(f"r {key}", key))
         rig.worker.charge(500 if key == "c" else 499)
-        assert rig.worker.intervals[0].take_load().split_key == split_key
+        assert rig.worker.intervals[0].take_load(retires=False).split_key == split_key
 
 
 def test_runs_are_not_recorded_for_a_host_that_charges_nothing() -> None:
