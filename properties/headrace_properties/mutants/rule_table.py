@@ -96,7 +96,7 @@ class Departure:
     text: str
 
 
-ENGINE = Path(headrace.__file__).parent
+ENGINE = Path(inspect.getfile(headrace)).parent
 """Where the engine's files are."""
 
 

@@ -1,6 +1,7 @@
 """Automatic mutants: which modules there are to mutate, every mutation of them, and a random sample."""
 
 import importlib.util
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +106,7 @@ def package_of(name: str) -> str:
 
 
 def _engine_names() -> list[str]:
-    root = Path(next(iter(headrace.__path__)))
+    root = Path(inspect.getfile(headrace)).parent
     names = []
     for file in root.rglob("*.py"):
         parts = file.relative_to(root.parent).with_suffix("").parts
