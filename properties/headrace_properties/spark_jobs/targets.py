@@ -16,7 +16,7 @@ from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, withou
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_sim.spark.ddl import Schema, parse_schema
-from headrace_sim.spark.job import Columns, SparkJob, SparkSink, Union, Watermark
+from headrace_sim.spark.job import Columns, SparkJob, SparkSink, Step, Union, Watermark
 from headrace_sim.spark.queries import run_job
 from headrace_sim.spark.recording import record
 from headrace_sim.spark.refusals import place_of_error, shown_place
@@ -165,12 +165,12 @@ class SparkTarget:
         """
         function = self.job.sink.function
         assert function is not None
-        columns = [step for step in self.job.steps if isinstance(step, Columns)]
-        if not columns or any(not isinstance(step, Columns | Watermark) for step in self.job.steps):
+        steps = self.job.steps
+        if not steps or any(not isinstance(step, Columns | Union | Watermark) for step in steps):
             return function, self._outputs(), self.job.output
 
         def computed(rows: Any, batch_id: int) -> None:
-            function(reduce(lambda made, step: step.compute(made), columns, rows), batch_id)
+            function(reduce(_computed, steps, rows), batch_id)
 
         return computed, self.feed, self.job.input
 
@@ -200,6 +200,19 @@ class SparkTarget:
 
         kept, _ = shrunk(sum(map(len, self.feed)), Schedule(), fails, SINK_TRIES)
         return replace(smallest, trials=finding.trials, kept=kept)
+
+
+def _computed(rows: Any, step: Step) -> Any:
+    """Compute a step that keeps no state on the rows of a batch."""
+    if isinstance(step, Union):
+        given = [
+            rows.filter(rows[part.source].isNotNull()).select(f"{part.source}.*") for part in step.branches
+        ]
+        pairs = zip(given, step.branches, strict=True)
+        return reduce(
+            lambda one, other: one.union(other), [reduce(_computed, part.steps, one) for one, part in pairs]
+        )
+    return step.compute(rows) if isinstance(step, Columns) else rows
 
 
 def spark_target(
