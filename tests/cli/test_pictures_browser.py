@@ -5,6 +5,8 @@ document: only the browser is needed.
 """
 
 import dataclasses
+import itertools
+import json
 import re
 import shutil
 import subprocess
@@ -170,7 +172,8 @@ def test_a_reader_steps_with_the_keyboard_and_reads_the_event(tmp_path: Path, zo
     events = zombie.history.events
     stale = max(numbers_of(events, zombie.violations["S6"].witness))
     document = seen(tmp_path, zombie, "", press)
-    assert words(document, "event").startswith(f"{stale + 1}: AckSent")
+    following = min(number for number in drawn(document) if number > stale)
+    assert words(document, "event").startswith(f"{following}: {type(events[following]).__name__} ")
     assert f"because of {stale} STALE write 2.2" in words(document, "event")
 
 
@@ -184,15 +187,34 @@ def test_the_address_chooses_event_kinds_key_and_theme(tmp_path: Path, zombie: S
     assert 'data-theme="dark"' in document
 
 
+STEPS = """
+  document.body.dataset.columns = JSON.stringify([plan.width, ...plan.x.values()]);
+  document.body.dataset.rows = JSON.stringify(plan.shown.map((number) => {
+    const { top, y, bottom } = plan.rows.get(number);
+    return [number, y, y - top, bottom - y];
+  }));"""
+
+
+def steps(document: str) -> tuple[str, dict[int, tuple[float, ...]], dict[int, float]]:
+    """The columns; how far each row reaches above and below its event; how far down it is from the row before."""
+    columns, shown = (re.findall(rf'data-{name}="(.*?)"', document)[0] for name in ("columns", "rows"))
+    rows = json.loads(shown)
+    above = {row[0]: row[1] - before[1] for before, row in itertools.pairwise(rows)}
+    return columns, {number: tuple(extent) for number, _, *extent in rows}, above
+
+
 def test_zooming_stretches_time_and_nothing_else(tmp_path: Path, zombie: ScenarioRun) -> None:
-    heights = []
-    for zoom in ("1", "4"):
-        document = seen(tmp_path, zombie, f"zoom={zoom}")
-        found = re.search(r'<svg id="body" width="(\d+)" height="([\d.]+)"', document)
-        assert found
-        heights.append((int(found[1]), float(found[2])))
-    assert heights[0][0] == heights[1][0]
-    assert heights[1][1] > 1.5 * heights[0][1]
+    events = zombie.history.events
+    columns, extents, near = steps(seen(tmp_path, zombie, "zoom=1", STEPS))
+    zoomed_columns, zoomed_extents, far = steps(seen(tmp_path, zombie, "zoom=4", STEPS))
+    assert zoomed_columns == columns
+    assert {n: pytest.approx(extent) for n, extent in extents.items()} == zoomed_extents
+    assert all(far[number] >= near[number] for number in near)
+    for before, number in itertools.pairwise(extents):
+        if events[before].at_us == events[number].at_us:
+            assert far[number] == pytest.approx(near[number])
+    stretched = [number for number in near if far[number] > 1.5 * near[number]]
+    assert len(stretched) >= 3
 
 
 def test_the_saved_figure_is_a_whole_svg_with_all_that_is_chosen(tmp_path: Path, zombie: ScenarioRun) -> None:
