@@ -8,6 +8,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+pytest_plugins = ["tests.skips"]
+
 SPARK_TESTS = "tests/spark/"
 OWN_SPARK = (
     "tests/spark/test_chaos.py",
