@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from headrace import JsonCodec, Pipeline, TypedCodec
+from headrace import Pipeline
+from headrace.api.codecs import writes_json
 from headrace_cli._files import OutputFiles, write_bytes
 from headrace_cli._input import InputError
 from headrace_properties.reference import Emitted
@@ -37,8 +38,7 @@ class _OutputLine(msgspec.Struct, omit_defaults=True):
 def output_lines(outputs: Counter[Emitted], pipeline: Pipeline) -> list[bytes]:
     """Write each record as a line, without its end."""
     is_json = {
-        stream: isinstance(pipeline.codec(stream), JsonCodec | TypedCodec)
-        for stream in {record.stream for record in outputs}
+        stream: writes_json(pipeline.codec(stream)) for stream in {record.stream for record in outputs}
     }
     records = sorted(outputs.elements(), key=output_order)
     return [msgspec.json.encode(_line(record, is_json=is_json[record.stream])) for record in records]

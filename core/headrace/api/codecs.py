@@ -59,17 +59,18 @@ class JsonCodec:
     {'count': 3, 'query': 'cat videos'}
     """
 
-    __slots__ = ("decode", "encode")
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.decode = msgspec.json.Decoder().decode
-        self.encode = _encode_json
+    def encode(self, value: Any) -> bytes:
+        """Encode a JSON-like value."""
+        return _encode_json(value)
 
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return JsonCodec, ()
+    def decode(self, data: bytes) -> Any:
+        """Decode a fresh value."""
+        return _decode_json(data)
 
     def __repr__(self) -> str:
-        return "JsonCodec()"
+        return f"{type(self).__name__}()"
 
 
 class TypedCodec:
@@ -99,13 +100,30 @@ class TypedCodec:
         """Decode an instance of the class."""
         return self._decoder.decode(data)
 
-    def __reduce__(self) -> tuple[type, tuple[Any]]:
-        return TypedCodec, (self._type,)
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made of the class; keep what a subclass adds."""
+        own, slots = cast(tuple[dict[str, Any] | None, dict[str, Any]], object.__getstate__(self))
+        return {**(own or {}), **{name: slot for name, slot in slots.items() if name not in _MADE}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        TypedCodec.__init__(self, state["_type"])
+        for name, value in state.items():
+            setattr(self, name, value)
 
     def __repr__(self) -> str:
-        return f"TypedCodec({getattr(self._type, '__name__', self._type)})"
+        return f"{type(self).__name__}({getattr(self._type, '__name__', self._type)})"
 
 
+_MADE = ("_decoder", "_sorter")
+
+
+def writes_json(codec: StateCodec) -> bool:
+    """Return whether what a codec writes is JSON; a subclass of ours with an ``encode`` of its own may write anything."""
+    encode = getattr(codec.encode, "__func__", None)
+    return encode in (JsonCodec.encode, TypedCodec.encode)
+
+
+_decode_json = msgspec.json.Decoder().decode
 _JSON = msgspec.json.Encoder(order="deterministic")
 _JSON_AS_IT_IS = msgspec.json.Encoder()
 _MSGPACK = msgspec.msgpack.Encoder()

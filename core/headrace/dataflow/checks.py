@@ -90,7 +90,7 @@ def check_grouping(
         DataflowError: it would never emit anything, its engine does not support its trigger, or its trigger may lose data.
     """
     is_streaming = isinstance(grouping.engine, Streaming)
-    endless = isinstance(grouping.strategy, GlobalWindows) and is_streaming and not bounded
+    endless = type(grouping.strategy) is GlobalWindows and is_streaming and not bounded
     if endless and not _may_fire_before(0, grouping.trigger):
         problem = f"{grouping.trigger!r} never fires: the watermark of an unbounded input never passes the global window"
         remedy = "Use another trigger or other windows (Dataflow 2.4), or declare that the input ends: read(..., bounded=True)"
@@ -143,7 +143,7 @@ def _may_lose_data(grouping: Grouping) -> bool:
         return False
     if isinstance(grouping.engine, MicroBatch) or _finishes_early(trigger):
         return True
-    to_the_end = isinstance(grouping.engine, Batch) or isinstance(grouping.strategy, GlobalWindows)
+    to_the_end = isinstance(grouping.engine, Batch) or type(grouping.strategy) is GlobalWindows
     return grouping.allowed_lateness_us != 0 and not to_the_end
 
 

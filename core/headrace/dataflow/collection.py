@@ -63,7 +63,7 @@ from headrace.dataflow.pardo import (
 )
 from headrace.dataflow.stateful import StatefulFn
 from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger
-from headrace.dataflow.windows import FixedWindows, GlobalWindows, SlidingWindows, WindowFn
+from headrace.dataflow.windows import GlobalWindows, WindowFn, never_merges
 
 V = TypeVar("V")
 W = TypeVar("W")
@@ -403,7 +403,7 @@ class PCollection(Generic[V]):
         if fanout > _MOST_SHARDS:
             raise OptionsError("fanout", fanout, f"at most {_MOST_SHARDS}")
         windows = self.merging if self.windows is None else self.windows
-        if not isinstance(windows, GlobalWindows | FixedWindows | SlidingWindows):
+        if not never_merges(windows):
             problem = "sessions of shards end before the whole session"
             raise DataflowError(f"grouping {name!r} with a fanout", problem, "Use windows that never merge")
         if self.dropped_to:

@@ -34,7 +34,14 @@ from headrace.dataflow.panes import Accumulation, Pane, TimestampCombiner, Timin
 from headrace.dataflow.rows import MOST, HeldKeyState, KeyState, RowCodec
 from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger, waits_for_watermark
 from headrace.dataflow.window_states import NOTHING_DUE, Due, WindowState, in_order
-from headrace.dataflow.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
+from headrace.dataflow.windows import (
+    FixedWindows,
+    GlobalWindows,
+    Sessions,
+    SlidingWindows,
+    WindowFn,
+    never_merges,
+)
 
 
 class Alarm(NamedTuple):
@@ -93,9 +100,7 @@ class Grouping:
         """Note whether an element only adds to its window as long as the watermark has not passed that."""
         object.__setattr__(self, "strategy", self.merging if self.windows is None else self.windows)
         is_simple = (
-            isinstance(self.strategy, _NEVER_MERGING)
-            and not isinstance(self.engine, MicroBatch)
-            and not self.holds_times
+            never_merges(self.strategy) and not isinstance(self.engine, MicroBatch) and not self.holds_times
         )
         object.__setattr__(self, "_only_adds", is_simple and waits_for_watermark(self.trigger))
 
@@ -233,7 +238,7 @@ class Grouping:
         unread, strategy = state.unread, self.strategy
         if unread is None:
             return
-        if isinstance(strategy, _NEVER_MERGING):
+        if never_merges(strategy):
             state.read(unread.near(windows))
         elif type(strategy) is Sessions:
             for window in windows:
@@ -300,7 +305,7 @@ class Grouping:
     ) -> tuple[Window, list[WindowState]]:
         """Return the window that an element's window becomes, and the existing windows that are merged into it."""
         strategy = self.strategy
-        if isinstance(strategy, _NEVER_MERGING):
+        if never_merges(strategy):
             found = _found(state, window, indexed)
             return window, [] if found is None else [found]
         known = dict.fromkeys([*(window_state.window for window_state in state.windows), window])
@@ -572,8 +577,7 @@ def _found(state: KeyState, window: Window, known: Mapping[Window, WindowState] 
     return None
 
 
-_NEVER_MERGING = (GlobalWindows, FixedWindows, SlidingWindows)
-_OURS = (*_NEVER_MERGING, Sessions)
+_OURS = (GlobalWindows, FixedWindows, SlidingWindows, Sessions)
 
 
 def _checked(strategy: WindowFn, method: str, given: Any, key: str) -> Sequence[Window]:

@@ -140,6 +140,14 @@ class Sessions:
         return merged
 
 
+_NEVER_MERGE = (GlobalWindows.merge_windows, FixedWindows.merge_windows, SlidingWindows.merge_windows)
+
+
+def never_merges(windows: WindowFn) -> bool:
+    """Return whether windows never merge, by ours; a subclass with a ``merge_windows`` of its own may merge them."""
+    return getattr(type(windows), "merge_windows", None) in _NEVER_MERGE
+
+
 def _phase(key: str, size_us: int) -> int:
     """Return a shift that depends only on the key, the same in every process."""
     phase = 0

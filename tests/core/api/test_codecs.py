@@ -1,5 +1,6 @@
 """Codecs (MillWheel 4.4): what goes in comes out, or an error says where it did not."""
 
+import copy
 import enum
 import pickle
 import struct
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace import BytesCodec, Codec, CodecError, JsonCodec, PickleCodec, ProtobufCodec, TypedCodec
 from headrace.api import codecs as _codecs
-from headrace.api.codecs import decode_at, encode_at
+from headrace.api.codecs import decode_at, encode_at, writes_json
 from tests.core.driver import printed_elsewhere
 
 json_like = st.recursive(
@@ -71,6 +72,46 @@ def test_equal_json_values_give_equal_bytes_in_whatever_order_they_were_built() 
     codec = JsonCodec()
     assert codec.encode({"b": 1, "a": {"d": 2, "c": 3}}) == codec.encode({"a": {"c": 3, "d": 2}, "b": 1})
     assert codec.encode({2: "b", 1: "a"}) == codec.encode({"1": "a", "2": "b"})
+
+
+class Loud(JsonCodec):
+    def encode(self, value: Any) -> bytes:
+        return super().encode({"loud": value})
+
+    def decode(self, data: bytes) -> Any:
+        return JsonCodec.decode(self, data)["loud"]
+
+
+class Marked(TypedCodec):
+    def __init__(self, type_: Any, mark: bytes) -> None:
+        super().__init__(type_)
+        self.mark = mark
+
+    def encode(self, value: Any) -> bytes:
+        return self.mark + super().encode(value)
+
+    def decode(self, data: bytes) -> Any:
+        return super().decode(data.removeprefix(self.mark))
+
+
+@pytest.mark.parametrize(
+    ("codec", "data"), [(Loud(), b'{"loud":[1]}'), (Marked(list[int], b"#"), b"#[1]")], ids=["json", "typed"]
+)
+def test_a_subclass_of_a_codec_is_asked_also_when_it_was_copied(codec: Codec, data: bytes) -> None:
+    for asked in (codec, copy.deepcopy(codec), pickle.loads(pickle.dumps(codec))):  # noqa: S301  our own
+        assert asked.encode([1]) == data
+        assert asked.decode(data) == [1]
+        assert repr(asked).startswith(type(codec).__name__)
+        assert not writes_json(asked)
+
+
+def test_what_our_codecs_write_is_json_also_of_a_subclass_that_only_reads_otherwise() -> None:
+    class Reads(JsonCodec):
+        def decode(self, data: bytes) -> Any:
+            return [super().decode(data)]
+
+    json: list[Codec] = [JsonCodec(), TypedCodec(int), Reads()]
+    assert [writes_json(codec) for codec in [*json, BytesCodec(), PickleCodec()]] == [True] * 3 + [False] * 2
 
 
 def test_json_is_the_same_in_every_process() -> None:

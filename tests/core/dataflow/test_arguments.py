@@ -1,6 +1,6 @@
 """Arguments of the wrong kind are refused where a definition is written, with what was expected."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -134,7 +134,7 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("no stream to read", lambda: read(""), "stream='': expected the name of a stream"),
     ("a number to read", lambda: read(5), "stream=5"),  # type: ignore[arg-type]
     ("a field as key", lambda: read("scores", key="user"), "key='user': expected a function"),  # type: ignore[arg-type]
-    ("a codec's class", lambda: read("scores", codec=JsonCodec), "codec=.*JsonCodec'>: expected"),
+    ("a codec's class", lambda: read("scores", codec=JsonCodec), "codec=.*JsonCodec'>: expected"),  # type: ignore[arg-type]
     ("a codec's name", lambda: read("scores", codec="json"), "codec='json': expected"),  # type: ignore[arg-type]
     ("text for bool", lambda: read("scores", bounded="no"), "bounded='no': expected True or"),  # type: ignore[arg-type]
     # Lateness
@@ -231,6 +231,23 @@ def test_a_strategy_that_gives_no_windows_is_named_with_the_element(
     builder.record(at_us=SECOND, value=5, timestamp=0, key="ann")
     with pytest.raises(error, match=message):
         run_reference(pipeline, builder.build())
+
+
+class TwoDays(FixedWindows):
+    """Merge all windows of a key."""
+
+    def merge_windows(self, windows: Sequence[Window]) -> Iterable[Window]:
+        return [Window(min(window.start for window in windows), max(window.end for window in windows))]
+
+
+def test_a_subclass_of_fixed_windows_may_merge_them() -> None:
+    pipeline = read("scores").window_into(TwoDays(SECOND)).sum().to("out").pipeline("games")
+    builder = FeedBuilder(pipeline)
+    for at in (0, SECOND):
+        builder.record(at_us=at, value=5, timestamp=at, key="ann")
+    builder.watermark(at_us=3 * SECOND, low_watermark=3 * SECOND)
+    (pane,) = run_reference(pipeline, builder.build()).outputs
+    assert b"10" in pane.value
 
 
 def test_a_strategy_may_put_an_element_into_no_window() -> None:

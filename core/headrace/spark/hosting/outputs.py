@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.types import StructType
 
-from headrace.api.codecs import JsonCodec, TypedCodec
+from headrace.api.codecs import writes_json
 from headrace.api.pipeline import Pipeline
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.parcels import Batches, Parcel, decode_parcel, is_tally
@@ -69,7 +69,7 @@ class Outputs:
             known = ", ".join(map(repr, self.pipeline.output_streams))
             raise SparkHostError(f"the pipeline has no output {stream!r}", f"Its outputs are: {known}")
         rows = self.frame.filter(F.col("stream") == stream)
-        is_json = isinstance(self.pipeline.codec(stream), JsonCodec | TypedCodec)
+        is_json = writes_json(self.pipeline.codec(stream))
         if columns is not None and not is_json:
             problem = f"{self.pipeline.codec(stream)!r} does not write the values of {stream!r} as JSON"
             raise SparkHostError(problem, "Leave columns out, and decode the column value yourself")

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.types import BinaryType, IntegralType, TimestampNTZType, TimestampType
 
-from headrace.api.codecs import JsonCodec, TypedCodec
+from headrace.api.codecs import writes_json
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import InjectorSpec
 from headrace.api.time import HOUR
@@ -350,7 +350,7 @@ def _value(pipeline: Pipeline, name: str, stream: str, given: Input) -> Column:
     if isinstance(given.value, str) and isinstance(frame.schema[given.value].dataType, BinaryType):
         return F.col(given.value)
     codec = pipeline.codec(stream)
-    if not isinstance(codec, JsonCodec | TypedCodec):
+    if not writes_json(codec):
         problem = (
             f"Spark cannot encode columns with the codec {codec!r} of stream {stream!r} (injector {name!r})"
         )

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, StringType, StructField
 
-from headrace.api.codecs import JsonCodec, TypedCodec
+from headrace.api.codecs import writes_json
 from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.spark.io_errors import FencedWriterError, SinkTableError
@@ -87,7 +87,7 @@ class DatabaseSink:
         self._database = database_of(url, timeout_s)
         self._table = table
         self._text = pipeline is not None and all(
-            isinstance(pipeline.codec(stream), JsonCodec | TypedCodec) for stream in pipeline.output_streams
+            writes_json(pipeline.codec(stream)) for stream in pipeline.output_streams
         )
         self._types = dict(types or {})
         self._writer = writer

@@ -20,7 +20,7 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
-from headrace.api.codecs import JsonCodec, TypedCodec
+from headrace.api.codecs import writes_json
 from headrace.api.errors import HeadraceError, OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.spark.hosting.parcels import Batches
@@ -101,7 +101,7 @@ class TableSink:
         self._connect, self._table, self._style = connect, table, paramstyle
         self._staged = f"{table}_staged" + (f"_{writer}" if writer else "")
         self._text = pipeline is not None and all(
-            isinstance(pipeline.codec(stream), JsonCodec | TypedCodec) for stream in pipeline.output_streams
+            writes_json(pipeline.codec(stream)) for stream in pipeline.output_streams
         )
         self._types, self._writer = dict(types or {}), writer
         self.name = f"table {table!r}"
