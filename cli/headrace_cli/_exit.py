@@ -1,7 +1,7 @@
 """End a command: its exit code, and the reports of errors and signals.
 
 Rules of this file: an error that Headrace raises on purpose is one message on stderr and exit code 2, never a
-traceback. Anything else that escapes is our own bug and keeps its traceback.
+traceback. Anything else that escapes is our own bug: `headrace_cli.main` reports it, with exit code 70.
 """
 
 import enum
@@ -29,6 +29,8 @@ class ExitCode(enum.IntEnum):
     """The command line, a file or a pipeline is wrong, or output could not be written."""
     UNKNOWN = 3
     """Nothing is violated, but something that the runs should have exercised was never exercised."""
+    DEFECT = 70
+    """Headrace itself failed: no verdict. It says so, and where the report for its authors lies (``EX_SOFTWARE``)."""
     HUNG_UP = 129
     """SIGHUP, such as a closed terminal: 128 plus the signal's number, as in shells."""
     INTERRUPTED = 130

@@ -32,7 +32,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace bench skew --quick
 
 [bold]Exit codes[/]
-  0 measured, 1 a correctness figure missed its goal, 2 usage error. A slow speed is reported but never fails."""
+  0 measured, however slow; 1 a correctness figure missed its goal; 2 usage error"""
 
 
 class UnknownBenchmarkError(HeadraceError):

@@ -9,7 +9,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from headrace_cli._signals import signals_raised
+from headrace_cli._defects import report_defect
+from headrace_cli._signals import signal_of, signals_raised
 from headrace_cli._streams import guarded_streams
 
 _NAMES = (
@@ -49,7 +50,14 @@ _EXAMPLES = """[bold]Examples[/]
   headrace report --quick
 
 [bold]Exit codes[/]
-  0 holds, 1 violated, 2 usage error, 3 unknown, 130 interrupted, 143 terminated, 129 hung up"""
+  0 holds, 1 violated, 2 usage error, 3 unknown, 70 a defect of Headrace, 130 interrupted, 143 terminated, 129 hung up"""
+
+_DEFECT = "; 70 a defect of Headrace"
+"""What every command adds to its exit codes."""
+
+_CLICK_ERROR = typer.BadParameter.__mro__[
+    2
+]  # ClickException, which typer has from click, or of its own, by release
 
 
 class _Commands(UserDict[str, Any]):
@@ -62,6 +70,10 @@ class _Commands(UserDict[str, Any]):
         command = get_command(import_module(self.data[name]).app)
         assert isinstance(command, TyperCommand | TyperGroup)
         command.name = name  # a group has none of its own, and help lists it by this
+        for part in command.commands.values() if isinstance(command, TyperGroup) else [command]:
+            part.epilog = (
+                f"{part.epilog or ''}{_DEFECT if '[bold]Exit codes[/]' in (part.epilog or '') else ''}"
+            )
         return command
 
 
@@ -69,6 +81,20 @@ class _Headrace(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _Commands()
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command, and report what escapes it and should not: Python would exit with 1, which means violated."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:  # before the command could prepare for it
+            raise typer.Exit(128 + signal_of(stop)) from stop
+        except BaseException as error:
+            if isinstance(error, (typer.Exit, typer.Abort, _CLICK_ERROR)):
+                raise
+            from headrace_cli._exit import ExitCode  # noqa: PLC0415  costly, and seldom needed
+
+            report_defect(error)
+            raise typer.Exit(ExitCode.DEFECT) from error
 
 
 app = typer.Typer(

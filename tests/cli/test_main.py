@@ -3,10 +3,14 @@
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from headrace_cli._defects import report_defect
+from headrace_cli.main import app
 from tests.cli.rig import Run, environment, plain, run_process
 
 COMMANDS = [("scenario", "list"), ("scenario", "run"), ("verify",), ("replay",), ("bench",), ("skip",)]
@@ -19,7 +23,7 @@ def test_help_names_each_command_shows_examples_and_lists_the_exit_codes(run: Ru
     for listed in ("scenario Run scenarios", "verify Run a pipeline", "replay Run a saved failure"):
         assert f" {listed} " in text
     assert "headrace verify headrace_scenarios.zeitgeist:pipeline" in text
-    assert "0 holds, 1 violated, 2 usage error, 3 unknown, 130 interrupted" in text
+    assert "0 holds, 1 violated, 2 usage error, 3 unknown, 70 a defect of Headrace, 130 interrupted" in text
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -28,6 +32,51 @@ def test_help_of_each_command_shows_an_example_of_it(run: Run, command: tuple[st
     assert result.exit_code == 0
     _, examples = plain(result.stdout).split(" Example", 1)
     assert f"headrace {' '.join(command)}" in examples
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_of_each_command_that_lists_exit_codes_lists_that_of_a_defect(
+    run: Run, command: tuple[str, ...]
+) -> None:
+    text = plain(run(*command, "--help").stdout)
+    assert ("Exit codes" in text) is text.rstrip().endswith("; 70 a defect of Headrace")
+
+
+ESCAPING = {
+    "an error": "raise LookupError('no such thing')",
+    "another kind of error": "raise BaseException('no such thing')",
+    "a recursion without end": "def again(): again()\nagain()",
+    "a reader at the end of its input": "input()",
+    "a closed pipe": "import errno, os\nraise OSError(errno.EPIPE, 'no such thing')",
+    "an exit": "raise SystemExit(0)",
+}
+
+
+@pytest.mark.parametrize("source", ESCAPING.values(), ids=list(ESCAPING))
+def test_what_escapes_a_command_is_a_defect_of_ours_and_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    def fail(*_: object) -> None:
+        exec(source, {})  # noqa: S102  it stands above
+
+    monkeypatch.setattr("headrace_cli.verify.is_spark_job", fail)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    result = CliRunner().invoke(app, ["verify", "views:pipeline"])
+    assert result.exit_code == 70
+    assert "This is a defect of Headrace, not of your job, and no verdict." in plain(result.stderr)
+    (report,) = tmp_path.glob("headrace-defect-*.txt")
+    assert str(report) in result.stderr
+    assert "Traceback (most recent call last)" in report.read_text()
+    assert "Traceback" not in result.stderr
+
+
+def test_a_report_that_cannot_be_written_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    report_defect(LookupError("\ud800"))
+    assert "LookupError" in capsys.readouterr().err
 
 
 def test_without_arguments_it_shows_help_and_exits_2(run: Run) -> None:
