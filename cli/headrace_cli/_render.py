@@ -129,6 +129,13 @@ def print_violations(
                 print_text(console, describe_event(event), indent=4)
 
 
+def print_questions(console: Console, questions: Mapping[str, Unknown]) -> None:
+    """Print what a run leaves open, and what answers it."""
+    for name, verdict in questions.items():
+        print_heading(console, f"{name}, {_title(name, None)}: unknown")
+        print_text(console, verdict.why, indent=2)
+
+
 def print_error(console: Console, error: str, *, sound: bool) -> None:
     """Print the error that stopped a run. ``sound``: on the sound protocol, where a failed assertion is a bug of ours."""
     print_heading(console, "The run stopped")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from headrace.histories import End, HistoryReader, history_schema
+from headrace.histories import End, HistoryReader, Tells, history_schema
 from headrace.history import RunEnded
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import invariants_document, print_document, stdout_reserved
@@ -20,6 +20,7 @@ from headrace_cli._render import (
     counted,
     print_heading,
     print_lines,
+    print_questions,
     print_text,
     print_verdicts,
     print_violations,
@@ -44,7 +45,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace check consumer.jsonl --follow --promises my_checks:promises
 
 [bold]Exit codes[/]
-  0 holds, 1 violated, 2 usage error or malformed file, 3 unknown: the file does not say, 130 interrupted"""
+  0 holds, 1 violated, 2 usage error or malformed file, 3 unknown: a question that the file leaves open, 130 interrupted"""
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="HISTORY.jsonl", help="The file (see docs/reference/history.md).")
@@ -111,7 +112,18 @@ class Checked:
         code = exit_code_of_run(self.verdicts)
         if code is not ExitCode.VIOLATED and self.stop.signal is not None:
             return ExitCode(128 + self.stop.signal)
-        return code
+        return ExitCode.UNKNOWN if code is ExitCode.HOLDS and self.open else code
+
+    @property
+    def open(self) -> dict[str, Unknown]:
+        """What came up in a History of records, and cannot be told from it: questions to its author."""
+        if self.reader.header.tells is Tells.STEPS:
+            return {}
+        return {
+            name: verdict
+            for name, verdict in self.verdicts.items()
+            if isinstance(verdict, Unknown) and verdict.cut_short
+        }
 
     def document(self) -> dict[str, Any]:
         """What ``--json`` prints."""
@@ -139,19 +151,24 @@ class Checked:
         header, verdicts = self.reader.header, self.verdicts
         broken = violations(verdicts)
         words = {ExitCode.VIOLATED: "bold red", ExitCode.HOLDS: "bold green"}
-        names = f": {', '.join(broken)}" if broken else ""
+        questions = self.open
+        named = broken or (questions if self.code is ExitCode.UNKNOWN else {})
+        names = f": {', '.join(named)}" if named else ""
         print_text(console, f"{RESULT_WORDS[self.code].upper()}{names}", style=words.get(self.code, "yellow"))
         on = f" on {header.host}" if header.host else ""
-        ended = "" if self.ended else "; the run has not ended in it"
+        ended = (
+            "" if self.ended else "; the run has not ended in it, so nothing can be said to be lost or stuck"
+        )
         print_lines(
             console, f"{self.path}: {header.pipeline}{on}, {counted(self.reader.number, 'line')}{ended}"
         )
         told = {name: verdict for name, verdict in verdicts.items() if verdict != Unknown(NOT_TOLD)}
         print_heading(console, "Verdicts")
-        print_verdicts(console, told)
+        print_verdicts(console, told | dict.fromkeys(questions, Unknown("see below")))
         if len(told) < len(verdicts):
             rest = counted(len(verdicts) - len(told), "further invariant")
             print_text(console, f"{rest} cannot be told from a History of records.", indent=2)
+        print_questions(console, questions)
         print_violations(console, verdicts, witnesses=True)
         for name, verdict in broken.items():
             places = ", ".join(f"line {line:,}" for line in self._lines(verdict))

@@ -106,6 +106,21 @@ def test_a_file_without_anything_to_judge_is_unknown(folder: Path, run: Run) -> 
     assert "the run has not ended in it" in result.stdout
 
 
+def test_what_a_file_leaves_open_is_unknown_and_says_what_answers_it(folder: Path, run: Run) -> None:
+    write_story(folder / "all.jsonl")
+    lines = [json.loads(line) for line in (folder / "all.jsonl").read_text().splitlines()]
+    silent = [line for line in lines if line.get("type") != "out" or line["stage"] != "counter"]
+    (folder / "silent.jsonl").write_text("".join(json.dumps(line) + "\n" for line in silent))
+    result = run("check", "silent.jsonl")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (3, "UNKNOWN: H8")
+    assert (
+        "H8, what has outputs sends something: unknown\n  stage 'counter' processed 12 records"
+        in result.stdout
+    )
+    assert '("may_be_silent" of the stage: true or false)' in plain(result.stdout)
+    assert json.loads(run("check", "silent.jsonl", "--json").stdout)["result"] == "unknown"
+
+
 def test_promises_judge_a_file(folder: Path, run: Run) -> None:
     (folder / "clicks.py").write_text(MODULE)
     write_story(folder / "right.jsonl")

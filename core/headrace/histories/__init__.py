@@ -1,7 +1,16 @@
 """Histories as files: the public format, for every engine (docs/reference/history.md)."""
 
 from headrace.histories.files import HistoryReader, HistoryWriter, history_schema, load_history, save_history
-from headrace.histories.header import Graph, Header, Source, Stage, Tells, header_of, pipelines_of
+from headrace.histories.header import (
+    Graph,
+    Header,
+    Source,
+    SourceWatermark,
+    Stage,
+    Tells,
+    header_of,
+    pipelines_of,
+)
 from headrace.histories.lines import End, In, Line, Out, Owns, RecordLine, State, Watermark
 
 __all__ = [
@@ -16,6 +25,7 @@ __all__ = [
     "Owns",
     "RecordLine",
     "Source",
+    "SourceWatermark",
     "Stage",
     "State",
     "Tells",

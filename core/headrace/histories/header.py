@@ -6,7 +6,7 @@ changes by version: a reader refuses a version that it does not know, and ignore
 
 import enum
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -28,6 +28,15 @@ class Tells(enum.StrEnum):
     """What went in and out of each stage: lines are those of `headrace.histories.lines`."""
 
 
+class SourceWatermark(enum.StrEnum):
+    """What the watermark of a source is worth (MillWheel 5.2)."""
+
+    ESTIMATE = "estimate"
+    """Records behind it are expected, and stages may treat them as late."""
+    PROMISE = "promise"
+    """A process of the source never sends a record behind its own."""
+
+
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     """A source of records.
 
@@ -35,11 +44,13 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
         name: unique among sources and stages.
         outputs: streams that it writes; none: one with the source's name.
         processes: number of processes.
+        watermark: what its watermark is worth; ``None``: not declared, and late records are a question; for histories of records.
     """
 
     name: str
     outputs: tuple[str, ...] = ()
     processes: int = 1
+    watermark: SourceWatermark | None = None
 
 
 class Stage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,6 +61,10 @@ class Stage(msgspec.Struct, frozen=True, omit_defaults=True):
         inputs: streams that it reads. It must get every record of each.
         outputs: streams that it writes. What no stage reads goes outside.
         in_order: whether it promises to take the records of a key in the order in which each process sent them.
+        may_be_silent: whether it may take any number of records and send none, such as a filter or an alarm; ``None``: not
+            declared, and one that does is a question; for histories of records.
+        lag_us: how far its watermark may stay behind those of its inputs at the end, event time, microseconds; ``None``: not
+            declared, and one that stands is a question; for histories of records.
         productions: strong or weak (6.1.2, 6.1.3); for histories of steps.
         exactly_once: whether deliveries are deduplicated (6.1.1); for histories of steps.
         watermark_percentile: 100 for the low watermark (7.2); for histories of steps.
@@ -59,6 +74,8 @@ class Stage(msgspec.Struct, frozen=True, omit_defaults=True):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...] = ()
     in_order: bool = False
+    may_be_silent: bool | None = None
+    lag_us: Annotated[int, msgspec.Meta(ge=0)] | None = None
     productions: Productions = Productions.STRONG
     exactly_once: bool = True
     watermark_percentile: float = 100.0

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from operator import attrgetter
 
 from headrace import HistoryFormatError
-from headrace.histories import Graph, Header, In, Out, Owns, RecordLine, Watermark
+from headrace.histories import Graph, Header, In, Out, Owns, RecordLine, SourceWatermark, Watermark
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +54,8 @@ class Books:
         said: stage to process to what it promised last, event time in microseconds.
         owners: stage to partition to its owner.
         in_order: stages that promise to keep the order of a key.
+        stages: all stages, in the order of the header.
+        waiting: how many records wait for a stage: each counts once for every stage that has not processed it.
     """
 
     def __init__(self, header: Header, path: str) -> None:
@@ -64,6 +66,10 @@ class Books:
             **{stage.name: stage.outputs for stage in graph.stages},
             **{source.name: source.outputs or (source.name,) for source in graph.sources},
         }
+        self._stages = {stage.name: stage for stage in graph.stages}
+        self._watermarks = {source.name: source.watermark for source in graph.sources}
+        self.stages = tuple(self._stages)
+        self.waiting = 0
         self._readers: dict[str, list[str]] = {}
         for stage in graph.stages:
             for stream in stage.inputs:
@@ -84,6 +90,57 @@ class Books:
     def readers(self, stream: str) -> list[str]:
         """Return the stages that read a stream."""
         return self._readers.get(stream, [])
+
+    def outputs(self, stage: str) -> tuple[str, ...]:
+        """Return the streams that a stage or source writes."""
+        return tuple(self._outputs[stage])
+
+    def writers(self, stream: str) -> list[str]:
+        """Return the stages and sources that write a stream."""
+        return [name for name, streams in self._outputs.items() if stream in streams]
+
+    def senders(self, stage: str) -> list[str]:
+        """Return the stages and sources that a stage reads from."""
+        found = (name for stream in self._inputs[stage] for name in self.writers(stream))
+        return list(dict.fromkeys(found))
+
+    def sources_of(self, stage: str) -> set[str]:
+        """Return the sources whose records reach a stage, directly or through others."""
+        found, open_ = set[str](), [stage]
+        while open_:
+            new = [name for name in self.senders(open_.pop()) if name not in found]
+            found.update(new)
+            open_ += [name for name in new if self.is_stage(name)]
+        return {name for name in found if not self.is_stage(name)}
+
+    def promised_to(self, stage: str) -> int | None:
+        """Return the least that anyone who sends to a stage has promised, event time; ``None``: someone said nothing."""
+        least: list[int] = []
+        for sender in self.senders(stage):
+            said = self.said.get(sender, {})
+            if not said or any(process not in said for process in self._members.get(sender, ())):
+                return None
+            least += said.values()
+        return min(least, default=None)
+
+    def lag_us(self, stage: str) -> int | None:
+        """Return how far the header lets a stage's watermark stay behind, event time, microseconds."""
+        return self._stages[stage].lag_us
+
+    def may_be_silent(self, stage: str) -> bool | None:
+        """Return what the header says about whether a stage may take records and send none; ``None``: nothing."""
+        return self._stages[stage].may_be_silent
+
+    def watermark_of(self, source: str) -> SourceWatermark | None:
+        """Return what the header says of a source's watermark; ``None``: nothing, or it is no source."""
+        return self._watermarks.get(source)
+
+    def first_waiting(self) -> Sent | None:
+        """Return the record that was sent first of those that wait for a stage."""
+        waiting = (
+            record for records in self.sent.values() for record in records.values() if record.waits_for
+        )
+        return min(waiting, key=attrgetter("number"), default=None)
 
     def stream_of(self, line: In | Out) -> str:
         """Return the stream of a record.
@@ -163,8 +220,9 @@ class Books:
             stream = self.stream_of(line)
             self.processed.setdefault(line.stage, {})[stream, line.id] = self.number
             record = self.sent.get(stream, {}).get(line.id)
-            if record is not None:
-                record.waits_for.discard(line.stage)
+            if record is not None and line.stage in record.waits_for:
+                record.waits_for.remove(line.stage)
+                self.waiting -= 1
         elif isinstance(line, Watermark):
             self.said.setdefault(line.stage, {})[line.process] = line.timestamp
         elif isinstance(line, Owns):
@@ -178,6 +236,7 @@ class Books:
         waits_for = {
             stage for stage in self.readers(stream) if (stream, line.id) not in self.processed.get(stage, {})
         }
+        self.waiting += len(waits_for)
         record = records[line.id] = Sent(line, self.number, stream, self.promise(line), waits_for)
         if not record.late:
             for stage in self.readers(stream):

@@ -137,10 +137,10 @@ class _Records:
             self._ended_in = number
         if isinstance(line, RecordLine):
             self._books.check_stage(line)
-            for check in self._checks:
-                handler = check.handlers.get(type(line))
-                if handler is not None:
-                    handler(line)
+        for check in self._checks:
+            handler = check.handlers.get(type(line))
+            if handler is not None:
+                handler(line)
         if isinstance(line, In) and self._books.stream_of(line) not in self._books.sent:
             self._unsent[self._books.stream_of(line)] = None
         events = list(self._translation.events(line))
@@ -176,4 +176,14 @@ class _Records:
         if self._unsent and not isinstance(found["S1"], Violated):
             streams = ", ".join(map(repr, self._unsent))
             found["S1"] = Unknown(f"the file does not tell what was sent on {streams}", cut_short=True)
+        elif self._books.waiting and not self._ended_in and not isinstance(found["S1"], Violated):
+            found["S1"] = Unknown(self._cut_off(), cut_short=True)
         return found | {check.name: check.verdict() for check in self._checks}
+
+    def _cut_off(self) -> str:
+        first = self._books.first_waiting()
+        assert first is not None, "a record waits"
+        return (
+            f"the file does not end with a line 'end', and {self._books.waiting:,} of its records wait, first {first.line.id!r}"
+            f" (line {first.number}) for stage {min(first.waits_for)!r}. Record until the run has come to rest, and write 'end'"
+        )

@@ -3,7 +3,7 @@
 Rules of this file:
 
 * A check reads lines and the books, and nothing else. The first violation counts. Messages name lines of the file.
-* Sources are held to nothing here: their watermark is an estimate (MillWheel 5.2), and what breaks it is late.
+* Sources are held to nothing here: what breaks their watermark is late, and `SourceKeepsWatermark` judges that.
 """
 
 import msgspec
@@ -12,6 +12,7 @@ from headrace import format_time
 from headrace.histories import In, Out, State, Watermark
 from headrace_properties.checkers.finding import Checker, Finding, Handlers
 from headrace_properties.histories.books import Books
+from headrace_properties.histories.liveness import liveness_checks
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -230,4 +231,5 @@ def record_checks(books: Books) -> list[Checker]:
         OneState(books),
         InOrder(books),
         OnlySent(books),
+        *liveness_checks(books),
     ]

@@ -77,7 +77,7 @@ SPARK = Path(__file__).with_name("spark.jsonl")
 def test_a_structured_streaming_querys_history_holds() -> None:
     verdicts = judged_file(SPARK)
     held = {name for name, verdict in verdicts.items() if isinstance(verdict, Holds)}
-    assert held == {"S1", "S2", "S5", "S11", "H1", "H2", "H3", "H4", "H6"}
+    assert held == {"S1", "S2", "S5", "S11", "H1", "H2", "H3", "H4", "H6", "H7", "H8", "H9"}
     assert not accused(verdicts)
 
 
@@ -134,8 +134,23 @@ def exchanged(first: int, second: int, type_: str, **of: Any) -> Callable[[Lines
     return edit
 
 
+def declared(kind: str, of: Callable[[Lines], None], **fields: Any) -> Callable[[Lines], None]:
+    """Declare something in the header, and edit the lines by ``of``."""
+
+    def edit(lines: Lines) -> None:
+        lines[0]["graphs"][0][kind][0].update(fields)
+        of(lines)
+
+    return edit
+
+
+def no_counts(lines: Lines) -> None:
+    lines[:] = [line for line in lines if line.get("type") != "out" or line["stage"] != "counter"]
+
+
 COUNTER = {"stage": "counter"}
 SITE = {"stage": "site"}
+SITE_AGAIN = {"process": "site-1", "stage": "site", "id": "clicks/0:6"}
 BROKEN: list[tuple[str, str, Callable[[Lines], None]]] = [
     ("a record is never processed", "S1", without("in", 3)),
     ("the last record is never processed", "S1", without("in", -1)),
@@ -158,6 +173,9 @@ BROKEN: list[tuple[str, str, Callable[[Lines], None]]] = [
     ("a replica has another state", "H4", again("state", -1, process="replica", value=0)),
     ("two records of a key change places", "H5", exchanged(0, 2, "in", process="consumer-2")),
     ("a record is processed that was never sent", "H6", again("in", 0, id="clicks/0:99")),
+    ("the watermark of a stage stays behind", "H7", declared("stages", lag_us=0, of=without("watermark", -1, **COUNTER))),
+    ("a stage that may not be silent is", "H8", declared("stages", may_be_silent=False, of=no_counts)),
+    ("a source breaks its promise", "H9", declared("sources", watermark="promise", of=again("out", 0, **SITE_AGAIN))),
     ("a record is processed before it was sent", "H6", lambda lines: lines.insert(1, lines.pop(nth(lines, "in")))),
 ]  # fmt: skip
 
@@ -208,11 +226,14 @@ def test_a_broken_query_is_accused(by: set[str], edit: Callable[[Lines], None], 
     [
         (lambda line: line["type"] == "end", {"S1"}),
         (lambda line: line["type"] == "owns", {"S6"}),
-        (lambda line: line["type"] == "watermark", {"S11", "H1", "H2", "H3"}),
-        (lambda line: line["type"] == "watermark" and line["stage"] == "site", {"H1", "H3"}),
+        (lambda line: line["type"] == "watermark", {"S11", "H1", "H2", "H3", "H7", "H9"}),
+        (lambda line: line["type"] == "watermark" and line["stage"] == "site", {"H1", "H3", "H9"}),
         (lambda line: line["type"] == "state", {"H4"}),
-        (lambda line: line["type"] == "out" and line["stage"] == "site", {"S1", "H1", "H3", "H5", "H6"}),
-        (lambda line: line["type"] == "out" and line["stage"] == "counter", {"S15", "H2"}),
+        (
+            lambda line: line["type"] == "out" and line["stage"] == "site",
+            {"S1", "H1", "H3", "H5", "H6", "H9"},
+        ),
+        (lambda line: line["type"] == "out" and line["stage"] == "counter", {"S15", "H2", "H8"}),
     ],
     ids=["end", "owners", "watermarks", "source's watermark", "states", "what was sent", "outputs"],
 )
