@@ -210,7 +210,7 @@ def is_spark_job(name: str) -> bool:
 
 def _without_java(module_name: str) -> AbstractContextManager[None]:
     """Give a module that speaks of PySpark a session without Java, if it gets one when it is imported."""
-    _search_here()
+    search_here()
     try:
         found = importlib.util.find_spec(module_name)
     except (ImportError, ValueError):  # who imports it tells what is wrong
@@ -275,7 +275,8 @@ def _suggestion(module_name: str, attribute: str) -> str:
     return "Give the names of a module and a pipeline, such as headrace_scenarios.zeitgeist:pipeline"
 
 
-def _search_here() -> None:
+def search_here() -> None:
+    """Search the current directory first for modules."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -283,7 +284,7 @@ def _search_here() -> None:
 
 
 def _import(name: str, module_name: str) -> ModuleType:
-    _search_here()
+    search_here()
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
