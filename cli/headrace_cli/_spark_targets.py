@@ -35,7 +35,7 @@ _LINE_PERIOD_S = 10.0
 class SparkOptions:
     """What ``headrace verify`` takes for a Spark job: schemas of its input, what its outcome may depend on, how much to try.
 
-    ``promises`` are those to judge by (none: all), and ``allow_unknown`` those that need not be tested.
+    ``promises`` are those to judge by (none: all), ``allow_unknown`` those that need not be tested, and ``keys`` those of tables.
     """
 
     schemas: Sequence[str]
@@ -46,6 +46,7 @@ class SparkOptions:
     seed: int
     promises: Sequence[str] = ()
     allow_unknown: str = ""
+    keys: Sequence[str] = ()
 
 
 def verify_spark(
@@ -140,12 +141,18 @@ class Verified:
 
 
 def _target(name: str, options: SparkOptions) -> "SparkTarget":
-    target = load_spark_target(name, _schemas(name, options.schemas), options.feed_name, options.seed)
+    target = load_spark_target(
+        name, _schemas(name, options.schemas), options.feed_name, options.seed, options.keys
+    )
     return dataclasses.replace(target, promises=picked(name, target.promises, options.promises))
 
 
 def load_spark_target(
-    name: str, schemas: str | Mapping[str, str] | None, feed_name: str, seed: int
+    name: str,
+    schemas: str | Mapping[str, str] | None,
+    feed_name: str,
+    seed: int,
+    keys: Sequence[str] = (),
 ) -> "SparkTarget":
     """Import a Spark job or sink, and what it is tried with.
 
@@ -154,13 +161,14 @@ def load_spark_target(
         schemas: Of its input.
         feed_name: What the module calls its rows.
         seed: Of the rows.
+        keys: Of tables: ``table=column,column``.
 
     Raises:
         HeadraceError: It is not there, is no Spark job, or PySpark is missing.
 
     """
     try:
-        from headrace_properties.spark_jobs.targets import spark_target  # noqa: PLC0415
+        from headrace_properties.spark_jobs.targets import keys_named, spark_target  # noqa: PLC0415
         from headrace_sim.spark.recorded_columns import columns_without_java  # noqa: PLC0415
         from headrace_sim.spark.sessions import Session  # noqa: PLC0415
     except ModuleNotFoundError:
@@ -175,7 +183,9 @@ def load_spark_target(
         raise TargetError(
             name, problem, "Write it as batches of rows, or leave --feed out: rows are then drawn"
         )
-    return spark_target(name, found, module=module, schemas=schemas, feed=feed, seed=seed)
+    return spark_target(
+        name, found, module=module, schemas=schemas, feed=feed, seed=seed, keys=keys_named(keys)
+    )
 
 
 def _schemas(name: str, given: Sequence[str]) -> str | Mapping[str, str] | None:
@@ -305,7 +315,7 @@ def replay_spark(
         name = pipeline or file.spark_job
         if not trust:
             check_trusted(path, [name], pipeline)
-        target = load_spark_target(name, file.schemas, file.feed, file.feed_seed)
+        target = file.declared(load_spark_target(name, file.schemas, file.feed, file.feed_seed))
         if wrong := file.wrong(target):
             raise HistoryFormatError("replay file", str(path), wrong)
         again, changes = Again(file, target), file.changes(target)

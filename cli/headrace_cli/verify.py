@@ -215,6 +215,14 @@ AllowOption = Annotated[
 DuplicatesOption = Annotated[
     bool, typer.Option("--duplicates", help="Spark jobs: the source may deliver a row twice.")
 ]
+KeysOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keys",
+        metavar="TABLE=COLUMN,...",
+        help="Sinks: the columns by which a connector of df.write that is not known writes to a table; none: it adds rows.",
+    ),
+]
 SaveOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Where to save a failure, besides where it is kept."),
@@ -239,6 +247,7 @@ def verify(
     schema: SchemaOption = None,
     allow: AllowOption = "",
     duplicates: DuplicatesOption = False,  # noqa: FBT002  typer's way
+    keys: KeysOption = None,
     force: ForceOption = False,  # noqa: FBT002  typer's way
     verbose: VerboseOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
@@ -270,10 +279,14 @@ def verify(
                 options.seed,
                 promise or (),
                 allow_unknown,
+                keys or (),
             )
             memory = Memory(failures, pipeline)
             raise typer.Exit(verify_spark(pipeline, asked, memory, files, save, as_json=as_json))
-        _check_left_out("for a pipeline: only a Spark job has it", {"allow": allow, "duplicates": duplicates})
+        _check_left_out(
+            "for a pipeline: only a Spark job has it",
+            {"allow": allow, "duplicates": duplicates, "keys": keys},
+        )
         protocol = protocol_without(without)
         with stdout_reserved():
             target = load_target(pipeline, feed, versions or (), promise or ())

@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -115,6 +115,7 @@ class Verifier:
         duplicates: bool = False,
         promises: Sequence[Promise] | None = None,
         allow_unknown: Collection[str] = (),
+        keys: Mapping[str, Sequence[str]] | None = None,
     ) -> "SparkReport": ...
 
     def __call__(self, pipeline: Any, feed: Any = None, **given: Any) -> Any:
@@ -216,6 +217,7 @@ class Verifier:
         duplicates: bool = False,
         promises: Sequence[Promise] | None = None,
         allow_unknown: Collection[str] = (),
+        keys: Mapping[str, Sequence[str]] | None = None,
     ) -> "SparkReport":
         """Run a Spark job under schedules, try its sink at each of its effects, and fail the test unless all outcomes are equal.
 
@@ -230,6 +232,7 @@ class Verifier:
             duplicates: whether the source may deliver a row twice.
             promises: what its author says of it; default: the list ``promises`` of the job's module.
             allow_unknown: promises that no run needs to test.
+            keys: the columns by which a connector of ``df.write`` that is not known writes, by table; none: it adds rows.
 
         Raises:
             InvariantViolatedError: the outcome depends on something else, or an effect is not idempotent.
@@ -249,7 +252,14 @@ class Verifier:
 
         def target_of(seed: int) -> "SparkTarget":
             return spark_target(
-                names.job, job, schemas=schema, feed=feed, seed=seed, prepare=prepare, promises=asked
+                names.job,
+                job,
+                schemas=schema,
+                feed=feed,
+                seed=seed,
+                prepare=prepare,
+                promises=asked,
+                keys=keys,
             )
 
         target = target_of(used_seed)

@@ -159,3 +159,32 @@ def test_promises_are_picked_and_may_go_untested(
     (payments / "payments.py").write_text(PAYMENTS + PROMISES)
     done = run("verify", "payments:replace", *SCHEMA, "--examples", "5", *options)
     assert (done.exit_code, told in done.output) == (code, True), done.output
+
+
+STORE = """
+feed = [[("ann", 1)]]
+
+def store(df, batch_id):
+    df.write.format("com.acme.store").option("table", "t").mode("append").save()
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        ((), 3, "UNKNOWN: store.py:5: t: is a second write of the same row a second row?"),
+        (("--keys", "t=account"), 0, "Holds"),
+        (("--keys", "t="), 1, "t has (account='ann', amount=1) once too often"),
+        (("--keys", "account"), 2, "does not name a table and its key"),
+        (("--keys", "other=account"), 2, "Its tables: t"),
+    ],
+)
+def test_key_of_a_table_is_asked_for_and_declared(
+    folder: Path, run: Run, options: tuple[str, ...], code: int, told: str
+) -> None:
+    (folder / "store.py").write_text(STORE)
+    done = run("verify", "store:store", *SCHEMA, *options)
+    assert (done.exit_code, told in done.output) == (code, True), done.output
+    if code == 1:
+        again = run("replay", str(next(folder.rglob("headrace-failure-*.json"))))
+        assert (again.exit_code, told in again.output) == (1, True), again.output

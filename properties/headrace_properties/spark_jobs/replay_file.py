@@ -41,6 +41,7 @@ class SparkReplay(msgspec.Struct, frozen=True):
         promise: The name of the promise that is broken, or "".
         code_digest: Of the source behind the job; ``""``: unknown.
         input_digest: Of the rows that are kept.
+        keys: The declared keys of tables.
         format: Of this file.
 
     """
@@ -58,6 +59,7 @@ class SparkReplay(msgspec.Struct, frozen=True):
     promise: str = ""
     code_digest: str = ""
     input_digest: str = ""
+    keys: dict[str, tuple[str, ...]] = {}
     format: int = SPARK_FORMAT
 
     def changes(self, target: SparkTarget) -> tuple[str, ...]:
@@ -67,6 +69,10 @@ class SparkReplay(msgspec.Struct, frozen=True):
             "input": (self.input_digest, _digest(narrowed(target.feed, self.kept))),
         }
         return tuple(name for name, (recorded, now) in today.items() if not recorded or recorded != now)
+
+    def declared(self, target: SparkTarget) -> SparkTarget:
+        """Return the target with the keys that were declared, unless some are."""
+        return target if target.keys else replace(target, keys=self.keys)
 
     def wrong(self, target: SparkTarget) -> str:
         """Return why it cannot be run: implausible numbers, or an input with fewer rows now. ``""``: it can."""
@@ -83,7 +89,7 @@ class SparkReplay(msgspec.Struct, frozen=True):
             return f"it is about the promise {self.promise!r}, which the module no longer makes"
         if (self.cause is None) == (self.fault is None):
             return "it has neither the cause nor the fault of a finding, or both"
-        if self.fault is not None and (self.fault.batch < 0 or self.fault.effect < 0):
+        if self.fault is not None and (self.fault.batch < 0 or self.fault.effect < -1):
             return "its fault is at a negative place"
         return ""
 
@@ -110,6 +116,7 @@ def to_file(
         finding.kept,
         code_digest=code_digest([target.name]),
         input_digest=_digest(narrowed(target.feed, finding.kept)),
+        keys={table: tuple(columns) for table, columns in target.keys.items()},
     )
     about: dict[str, Any] = (
         {
@@ -234,7 +241,7 @@ def retry_findings(
     for path in sorted(kept.folder.glob("headrace-failure-*.json")):
         if not is_spark_file(path) or (file := read_file(path)).feed != feed or file.cause in allow:
             continue
-        target = target_of(file.feed_seed)
+        target = file.declared(target_of(file.feed_seed))
         if file.spark_job == target.name:
             wrong = file.wrong(target)
             again = None if wrong else Again(file, target).finding

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from types import ModuleType
 from typing import Any
@@ -82,6 +82,7 @@ class SparkTarget:
         feed: The rows of its input, batch by batch.
         prepare: Makes what the sink takes for granted, or None.
         promises: What its author says of it.
+        keys: The columns by which connectors write that are not known, by table of ``df.write``; none: it adds rows.
 
     """
 
@@ -90,6 +91,7 @@ class SparkTarget:
     feed: Sequence[Sequence[tuple[Any, ...]]]
     prepare: Callable[[], Any] | None = None
     promises: tuple[Promise, ...] = ()
+    keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def verify(
         self,
@@ -143,6 +145,7 @@ class SparkTarget:
                 *self._sink(),
                 prepare=self.prepare,
                 overtaken=overtaken,
+                keys=self.keys,
                 progress=progress,
             )
             sink = replace(sink, findings=tuple(map(self._shrunk, sink.findings)))
@@ -156,7 +159,7 @@ class SparkTarget:
             JobFailsError: As `verify` does; so are the others.
 
         """
-        return try_fault(*self._sink(), fault, prepare=self.prepare)
+        return try_fault(*self._sink(), fault, prepare=self.prepare, keys=self.keys)
 
     def _sink(self) -> tuple[Callable[..., Any], Sequence[Sequence[tuple[Any, ...]]], Schema]:
         """Return what the trials of the sink call for each batch, the batches, and their schema.
@@ -225,6 +228,7 @@ def spark_target(
     seed: int = 0,
     prepare: Callable[[], Any] | None = None,
     promises: Sequence[Promise] | None = None,
+    keys: Mapping[str, Sequence[str]] | None = None,
 ) -> SparkTarget:
     """Return what a user names, ready to be tried.
 
@@ -237,6 +241,7 @@ def spark_target(
         seed: For them.
         prepare: Makes what the sink takes for granted. Default: the module's.
         promises: What the author says of the job. Default: the module's.
+        keys: The columns by which connectors write that are not known, by table of ``df.write``; none: it adds rows.
 
     Raises:
         SparkTargetError: If it is none of these, has no function for ``foreachBatch``, or its feed does not fit it.
@@ -273,7 +278,11 @@ def spark_target(
     taken = _as_tuples(name, rows, job.input)
     if job.steps and isinstance(job.steps[0], Union):
         taken = _of_streams(name, job.input.names, taken, drawn=given is None)
-    return SparkTarget(name, job, taken, prepare, check_promises_of_job(asked))
+    if keys and job.sink.function is None:
+        raise SparkTargetError(
+            name, "a key is declared, and no foreachBatch() function is there", "Leave it out"
+        )
+    return SparkTarget(name, job, taken, prepare, check_promises_of_job(asked), keys or {})
 
 
 def _made(name: str, feed: Callable[[int], Any], seed: int) -> Any:
@@ -328,6 +337,25 @@ def _of_streams(
                 name, f"the row {row} is not a row of one of: {', '.join(streams)}", remedy
             )
     return batches
+
+
+def keys_named(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the columns of each table's key, given as ``table=column,column``; ``table=``: it adds rows.
+
+    Raises:
+        SparkTargetError: If a text is of another form.
+
+    """
+    keys = {}
+    for text in texts:
+        table, equals, columns = text.partition("=")
+        if not (equals and table.strip()):
+            problem = f"{text!r} does not name a table and its key"
+            raise SparkTargetError(
+                "--keys", problem, "Write --keys TABLE=COLUMN,COLUMN, or --keys TABLE= if it adds rows"
+            )
+        keys[table.strip()] = tuple(name.strip() for name in columns.split(",") if name.strip())
+    return keys
 
 
 def causes_named(names: Iterable[str]) -> frozenset[Cause]:

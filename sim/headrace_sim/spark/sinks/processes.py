@@ -14,8 +14,8 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
@@ -62,6 +62,7 @@ class Sink:
         schema: That of the rows.
         batches: The rows of each micro-batch, whose ids are 0, 1, and so on.
         prepare: Called once, in the trial's directory, before the first batch: it makes tables, or directories. Or None.
+        keys: The columns of the key of each table of ``df.write`` whose connector is not known, as the author says.
 
     """
 
@@ -69,6 +70,7 @@ class Sink:
     schema: t.StructType
     batches: tuple[tuple[tuple[Any, ...], ...], ...]
     prepare: Callable[[], Any] | None
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class OutsideError(HeadraceError):
@@ -149,7 +151,7 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
     gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
         _settle(folder, probe, seed)
-        session = Session(lambda frame: Writer(frame, probe))
+        session = Session(lambda frame: Writer(frame, probe, sink.keys))
         with columns_without_java(session):
             before = frozenset(sys.modules)
             ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, probe, -1)

@@ -215,7 +215,7 @@ def _remedy(blamed: list[Effect]) -> str:
     if effect is not None and isinstance(effect.payload, Request):
         return "PUT it to an address that names the batch, or send an Idempotency-Key made of the batch id and the row."
     if effect is not None and isinstance(effect.payload, TableWrite):
-        return "Overwrite the partition of the batch id, or let Delta skip it by txnAppId and txnVersion."
+        return effect.payload.guarantee.remedy
     if effect is not None and effect.action in {"open", "write"}:
         return "Write a file that is named by the batch id, and rename it into place."
     return "Keep the batch id in the same transaction as the rows: begin by inserting the id, or replace what it has written."

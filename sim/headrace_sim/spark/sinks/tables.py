@@ -4,17 +4,21 @@ Spark's writers come in two kinds. A table format with a log (Delta, Iceberg, Hu
 Others (Parquet, JSON and CSV files, JDBC) make it visible part by part: a driver that dies in between leaves some of the rows.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrameWriter, DataFrameWriterV2
+from pyspark.sql import types as t
 
+from headrace_sim.spark.expressions import bind
 from headrace_sim.spark.frames import Rows
-from headrace_sim.spark.refusals import CannotFollowError, refuse_the_rest, users_place
+from headrace_sim.spark.refusals import refuse_the_rest
+from headrace_sim.spark.sinks.connectors import TARGETS, Guarantee, Repeated, guarantee
 from headrace_sim.spark.sinks.effects import Effect, Probe
+from headrace_sim.spark.sql_text import parse_expression
 
 _WITH_A_LOG = frozenset({"delta", "hudi", "iceberg"})
 _FILES = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
@@ -26,7 +30,6 @@ _MODES = {
     "errorifexists": "error",
     "default": "error",
 }
-_NOT_SIMULATED = frozenset({"replacewhere"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class TableWrite:
         rows: As (column, value) pairs.
         partitions: The columns by whose values the table is partitioned, if only partitions that are written are overwritten.
         transaction: The application and version that Delta remembers, if given: it skips what it has seen.
+        guarantee: What the connector does when the write is repeated.
+        where: Which rows are overwritten (Delta's ``replaceWhere``), as SQL, with the columns of the rows.
 
     """
 
@@ -45,6 +50,8 @@ class TableWrite:
     rows: tuple[tuple[tuple[str, Any], ...], ...]
     partitions: tuple[str, ...] = ()
     transaction: tuple[str, int] | None = None
+    guarantee: Guarantee = Guarantee()  # noqa: RUF009  it is frozen
+    where: tuple[str, t.StructType] | None = None
 
 
 def tables(effects: list[Effect]) -> dict[str, list[tuple[tuple[str, Any], ...]]]:
@@ -93,24 +100,48 @@ def watch_actions(probe: Probe) -> None:
 
 
 def _apply(write: TableWrite, rows: list[tuple[tuple[str, Any], ...]]) -> None:
+    if write.guarantee.repeated is not Repeated.ADDS:
+        _apply_by_key(write, rows)
+        return
     if write.mode == "overwrite":
-        written = {_partition(row, write.partitions) for row in write.rows}
+        written = {_values(row, write.partitions) for row in write.rows}
+        replaced = write.where and bind(parse_expression(write.where[0], ""), write.where[1]).value
         rows[:] = [
-            row for row in rows if write.partitions and _partition(row, write.partitions) not in written
+            row
+            for row in rows
+            if (write.partitions and _values(row, write.partitions) not in written)
+            or (replaced and not replaced(tuple(value for _, value in row)))
         ]
     rows.extend(write.rows)
 
 
-def _partition(row: tuple[tuple[str, Any], ...], columns: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(repr(value) for name, value in row if name in columns)
+def _apply_by_key(write: TableWrite, rows: list[tuple[tuple[str, Any], ...]]) -> None:
+    keys, newest = write.guarantee.keys, write.guarantee.newest
+    names = keys or tuple(name.lower() for row in write.rows for name, _ in row)
+    kept = {_values(row, names): row for row in rows}
+    for row in write.rows:
+        known = kept.get(key := _values(row, names))
+        older = known is not None and newest and _of_column(row, newest) < _of_column(known, newest)
+        if known is None or (write.guarantee.repeated is Repeated.REPLACES and not older):
+            kept[key] = row
+    rows[:] = kept.values()
+
+
+def _of_column(row: tuple[tuple[str, Any], ...], column: str) -> Any:
+    return next(((value is not None, value) for name, value in row if name.lower() == column), (False, None))
+
+
+def _values(row: tuple[tuple[str, Any], ...], columns: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(repr(value) for name, value in row if name.lower() in columns)
 
 
 class Writer(DataFrameWriter):
     """Replaces ``df.write`` in an attempt."""
 
-    def __init__(self, frame: Rows, probe: Probe) -> None:
+    def __init__(self, frame: Rows, probe: Probe, keys: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self._frame = frame
         self._probe = probe
+        self._keys = keys or {}
         self._mode = "error"
         self._format = "parquet"
         self._options: dict[str, Any] = {}
@@ -133,10 +164,6 @@ class Writer(DataFrameWriter):
 
     def option(self, key: str, value: Any) -> "Writer":
         """Set an option."""
-        if key.lower() in _NOT_SIMULATED:
-            raise CannotFollowError(
-                f"the option {key!r} of DataFrame.write", users_place(), "Filter and overwrite in another way"
-            )
         self._options[key.lower()] = value
         return self
 
@@ -179,7 +206,7 @@ class Writer(DataFrameWriter):
             path
             if path is not None
             else next(
-                (str(self._options[key]) for key in ("path", "dbtable", "topic") if key in self._options),
+                (str(self._options[key]) for key in TARGETS if key in self._options),
                 None,
             )
         )
@@ -240,20 +267,45 @@ class Writer(DataFrameWriter):
             return
         names = self._frame.columns
         rows = tuple(tuple(zip(names, row, strict=True)) for row in self._frame._all())
-        write = TableWrite(self._mode, rows, self._overwritten_partitions(), self._transaction())
+        known = self._guarantee(target)
+        if known.repeated is Repeated.FAILS:
+            self._refuse_known_keys(target, known.keys, rows)
+        write = TableWrite(
+            self._mode, rows, self._overwritten_partitions(), self._transaction(), known, self._where()
+        )
         action = f"{'overwrite' if self._mode == 'overwrite' else 'append'} ({self._format})"
         half = None
         if self._format not in _WITH_A_LOG and len(rows) > 1:
-            part = TableWrite(self._mode, rows[: len(rows) // 2], write.partitions)
+            part = replace(write, rows=rows[: len(rows) // 2])
             half = lambda: self._probe.note(f"part of {action}", target, part)  # noqa: E731  as short as its name
         with self._probe.action(), self._probe.effect(action, target, half=half, payload=write):
             pass
+
+    def _guarantee(self, target: str) -> Guarantee:
+        columns = {name.lower() for name in self._frame.columns}
+        mode = "append" if self._mode == "error" else self._mode
+        return guarantee(self._format, mode, self._options, columns, self._keys.get(target))
+
+    def _refuse_known_keys(
+        self, target: str, keys: tuple[str, ...], rows: tuple[tuple[tuple[str, Any], ...], ...]
+    ) -> None:
+        """Raise the error of a store that takes a key once only."""
+        there = {_values(row, keys) for row in tables(self._probe.ledger.effects()).get(target, ())}
+        for row in rows:
+            if (key := _values(row, keys)) in there:
+                raise PySparkException(
+                    f"{self._format}: {target} has a row of the key {', '.join(key)} already"
+                )
+
+    def _where(self) -> tuple[str, t.StructType] | None:
+        where = self._options.get("replacewhere")
+        return None if where is None else (str(where), self._frame.schema)
 
     def _overwritten_partitions(self) -> tuple[str, ...]:
         settings = self._frame.sparkSession.conf
         default = settings.get("spark.sql.sources.partitionOverwriteMode", "static")
         chosen = str(self._options.get("partitionoverwritemode", default)).lower()
-        return self._partitioned_by if chosen == "dynamic" else ()
+        return tuple(name.lower() for name in self._partitioned_by) if chosen == "dynamic" else ()
 
     def _transaction(self) -> tuple[str, int] | None:
         if self._format != "delta" or "txnappid" not in self._options or "txnversion" not in self._options:

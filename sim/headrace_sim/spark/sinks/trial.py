@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from headrace_sim.spark.sinks.effects import (
 )
 from headrace_sim.spark.sinks.processes import Attempt, Sink, SinkFunction
 from headrace_sim.spark.sinks.story import SinkFinding, Story, Wrong, uncommitted
+from headrace_sim.spark.sinks.tables import TableWrite
 
 Progress = Callable[[int, int], None]
 """Called with the number of trials done, and the total."""
@@ -101,6 +102,7 @@ def check_sink(
     prepare: Callable[[], Any] | None = None,
     overtaken: bool = True,
     ignore: Sequence[str] = (),
+    keys: Mapping[str, Sequence[str]] | None = None,
     progress: Progress | None = None,
 ) -> SinkReport:
     """Check that each row is in its place exactly once, whatever happens to the process that runs the sink.
@@ -115,6 +117,7 @@ def check_sink(
         prepare: Called once in each new directory, before the first batch; it makes tables that the function takes for granted.
         overtaken: Whether a process that was replaced may go on (a zombie). Leave it out only if something else fences it off.
         ignore: Destinations that need not be the same, such as a log of attempts: ``out.db: attempts``.
+        keys: The columns by which a connector of ``df.write`` writes that is not in `CONNECTORS`, by table; none: it adds rows.
         progress: Called after each trial.
 
     Raises:
@@ -123,7 +126,7 @@ def check_sink(
         PySparkTypeError: If a row does not fit the schema.
 
     """
-    return _Check(_sink(function, batches, schema, prepare), frozenset(ignore)).run(overtaken, progress)
+    return _Check(_sink(function, batches, schema, prepare, keys), frozenset(ignore)).run(overtaken, progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,7 @@ def try_fault(
     fault: Fault,
     *,
     prepare: Callable[[], Any] | None = None,
+    keys: Mapping[str, Sequence[str]] | None = None,
 ) -> OneTrial:
     """Try a sink under one fault, as `check_sink` tries it under each.
 
@@ -158,12 +162,13 @@ def try_fault(
         schema: Their schema.
         fault: What happens.
         prepare: Makes what the function takes for granted.
+        keys: As in `check_sink`.
 
     Raises:
         SinkFailsError: As `check_sink` does; so is `UnfollowableSinkError`.
 
     """
-    return _Check(_sink(function, batches, schema, prepare), frozenset()).one(fault)
+    return _Check(_sink(function, batches, schema, prepare, keys), frozenset()).one(fault)
 
 
 def _sink(
@@ -171,10 +176,12 @@ def _sink(
     batches: Sequence[Iterable[Any]],
     schema: str | t.StructType,
     prepare: Callable[[], Any] | None,
+    keys: Mapping[str, Sequence[str]] | None,
 ) -> Sink:
     parsed = parse_schema(schema) if isinstance(schema, str) else schema
     rows = tuple(tuple(as_tuple(row, parsed) for row in batch) for batch in batches)
-    return Sink(function, parsed, rows, prepare)
+    declared = {table: tuple(name.lower() for name in columns) for table, columns in (keys or {}).items()}
+    return Sink(function, parsed, rows, prepare, declared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +228,8 @@ class _Check:
     sink: Sink
     ignore: frozenset[str]
     findings: dict[Any, SinkFinding] = field(default_factory=dict)
+    questions: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
 
     def run(self, overtaken: bool, progress: Progress | None) -> SinkReport:
         usual, by_batch, actions = self._calm()
@@ -238,6 +247,7 @@ class _Check:
             self._judge(self._trial(fault), fault, usual, by_batch)
             if progress is not None:
                 progress(done, len(faults))
+        unknown += self.asked.values()
         counts = tuple(len(batch) for batch in by_batch)
         return SinkReport(_distinct(list(self.findings.values())), tuple(unknown), len(faults), counts)
 
@@ -257,6 +267,7 @@ class _Check:
         by_batch = [
             [effect for effect in effects if effect.batch == batch] for batch in range(len(self.sink.batches))
         ]
+        self.questions = _questions(effects, self.sink.keys)
         for effect in _left_open(calm[0].entries):
             self._add(uncommitted(effect, len(by_batch[effect.batch])))
         actions = [entry for entry in calm[0].entries if isinstance(entry, Acted)]
@@ -301,9 +312,34 @@ class _Check:
                 self._add(story.different(destination, surplus, missing, usual))
 
     def _add(self, finding: SinkFinding) -> None:
+        question = self.questions.get(finding.destination)
+        if question is not None and finding.wrong in {Wrong.TWICE, Wrong.DIFFERS}:
+            self.asked[finding.destination] = question
+            return
         key = (finding.wrong, finding.place)
         known = self.findings.get(key)
         self.findings[key] = finding if known is None else replace(known, trials=known.trials + 1)
+
+
+def _questions(effects: list[Effect], declared: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return what only the author can say of the tables that are written, by table.
+
+    Raises:
+        UnfollowableSinkError: If a key is declared of a table that is not written.
+
+    """
+    writes = [effect for effect in effects if isinstance(effect.payload, TableWrite)]
+    for table in declared:
+        if table not in {effect.target for effect in writes}:
+            known = ", ".join(dict.fromkeys(effect.target for effect in writes)) or "none"
+            problem = f"a key is declared of {table!r}, and the sink writes no such table with df.write"
+            raise UnfollowableSinkError(f"{problem}. Its tables: {known}")
+    return {
+        effect.target: f"{shown_place(effect.place)}: {effect.target}: {effect.payload.guarantee.question}. "
+        f"Say --keys {effect.target}=column,... if it writes by a key, or --keys {effect.target}= if it adds rows"
+        for effect in reversed(writes)
+        if effect.payload.guarantee.question
+    }
 
 
 def _nothing_left(by_batch: list[list[Effect]]) -> str:
