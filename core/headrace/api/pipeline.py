@@ -158,7 +158,7 @@ class Pipeline:
             on_failure: what to do when user code keeps failing; default: `Stop`.
             split_at: keys at which to split its key space from the start; load causes further splits.
             ordered: its outcome depends on the order in which records arrive, and is meant to. Without it, `headrace verify`
-                reports that as a violation.
+                reports that as a violation. It does not declare that the wall clock decides.
             nondeterministic: why its outcome, or what it does outside, is not a function of its records and state alone, such
                 as ``"samples one record in ten"``. Without a reason, `headrace verify` reports that as a violation.
             share_state: hooks that run for a key in one step are given the same state, decoded and encoded once, and not a copy

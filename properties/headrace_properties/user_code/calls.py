@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from headrace import Pipeline, Record
@@ -175,15 +176,21 @@ class Caller:
             return isinstance(first, Raised) and isinstance(second, Raised) and first.kind == second.kind
         return bool(self.decoded(step, first) == self.decoded(step, second))
 
-    def same_told(self, step: Step, first: StepResult, second: StepResult) -> bool:
-        """Return whether nobody can tell two outcomes apart, by what was sent or by the state as it is read."""
-        return self._told(step, first) == self._told(step, second)
+    def same_told(
+        self, step: Step, first: StepResult, second: StepResult, *, unordered: bool = False
+    ) -> bool:
+        """Return whether nobody can tell two outcomes apart, by what was sent or by the state as it is read.
 
-    def _told(self, step: Step, outcome: StepResult) -> object:
+        ``unordered``: the order of entries in lists does not count.
+        """
+        return self._told(step, first, unordered) == self._told(step, second, unordered)
+
+    def _told(self, step: Step, outcome: StepResult, unordered: bool) -> object:  # noqa: FBT001
         spec, state = self.pipeline.computations[step.computation], outcome.state
-        read = None if state is None else leveled_value(spec.state_codec, state or spec.initial_state)
+        level = partial(leveled_value, is_state=unordered)
+        read = None if state is None else level(spec.state_codec, state or spec.initial_state)
         made = [
-            (*_place(emitted), leveled_value(self.pipeline.codec(emitted.stream), emitted.value))
+            (*_place(emitted), level(self.pipeline.codec(emitted.stream), emitted.value))
             for emitted in outcome.made
         ]
         return read, made, outcome.hold, outcome.timers

@@ -12,8 +12,10 @@ every finding is a bug in user code.
 * The records arrive in the same order at other times, with fewer watermarks, none of them late: the outcome must not change.
 * A call must not raise, end the process or run forever, nor produce a record behind its cause (4.5): the engine refuses that.
 
-A computation that declares ``ordered`` is not checked for order, and one that declares ``nondeterministic`` only for the last
-point.
+* A call must not come to something else because the codec reads another state than the call before has left.
+
+A computation that declares ``ordered`` is not checked for order, but for the wall clock; one that declares ``nondeterministic``
+must only not raise, end the process, run forever or produce a record behind its cause.
 """
 
 from collections.abc import Iterator
@@ -90,36 +92,24 @@ class Examiner:
                 continue  # a difference then need not be caused by the order
             for witness in look.witnesses(habit):
                 found.add(habit)
-                if (habit, witness.computation) not in known and not self._declared(
-                    habit, witness.computation
-                ):
+                if (habit, witness.computation) not in known and not self._declared(habit, witness):
                     yield self._smallest(habit, witness, feed)
             if habit.stops and habit in found:
                 return
 
     def notes(self, feed: Feed) -> Iterator[str]:
-        """Say which computations swallow what their context refuses, or go by what a codec has made of their state.
-
-        Neither is a bug by itself.
-        """
-        look = self._look(feed)
-        for computation, (cause, why) in look.swallowed().items():
+        """Say which computations swallow what their context refuses; that is no bug by itself."""
+        for computation, (cause, why) in self._look(feed).swallowed().items():
             yield f"{computation!r} goes on although its context refused something, on {cause}: {why:.300}"
-        for witness in look.read_otherwise():
-            (_, read), (_, left) = witness.outcomes
-            yield (
-                f"{witness.computation!r} reads something else in its state than it left there: on {witness.cause}, it came to"
-                f" {read:.200}; on the state as it left it, it would have come to {left:.200}"
-            )
 
     def _look(self, feed: Feed) -> Look:
         return Look(self.caller, feed, self.seed, self.elsewhere, self.report)
 
-    def _declared(self, habit: Habit, computation: str) -> bool:
-        spec = self.pipeline.computations.get(computation)
+    def _declared(self, habit: Habit, witness: Witness) -> bool:
+        spec = self.pipeline.computations.get(witness.computation)
         if spec is None or habit.stops or habit is Habit.GOES_BACK:
             return False
-        return bool(spec.nondeterministic) or (spec.ordered and habit in ORDERS)
+        return bool(spec.nondeterministic) or (spec.ordered and habit in ORDERS and not witness.by_clock)
 
     def _smallest(self, habit: Habit, witness: Witness, feed: Feed) -> UserFinding:
         best, latest = tuple(range(feed.records)), witness

@@ -34,7 +34,7 @@ class Habit(enum.Enum):
     HAS_EFFECTS = "has effects outside its process, which a retry repeats"
     LEAVES_TRACES = "changes objects outside its row, and again when it is retried"
     STARTS_THREADS = "starts threads"
-    NOT_READ_BACK = "leaves something in its shared state that the codec does not read back as it was"
+    NOT_READ_BACK = "leaves something in its state that the codec does not read back as it was"
     DEPENDS_ON_ORDER = "depends on the order of arrival"
     DEPENDS_ON_SCHEDULE = "depends on when records arrive, or on how far the low watermark has come"
 
@@ -69,13 +69,19 @@ REMEDIES = {
     Habit.DEPENDS_ON_ORDER: "Compare timestamps, or wait for the low watermark; or declare ordered=True",
 }  # fmt: skip
 
+READ_BACK = (
+    "Leave only what the codec reads back unchanged, a list for a tuple and text for a number as a key; or give it a state_codec,"
+    " such as TypedCodec(State)"
+)
+"""What to do about `Habit.NOT_READ_BACK` in a state that is not shared."""
+
 COMBINE_IN_ANY_ORDER = (
     "Let the combiner give the same for its values in any order, however they are merged or taken back"
 )
 """What to do about a grouping of the Dataflow layer that depends on the order of arrival."""
 
 ORDERS = (Habit.DEPENDS_ON_ORDER, Habit.DEPENDS_ON_SCHEDULE)
-"""What ``ordered=True`` declares."""
+"""What ``ordered=True`` declares, unless the wall clock decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,7 @@ class Witness:
         place: see `UserFinding`.
         outcomes: see `UserFinding`.
         remedy: see `UserFinding`.
+        by_clock: it goes by the wall clock, which ``ordered=True`` does not declare.
     """
 
     computation: str
@@ -160,6 +167,7 @@ class Witness:
     place: Place | None = None
     outcomes: tuple[tuple[str, str], ...] = ()
     remedy: str = ""
+    by_clock: bool = False
 
 
 def shown_records(pipeline: Pipeline, feed: Feed) -> tuple[str, ...]:

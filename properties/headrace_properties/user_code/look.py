@@ -28,7 +28,7 @@ from headrace_properties.user_code.calls import (
     SharedStep,
     clock_at,
 )
-from headrace_properties.user_code.habits import COMBINE_IN_ANY_ORDER, Habit, Witness
+from headrace_properties.user_code.habits import COMBINE_IN_ANY_ORDER, READ_BACK, REMEDIES, Habit, Witness
 from headrace_properties.user_code.orders import Ordered, combiner_place, outcomes_of, schedules_of
 from headrace_properties.user_code.surroundings import Surroundings
 from headrace_properties.user_code.tracing import (
@@ -136,7 +136,8 @@ class Look:
             case Habit.LEAVES_TRACES:
                 yield from self._repeated(self.calls)
             case Habit.NOT_READ_BACK:
-                yield from self._left_otherwise(sharing=True)
+                yield from self._left_otherwise()
+                self._caller.restore()
             case Habit.SHARES_STATE:
                 pass  # a small input shows kept state this way
             case Habit.DEPENDS_ON_ORDER:
@@ -439,19 +440,10 @@ class Look:
                 found.setdefault(call.step.computation, (self._cause(call.step), call.outcome.refused[0]))
         return found
 
-    def read_otherwise(self) -> list[Witness]:
-        """Return calls that read something else in their state than the call before left there, once for each computation.
-
-        That is what codecs do, and no bug by itself: JSON has no tuples and no keys but text. But the outcome depends on it.
-        """
-        found: dict[str, Witness] = {}
-        for witness in self._left_otherwise(sharing=False):
-            found.setdefault(witness.computation, witness)
-        self._caller.restore()
-        return list(found.values())
-
-    def _left_otherwise(self, *, sharing: bool) -> Iterator[Witness]:
+    def _left_otherwise(self) -> Iterator[Witness]:
         """Find calls whose outcome is another one on the state as the last call left it, not encoded and decoded.
+
+        Codecs may do that: JSON has no tuples and no keys but text. It is a bug only where the outcome depends on it.
 
         Steps are as long as they can be: a key's due timers, then its records. A timer fires in a later step than it is set in.
         Calls that raise an exception are run again with copies, so they are not compared.
@@ -460,22 +452,25 @@ class Look:
         differing = {witness.computation for _, witness in self._differences}
         for call, fresh in self._fresh:
             step, spec = call.step, self._pipeline.computations[call.step.computation]
-            if spec.share_state is not sharing or step.computation in differing:
+            if step.computation in differing:
                 continue
-            if not sharing and type(spec.computation).__module__.startswith("headrace."):
+            if not spec.share_state and type(spec.computation).__module__.startswith("headrace."):
                 continue  # the Dataflow layer's codecs keep types
             shared_step = steps.setdefault((step.computation, step.key), SharedStep())
             with clock_at(THE_DAY):
                 shared = caller.call_sharing(step, begins=shared_step.begins(step))
             if isinstance(shared, Raised):
                 del steps[step.computation, step.key]
-            elif isinstance(fresh, Raised) or not caller.same_told(step, fresh, shared):
+            elif isinstance(fresh, Raised) or not caller.same_told(
+                step, fresh, shared, unordered=not spec.share_state
+            ):
                 detail = "what a call leaves in the state is not what the next one reads if the state is encoded in between"
                 outcomes = (
                     ("On the state as it is read it came to", self._shown(call, fresh)),
                     ("On the state as the call before left it, to", self._shown(call, shared)),
                 )
-                yield self._witness(call, detail, None, outcomes)
+                remedy = "" if spec.share_state else READ_BACK
+                yield replace(self._witness(call, detail, None, outcomes), remedy=remedy)
             else:
                 shared_step.set_timers.update(shared.timers)
 
@@ -506,7 +501,7 @@ class Look:
 
     def _other_schedules(self) -> Iterator[Witness]:
         self._caller.restore()
-        found = schedules_of(self._pipeline, self._feed, self._seed, SCHEDULES)
+        found = schedules_of(self._pipeline, self._feed, self._seed, SCHEDULES, self._goes_by_clock)
         self._caller.restore()
         if found is None:
             return
@@ -523,7 +518,21 @@ class Look:
                 computation, is_timer=is_timer
             )
             detail, cause = f"it goes by context.{name}", self._cause(found.step)
-        yield Witness(found.computation, detail, self._feed.records, cause, place, shown)
+        remedy = REMEDIES[Habit.READS_CLOCK] if found.by_clock else ""
+        yield Witness(
+            found.computation, detail, self._feed.records, cause, place, shown, remedy, by_clock=found.by_clock
+        )  # fmt: skip
+
+    def _goes_by_clock(self, step: Step, other: Step) -> bool:
+        """Return whether a call comes to another state, or makes something else, at another's wall time."""
+        with clock_at(THE_DAY):
+            outcomes = [self._caller.call(each) for each in (step, replace(step, now=other.now))]
+        if any(isinstance(outcome, Raised) for outcome in outcomes):
+            return False
+        first, second = (
+            replace(outcome, hold=None, timers={}) for outcome in outcomes if isinstance(outcome, StepResult)
+        )
+        return not self._caller.same_told(step, first, second)
 
     def _went_by(self, step: Step, other: Step) -> str:
         """Which of the two things that a schedule decides makes the difference between two calls."""

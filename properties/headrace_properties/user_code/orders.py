@@ -9,6 +9,10 @@ Rules of this file:
   timers fire later, the wall clock shows another time, and the low watermark is further behind. Or everything comes a week later.
   Or each watermark is as far ahead as it may be, so that a record may be stamped exactly with it.
   This makes no record late; records that are late anyway are left out, since their treatment depends on the low watermark.
+* Default timestamps, those of a production's cause, may differ if nothing else does that comes out in the end: a dedup may let
+  either of two equal records pass.
+* A computation that declares ``ordered`` is excused from the order, and not from the clock: if a schedule changes its outcome,
+  the same record on the same state must not do it by its wall time alone.
 * Computations are compared one by one, sources first. A computation whose input has changed is not accused; the one upstream is.
 * `headrace_properties.user_code.comparison` defines which outcomes count as equal. Between computations, entries of lists may be
   in another order, too, as a group's values are, provided that what comes out in the end is the same. Groupings of the Dataflow
@@ -17,16 +21,17 @@ Rules of this file:
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import msgspec
 
-from headrace import HOUR, Computation, HeadraceError, Pipeline
+from headrace import HOUR, MINUTE, SECOND, Computation, HeadraceError, Pipeline
 from headrace.api.ropes import Encoded
 from headrace.api.specs import ComputationSpec
+from headrace.api.time import MIN_TIME
 from headrace.dataflow import GroupByKeyAndWindow
 from headrace.wire.effects import SourceRecord
 from headrace_properties.reference import Emitted, RunResult, Step, StepResult, run_reference, run_step
@@ -59,6 +64,7 @@ class Ordered:
         step: a call whose outcome differs on the same record and state; ``None`` if there is none.
         other: the same call in the other run.
         why: what it goes by, if that is known; ``""`` if it is not.
+        by_clock: it goes by the wall clock, and no order of arrival makes it.
     """
 
     computation: str
@@ -67,6 +73,7 @@ class Ordered:
     step: Step | None = None
     other: Step | None = None
     why: str = ""
+    by_clock: bool = False
 
 
 @dataclass(slots=True)
@@ -76,6 +83,7 @@ class _Told:
     Attributes:
         inputs: the records, each with its key and whether it was late.
         emitted: what it made, in order.
+        untimed: the same without default timestamps.
         raised: the exceptions, each with its key.
         states: the last state of each key.
         steps: the first call with a record or timer, a key and a state, and its result.
@@ -83,6 +91,7 @@ class _Told:
 
     inputs: Counter[object] = field(default_factory=Counter)
     emitted: list[Emitted] = field(default_factory=list)
+    untimed: list[Emitted] = field(default_factory=list)
     raised: Counter[tuple[str, str]] = field(default_factory=Counter)
     states: dict[str, Encoded] = field(default_factory=dict)
     steps: dict[object, tuple[Step, StepResult]] = field(default_factory=dict)
@@ -115,7 +124,13 @@ def _reordered(pipeline: Pipeline, feed: Feed, seed: str, orders: int) -> Ordere
     return _compared(pipeline, feed, others)
 
 
-def schedules_of(pipeline: Pipeline, feed: Feed, seed: int, schedules: int) -> Ordered | None:
+ByClock = Callable[[Step, Step], bool]
+"""Returns whether a call comes to something else at the other call's wall time."""
+
+
+def schedules_of(
+    pipeline: Pipeline, feed: Feed, seed: int, schedules: int, by_clock: ByClock | None = None
+) -> Ordered | None:
     """Run a feed on several schedules; return ``None`` if all give the same outcome.
 
     Args:
@@ -123,19 +138,23 @@ def schedules_of(pipeline: Pipeline, feed: Feed, seed: int, schedules: int) -> O
         feed: its input.
         seed: seed of the schedules.
         schedules: number of schedules.
+        by_clock: tells what decides where a computation declares its order; default: those are not looked at.
     """
     feed = without_late_records(feed)
     others = (slower(feed, random.Random(f"{seed}/slower/{number}")) for number in range(schedules))
-    return _compared(pipeline, feed, chain(others, [postponed(feed, _LONG_US), prompter(feed)]))
+    return _compared(pipeline, feed, chain(others, [postponed(feed, _LONG_US), prompter(feed)]), by_clock)
 
 
-def _compared(pipeline: Pipeline, feed: Feed, others: Iterable[Feed]) -> Ordered | None:
+def _compared(
+    pipeline: Pipeline, feed: Feed, others: Iterable[Feed], by_clock: ByClock | None = None
+) -> Ordered | None:
     base, settling = _run(pipeline, feed), settling_of(pipeline, feed)
-    differences = (_difference(pipeline, base, _run(pipeline, other), settling) for other in others)
+    differences = (_difference(pipeline, base, _run(pipeline, other), settling, by_clock) for other in others)
     return next((difference for difference in differences if difference is not None), None)
 
 
-_LONG_US = 7 * 24 * HOUR
+_LONG_US = 7 * 24 * HOUR + 9 * HOUR + 17 * MINUTE + 31 * SECOND
+"""Another day of the week, hour, minute and second."""
 
 
 def at_watermarks(feed: Feed) -> Feed:
@@ -171,6 +190,7 @@ def _run(pipeline: Pipeline, feed: Feed) -> _Run:
             stopped = step.computation
             raise
         mine.emitted += result.made
+        mine.untimed += [_untimed(emitted, step.stamp) for emitted in result.made]
         if result.state is not None:
             mine.states[step.key] = result.state
         timers = {tag: copy(timer) for tag, timer in result.timers.items()}  # the run goes on with these
@@ -185,6 +205,11 @@ def _run(pipeline: Pipeline, feed: Feed) -> _Run:
         except (HeadraceError, SystemExit, CodeOverrunError):
             pass
     return _Run(told, result, stopped)
+
+
+def _untimed(emitted: Emitted, stamp: int) -> Emitted:
+    is_default = emitted.timestamp == stamp
+    return msgspec.structs.replace(emitted, timestamp=MIN_TIME) if is_default else emitted
 
 
 _Made = Counter[tuple[str, str, int, str]]
@@ -204,7 +229,10 @@ def _leveled(pipeline: Pipeline, made: Iterable[Emitted], *, unordered: bool = F
     )
 
 
-def _difference(pipeline: Pipeline, base: _Run, other: _Run, settling: Settling | None) -> Ordered | None:
+def _difference(
+    pipeline: Pipeline, base: _Run, other: _Run, settling: Settling | None, by_clock: ByClock | None
+) -> Ordered | None:
+    """Return the first difference. ``by_clock``: see `schedules_of`; ``None``: a declared order is not looked at."""
     if bool(base.stopped) != bool(other.stopped):
         shown = {False: "its end", True: "an error, which stops the run"}
         return Ordered(base.stopped or other.stopped, shown[bool(base.stopped)], shown[bool(other.stopped)])
@@ -214,18 +242,29 @@ def _difference(pipeline: Pipeline, base: _Run, other: _Run, settling: Settling 
     settles = settled is not None and settled[0] == settled[1]
     for name, spec in pipeline.computations.items():
         one, two = base.told[name], other.told[name]
-        if spec.ordered or spec.nondeterministic or one.inputs != two.inputs:
+        if spec.nondeterministic or one.inputs != two.inputs:
+            continue
+        if spec.ordered and (by_clock is None or _is_ours(spec.computation)):
             continue
         if settles and isinstance(spec.computation, GroupByKeyAndWindow):
             continue
         difference = _made_otherwise(pipeline, name, base, other) or _left_otherwise(spec, one, two)
         if difference is not None:
-            step, again = _differing(pipeline, one, two)
-            return replace(difference, step=step, other=again)
+            step, again = _differing(pipeline, one, two, timers=not spec.ordered)
+            is_clock = (
+                by_clock is not None and step is not None and again is not None and by_clock(step, again)
+            )
+            if is_clock or not spec.ordered:
+                return replace(difference, step=step, other=again, by_clock=is_clock)
     if settled is not None and not settles and settling is not None and settling.regrouping:
         first, second = (_shown_settled(mine - its) for mine, its in (settled, settled[::-1]))
         return Ordered(settling.regrouping, first, second, why=_REGROUPS)
     return None
+
+
+def _is_ours(computation: Computation) -> bool:
+    """Return whether it is the Dataflow layer's: what a trigger of the wall clock does is declared by the trigger."""
+    return type(computation).__module__.startswith("headrace.")
 
 
 def _made_otherwise(pipeline: Pipeline, name: str, base: _Run, other: _Run) -> Ordered | None:
@@ -237,7 +276,7 @@ def _made_otherwise(pipeline: Pipeline, name: str, base: _Run, other: _Run) -> O
     first, second = _leveled(pipeline, one.emitted), _leveled(pipeline, two.emitted)
     if first == second:
         return None
-    unordered = [_leveled(pipeline, told.emitted, unordered=True) for told in (one, two)]
+    unordered = [_leveled(pipeline, told.untimed, unordered=True) for told in (one, two)]
     if unordered[0] == unordered[1] and not _comes_out_otherwise(pipeline, base, other):
         return None
     why = _TIMES if _without_times(first) == _without_times(second) else ""
@@ -262,7 +301,10 @@ def _states(spec: ComputationSpec, one: _Told, two: _Told, key: str) -> list[str
     ]
 
 
-_TIMES = "only the timestamps of what it produces differ; context.produce(..., timestamp=...) takes one that no order decides"
+_TIMES = (
+    "only the timestamps of what it produces differ, and they count; context.produce(..., timestamp=...) takes one that no order"
+    " decides"
+)
 
 
 def _without_times(made: _Made) -> Counter[tuple[str, str, str]]:
@@ -296,11 +338,11 @@ def _shown_settled(outputs: Counter[Emitted]) -> str:
 
 
 def _comes_out_otherwise(pipeline: Pipeline, base: _Run, other: _Run) -> bool:
-    """Return whether what is sent outside differs, or a final state."""
+    """Return whether what is sent outside differs, but for default timestamps, or a final state."""
     outside = set(pipeline.output_streams)
 
     def sent(told: _Told) -> _Made:
-        return _leveled(pipeline, (emitted for emitted in told.emitted if emitted.stream in outside))
+        return _leveled(pipeline, (emitted for emitted in told.untimed if emitted.stream in outside))
 
     for name, one in base.told.items():
         two = other.told[name]
@@ -311,12 +353,17 @@ def _comes_out_otherwise(pipeline: Pipeline, base: _Run, other: _Run) -> bool:
     return False
 
 
-def _differing(pipeline: Pipeline, one: _Told, two: _Told) -> tuple[Step | None, Step | None]:
-    """Return the first call whose record and state are the same in both runs, but whose outcome differs; or ``None`` twice."""
+def _differing(
+    pipeline: Pipeline, one: _Told, two: _Told, *, timers: bool
+) -> tuple[Step | None, Step | None]:
+    """Return the first call whose record and state are the same in both runs, but whose outcome differs; or ``None`` twice.
+
+    ``timers``: the timers that it sets are part of the outcome.
+    """
 
     def outcome(result: StepResult) -> object:
-        timers = {tag: timer and (timer.at, timer.clock) for tag, timer in result.timers.items()}
-        return _leveled(pipeline, result.made), result.state, timers
+        asked = {tag: timer and (timer.at, timer.clock) for tag, timer in result.timers.items() if timers}
+        return _leveled(pipeline, result.made), result.state, asked
 
     for same, (step, result) in one.steps.items():
         other, other_result = two.steps.get(same, (step, result))

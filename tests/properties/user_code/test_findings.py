@@ -130,6 +130,11 @@ class Second(Computation):
             context.produce("out", "two")
 
 
+class Forward(Computation):
+    def process_record(self, context: Context, record: Record) -> None:
+        context.produce("counts", record.value)
+
+
 class Lag(Computation):
     """Emits how far the low watermark is behind."""
 
@@ -157,16 +162,19 @@ class Resetting(Computation):
 class LateAside(Computation):
     """Sound: what comes behind its window is told apart."""
 
+    def __init__(self, stream: str = "out") -> None:
+        self.stream = stream
+
     def process_record(self, context: Context, record: Record) -> None:
         end = record.timestamp // WINDOW_US * WINDOW_US + WINDOW_US
         if context.low_watermark >= end:
-            context.produce("out", "late")
+            context.produce(self.stream, "late")
             return
         context.state[str(end)] = context.state.get(str(end), 0) + 1
         context.set_timer(str(end), at=end)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        context.produce("out", context.state.pop(timer.tag), timer.timestamp)
+        context.produce(self.stream, context.state.pop(timer.tag), timer.timestamp)
 
 
 class Endless(Computation):
@@ -255,6 +263,12 @@ def log(context: Context, record: Record) -> None:
 
 def back(context: Context, record: Record) -> None:
     context.produce("out", 1, timestamp=record.timestamp - (record.value > 12))
+
+
+def reorder(context: Context, record: Record) -> None:
+    """Give the n-th record of a key the n-th time."""
+    context.state["n"] = context.state.get("n", 0) + 1
+    context.produce("out", record.value, timestamp=record.timestamp + context.state["n"])
 
 
 def fail(context: Context, record: Record) -> None:
@@ -381,7 +395,7 @@ PLANTED: list[tuple[Computation, Habit, int, str]] = [
     (Sum(produce(lambda: datetime.fromtimestamp(0).hour)), Habit.USES_ZONE, 1, "datetime.fromtimestamp"),  # noqa: DTZ006
     (Sum(produce(lambda: time.localtime(0).tm_hour)), Habit.USES_ZONE, 1, "time.localtime"),
     (Newest(), Habit.DEPENDS_ON_ORDER, 2, "another order"),
-    (Second(), Habit.DEPENDS_ON_ORDER, 2, "only the timestamps of what it produces differ"),
+    (Sum(reorder), Habit.DEPENDS_ON_ORDER, 2, "only the timestamps of what it produces differ"),
     (Timely(), Habit.DEPENDS_ON_SCHEDULE, 1, "it goes by context.wall_time"),
     (Lag(), Habit.DEPENDS_ON_SCHEDULE, 1, "it goes by context.low_watermark"),
     (Sum(lambda context, record: SENT.append(record.value)), Habit.LEAVES_TRACES, 1, "SENT"),
@@ -523,9 +537,26 @@ def test_a_finding_shows_both_outcomes() -> None:
     assert second == "1 on 'out'"
 
 
+def count_in_windows(computation: Computation, consumer: Computation | None = None) -> list[UserFinding]:
+    """Examine a computation with a consumer that counts its records in windows, if there is one."""
+    pipeline, feed = numbers(computation)
+    if consumer is not None:
+        pipeline.add(consumer, name="windows", inputs={"out": lambda _: "all"}, outputs=["counts"])
+    return examine(pipeline, feed)
+
+
+def test_equal_values_with_other_default_timestamps_are_no_finding_unless_they_count_in_the_end() -> None:
+    assert count_in_windows(Second()) == []
+    assert count_in_windows(Second(), Forward()) == []
+    (finding, *_) = count_in_windows(Second(), LateAside("counts"))
+    assert finding.computation == "planted"
+    assert "only the timestamps of what it produces differ, and they count" in finding.story()[0]
+
+
 def test_declared_behaviour_is_not_a_finding() -> None:
     assert examine(*numbers(Newest(), ordered=True)) == []
     assert examine(*numbers(Lag(), ordered=True)) == []
+    assert examine(*numbers(Sum(flush_by_the_clock), ordered=True)) == []
     reason = "samples one record in ten"
     for note in (produce(random.random), produce(time.time), write_file, with_default):
         assert examine(*numbers(Sum(note), nondeterministic=reason)) == []
@@ -534,6 +565,34 @@ def test_declared_behaviour_is_not_a_finding() -> None:
 def test_a_declaration_does_not_excuse_code_that_stops_the_run() -> None:
     (finding,) = examine(*numbers(Sum(fail), ordered=True, nondeterministic="by chance"))
     assert finding.habit is Habit.RAISES
+
+
+def flush_by_the_clock(context: Context, record: Record) -> None:
+    """A wall timer fires before or after a record: an order, too."""
+    context.set_wall_timer("flush", at=context.wall_time + 15 * MILLISECOND)
+    context.produce("out", context.state["sum"])
+
+
+def day_of_the_clock(context: Context, record: Record) -> None:
+    day = context.wall_time // (24 * HOUR)
+    if context.state.get("day") != day:
+        context.state["day"] = day
+        context.produce("out", record.value)
+
+
+def gap_by_the_clock(context: Context, record: Record) -> None:
+    before = context.state.get("at", context.wall_time)
+    context.state["at"] = context.wall_time
+    context.produce("out", context.wall_time - before > SECOND)
+
+
+@pytest.mark.parametrize("note", [day_of_the_clock, gap_by_the_clock])
+def test_a_declared_order_does_not_excuse_the_wall_clock(note: Note) -> None:
+    (finding,) = examine(*numbers(Sum(note), ordered=True))
+    assert finding.habit is Habit.DEPENDS_ON_SCHEDULE
+    assert "it goes by context.wall_time" in finding.story()[0]
+    assert "ordered=True" not in str(finding)
+    assert examine(*numbers(Sum(note), ordered=True, nondeterministic="by the day")) == []
 
 
 def stamp(context: Context, record: Record) -> None:
