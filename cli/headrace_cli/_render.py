@@ -14,7 +14,7 @@ from rich.text import Text
 
 from headrace import format_time
 from headrace_properties.explain.descriptions import describe_fields, plan_lines, titles
-from headrace_properties.search.judging import is_finding
+from headrace_properties.search.judging import by_cause, is_finding
 from headrace_properties.search.plans import Plan
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
@@ -115,10 +115,8 @@ def print_violations(
     *,
     witnesses: bool = False,
 ) -> None:
-    """Print each violation, and the events that prove it. ``names``: see `print_verdicts`."""
-    for name, verdict in verdicts.items():
-        if not isinstance(verdict, Violated):
-            continue
+    """Print each violation, the cause first, and the events that prove it. ``names``: see `print_verdicts`."""
+    for name, verdict in by_cause(verdicts).items():
         word = "a finding about your code" if is_finding(name) else "VIOLATED"
         title = _title(name, names)
         print_heading(console, f"{name}, {title}: {word}" if title else f"{name}: {word}")

@@ -46,7 +46,7 @@ def test_a_history_saved_by_replay_gets_the_same_verdicts(folder: Path, run: Run
 
 def test_the_report_names_the_lines_of_the_witness(run: Run, zombie: Path) -> None:
     result = run("check", str(zombie))
-    assert result.stdout.startswith("VIOLATED: S2, S4, S6, S7, S8, S9, L1\n")
+    assert result.stdout.startswith("VIOLATED: S6, S7, S2, S9, S8, S4, L1\n")
     assert "zombie.jsonl: views on the simulated cluster, " in result.stdout
     assert "  S6: see line " in result.stdout
 

@@ -1,10 +1,11 @@
 """Make and judge one run of a plan: its verdicts, the faults that took effect and where, and its failure, if any, as a value."""
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
+from headrace import MAX_TIME
 from headrace.history import History
 from headrace_properties.checkers import judge, reached
 from headrace_properties.checkers.drops import DropCounter
@@ -206,9 +207,27 @@ def is_finding(name: str) -> bool:
 
 
 def violations(verdicts: dict[str, Verdict]) -> dict[str, Violated]:
-    """Return the violated ones, without findings about user code under weak productions, which are not the protocol's."""
-    return {
-        name: verdict
-        for name, verdict in verdicts.items()
-        if isinstance(verdict, Violated) and not is_finding(name)
-    }
+    """Return the violated ones, the cause first, without findings on user code under weak productions, not the protocol's."""
+    return {name: violated for name, violated in by_cause(verdicts).items() if not is_finding(name)}
+
+
+_CAUSES_FIRST = (
+    "S6", "S7", "S2", "S1", "S3", "S9", "S8", "S5", "S4", "S14", "S15", "S10", "S11", "S12", "S13", "S16",
+    "L5", "L1", "L2", "L3", "L4",
+)  # fmt: skip
+"""Invariants by explanatory power: the others follow from the first violated one."""
+
+
+def by_cause(verdicts: Mapping[str, Verdict]) -> dict[str, Violated]:
+    """Return the violated ones; the one that the others follow from comes first.
+
+    Those of the protocol cause those of user code. Of several promises, the one that was broken first leads. Findings that only
+    explain come last.
+    """
+    broken = {name: verdict for name, verdict in verdicts.items() if isinstance(verdict, Violated)}
+
+    def precedence(name: str) -> tuple[int, bool, int]:
+        rank = _CAUSES_FIRST.index(name) if name in _CAUSES_FIRST else len(_CAUSES_FIRST)
+        return rank, is_finding(name), max((event.at_us for event in broken[name].witness), default=MAX_TIME)
+
+    return {name: broken[name] for name in sorted(broken, key=precedence)}
