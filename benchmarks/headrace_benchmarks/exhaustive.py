@@ -198,7 +198,7 @@ def _story(failure: Failure, protocol: Protocol) -> tuple[str, ...]:
     """Tell how the figure's rule was broken, in sentences."""
     trial = Trial(failure.plan, failure.feed_seed, failure.kept)
     history, verdicts, _ = run_plan(FIGURE_12.application, trial, protocol)
-    told = narrate(history, verdicts)
+    told = narrate(history, verdicts, pipelines=[FIGURE_12.pipeline])
     assert told is not None
     return told.paragraphs
 

@@ -98,16 +98,25 @@ class Showing:
             if path is not None:
                 files.write(path, f"--{option}", write_bytes(makers[option]()))
 
-    def document(self, history: Sequence[Event], verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
-        """Return what this adds to ``--json``."""
-        return {"explanation": explanation_document(history, verdicts)} if self.explain else {}
+    def document(
+        self,
+        history: Sequence[Event],
+        verdicts: Mapping[str, Verdict],
+        pipelines: Sequence[Pipeline],
+    ) -> dict[str, Any]:
+        """Return what this adds to ``--json``. ``pipelines``: have the codecs."""
+        return {"explanation": explanation_document(history, verdicts, pipelines)} if self.explain else {}
 
     def print_story(
-        self, console: Console, history: Sequence[Event], verdicts: Mapping[str, Verdict]
+        self,
+        console: Console,
+        history: Sequence[Event],
+        verdicts: Mapping[str, Verdict],
+        pipelines: Sequence[Pipeline],
     ) -> None:
-        """Print how the first rule was violated, if requested."""
+        """Print how the first rule was violated, if requested. ``pipelines``: have the codecs."""
         if self.explain:
-            print_narrative(console, narrate(history, verdicts))
+            print_narrative(console, narrate(history, verdicts, pipelines=pipelines))
 
     def _paths(self) -> list[tuple[str, Path | None]]:
         return [("html", self.html), ("svg", self.svg), ("perfetto", self.perfetto), ("shiviz", self.shiviz)]
@@ -131,9 +140,11 @@ def print_saved(console: Console, saved: Sequence[Path]) -> None:
         console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
 
 
-def explanation_document(history: Sequence[Event], verdicts: Mapping[str, Verdict]) -> dict[str, Any] | None:
+def explanation_document(
+    history: Sequence[Event], verdicts: Mapping[str, Verdict], pipelines: Sequence[Pipeline] = ()
+) -> dict[str, Any] | None:
     """Return the explanation for ``--json``: sentences with the numbers of their events."""
-    told = narrate(history, verdicts)
+    told = narrate(history, verdicts, pipelines=pipelines)
     if told is None:
         return None
     return {

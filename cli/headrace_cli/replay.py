@@ -334,7 +334,7 @@ def _print_story(
 ) -> None:
     """Explain the run, or say why it cannot be. ``is_cut``: a cut was asked for."""
     if replayed.history:
-        showing.print_story(console, replayed.history, dict(replayed.verdicts))
+        showing.print_story(console, replayed.history, dict(replayed.verdicts), replayed.versions)
     elif is_cut or showing.explain or showing.pictures:
         about_code = replayed.recorded.file.about_code
         why = "This is your code by itself" if about_code else "The run stopped with an error"
@@ -378,7 +378,8 @@ def _essence(error: str) -> list[str]:
 def _print_json(
     replayed: ReplayedFailure, showing: Showing, stop: Until | None, rates: FailureRates | None
 ) -> None:
-    document = _document(replayed) | showing.document(replayed.history, dict(replayed.verdicts))
+    story = showing.document(replayed.history, dict(replayed.verdicts), replayed.versions)
+    document = _document(replayed) | story
     if stop:
         document["until"] = until_document(stop)
     if rates is not None:

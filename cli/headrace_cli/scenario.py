@@ -91,10 +91,11 @@ def run_scenario(
         code = exit_code_of_run(told.verdicts)
         subtitle = f"{scenario.source}; protocol: {told.protocol}"
         if as_json:
-            print_document(_document(told, code) | showing.document(told.history, told.verdicts))
+            story = showing.document(told.history, told.verdicts, [told.pipeline])
+            print_document(_document(told, code) | story)
         else:
             _print(told)
-            showing.print_story(output_console(), told.history, told.verdicts)
+            showing.print_story(output_console(), told.history, told.verdicts, [told.pipeline])
         showing.save(
             files, told.history, told.verdicts,
             title=scenario.title, subtitle=subtitle, pipelines=[told.pipeline],

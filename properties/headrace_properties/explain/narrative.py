@@ -4,45 +4,26 @@ The story covers the causal past of the witness, the owners of the keys and the 
 out, and the story states their number.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace import Pipeline
 from headrace import history as h
 from headrace_properties.checkers.catalogue import is_invariant, rule
-from headrace_properties.explain.causality import Link, LinkKind, causal_past, links_of, numbers_of
-from headrace_properties.explain.event_summaries import changes, found_by, phrase, seconds
-from headrace_properties.explain.tenures import Outage, Tenure, outages_of, tenures_of
+from headrace_properties.explain.causality import LinkKind, links_of, numbers_of
+from headrace_properties.explain.decoding import Codecs
+from headrace_properties.explain.event_summaries import found_by, phrase, seconds
+from headrace_properties.explain.fault_sentences import struck
+from headrace_properties.explain.losses import losses_of
+from headrace_properties.explain.steps import StepSentences, listed
+from headrace_properties.explain.subject import end_of, is_small, key_of, moves_of, subject_of
+from headrace_properties.explain.tenures import Tenure, outages_of, tenures_of
 from headrace_properties.explain.waiting import waiting_for
-from headrace_properties.search.judging import is_finding
+from headrace_properties.search.judging import by_cause
 from headrace_properties.verdict import Verdict, Violated
 
 LONGEST = 20
 """Maximum number of sentences between headline and rule: nobody reads more."""
-
-_TOLD_FIRST = (
-    "S6",
-    "S7",
-    "S2",
-    "S1",
-    "S3",
-    "S9",
-    "S8",
-    "S5",
-    "S4",
-    "S14",
-    "S15",
-    "S10",
-    "S11",
-    "S12",
-    "S13",
-    "S16",
-    "L5",
-    "L1",
-    "L2",
-    "L3",
-    "L4",
-)
-"""Invariants by explanatory power: the first violated one is explained, since the others follow from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,96 +68,56 @@ class Narrative:
     @property
     def paragraphs(self) -> tuple[str, ...]:
         """The whole story, one or two sentences per entry, ending with the rule; a broken promise comes first."""
-        omitted = (
-            f"Left out: {self.left_out:,} of {self.told + self.left_out:,} events, which had no part in it."
-        )
+        omitted = f"Left out: {self.left_out:,} of {self.told + self.left_out:,} events, unrelated to this."
         if self.shortened:
-            omitted += f" {self.shortened} more that had are not told, to keep this short."
+            omitted += f" To keep this short, {self.shortened:,} related ones are not told either."
         sentences = [sentence.text for sentence in self.sentences]
         awaited, following = [[event] if event else [] for event in (self.awaited, self.next)]
         story = (*awaited, *sentences, *following, omitted, *self.consequences)
         return (*story, self.rule) if is_invariant(self.invariant) else (self.rule, *story)
 
 
-def narrate(history: Sequence[h.Event], verdicts: Mapping[str, Verdict], about: str = "") -> Narrative | None:
+def narrate(
+    history: Sequence[h.Event],
+    verdicts: Mapping[str, Verdict],
+    about: str = "",
+    pipelines: Sequence[Pipeline] = (),
+) -> Narrative | None:
     """Explain how a rule was violated; return ``None`` if nothing is violated.
 
     Args:
         history: of the whole run.
         verdicts: the verdicts on it.
         about: the violation to explain; ``""`` chooses the one closest to the cause.
+        pipelines: the versions that ran, whose codecs decode the values; without one, their bytes are shown as text.
     """
-    broken = {name: verdict for name, verdict in verdicts.items() if isinstance(verdict, Violated)}
+    broken = by_cause(verdicts)
     if not broken:
         return None
-    name = about or min(broken, key=_precedence)
-    return _Narrator(history, name, broken[name]).tell(broken)
-
-
-def _precedence(name: str) -> tuple[int, bool]:
-    """Order violations: those of the protocol cause those of user code; findings that only explain come last."""
-    return _TOLD_FIRST.index(name) if name in _TOLD_FIRST else len(_TOLD_FIRST), is_finding(name)
-
-
-def subject_of(history: Sequence[h.Event], witness: Iterable[int], links: Sequence[Link]) -> set[int]:
-    """Return the numbers of the events that a reader needs to understand a witness.
-
-    They are its causal past, the earlier owners of the same keys, the faults at those processes, and the ACKs that relied on it.
-    """
-    shown = set(witness)
-    last = max(shown, default=0)
-    past = causal_past(links, shown)
-    steps = {number for number in past if isinstance(history[number], h.Applied | h.WriteRefused)}
-    past |= {
-        link.effect for link in links if link.cause in steps and isinstance(history[link.effect], h.AckSent)
-    }
-    keys = {_key_of(history[number]) for number in shown} - {None}
-    made = [link.cause for link in links if link.effect in shown and link.kind is LinkKind.WRITE]
-    past |= {
-        number
-        for number in range(min([*shown, *made], default=0), last)
-        if isinstance(history[number], h.Applied) and _key_of(history[number]) in keys
-    }
-    owners = set[str]()
-    for tenure in tenures_of(history):
-        if any(key and tenure.covers(*key) for key in keys):
-            owners.add(tenure.owner)
-            steps_of = (tenure.minted, tenure.scan_begun, tenure.scan_ended, tenure.forgotten)
-            past |= {step for step in steps_of if step is not None and step <= last}
-    processes = owners or {history[number].process for number in past}
-    for outage in outages_of(history):
-        if outage.process in processes - {"store", ""}:
-            past |= {number for number in (outage.begin, outage.end) if number is not None and number <= last}
-    return past
-
-
-def _key_of(event: h.Event) -> tuple[str, str] | None:
-    """Return (computation, key) of an event's subject."""
-    match event:
-        case h.Applied():
-            return event.computation, event.delta.key
-        case h.Executed() | h.Delivered() | h.DuplicateDropped():
-            return event.computation, event.key
-        case h.WriteRefused(keys=(key, *_)):
-            return event.computation, key
-        case h.CheckpointsDeleted(checkpoints=((key, _, _), *_)):
-            return event.computation, key
-        case _:
-            return None
+    name = about or next(iter(broken))
+    return _Narrator(history, name, broken[name], Codecs(pipelines)).tell(broken)
 
 
 class _Narrator:
     """Tells one violation of one run."""
 
-    def __init__(self, history: Sequence[h.Event], name: str, violated: Violated) -> None:
+    def __init__(self, history: Sequence[h.Event], name: str, violated: Violated, codecs: Codecs) -> None:
         self._history = history
+        self._steps = StepSentences(history, codecs)
         self._name = name
         self._violated = violated
         self._links = links_of(history)
         self._witness = self._proof = numbers_of(history, violated.witness)
-        self._last = max(self._witness, default=len(history) - 1)
+        self._last = end_of(history, name, self._witness)
         self._tenures = {tenure.sequencer: tenure for tenure in tenures_of(history)}
-        found = [_key_of(history[number]) for number in self._witness]
+        self._outages_of_run = outages_of(history)
+        moved = any(tenure.replaced is not None for tenure in self._tenures.values())
+        self._calm = not moved and not self._outages_of_run and not is_invariant(name)
+        self._small = is_small(history)
+        self._moves = moves_of(history)
+        self._losses = losses_of(history)
+        self._heard = {link.cause for link in self._links if link.kind in (LinkKind.ACK, LinkKind.WRITE)}
+        found = [key_of(history[number]) for number in self._witness]
         self._keys = [key for key in dict.fromkeys(found) if key is not None]
         self._applied: dict[tuple[int, int, str], int] = {}
         self._waiting = None if violated.awaited is None else waiting_for(history, violated.awaited)
@@ -210,10 +151,12 @@ class _Narrator:
     # The events of the story
 
     def _selected(self) -> set[int]:
-        subject = subject_of(self._history, self._witness, self._links)
+        subject = subject_of(
+            self._history, self._witness, self._links, self._last if self._waiting is None else -1
+        )
         if self._waiting is not None:
             concerned = self._waiting.processes
-            subject |= {outage.begin for outage in outages_of(self._history) if outage.process in concerned}
+            subject |= {outage.begin for outage in self._outages_of_run if outage.process in concerned}
         return {
             number for number in subject
             if (number <= self._last or isinstance(self._history[number], h.AckSent)) and self._of_these_keys(number)
@@ -226,17 +169,28 @@ class _Narrator:
             event, h.IntervalMinted | h.ScanBegun | h.ScanEnded | h.IntervalDropped
         ):
             return True
+        if self._small and number in self._moves:
+            return True
         return any(event.computation == name and event.interval.contains(key) for name, key in self._keys)
 
     def _sentences(self, numbers: set[int]) -> list[Sentence]:
-        told = [*self._outages(numbers)]
-        for run in self._runs(
-            [number for number in sorted(numbers) if self._say(number, self._history[number])]
-        ):
-            text = self._say(run[0], self._history[run[0]]) if len(run) < _MANY else self._say_all(run)
-            if text:
-                told.append(Sentence(run[0], self._repeated(run[0], text)))
+        told = [
+            Sentence(outage.begin, struck(self._history, outage))
+            for outage in self._outages_of_run if outage.begin in numbers
+        ]  # fmt: skip
+        tellable = [number for number in sorted(numbers) if self._say(number, self._history[number])]
+        told += [self._sentence(run) for run in self._runs(tellable)]
         return sorted(told, key=lambda sentence: sentence.number)
+
+    def _sentence(self, run: Sequence[int]) -> Sentence:
+        """Describe an event, a step with its write, or several writes."""
+        first, last = run[0], run[-1]
+        ran, written = self._history[first], self._history[last]
+        if len(run) == 1:
+            return Sentence(first, self._repeated(first, self._say(first, ran)))
+        if isinstance(ran, h.Executed) and isinstance(written, h.Applied):
+            return Sentence(first if first in self._proof else last, self._stepped(first, ran, last, written))
+        return Sentence(first, self._say_all(run))
 
     def _repeated(self, number: int, text: str) -> str:
         """Add how often a similar event has happened to the awaited thing."""
@@ -244,7 +198,7 @@ class _Narrator:
         return f"{text[:-1]}, for the {times}th time." if times else text
 
     def _runs(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Group an owner's consecutive writes of one row, unless they are witnesses; every other event is alone."""
+        """Group a step with its write, and an owner's consecutive writes of one row; every other event is alone."""
         runs: list[list[int]] = []
         for number in numbers:
             last = runs[-1][-1] if runs else None
@@ -252,7 +206,26 @@ class _Narrator:
                 runs[-1].append(number)
             else:
                 runs.append([number])
-        return [part for run in runs for part in ([run] if len(run) >= _MANY else [[line] for line in run])]
+        split = [part for run in runs for part in ([run] if len(run) >= _MANY else [[line] for line in run])]
+        joined: list[list[int]] = []
+        for run in split:
+            if joined and len(run) == len(joined[-1]) == 1 and self._is_step(joined[-1][0], run[0]):
+                joined[-1].append(run[0])
+            else:
+                joined.append(run)
+        return joined
+
+    def _is_step(self, first: int, second: int) -> bool:
+        """Return whether two events are a step and its write, which the owner sent, and which arrived without delay."""
+        ran, written = self._history[first], self._history[second]
+        return (
+            isinstance(ran, h.Executed) and isinstance(written, h.Applied)
+            and (ran.version.sequencer, ran.version.number, ran.key)
+            == (written.sequencer, written.delta.number, written.delta.key)
+            and written.sequencer == written.live
+            and not self._delay(second) and not self._again(second, written)
+            and not (self._waiting and {first, second} & self._waiting.times.keys())
+        )  # fmt: skip
 
     def _usual(self, number: int) -> tuple[str, str, int] | None:
         event = self._history[number]
@@ -272,7 +245,7 @@ class _Narrator:
         owner = f" of {tenure.owner}" if tenure else ""
         return (
             f"From {seconds(first.at_us)} to {seconds(last.at_us)} the {len(run)} writes {versions}{owner} are applied to"
-            f" the row of {first.delta.key!r}."
+            f" the row of {first.delta.key!r}{self._steps.of_states(run[0], run[-1], first.computation)}."
         )
 
     def _shorten(self, sentences: list[Sentence]) -> list[Sentence]:
@@ -293,51 +266,21 @@ class _Narrator:
             event, h.IntervalMinted | h.ScanEnded | h.FaultStruck | h.WriteRefused | h.IntervalDropped
         ):
             return 1
-        if _key_of(event) in self._keys or isinstance(event, h.AckSent):
+        if self._small and isinstance(event, h.Injected):
+            return 1
+        if key_of(event) in self._keys or isinstance(event, h.AckSent):
             return 2
-        return 3
-
-    # Faults
-
-    def _outages(self, numbers: set[int]) -> list[Sentence]:
-        return [
-            Sentence(outage.begin, self._struck(outage))
-            for outage in outages_of(self._history)
-            if outage.begin in numbers
-        ]
-
-    def _struck(self, outage: Outage) -> str:
-        begin, process = seconds(self._history[outage.begin].at_us), outage.process
-        until = "the end" if outage.end is None else seconds(self._history[outage.end].at_us)
-        detail = outage.details[0]
-        match outage.kind:
-            case "crash":
-                return f"At {begin} {process} crashes and loses its memory; it is down until {until}."
-            case "pause":
-                return f"From {begin} to {until} {process} is paused: it hears nothing, and keeps its memory."
-            case "partition":
-                kinds = ", ".join(dict.fromkeys(detail.split()[0] for detail in outage.details))
-                return (
-                    f"From {begin} to {until} {process} is cut off by a partition:"
-                    f" {len(outage.details)} of its messages are lost ({kinds})."
-                )
-            case "delay_commit":
-                return f"A fault delays the {detail} by {process}, sent at {begin}, on its way to the store."
-            case "duplicate_commit":
-                return (
-                    f"A fault doubles the {detail} by {process}, sent at {begin}: a second copy comes later."
-                )
-            case _:
-                times = f" ({len(outage.details)} times until {until})" if len(outage.details) > 1 else ""
-                return f"At {begin} a fault strikes {process}: {outage.kind} {detail}{times}."
+        return 4 if isinstance(event, h.Output) else 3
 
     # Events
 
     def _say(self, number: int, event: h.Event) -> str:
         at = f"At {seconds(event.at_us)}"
+        if self._calm and number not in self._witness and isinstance(event, _PROTOCOL):
+            return ""
         match event:
             case h.Injected():
-                return self._injected(at, event)
+                return self._steps.injected(at, event, self._losses.get(number))
             case h.Executed():
                 return self._executed(at, number, event)
             case h.Applied():
@@ -350,7 +293,7 @@ class _Narrator:
                     f" {event.live} is the latest{since}."
                 )
             case h.AckSent():
-                return f"{at} {event.process} ACKs {_listed(event.record_ids)} to {event.to}, which may now forget it."
+                return self._acked(at, number, event)
             case h.IntervalMinted():
                 return self._minted(at, number, event)
             case h.ScanEnded():
@@ -378,6 +321,16 @@ class _Narrator:
                 )
             case h.InputWatermarkAdvanced() if self._leads_to_witness(number):
                 return f"{at} {event.process} hears that its input is complete up to {seconds(event.low_watermark)}."
+            case h.Output():
+                return self._steps.output(at, event, shows_value=number in self._witness)
+            case h.UserCodeFailed():
+                attempt = f" (attempt {event.attempt})" if event.attempt > 1 else ""
+                error = event.error.splitlines()[-1]
+                return f"{at} the code of {event.computation!r} fails on {event.cause}{attempt}: {error}."
+            case h.DeadLettered():
+                return f"{at} a dead letter for {event.cause} is produced to {event.stream!r}."
+            case h.RunEnded() if number in self._witness:
+                return f"{at} the run {_ENDS.get(event.why, event.why)}."
             case h.FaultStruck():
                 return ""  # faults are described with their duration
             case _ if number in self._witness:
@@ -388,42 +341,53 @@ class _Narrator:
     def _leads_to_witness(self, number: int) -> bool:
         return any(link.cause == number and link.effect in self._witness for link in self._links)
 
-    def _injected(self, at: str, event: h.Injected) -> str:
-        production = event.productions[0]
-        return (
-            f"{at} {event.process} sends record {production.record_id} (key {production.key!r},"
-            f" timestamp {seconds(production.timestamp)}) to {_listed(tuple(repr(to.consumer) for to in event.productions))}."
-        )
+    def _stepped(self, first: int, ran: h.Executed, last: int, written: h.Applied) -> str:
+        """Describe a step together with its write."""
+        text = self._steps.ran(f"At {seconds(ran.at_us)}", ran, self._belief(first, ran))
+        return f"{text}. Write {ran.version} {self._steps.changed(last, written, ran)}."
 
     def _executed(self, at: str, number: int, event: h.Executed) -> str:
-        version = f"write {event.version}"
-        names = list(dict.fromkeys(production.record_id for production in event.productions))
-        made = f", which produces {_listed(names)}" if names else ""
-        if event.timer is not None:
-            tenure = self._tenures.get(event.version.sequencer)
-            wrong = tenure is not None and tenure.zombie_at(number)
-            belief = ", which still believes it is the owner" if wrong else ""
-            return (
-                f"{at} timer {event.timer.tag!r} of key {event.key!r} fires at {event.process}{belief};"
-                f" {event.computation!r} sends {version}{made}."
-            )
-        late = ", which is late," if event.late else ""
-        return (
-            f"{at} {event.process} runs {event.computation!r} for {event.cause} (key {event.key!r}){late} and sends"
-            f" {version}{made}."
-        )
+        text = f"{self._steps.ran(at, event, self._belief(number, event))}."
+        made = self._steps.produced(event.productions)
+        if number not in self._heard:
+            produces = f" It produces {made}." if made else ""
+            return f"{text}{produces} The store never hears of its write {event.version}."
+        return f"{text} It sends write {event.version}{f', which produces {made}' if made else ''}."
+
+    def _belief(self, number: int, event: h.Executed) -> str:
+        tenure = self._tenures.get(event.version.sequencer)
+        wrong = tenure is not None and tenure.zombie_at(number)
+        return ", which still believes it is the owner" if wrong else ""
+
+    def _acked(self, at: str, number: int, event: h.AckSent) -> str:
+        """Describe an ACK as received only if it was. Of the same ACK lost several times, describe the first."""
+        text = f"{at} {event.process} ACKs {listed(event.record_ids)} to {event.to}"
+        if number not in self._losses:
+            return f"{text}, which may now forget it." if number in self._heard else f"{text}."
+        same = [
+            other for other in self._losses
+            if isinstance(ack := self._history[other], h.AckSent)
+            and (ack.process, ack.record_ids, ack.to) == (event.process, event.record_ids, event.to)
+        ]  # fmt: skip
+        if number != same[0]:
+            return ""
+        last = seconds(self._history[same[-1]].at_us)
+        more = f", as are {len(same) - 1} more until {last}" if len(same) > 1 else ""
+        return f"{text}, but the ACK is lost{more}."
 
     def _landed(self, at: str, number: int, event: h.Applied) -> str:
-        delta = event.delta
-        version = (event.sequencer, delta.number, delta.key)
-        before = self._applied.setdefault(version, number)
-        again = "" if before == number else f" again (first at {seconds(self._history[before].at_us)})"
-        text = f"{at} write {event.sequencer}.{delta.number}{self._delay(number)} reaches the store, and is applied{again}"
-        text += f": in the row of {delta.key!r} it {_listed(changes(event))}."
+        again = self._again(number, event)
+        text = f"{at} write {event.sequencer}.{event.delta.number}{self._delay(number)} reaches the store, and is applied{again}"
+        text += f": in the row of {event.delta.key!r} it {self._steps.changed(number, event)}."
         mint = self._tenures.get(event.live)
         if event.sequencer == event.live or mint is None:
             return text
         return text + self._beliefs(number, event.sequencer, mint)
+
+    def _again(self, number: int, event: h.Applied) -> str:
+        """Say when a write was applied for the first time, if that was before."""
+        before = self._applied.setdefault((event.sequencer, event.delta.number, event.delta.key), number)
+        return "" if before == number else f" again (first at {seconds(self._history[before].at_us)})"
 
     def _delay(self, number: int) -> str:
         """Return how long a write was in flight, if that was long."""
@@ -452,8 +416,8 @@ class _Narrator:
         before = [tenure for tenure in self._tenures.values() if tenure.replaced == number]
         if not before:
             return f"{at} the store gives {event.owner} {what}: sequencer {event.sequencer}."
-        dead = _listed([str(tenure.sequencer) for tenure in before])
-        moved = _listed(list(dict.fromkeys(tenure.owner for tenure in before)))
+        dead = listed([str(tenure.sequencer) for tenure in before])
+        moved = listed(list(dict.fromkeys(tenure.owner for tenure in before)))
         text = f"{at} the store gives {event.owner} {what} anew, with sequencer"
         if moved != event.owner:
             text = f"{at} the master takes keys from {moved}: the store gives {event.owner} {what} with sequencer"
@@ -480,6 +444,15 @@ _DROPPED = {
 }
 """Why a record is dropped, by what the process dropping it believes."""
 
+_PROTOCOL = (h.IntervalMinted, h.ScanEnded, h.AckSent)
+"""Left out of the story of a promise, if no fault struck and no keys moved."""
+
+_ENDS = {
+    "quiescent": "comes to rest",
+    "deadline": "ends with work left, of which none was done in the time allowed",
+    "limit": "ends while work is still being done",
+}
+
 _LONG_US = 50_000
 _MANY = 3
 
@@ -488,16 +461,7 @@ def _keys(computation: str, interval: object) -> str:
     return f"the keys {interval} of {computation!r}"
 
 
-def _listed(words: Sequence[str]) -> str:
-    """Join words with commas and "and".
-
-    >>> _listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
-
-
 def _consequences(others: Sequence[str], broken: Mapping[str, Violated]) -> str:
     """Name what else the run violated, in one line; the verdicts have the details."""
-    told = _listed([f"{name} ({rule(name).title})" if is_invariant(name) else name for name in others])
+    told = listed([f"{name} ({rule(name).title})" if is_invariant(name) else name for name in others])
     return f"The same run also breaks {told}." if broken else ""

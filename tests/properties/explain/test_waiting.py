@@ -263,7 +263,7 @@ def test_the_story_of_a_lost_timer_begins_with_it_and_ends_with_the_rules() -> N
     story.end()
     first, *rest = narrative_of(story, "L1").paragraphs
     assert first == "Awaited since 0.009 s: timer 'w' of key 'cats' at 'counter' has yet to fire."
-    assert "in the row of 'cats' it sets timer 'w'." in " ".join(rest)
+    assert "Write 1.1 sets timer 'w' for 0.000200 s." in " ".join(rest)
     following = next(line for line in rest if line.startswith("What had to come next: "))
     assert "MillWheel" not in following
     assert "(4.5, 7.2)" in following

@@ -22,13 +22,16 @@ from headrace.wire.messages import STORE
 from headrace.wire.rows import Production, Version
 from headrace_properties.checkers.catalogue import is_invariant, rule
 from headrace_properties.explain.causality import Link, LinkKind, links_of, messages_of, numbers_of
+from headrace_properties.explain.decoding import Codecs
 from headrace_properties.explain.event_summaries import phrase, seconds
-from headrace_properties.explain.narrative import narrate, subject_of
+from headrace_properties.explain.losses import losses_of
+from headrace_properties.explain.narrative import narrate
+from headrace_properties.explain.subject import end_of, subject_of
 from headrace_properties.explain.tenures import outages_of, tenures_of
 from headrace_properties.printable import visible
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.verdict import Verdict, Violated
-from headrace_scenarios.pictures.spacetime.values import Codecs, harmless
+from headrace_scenarios.pictures.spacetime.values import harmless
 
 _GROUPS: dict[type, str] = {
     h.SourceHeld: "record",
@@ -146,12 +149,15 @@ def document_of(
     links = links_of(history)
     causes = Causes(history) if isinstance(history, h.History) and history.activations else None
     messages = [message for message in messages_of(links) if _carried(history, causes, message)]
-    told, codecs = narrate(history, verdicts), Codecs(pipelines)
+    losses = losses_of(history)
+    told, codecs = narrate(history, verdicts, pipelines=pipelines), Codecs(pipelines)
     document = {
         "title": title,
         "subtitle": subtitle,
         "lanes": [{"address": address, "role": role_of(address)} for address in lanes],
-        "events": [_event(codecs.readable(event), place) for event in history],
+        "events": [
+            _event(codecs.readable(event), place, lost=number in losses) for number, event in enumerate(history)
+        ],
         "links": [[link.cause, link.effect, link.kind.value, link.label] for link in messages],
         "stubs": [[number, place[address], kind] for number, address, kind in _stubs(history, causes, messages)],
         "tenures": [
@@ -167,7 +173,7 @@ def document_of(
         ],
         "watermarks": _watermarks(history),
         "verdicts": [
-            _violation(history, name, verdict, verdicts, links)
+            _violation(history, name, verdict, verdicts, links, pipelines)
             for name, verdict in verdicts.items() if isinstance(verdict, Violated)
         ],
         "told": told.invariant if told else "",
@@ -236,9 +242,11 @@ def _violation(
     violated: Violated,
     verdicts: Mapping[str, Verdict],
     links: list[Link],
+    pipelines: Sequence[Pipeline],
 ) -> dict[str, Any]:
     witness = numbers_of(history, violated.witness)
-    story = narrate(history, verdicts, name)
+    until = -1 if violated.awaited else end_of(history, name, witness)
+    story = narrate(history, verdicts, name, pipelines)
     sentences = story.sentences if story else ()
     told = {sentence.text for sentence in sentences}
     return {
@@ -246,19 +254,19 @@ def _violation(
         "title": rule(name).title if is_invariant(name) else violated.message,
         "message": violated.message,
         "witness": witness,
-        "subject": sorted(subject_of(history, witness, links)),
+        "subject": sorted(subject_of(history, witness, links, until)),
         "story": [{"event": sentence.number, "text": sentence.text} for sentence in sentences],
         "moral": [text for text in story.paragraphs if text not in told] if story else [],
     }
 
 
-def _event(event: h.Event, place: Mapping[str, int]) -> dict[str, Any]:
+def _event(event: h.Event, place: Mapping[str, int], *, lost: bool) -> dict[str, Any]:
     document = {
         "at": event.at_us,
         "lane": place.get(event.process, -1),
         "type": type(event).__name__,
         "group": _GROUPS[type(event)],
-        "label": _label(event),
+        "label": f"{_label(event)} (lost)" if lost else _label(event),
         "detail": _detail(event),
         "fields": {
             name: _field(name, getattr(event, name))
@@ -292,7 +300,7 @@ def _detail(event: h.Event) -> str:
         case h.Output():
             return _record(event.production)
         case h.Applied() if event.delta.state is not None:
-            return f"state: {_decoded(bytes(event.delta.state))}" if event.delta.state else "state: none"
+            return f"state: {_decoded(bytes(event.delta.state)) or 'the initial one'}"
         case h.UserCodeFailed():
             return event.error
         case _:
