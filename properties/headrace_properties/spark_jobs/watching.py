@@ -13,7 +13,6 @@ from enum import Enum
 from typing import Any
 
 from pyspark import cloudpickle
-from pyspark.sql.streaming import StatefulProcessor
 
 from headrace_properties.search.user_frames import own_code_of
 from headrace_properties.user_code.surroundings import Surroundings
@@ -202,7 +201,7 @@ class Memory(Enum):
     RUN = "for the run"
 
 
-class Watched(StatefulProcessor):
+class Watched:
     """A processor that does what the user's does.
 
     Args:
@@ -211,7 +210,7 @@ class Watched(StatefulProcessor):
 
     """
 
-    def __init__(self, processor: StatefulProcessor, memory: Memory = Memory.TASK) -> None:
+    def __init__(self, processor: Any, memory: Memory = Memory.TASK) -> None:
         self._processor = processor
         self._memory = memory
 
@@ -282,7 +281,7 @@ def _set(handler: Any, what: str, before: bytes | None) -> None:
 
 def _kind(handler: Any) -> Any:
     """The class of a processor; a function itself."""
-    return type(handler) if isinstance(handler, StatefulProcessor) else handler
+    return type(handler) if hasattr(handler, "handleInputRows") and not isinstance(handler, type) else handler
 
 
 class WatchedFunction:
@@ -497,8 +496,7 @@ def _caller() -> str:
 
 def place_of(processor: Any) -> str:
     """Return ``file:line`` of the method, or the function, that handles rows, as far as it is known."""
-    is_class = isinstance(processor, StatefulProcessor)
-    code: Any = type(processor).handleInputRows if is_class else processor
+    code = getattr(processor, "handleInputRows", processor)
     try:
         return f"{inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]}"
     except (OSError, TypeError):

@@ -25,6 +25,10 @@ _PLAIN: dict[str, t.DataType] = {
     "void": t.NullType(), "variant": t.VariantType(),
 }  # fmt: skip
 _DECIMALS = frozenset({"decimal", "dec", "numeric"})
+_INTERVALS: dict[Any, dict[str, int]] = {
+    t.DayTimeIntervalType: {"day": 0, "hour": 1, "minute": 2, "second": 3},
+    t.YearMonthIntervalType: {"year": 0, "month": 1},
+}
 _SIZED = {"char": t.CharType, "character": t.CharType, "varchar": t.VarcharType}
 
 
@@ -120,8 +124,19 @@ class _Parser:
             return self._enclosed(lambda: t.MapType(self.type(), self._after_comma()))
         if name == "struct":
             return self._enclosed(lambda: t.StructType(self.columns(lambda: self.next_is(">"))))
+        if name == "interval":
+            return self._interval()
         self.position = start
         return self.fail(f"[UNSUPPORTED_DATATYPE] unsupported data type {name!r}")
+
+    def _interval(self) -> t.DataType:
+        """Read ``DAY TO SECOND``, ``MONTH``, and the like."""
+        first = self.word("a unit").lower()
+        last = self.word("a unit").lower() if self.take("to") else first
+        for kind, units in _INTERVALS.items():
+            if {first, last} <= units.keys() and units[first] <= units[last]:
+                return kind(units[first], units[last])
+        return self.fail(f"no interval goes from {first} to {last}")
 
     def _enclosed(self, inner: Any) -> Any:
         self.expect("<")

@@ -11,7 +11,8 @@ from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql import types as t
 from pyspark.sql.streaming.state import GroupState
 
-from headrace_sim.spark.job import ApplyWithState, TimeMode
+from headrace_sim.spark.job import ApplyWithState, SparkJobError, TimeMode
+from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.state_server import BatchTimes, Variable
 from headrace_sim.spark.stores import Key, Store
 from headrace_sim.spark.tasks import Rows, Told, copied, key_columns
@@ -20,9 +21,11 @@ from headrace_sim.spark.values import (
     OutputRows,
     kept_key,
     key_order,
+    key_part,
     note_altered,
     shown_key,
     stored,
+    worker_schema,
 )
 
 STATE = "state"
@@ -48,13 +51,20 @@ class GroupOperator:
         self.input = InputRows(input_schema)
         self.output = OutputRows(stage.output)
         self._keys, self.key_schema = key_columns(stage.place, stage.keys, input_schema)
+        self._key_rows = InputRows(self.key_schema)
+        try:
+            self._state = worker_schema("state_value_schema", stage.state)
+        except KeyError as error:
+            problem = f"PySpark cannot read the schema of the state, which has an ARRAY or a MAP (KeyError: {error})"
+            remedy = "Keep it as text in a STRING, or use transformWithState"
+            raise SparkJobError(problem, shown_place(stage.place), remedy) from error
         self._function = copied(stage.function, stage.place, "function")
         self._watermarked = watermarked
         self.variables = {STATE: Variable("value", stage.state, None, None)}
 
     def key_of(self, row: tuple[Any, ...]) -> Key:
         """Return the key of an input row."""
-        return tuple(row[place] for place in self._keys)
+        return tuple(key_part(row[place]) for place in self._keys)
 
     def run(
         self,
@@ -74,7 +84,7 @@ class GroupOperator:
             groups.setdefault(self.key_of(row), []).append(row)
         out = []
         for key in sorted(groups, key=key_order):
-            frames = self.input.frames(groups[key], frame_rows)
+            frames = self.input.slices(groups[key], frame_rows)
             out += self._call(function, key, frames, changed, times, step, timed_out=False)
         mode = self.stage.time_mode
         limit = times.now_ms if mode is TimeMode.PROCESSING_TIME else times.watermark_ms
@@ -96,7 +106,7 @@ class GroupOperator:
     ) -> list[tuple[Any, ...]]:
         held = store.values[STATE].get(kept_key(key))
         state = GroupState(
-            None if held is None else t._create_row(self.stage.state.names, held[0]),
+            None if held is None else t._create_row(self._state.names, held[0]),
             times.now_ms,
             times.watermark_ms if self._watermarked else _NEVER,
             self.stage.timeout,
@@ -107,15 +117,20 @@ class GroupOperator:
             False,
             _NEVER,
             b"",
-            self.stage.state,
+            self._state,
         )
         given = _stepped(frames, step, "row")
         out = self.output.from_frames(
-            _stepped(self._checked(function(shown_key(key), given, state)), step, "output")
+            _stepped(self._checked(function(self._seen_key(key), given, state)), step, "output")
         )
         step("state")
         self._keep(kept_key(key), state, store)
         return out
+
+    def _seen_key(self, key: Key) -> Key:
+        """Return a key as the function gets it: what pandas has in its columns."""
+        (frame,) = self._key_rows.slices([shown_key(key)])
+        return tuple(frame[name].iloc[0] for name in self.key_schema.names)
 
     def _keep(self, key: Key, state: GroupState, store: Store) -> None:
         timeout = state._timeout_timestamp
@@ -124,7 +139,7 @@ class GroupOperator:
         for timer in [timer for timer in store.timers if timer[1] == key]:
             del store.timers[timer]
         if state.exists:
-            given = tuple(state.get)
+            given = self._state.toInternal(state._value)
             kept = stored(self.stage.state, given)
             note_altered(STATE, self.stage.state, given, kept, self.stage.place)
             store.values[STATE][key] = kept, None

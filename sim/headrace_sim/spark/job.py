@@ -9,7 +9,6 @@ from enum import Enum
 from typing import Any
 
 from pyspark.sql import types as t
-from pyspark.sql.streaming import StatefulProcessor
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.frames import Rows
@@ -111,7 +110,7 @@ class TransformWithState:
     """``groupBy(keys).transformWithState`` or ``transformWithStateInPandas``.
 
     Attributes:
-        processor: The user's; each task gets a copy of it, as Spark pickles it.
+        processor: The user's, of any class; each task gets a copy of it, as Spark pickles it.
         keys: The columns grouped by.
         output: The schema of what it gives out.
         output_mode: Which rows it gives out.
@@ -123,7 +122,7 @@ class TransformWithState:
 
     """
 
-    processor: StatefulProcessor
+    processor: Any
     keys: tuple[str, ...]
     output: t.StructType
     output_mode: OutputMode

@@ -13,7 +13,7 @@ from typing import Any, Self
 from pyspark.errors import PySparkValueError
 from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql import types as t
-from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StatefulProcessor, StreamingQuery
+from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery
 
 from headrace_sim.spark.ddl import interval_us, parse_schema
 from headrace_sim.spark.expressions import bind
@@ -39,7 +39,6 @@ from headrace_sim.spark.joins import kind_of_join
 from headrace_sim.spark.recorded import shown
 from headrace_sim.spark.recorded_columns import column_of, columns_without_java, functions_in, node_of
 from headrace_sim.spark.refusals import (
-    DRIVER_CRASH,
     SPARKS_STATE,
     CannotFollowError,
     place_of_error,
@@ -49,6 +48,7 @@ from headrace_sim.spark.refusals import (
 )
 from headrace_sim.spark.sessions import Session
 from headrace_sim.spark.sql_text import parse_expression
+from headrace_sim.spark.tasks import expect_processor
 
 _ROW_BY_ROW = (
     "alias", "cache", "coalesce", "drop", "dropna", "persist", "repartition", "select", "toDF",
@@ -463,15 +463,7 @@ class StreamGroups(GroupedData):
         pandas: bool,
     ) -> StreamFrame:
         place = users_place()
-        if not isinstance(processor, StatefulProcessor):
-            kind = processor.__name__ if isinstance(processor, type) else type(processor).__name__
-            remedy = (
-                "Give an instance"
-                if isinstance(processor, type)
-                else "Let its class extend pyspark.sql.streaming.StatefulProcessor"
-            )
-            problem = f"the stateful processor is {kind!r}, not a StatefulProcessor ({DRIVER_CRASH})"
-            raise SparkJobError(problem, shown_place(place), remedy)
+        expect_processor(processor, place)
         schema = parse_schema(output) if isinstance(output, str) else output
         step = TransformWithState(
             processor, self._keys(place), schema, _chosen(OutputMode, output_mode, "output mode", place),

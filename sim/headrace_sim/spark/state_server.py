@@ -5,7 +5,7 @@ messages to a `StateServer` where PySpark would write them to a socket.
 """
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -93,14 +93,18 @@ class StateServer:
         self._step = step
         self._phase = _PHASES.CREATED
         self.key: Key | None = None
+        self._closed: StateCallError | None = None
 
     def answer(self, request: bytes) -> tuple[Any, ...]:
         """Return the response to a ``StateRequest``, its fields in order.
 
         Raises:
-            StateCallError: If Spark's server would close the connection.
+            StateCallError: If Spark's server would close the connection. Each further call raises it again, also where the
+                user's code has caught it.
 
         """
+        if self._closed is not None:
+            raise self._closed
         message: Any = messages.StateRequest.FromString(request)
         parent: Any = None
         path: list[str] = []
@@ -109,9 +113,16 @@ class StateServer:
             path.append(name)
         call = "_".join(path[-2:])
         try:
-            return getattr(self, f"_{call}")(message, parent)  # type: ignore[no-any-return]
+            response: tuple[Any, ...] = getattr(self, f"_{call}")(message, parent)
         except ValueRefusedError as refused:
-            raise StateCallError(path[-1], users_place(), refused.problem) from None
+            self._closed = StateCallError(path[-1], users_place(), refused.problem)
+            raise self._closed from None
+        except StateCallError as refused:
+            self._closed = refused
+            raise
+        if response[0] == _REFUSED and response[1]:
+            self._closed = StateCallError(path[-1], users_place(), response[1])
+        return response
 
     # The handle.
 
@@ -139,6 +150,12 @@ class StateServer:
             return refused
         schema = _from_json(message.schema)
         value = _from_json(message.mapStateValueSchema) if kind == "map" else None
+        sized = next(
+            (part for part in parts_of(schema, value) if isinstance(part, (t.CharType, t.VarcharType))), None
+        )
+        if sized is not None:
+            problem = f'Cannot create encoder for "{sized.simpleString().upper()}"'
+            return _REFUSED, f"[UNSUPPORTED_DATA_TYPE_FOR_ENCODER] {problem}. Declare a STRING.", b""
         self.variables[message.stateName] = Variable(kind, schema, value, ttl)
         tables: dict[str, dict[str, Any]] = {
             "value": self.store.values,
@@ -388,6 +405,22 @@ class StateServer:
 
 _SHOWN = {TimeMode.NONE: "None", TimeMode.PROCESSING_TIME: "ProcessingTime", TimeMode.EVENT_TIME: "EventTime"}
 _BY_NUMBER = {getattr(messages, phase.name): phase for phase in _PHASES}
+
+
+def parts_of(*kinds: t.DataType | None) -> Iterator[t.DataType]:
+    """Yield types with the types of their parts."""
+    for kind in kinds:
+        if kind is not None:
+            yield kind
+        match kind:
+            case t.StructType(fields=fields):
+                yield from parts_of(*(field.dataType for field in fields))
+            case t.ArrayType(elementType=element):
+                yield from parts_of(element)
+            case t.MapType(keyType=key, valueType=value):
+                yield from parts_of(key, value)
+            case _:
+                pass
 
 
 _parsed = lru_cache(parse_schema)

@@ -7,11 +7,12 @@ This file does the rest of the worker's job: it groups rows by key, and converts
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import getattr_static
+from types import FunctionType
 from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.sql import types as t
-from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.stateful_processor_util import (
     TransformWithStateInPandasFuncMode,
     TransformWithStateInPandasUdfUtils,
@@ -19,9 +20,9 @@ from pyspark.sql.streaming.stateful_processor_util import (
 
 from headrace_sim.spark.job import SparkJobError, TimeMode, TransformWithState
 from headrace_sim.spark.refusals import DRIVER_CRASH, place_of_error, shown_place
-from headrace_sim.spark.state_server import BatchTimes, StateClient, StateServer, Variable
+from headrace_sim.spark.state_server import BatchTimes, StateClient, StateServer, Variable, parts_of
 from headrace_sim.spark.stores import Key, Store
-from headrace_sim.spark.values import InputRows, OutputRows, key_order
+from headrace_sim.spark.values import InputRows, OutputRows, key_order, key_part, shown_key, worker_schema
 
 _MODES = TransformWithStateInPandasFuncMode
 Rows = Sequence[tuple[Any, ...]]
@@ -48,9 +49,7 @@ class Operator:
     """
 
     def __init__(self, stage: TransformWithState, input_schema: t.StructType) -> None:
-        if not isinstance(stage.processor, StatefulProcessor):
-            problem = f"the processor is an object of class {type(stage.processor).__name__}"
-            raise SparkJobError(problem, shown_place(stage.place), "Give an instance of a StatefulProcessor")
+        expect_processor(stage.processor, stage.place)
         self.stage = stage
         self.input = InputRows(input_schema)
         self.output = OutputRows(stage.output)
@@ -65,6 +64,16 @@ class Operator:
                 raise SparkJobError(problem, shown_place(stage.place), "Group both alike")
         self._processor = copied(stage.processor, stage.place, "processor")
         self.variables = self._declared()
+        self._expect_storable()
+        try:
+            self._client_key_schema = worker_schema("grouping_key_schema", self.key_schema)
+        except KeyError as error:
+            problem = (
+                f"PySpark cannot read the schema of the key, which has an ARRAY or a MAP (KeyError: {error})"
+            )
+            raise SparkJobError(
+                problem, shown_place(stage.place), "Group by its text or its parts"
+            ) from error
 
     def _declared(self) -> dict[str, Variable]:
         """Run ``init`` and ``close`` as the driver does, to learn the variables."""
@@ -82,6 +91,16 @@ class Operator:
             ) from error
         return server.variables
 
+    def _expect_storable(self) -> None:
+        """Expect types that the state store can encode, in Avro."""
+        schemas = [part for one in self.variables.values() for part in (one.schema, one.value_schema)]
+        for kind in parts_of(self.key_schema, *schemas):
+            by_others = isinstance(kind, t.MapType) and not isinstance(kind.keyType, t.StringType)
+            if by_others or isinstance(kind, _NOT_STORED):
+                problem = f"the state store cannot keep {kind.simpleString().upper()} (StreamingQueryException: Unexpected type)"
+                remedy = "Keep an interval as a BIGINT, a map as a map state or an ARRAY of pairs, and a VARIANT as a STRING"
+                raise SparkJobError(problem, shown_place(self.stage.place), remedy)
+
     def _server(self, store: Store, times: BatchTimes, step: Callable[[str], None]) -> StateServer:
         return StateServer(store, times, self.stage.time_mode, self.key_schema, step)
 
@@ -90,12 +109,12 @@ class Operator:
 
     def key_of(self, row: tuple[Any, ...]) -> Key:
         """Return the key of an input row."""
-        return tuple(row[place] for place in self._keys)
+        return tuple(key_part(row[place]) for place in self._keys)
 
     def initial_rows(self) -> list[tuple[Key, tuple[Any, ...]]]:
         """Return the rows of the initial state, each with its key."""
         given = () if self.stage.initial is None else self.stage.initial.rows
-        return [(tuple(row[place] for place in self._initial_keys), row) for row in given]
+        return [(tuple(key_part(row[place]) for place in self._initial_keys), row) for row in given]
 
     def run(
         self,
@@ -122,7 +141,7 @@ class Operator:
         """
         changed = store.copy()
         server = self._server(changed, times, step)
-        out = list(self._tell(rows, initial, StateClient(server, self.key_schema), step, frame_rows))
+        out = list(self._tell(rows, initial, StateClient(server, self._client_key_schema), step, frame_rows))
         if self.stage.time_mode is TimeMode.PROCESSING_TIME:
             changed.clean_up(times.now_ms)
         return Told(out, changed)
@@ -143,7 +162,7 @@ class Operator:
         for row in rows:
             groups.setdefault(self.key_of(row), ([], []))[0].append(row)
         for row in initial or ():
-            key = tuple(row[place] for place in self._initial_keys)
+            key = tuple(key_part(row[place]) for place in self._initial_keys)
             groups.setdefault(key, ([], []))[1].append(row)
         for key in sorted(groups, key=key_order):
             own, firsts = groups[key]
@@ -158,7 +177,10 @@ class Operator:
         yield from self._taken(call(client, _MODES.COMPLETE, None, iter(())), step)
 
     def _seen_key(self, key: Key) -> Key:
-        return tuple(self._key_rows.rows([key])[0])
+        if self.stage.pandas:
+            (frame,) = self._key_rows.slices([shown_key(key)])
+            return tuple(next(frame.itertuples(index=False, name=None)))
+        return tuple(self._key_rows.rows([shown_key(key)])[0])
 
     def _given(
         self, kind: InputRows, rows: Rows, step: Callable[[str], None], frame_rows: int | None
@@ -183,6 +205,32 @@ def _watched(yielded: Iterable[Any], step: Callable[[str], None]) -> Iterator[An
     for item in yielded:
         step("output")
         yield item
+
+
+_NOT_STORED = (t.DayTimeIntervalType, t.YearMonthIntervalType, t.VariantType)
+_CALLED = ("init", "handleInputRows", "close")
+"""The methods of a processor that PySpark's worker calls, by name, for each task. It asks for no class."""
+
+
+def expect_processor(processor: Any, place: str) -> None:
+    """Expect what PySpark can call, whatever its class.
+
+    Raises:
+        SparkJobError: It is a class instead of an instance, or lacks a method.
+
+    """
+    lacking = [name for name in _CALLED if not callable(getattr(processor, name, None))]
+    if isinstance(processor, type) and isinstance(getattr_static(processor, "init", None), FunctionType):
+        problem = f"the stateful processor is {processor.__name__!r}, a class ({DRIVER_CRASH})"
+        raise SparkJobError(problem, shown_place(place), "Give an instance")
+    if lacking:
+        name, kind = lacking[0], type(processor).__name__
+        missing = f"AttributeError: {kind!r} object has no attribute {name!r}"
+        problem = (
+            f"the stateful processor has no method {name}(), which Spark calls ({missing}; {DRIVER_CRASH})"
+        )
+        remedy = "Add it, or let its class extend pyspark.sql.streaming.StatefulProcessor"
+        raise SparkJobError(problem, shown_place(place), remedy)
 
 
 def key_columns(place: str, names: tuple[str, ...], schema: t.StructType) -> tuple[list[int], t.StructType]:

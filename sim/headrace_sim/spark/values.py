@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.worker import EvalConf
 
 from headrace_sim.spark.casts import BITS, java_double, single_precision
 
@@ -56,10 +57,25 @@ def note_altered(variable: str, schema: t.StructType, given: Any, kept: tuple[An
 
     """
     for field, value, made in zip(schema.fields, given, kept, strict=True):
-        lost = value is not None and made is None
-        if lost or (type(field.dataType) in BITS and value is not None and value != made):
+        if _altered(field.dataType, value, made):
             kind = field.dataType.simpleString().upper()
             ALTERED.append(Altered(variable, f"{field.name}, a {kind}", value, made, place))
+
+
+def _altered(kind: t.DataType, given: Any, kept: Any) -> bool:
+    """Return whether a value, or a part of it, has wrapped or become null."""
+    if given is None or kept is None:
+        return kept is not given
+    match kind:
+        case t.ArrayType(elementType=element):
+            return any(_altered(element, *both) for both in zip(given, kept, strict=True))
+        case t.MapType(valueType=element):
+            return any(_altered(element, *both) for both in zip(given.values(), kept.values(), strict=False))
+        case t.StructType(fields=fields):
+            parts = zip(fields, given, kept, strict=True)
+            return any(_altered(field.dataType, value, made) for field, value, made in parts)
+        case _:
+            return type(kind) in BITS and bool(given != kept)
 
 
 class ValueRefusedError(Exception):
@@ -98,7 +114,12 @@ def _in_field(field: t.StructField, value: Any) -> Any:
 
 
 def from_pickled(kind: t.DataType, value: Any) -> Any:
-    """Convert as ``EvaluatePython.makeFromJava`` does: a value of another type is null, an integer wraps."""
+    """Convert as ``EvaluatePython.makeFromJava`` does: a value of another type is null, an integer wraps.
+
+    Raises:
+        ValueRefusedError: A decimal number is out of range, or a row has another number of values.
+
+    """
     if value is None:
         return None
     if type(kind) in BITS:
@@ -143,10 +164,13 @@ def _wrapped(value: int, bits: int) -> int:
 
 def _fraction(kind: t.DataType, value: Any) -> Any:
     if isinstance(kind, t.DecimalType):
-        if not isinstance(value, (Decimal, int)) or isinstance(value, bool):
+        if not isinstance(value, Decimal):
             return None
-        made = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
-        return made if abs(made) < Decimal(10) ** (kind.precision - kind.scale) else None
+        made = value.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
+        if abs(made) < Decimal(10) ** (kind.precision - kind.scale):
+            return made
+        problem = f"The {made} rounded half up from {value} cannot be represented as {kind.simpleString()}"
+        raise ValueRefusedError(f"[NUMERIC_VALUE_OUT_OF_RANGE.WITHOUT_SUGGESTION] {problem}.")
     if not isinstance(value, float):
         return None
     if isnan(value):
@@ -170,17 +194,51 @@ class NegativeZero(float):
     __hash__ = float.__hash__
 
 
+class KeyPart:
+    """An array, a map, or a struct with one, in a key: by its text it can be hashed."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        """Equal what has the same text."""
+        return isinstance(other, KeyPart) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        """Hash the text."""
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        """Show the value."""
+        return repr(self.value)
+
+
+def key_part(value: Any) -> Any:
+    """Return a value of a key so that it can be hashed."""
+    try:
+        hash(value)
+    except TypeError:
+        return KeyPart(value)
+    return value
+
+
 def kept_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a key as the state store tells keys apart."""
     return tuple(
-        NegativeZero(value) if isinstance(value, float) and value == 0 and copysign(1, value) < 0 else value
+        NegativeZero(value)
+        if isinstance(value, float) and value == 0 and copysign(1, value) < 0
+        else key_part(value)
         for value in key
     )
 
 
 def shown_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a key as the user's code gets it."""
-    return tuple(-0.0 if isinstance(value, NegativeZero) else value for value in key)
+    return tuple(map(_shown, key))
+
+
+def _shown(value: Any) -> Any:
+    return -0.0 if isinstance(value, NegativeZero) else value.value if isinstance(value, KeyPart) else value
 
 
 def shuffled_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -190,9 +248,15 @@ def shuffled_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def key_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return what Spark sorts grouping keys by: nulls first, texts by their bytes."""
-    return tuple(
-        (value is not None, value.encode() if isinstance(value, str) else value or 0) for value in key
-    )
+    return tuple((value is not None, _orderly(_shown(value))) for value in key)
+
+
+def _orderly(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, (list, tuple)):
+        return key_order(tuple(value))
+    return value.encode() if isinstance(value, str) else value or 0
 
 
 def byte_order(row: tuple[Any, ...]) -> bytes:
@@ -231,6 +295,22 @@ def _word(value: Any) -> bytes:
     return repr(value).encode() if value is not None else bytes(8)
 
 
+def worker_schema(setting: str, schema: t.StructType) -> t.StructType:
+    """Return a schema as PySpark's worker reads it: 4.3 has it in lower case, and finds no ``elementType`` in an ARRAY.
+
+    Args:
+        setting: ``state_value_schema`` or ``grouping_key_schema``.
+        schema: The schema.
+
+    Raises:
+        KeyError: It cannot read it.
+
+    """
+    read: t.StructType | None = getattr(EvalConf({setting: schema.json()}), setting)
+    assert read is not None
+    return read
+
+
 class InputRows:
     """The rows of a partition as processors get them: read from Arrow, as the worker reads them."""
 
@@ -249,7 +329,13 @@ class InputRows:
         return [t._create_row(names, row) for row in zip(*columns, strict=True)]
 
     def frames(self, given: Sequence[tuple[Any, ...]], most: int | None = None) -> Iterator[Any]:
-        """Return pandas DataFrames of at most so many rows each."""
+        """Return pandas DataFrames of at most so many rows each, as ``transformWithStateInPandas`` makes them of single rows."""
+        import pandas as pd  # noqa: PLC0415  slow to import, and only for the API that wants it
+
+        return (pd.DataFrame(list(frame.itertuples(index=False))) for frame in self.slices(given, most))
+
+    def slices(self, given: Sequence[tuple[Any, ...]], most: int | None = None) -> Iterator[Any]:
+        """Return pandas DataFrames of at most so many rows each, whose columns have the types of their schema."""
         size = most or len(given) or 1
         return (self._frame(given[start : start + size]) for start in range(0, len(given), size))
 
@@ -260,12 +346,11 @@ class InputRows:
         return pd.DataFrame(columns=self.schema.names)
 
     def _frame(self, given: Sequence[tuple[Any, ...]]) -> Any:
-        import pandas as pd  # noqa: PLC0415  slow to import, and only for the API that wants it
+        import pandas as pd  # noqa: PLC0415  as above
         from pyspark.sql.conversion import ArrowBatchTransformer  # noqa: PLC0415
 
         batch = self._table(given).combine_chunks().to_batches()[0]
-        frame = pd.concat(ArrowBatchTransformer.to_pandas(batch, timezone=SESSION_ZONE), axis=1)
-        return pd.DataFrame(list(frame.itertuples(index=False)))
+        return pd.concat(ArrowBatchTransformer.to_pandas(batch, timezone=SESSION_ZONE), axis=1)
 
     def _table(self, given: Sequence[tuple[Any, ...]]) -> pa.Table:
         return LocalDataToArrowConversion.convert(list(given), self.schema, use_large_var_types=False)

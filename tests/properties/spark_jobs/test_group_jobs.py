@@ -129,3 +129,21 @@ def test_mistake_is_found_by_its_name_and_again_from_its_schedule(
     again = check_again(job, one.feed, cause, one.changed, one.schedule)
     assert again is not None
     assert again.name == one.name
+
+
+@pytest.mark.parametrize("value", [at(1), None, pd.Timestamp(at(1))])
+def test_time_in_state_is_kept(value: Any) -> None:
+    def keep(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFrame]:
+        before = state.get[0] if state.exists else None
+        state.update((value,))
+        yield pd.DataFrame({"user": [f"{before}"], "events": [1]})
+
+    def build(events: Any) -> Any:
+        made = events.groupBy("user").applyInPandasWithState(
+            keep, "user STRING, events INT", "at TIMESTAMP", "append", "NoTimeout"
+        )
+        return made.writeStream.format("memory").queryName("q").start()
+
+    report = check_job(record(build, "user STRING, at TIMESTAMP"), FEED, schedules=0)
+    assert Cause.VALUE not in {finding.cause for finding in report.findings}
+    assert (f"{value}", 1) in {row for rows in report.outcome.outputs.values() for row in rows}

@@ -6,12 +6,15 @@ Each function builds a query, on Spark as well as on the stand-ins. The line wit
 import inspect
 import threading
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from pyspark.sql import Row
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 SCHEMA = "word STRING, at TIMESTAMP, n INT"
@@ -107,6 +110,16 @@ class WrongArity(Quiet):
         self.value.update((1, 2))  # here
 
 
+class CatchesTheError(Quiet):
+    """Spark has closed the connection to the state by then."""
+
+    def given(self, rows: list[Any]) -> None:
+        try:
+            self.value.update((1, 2))  # here
+        except Exception:  # noqa: BLE001
+            self.value.update((1,))
+
+
 class NoTuple(Quiet):
     def given(self, rows: list[Any]) -> None:
         self.value.update(1)  # here
@@ -196,6 +209,85 @@ class WrongParameters(Quiet):
         return iter(())
 
 
+class Keeps(Quiet):
+    """Keeps a value of a type."""
+
+    def __init__(self, kind: str, value: Any) -> None:
+        self.kind, self.kept = kind, value
+
+    def init(self, handle: Any) -> None:
+        self.value = handle.getValueState("value", f"x {self.kind}")
+
+    def given(self, rows: list[Any]) -> None:
+        self.value.update((self.kept,))
+
+
+class KeysByMap(Quiet):
+    def init(self, handle: Any) -> None:
+        self.map = handle.getMapState("map", "k MAP<STRING, INT>", "n INT")
+
+    def given(self, rows: list[Any]) -> None:
+        self.map.updateValue(({"a": 1},), (1,))
+
+
+class Nothing:
+    """It extends nothing: Spark calls its methods by name."""
+
+    def init(self, handle: Any) -> None:
+        self.value = handle.getValueState("value", "n INT")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        self.value.update((sum(row.n for row in rows),))
+        yield Row(word=key[0], n=self.value.get()[0])
+
+    def close(self) -> None:
+        pass
+
+
+class WithoutClose:
+    def init(self, handle: Any) -> None:
+        pass
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        return iter(())
+
+
+class WithoutHandler:
+    def init(self, handle: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class OfItsClass:
+    """A class whose methods need no instance."""
+
+    @staticmethod
+    def init(handle: Any) -> None:
+        pass
+
+    @staticmethod
+    def handleInputRows(key: Any, rows: Any, timerValues: Any) -> Any:
+        return iter(())
+
+    @staticmethod
+    def close() -> None:
+        pass
+
+
+def keeping(kind: str, *value: Any) -> Callable[[Any], Any]:
+    """Keep a row in the state of ``applyInPandasWithState``."""
+
+    def keep(key: Any, frames: Any, state: Any) -> Any:
+        state.update(value)
+        yield from ()
+
+    return lambda df: started(
+        df.groupBy("word").applyInPandasWithState(keep, "n INT", f"x {kind}", "append", "NoTimeout")
+    )
+
+
 def by_time(df: Any, processor: Any) -> Any:
     return counted(
         df.withWatermark("at", "0 seconds"), processor, "word STRING, n INT", "append", "eventtime"
@@ -206,7 +298,9 @@ def in_pandas(df: Any, processor: Any) -> Any:
     return df.groupBy("word").transformWithStateInPandas(processor, "word STRING, n INT", "append", "none")
 
 
-def _with(processor: type[StatefulProcessor], how: Callable[..., Any] = counted) -> Callable[[Any], Any]:
+def _with(
+    processor: Callable[[], StatefulProcessor], how: Callable[..., Any] = counted
+) -> Callable[[Any], Any]:
     def build(df: Any) -> Any:
         return started(how(df, processor()))
 
@@ -247,6 +341,36 @@ BUILDS: dict[str, Callable[[Any], Any]] = {
         counted(df.union(df.sparkSession.createDataFrame(ROWS, SCHEMA)), Quiet())
     ),
     "union of other numbers of columns": lambda df: started(counted(df.union(df.drop("n")), Quiet())),
+    "processor extends nothing": lambda df: started(counted(df, Nothing())),
+    "processor without close": lambda df: started(counted(df, WithoutClose())),
+    "processor without handleInputRows": lambda df: started(counted(df, WithoutHandler())),
+    "processor is a class of static methods": lambda df: started(counted(df, OfItsClass)),
+    "array in group state": keeping("ARRAY<INT>", [1]),
+    "map in group state": keeping("MAP<STRING, INT>", {"a": 1}),
+    "decimal out of range in group state": keeping("DECIMAL(4, 2)", Decimal("123.4")),
+    "text for a time in group state": keeping("TIMESTAMP", "2026-01-01"),
+    "row too short in group state": keeping("INT, y INT", 1),
+    "row too long in group state": keeping("INT", 1, 2),
+    **{
+        f"{name} in value state": _with(partial(Keeps, kind, value))
+        for name, kind, value in (
+            ("decimal out of range", "DECIMAL(4, 2)", Decimal("123.4")),
+            ("text for a time", "TIMESTAMP", "2026-01-01"),
+            ("interval", "INTERVAL DAY TO SECOND", timedelta(1)),
+            ("interval of months", "INTERVAL YEAR TO MONTH", None),
+            ("map by dates", "MAP<DATE, INT>", {}),
+            ("void", "VOID", None),
+            ("variant", "VARIANT", None),
+            ("varchar", "VARCHAR(3)", "abcd"),
+            ("char", "CHAR(3)", "a"),
+        )
+    },
+    "map for a key of a map": lambda df: started(counted(df, KeysByMap())),
+    "array for a key": lambda df: started(
+        df.withColumn("word", F.array("word"))
+        .groupBy("word")
+        .transformWithState(Quiet(), "n INT", "append", "none")
+    ),
     "processor cannot be pickled": lambda df: started(counted(df, Unpicklable())),
     **{
         name: _with(processor, how)
@@ -267,6 +391,7 @@ BUILDS: dict[str, Callable[[Any], Any]] = {
             ("state read in init", ReadsInInit, counted),
             ("state read in close", ReadsInClose, counted),
             ("value of wrong arity", WrongArity, counted),
+            ("value of wrong arity is caught", CatchesTheError, counted),
             ("value no tuple", NoTuple, counted),
             ("value None", UpdatesToNone, counted),
             ("empty list put", EmptyPut, counted),
@@ -293,6 +418,6 @@ def line_to_fix(name: str) -> int | None:
     """Return the line with ``# here`` of the processor, or the first of the function that builds the query."""
     build = BUILDS[name]
     processor = inspect.getclosurevars(build).nonlocals.get("processor")
-    lines, first = inspect.getsourcelines(processor or build)
+    lines, first = inspect.getsourcelines(processor if isinstance(processor, type) else build)
     marked = [first + place for place, line in enumerate(lines) if "# here" in line]
     return marked[0] if marked else None

@@ -135,11 +135,11 @@ def test_stream_is_joined_with_a_frame_and_computed_from_sql_text() -> None:
         (lambda df: df.withWatermark("at", "soon"), "[CANNOT_PARSE_INTERVAL]"),
         (
             lambda df: df.groupBy("word").transformWithState(Count, "n INT", "update", "none"),
-            "not a StatefulProcessor (Spark says only: TransformWithStateInPySpark driver worker exited unexpectedly",
+            "a class (Spark says only: TransformWithStateInPySpark driver worker exited unexpectedly",
         ),
         (
             lambda df: df.groupBy("word").transformWithState(object(), "n INT", "update", "none"),
-            "'object', not a StatefulProcessor",
+            "'object' object has no attribute 'init'",
         ),
         (
             lambda df: df.groupBy("word").transformWithState(Count(), "n INT", "upsert", "none"),
