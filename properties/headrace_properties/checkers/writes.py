@@ -290,11 +290,21 @@ class WeakRerunsAgree:
         made, again = _content(first), _content(event)
         if made != again:
             self._found.violated(
-                f"{event.computation!r} ran twice for {event.cause}, and produced {made!r:.120} at {format_time(first.at_us)} but"
-                f" {again!r:.120} at {format_time(event.at_us)}: weak productions need idempotent code (MillWheel 6.1.3)",
+                f"{event.computation!r} ran twice for {event.cause}, and produced {_named(made)} at"
+                f" {format_time(first.at_us)} but {_named(again)} at {format_time(event.at_us)}: weak productions need"
+                " idempotent code (MillWheel 6.1.3)",
                 first,
                 event,
             )
+
+
+def _named(content: list[tuple[str, str, bytes, int]]) -> str:
+    """Name what was produced for people."""
+    named = [
+        f"{value.decode(errors='replace'):.120} on {stream!r} (timestamp {format_time(timestamp)})"
+        for _, stream, value, timestamp in content
+    ]
+    return " and ".join(named) or "nothing"
 
 
 def _content(run: Executed) -> list[tuple[str, str, bytes, int]]:

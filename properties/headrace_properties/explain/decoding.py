@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from headrace import Encoded, JsonCodec, Pipeline, StateCodec, TypedCodec
 from headrace import history as h
 from headrace.api.codecs import decode_state
+from headrace.dataflow.rows import KeyState
 from headrace.wire.rows import Production
 
 
@@ -45,7 +46,10 @@ class Codecs:
                 made = tuple(map(self._readable, delta.productions))
                 state = delta.state
                 if state is not None:  # the initial state is stored as nothing
-                    state = _text(codec, state or self._initial.get(event.computation, b""))
+                    data = state or self._initial.get(event.computation, b"")
+                    state = (
+                        bytes(data) if _is_text(codec) else repr(self.state(event.computation, data)).encode()
+                    )
                 return replace(event, delta=replace(delta, state=state, productions=made))
             case _:
                 return event
@@ -55,12 +59,16 @@ class Codecs:
         return _shown(self._streams.get(production.stream), production.value)
 
     def state(self, computation: str, data: Encoded) -> Any:
-        """Return a decoded state; ``b""`` is the initial one. Without its codec, its bytes as `Undecoded` text."""
+        """Return a decoded state; ``b""`` is the initial one. Without its codec, its bytes as `Undecoded` text.
+
+        Of a grouping of the Dataflow layer, it is a dict with the contents of each window.
+        """
         codec, data = self._states.get(computation), data or self._initial.get(computation, b"")
         try:
-            return Undecoded(_plain(data)) if codec is None else decode_state(codec, data)
+            state = Undecoded(_plain(data)) if codec is None else decode_state(codec, data)
         except Exception:  # noqa: BLE001  the codec may be the user's
             return Undecoded(_plain(data))
+        return _windows_of(state) if isinstance(state, KeyState) else state
 
     def _readable(self, production: Production) -> Production:
         return replace(production, value=_text(self._streams.get(production.stream), production.value))
@@ -76,13 +84,29 @@ class Undecoded(str):
         return str(self)
 
 
+def _windows_of(state: KeyState) -> dict[str, Any]:
+    """Return what each window of a grouping holds, and how many elements it has dropped, for people."""
+    windows = {repr(window.window).removeprefix("Window"): window for window in state.windows}
+    held: dict[str, Any] = {
+        name: Undecoded("finished") if window.finished
+        else window.contents.accumulator[0] if window.contents.accumulator
+        else [Undecoded(value) for value, count in window.contents.values.items() for _ in range(count)]
+        for name, window in windows.items()
+    }  # fmt: skip
+    if state.unread:
+        held["other windows"] = len(state.unread)
+    if state.dropped:
+        held["dropped"] = state.dropped
+    return held
+
+
 def _text(codec: StateCodec | None, data: Encoded) -> bytes:
-    if codec is None or isinstance(codec, JsonCodec | TypedCodec):
-        return bytes(data)
-    try:
-        return repr(decode_state(codec, data)).encode()
-    except Exception:  # noqa: BLE001  a codec or a repr may be the user's
-        return bytes(data)
+    return bytes(data) if _is_text(codec) else _shown(codec, data).encode()
+
+
+def _is_text(codec: StateCodec | None) -> bool:
+    """Return whether what a codec writes can be shown as it is."""
+    return codec is None or isinstance(codec, JsonCodec | TypedCodec)
 
 
 def _shown(codec: StateCodec | None, data: Encoded) -> str:

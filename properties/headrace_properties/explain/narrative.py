@@ -15,7 +15,7 @@ from headrace_properties.explain.decoding import Codecs
 from headrace_properties.explain.event_summaries import found_by, phrase, seconds
 from headrace_properties.explain.fault_sentences import struck
 from headrace_properties.explain.losses import losses_of
-from headrace_properties.explain.steps import StepSentences, listed
+from headrace_properties.explain.step_sentences import StepSentences, listed
 from headrace_properties.explain.subject import end_of, is_small, key_of, moves_of, subject_of
 from headrace_properties.explain.tenures import Tenure, outages_of, tenures_of
 from headrace_properties.explain.waiting import waiting_for
@@ -321,6 +321,9 @@ class _Narrator:
                 )
             case h.InputWatermarkAdvanced() if self._leads_to_witness(number):
                 return f"{at} {event.process} hears that its input is complete up to {seconds(event.low_watermark)}."
+            case h.Resent() if self._waiting is None:
+                lost = ", but the message is lost" if number in self._losses else ""
+                return f"{at} {event.process} sends {event.record_id} to {event.consumer or 'the outside'!r} again{lost}."
             case h.Output():
                 return self._steps.output(at, event, shows_value=number in self._witness)
             case h.UserCodeFailed():
@@ -363,7 +366,7 @@ class _Narrator:
         """Describe an ACK as received only if it was. Of the same ACK lost several times, describe the first."""
         text = f"{at} {event.process} ACKs {listed(event.record_ids)} to {event.to}"
         if number not in self._losses:
-            return f"{text}, which may now forget it." if number in self._heard else f"{text}."
+            return f"{text}{self._acked_at(number, event)}."
         same = [
             other for other in self._losses
             if isinstance(ack := self._history[other], h.AckSent)
@@ -374,6 +377,19 @@ class _Narrator:
         last = seconds(self._history[same[-1]].at_us)
         more = f", as are {len(same) - 1} more until {last}" if len(same) > 1 else ""
         return f"{text}, but the ACK is lost{more}."
+
+    def _acked_at(self, number: int, event: h.AckSent) -> str:
+        """Say that an ACK was received, if it was, and when, if that was late."""
+        heard = min(
+            (link.effect for link in self._links if link.cause == number and link.kind is LinkKind.ACK),
+            default=None,
+        )
+        if heard is None:
+            return ""
+        at_us = self._history[heard].at_us
+        if at_us - event.at_us <= _LONG_US:
+            return ", which may now forget it"
+        return f", which hears of it only at {seconds(at_us)}"
 
     def _landed(self, at: str, number: int, event: h.Applied) -> str:
         again = self._again(number, event)

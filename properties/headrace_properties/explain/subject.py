@@ -34,7 +34,7 @@ def subject_of(
     past = _past(history, shown, links)
     past |= _states_before(history, past, links)
     last = max(shown, default=0) if until is None else until
-    return past | (_steps(history, last) if is_small(history) else set())
+    return past | (_steps(history, last, links) if is_small(history) else set())
 
 
 def end_of(history: Sequence[h.Event], name: str, witness: Iterable[int]) -> int:
@@ -113,6 +113,18 @@ def row_writes(history: Iterable[h.Event]) -> dict[int, RowWrite]:
     return found
 
 
+def _repeats(history: Sequence[h.Event], steps: set[int], links: Sequence[Link]) -> set[int]:
+    """Return what was sent again and led to a step, with the ACKs of the same records."""
+    again = {number for number in causal_past(links, steps) if isinstance(history[number], h.Resent)}
+    ids = {event.record_id for number in again if isinstance(event := history[number], h.Resent)}
+    acks = {
+        number
+        for number, event in enumerate(history)
+        if isinstance(event, h.AckSent) and ids & set(event.record_ids)
+    }
+    return again | acks
+
+
 def moves_of(history: Sequence[h.Event]) -> set[int]:
     """Return the mints that gave keys to another owner."""
     first: dict[str, int] = {}
@@ -170,9 +182,10 @@ def _states_before(history: Sequence[h.Event], past: set[int], links: Sequence[L
     return found
 
 
-def _steps(history: Sequence[h.Event], last: int) -> set[int]:
+def _steps(history: Sequence[h.Event], last: int, links: Sequence[Link]) -> set[int]:
     """Return every record that came in until an event, every step, and what disturbed them."""
     found = {number for number in range(last + 1) if isinstance(history[number], _OF_AN_INPUT)}
+    found |= _repeats(history, found, links)
     found |= moves_of(history)
     found |= {number for outage in outages_of(history) for number in (outage.begin, outage.end) if number}
     return {number for number in found if number <= last}

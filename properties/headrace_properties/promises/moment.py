@@ -7,7 +7,7 @@ run: a promise that changes one of them is detected, and cannot mislead another.
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-from headrace import MAX_TIME, Encoded, StateCodec, Timer
+from headrace import MAX_TIME, Encoded, StateCodec, Timer, format_time
 from headrace.api.codecs import decode_state
 from headrace.history import Injected
 from headrace.wire.rows import Production
@@ -110,7 +110,7 @@ class RecordView:
 
     def __repr__(self) -> str:
         """Format for messages: stream, key, value, timestamp."""
-        return f"{self.stream!r} record of key {self.key!r}: {self.value!r} (timestamp {self.timestamp})"
+        return f"{self.stream!r} record of key {self.key!r}: {self.value!r} (timestamp {format_time(self.timestamp)})"
 
 
 _NOT_YET = object()

@@ -7,11 +7,14 @@ from headrace_properties.explain.fault_sentences import struck
 from headrace_properties.explain.narrative import LONGEST, Narrative, narrate
 from headrace_properties.explain.tenures import Outage, outages_of
 from headrace_properties.promises import Moment, Promise, always, at_end, judge_promises
-from headrace_properties.search.judging import by_cause
+from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.judging import by_cause, run_plan
+from headrace_properties.search.plans import Plan
 from headrace_properties.verdict import Verdict
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.pictures.spacetime import document_of
-from headrace_sim import Feed, FeedBuilder, simulate
+from headrace_sim import ClusterOptions, FaultSchedule, Feed, FeedBuilder, simulate
+from headrace_sim import faults as f
 from headrace_sim.faults import KINDS
 from tests.properties.stories import begin
 
@@ -44,6 +47,12 @@ books.add(Reserved(), name="books", inputs=["requests"], outputs=["collected"], 
 def no_more_copies_than_there_are(moment: Moment) -> None:
     """A copy that was collected is not there."""
     assert moment.changed.after["copies"] + len(moment.outputs("collected")) <= 1
+
+
+@always(of="books")
+def never_below_zero(moment: Moment) -> None:
+    """There is no debt of copies."""
+    assert moment.changed.after["copies"] >= 0
 
 
 @at_end
@@ -231,3 +240,22 @@ def test_every_fault_has_a_sentence_of_its_own() -> None:
     for verb in sorted(verbs):
         strike = h.FaultStruck(0, "worker-0", verb, "Ack worker-0 -> worker-1")
         assert "a fault strikes" not in struck([strike], Outage("worker-0", verb, 0, 0, [strike.detail]))
+
+
+def test_what_was_sent_again_and_when_its_ack_was_heard_are_told() -> None:
+    """The sender is paused when the ACK of its record arrives, sends it again when it is revived, and the step counts twice."""
+    twice = Pipeline("books")
+    twice.injector("desk", outputs=["requests"])
+    twice.add(
+        Reserved(), name="books", inputs=["requests"], outputs=["collected"], exactly_once=False, ordered=True
+    )
+    pause = f.Pause(at_us=1_000_500, process="desk/0", for_us=SECOND)
+    plan = Plan(FaultSchedule((pause,), heal_at_us=4 * SECOND), ClusterOptions(), seed=0)
+    application = Application(twice, lambda _: requests("reserve"), (never_below_zero,))
+    history, verdicts, _ = run_plan(application, Trial(plan, 0))
+    narrative = narrate(history, verdicts, pipelines=[twice])
+    assert narrative is not None
+    text = sentences(narrative)
+    assert "to desk/0, which hears of it only at 2." in text
+    assert "desk/0 sends desk/0:0 to 'books' again." in text
+    assert "changes the state from {'copies': 0} to {'copies': -1} and sets timer 'ends' for 2.000 s." in text

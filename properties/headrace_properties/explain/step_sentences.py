@@ -106,10 +106,9 @@ class StepSentences:
 
     def _of_state(self, number: int, computation: str) -> str:
         write = self._writes[number]
-        after = self._codecs.state(computation, write.after)
-        if write.before == write.after:
-            return f"leaves the state at {_cut(_written(after))}"
-        return _change(self._codecs.state(computation, write.before), after)
+        return _change(
+            self._codecs.state(computation, write.before), self._codecs.state(computation, write.after)
+        )
 
     def _value(self, production: Production) -> str:
         return _cut(self._codecs.value(production))
@@ -124,6 +123,8 @@ def _target(loss: h.FaultStruck) -> str:
 def _change(before: Any, after: Any) -> str:
     """Write how a state changed; of a large dict, only what differs."""
     pair = [_written(before), _written(after)]
+    if pair[0] == pair[1]:
+        return f"leaves the state at {_cut(pair[1])}"
     if isinstance(before, dict) and isinstance(after, dict) and max(map(len, pair)) > _LONG_STATE:
         old, new = ({name: _written(part) for name, part in state.items()} for state in (before, after))
         differing = [name for name in {**old, **new} if old.get(name) != new.get(name)]
