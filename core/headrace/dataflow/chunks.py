@@ -187,7 +187,7 @@ class Unread:
         self._chunks = len(row.chunks)
         self._taken: dict[int, Due] = {}
         self._single: dict[Window, tuple[int, _Place]] = {}  # the windows that were read alone: chunk, place
-        self._added: dict[Window, Due] = {}  # the windows that are new, or not due when they were
+        self._added = set[Window]()  # the windows that are new, or not due when they were
         self.changed = False
 
     def __len__(self) -> int:
@@ -271,7 +271,7 @@ class Unread:
         """
         if before == [(window, after)]:
             return []
-        self._added[window] = after
+        self._added.add(window)
         if len(before) == 1 and self._stays(window, *before[0], after):
             self._single[window] = self._single.pop(before[0][0])
         elif before:
@@ -308,7 +308,7 @@ class Unread:
     ) -> ChunkedRow:
         """Return the row with this front, and with these windows, read or new, in their places."""
         if not self._taken and len(windows) == len(self._single):
-            return self._row.with_chunks(front, self._rewritten(windows))
+            return self._row.with_chunks(front, self._rewritten(windows, due_of))
         groups: dict[tuple[int, bool], list[WindowState]] = {}
         for number in self._taken:
             groups[number, True] = []
@@ -319,7 +319,7 @@ class Unread:
             self._copy(columns, chunks, copied, number)
             copied = number + replaces
             if replaces and number not in self._taken:
-                rows = iter([self._edited(number, group)])
+                rows = iter([self._edited(number, group, due_of)])
             else:
                 at_end = copied == self._chunks
                 rows = self._written(group, number if replaces else None, due_of, at_end=at_end)
@@ -330,7 +330,9 @@ class Unread:
         self._copy(columns, chunks, copied, self._chunks)
         return ChunkedRow(front, columns, chunks)
 
-    def _rewritten(self, windows: Sequence[WindowState]) -> Iterator[_Changed]:
+    def _rewritten(
+        self, windows: Sequence[WindowState], due_of: Callable[[WindowState], Due]
+    ) -> Iterator[_Changed]:
         """Yield the chunks of windows that have been read one by one and stay where they are."""
         groups: dict[int, dict[_Place, WindowState]] = {}
         for window_state in windows:
@@ -338,7 +340,7 @@ class Unread:
             groups.setdefault(number, {})[place] = window_state
         for number, group in groups.items():
             if self._added and any(each.window in self._added for each in group.values()):
-                chunk, entries = self._edited(number, [*group.values()])
+                chunk, entries = self._edited(number, [*group.values()], due_of)
                 yield number, chunk, enumerate(entries)
             else:
                 lines = self._lines.encode(group, self._columns[_BASE][number])
@@ -406,14 +408,16 @@ class Unread:
             for column, known in zip(columns, self._columns, strict=True):
                 column.extend(known[first:after])
 
-    def _edited(self, number: int, windows: Sequence[WindowState]) -> tuple[Chunk, tuple[int, ...]]:
+    def _edited(
+        self, number: int, windows: Sequence[WindowState], due_of: Callable[[WindowState], Due]
+    ) -> tuple[Chunk, tuple[int, ...]]:
         """Return a chunk in which only these windows are changed or added, with its entries in the table."""
         last_end, last_start, base, unit, count, fresh, *times = (column[number] for column in self._columns)
         order = (last_end, last_start)
         for window_state in windows:
             count += window_state.window not in self._single
             if window_state.window in self._added:
-                times = [*map(min, times, msgspec.structs.astuple(self._added[window_state.window]))]
+                times = [*map(min, times, msgspec.structs.astuple(due_of(window_state)))]
             order = max(order, window_state.window.order)
         fresh = fresh or any(window_state.fresh for window_state in windows)
         before = [self._single[each.window][1] for each in windows if each.window in self._single]
@@ -438,7 +442,7 @@ class Unread:
             if number is None or chunks > 1 or self.changed:
                 due = _first(map(due_of, part))
             else:
-                added = (self._added[each.window] for each in part if each.window in self._added)
+                added = (due_of(each) for each in part if each.window in self._added)
                 due = _first([self._taken[number], *added])
             order, fresh = part[-1].window.order, any(each.fresh for each in part)
             entries = (*order, *grid, len(part), fresh, *msgspec.structs.astuple(due))

@@ -3,7 +3,7 @@
 | trigger | state | fires when |
 |---|---|---|
 | `AtWatermark` | none | the watermark has reached the window's end |
-| `AtPeriod` | next boundary | the clock has reached it |
+| `AtPeriod` | next boundary, from the first element on | the clock has reached it |
 | `AtCount` | elements so far | the count is reached |
 | `AfterDelay` | when it is due, from the first element on | the clock has reached it |
 | `When` | whether the predicate held after the last element | it did |
@@ -90,10 +90,8 @@ class Outcome(NamedTuple):
 def start(trigger: Trigger, seen: Seen) -> Any:
     """Return a trigger's initial state, for a window's first element or a restart."""
     match trigger:
-        case AtWatermark() | AfterDelay():
+        case AtWatermark() | AtPeriod() | AfterDelay():
             return None
-        case AtPeriod(period_us):
-            return (seen.now // period_us + 1) * period_us
         case AtCount():
             return 0
         case When():
@@ -134,8 +132,10 @@ class Arrival:
 def note(trigger: Trigger, state: Any, arrival: Arrival) -> Any:
     """Record an element; return the new state."""
     match trigger:
-        case AtWatermark() | AtPeriod():
+        case AtWatermark():
             return state
+        case AtPeriod(period_us):
+            return -(-arrival.now // period_us) * period_us if state is None else state
         case AtCount():
             return state + 1
         case AfterDelay(delay_us):
@@ -165,11 +165,9 @@ def evaluate(trigger: Trigger, state: Any, seen: Seen) -> Outcome:
     match trigger:
         case AtWatermark(percentile):
             return _leaf(state, ready=seen.has_passed(percentile))
-        case AtPeriod():
-            return _leaf(state, ready=seen.now >= state)
         case AtCount(count):
             return _leaf(state, ready=state >= count)
-        case AfterDelay():
+        case AtPeriod() | AfterDelay():
             return _leaf(state, ready=state is not None and seen.now >= state)
         case When():
             return _leaf(state, ready=state)
@@ -198,11 +196,9 @@ def merge(trigger: Trigger, states: Sequence[Any], seen: Seen) -> Any:
     match trigger:
         case AtWatermark():
             return None
-        case AtPeriod():
-            return min(states)
         case AtCount():
             return sum(states)
-        case AfterDelay():
+        case AtPeriod() | AfterDelay():
             return min((state for state in states if state is not None), default=None)
         case When():
             return any(states)
@@ -274,9 +270,7 @@ def _wanted(
     match leaf:
         case AtWatermark():
             return (Wanted(window.end, Clock.WATERMARK),)
-        case AtPeriod():
-            return (Wanted(state, Clock.WALL),)
-        case AfterDelay():
+        case AtPeriod() | AfterDelay():
             return () if state is None else (Wanted(state, Clock.WALL),)
         case AtCount() | When():
             return ()

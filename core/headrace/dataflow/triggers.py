@@ -32,9 +32,12 @@ class AtWatermark:
 
 @dataclass(frozen=True, slots=True)
 class AtPeriod:
-    """Fires at the next boundary of processing time. Boundaries are multiples of the period (Figures 7, 8, 13, 14).
+    """Fires at the boundary of processing time after the first element: at a multiple of the period (Figures 7, 8, 13, 14).
 
     An element that arrives on a boundary is in that boundary's pane.
+
+    Choice: like a delay, it begins with the first element since its start, as in Beam. The paper shows it repeated, where that is
+    the same. In a sequence, a boundary without an element would finish it, and drop what comes afterwards.
 
     Attributes:
         period_us: period, wall time, microseconds.

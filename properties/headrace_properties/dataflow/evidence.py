@@ -1,6 +1,6 @@
 """Trigger state as evidence, for the model of the Dataflow layer (Dataflow 2.3).
 
-Rules of this file: a trigger's state is when it began and which elements it has seen since, and nothing computed from that:
+Rules of this file: a trigger's state is which elements it has seen since it began, and nothing computed from that:
 counts, boundaries and delays are derived from it on demand. Windows that merge combine their evidence.
 """
 
@@ -31,7 +31,6 @@ class Evidence:
     """What a trigger has seen.
 
     Attributes:
-        began: when it began, wall time in microseconds: one time for each window that was merged.
         seen: when each element came since, by the element's moment.
         held: its predicate held after the last of them.
         fired: a part of `AllOf` that has fired.
@@ -40,7 +39,6 @@ class Evidence:
         parts: the evidence of the triggers in it.
     """
 
-    began: frozenset[int] = frozenset()
     seen: frozenset[tuple[int, int]] = frozenset()
     held: bool = False
     fired: bool = False
@@ -58,12 +56,12 @@ class TriggerView:
     window: Window
 
 
-def begin(trigger: Trigger, now: int) -> Evidence:
+def begin(trigger: Trigger) -> Evidence:
     """Start a trigger, with its window's first element, or again later."""
     parts = parts_of(trigger)
     if isinstance(trigger, SequenceOf):
         parts = parts[:1]
-    return Evidence(began=frozenset([now]), parts=tuple(begin(part, now) for part in parts))
+    return Evidence(parts=tuple(begin(part) for part in parts))
 
 
 def parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
@@ -102,13 +100,12 @@ def observe(trigger: Trigger, evidence: Evidence, moment: int, now: int, content
     return replace(evidence, seen=evidence.seen | {(moment, now)}, held=held, parts=parts)
 
 
-def _boundary_us(trigger: AtPeriod, evidence: Evidence) -> int:
-    """Return the earliest next boundary of the merged windows."""
-    return min(-(-began // trigger.period_us) * trigger.period_us for began in evidence.began)
-
-
-def _delay_us(trigger: AfterDelay, evidence: Evidence) -> int:
-    return min((now for _, now in evidence.seen), default=MAX_TIME) + trigger.delay_us
+def _due_us(trigger: AtPeriod | AfterDelay, evidence: Evidence) -> int:
+    """Return when the clock makes it fire: counted from the first element that it has seen, if any."""
+    first = min((now for _, now in evidence.seen), default=MAX_TIME)
+    if isinstance(trigger, AfterDelay):
+        return first + trigger.delay_us
+    return -(-first // trigger.period_us) * trigger.period_us
 
 
 def asked(trigger: Trigger, evidence: Evidence, view: TriggerView) -> tuple[bool, Evidence | None]:
@@ -150,12 +147,10 @@ def _is_ready(trigger: Trigger, evidence: Evidence, view: TriggerView) -> bool:
     match trigger:
         case AtWatermark():
             return view.watermark >= view.window.end
-        case AtPeriod():
-            return view.now > _boundary_us(trigger, evidence)
         case AtCount(count):
             return len(evidence.seen) >= count
-        case AfterDelay():
-            return view.now > _delay_us(trigger, evidence)
+        case AtPeriod() | AfterDelay():
+            return view.now > _due_us(trigger, evidence)
         case When():
             return evidence.held
         case _:
@@ -172,13 +167,13 @@ def _asked_in_turn(
     following = evidence.index + 1
     if following == len(trigger.triggers):
         return fires, None
-    return fires, replace(evidence, index=following, parts=(begin(trigger.triggers[following], view.now),))
+    return fires, replace(evidence, index=following, parts=(begin(trigger.triggers[following]),))
 
 
 def _anew(trigger: Trigger, evidence: Evidence, view: TriggerView) -> tuple[bool, Evidence]:
     """Evaluate it; when it is finished, it starts again."""
     fires, rest = asked(trigger, evidence, view)
-    return fires, begin(trigger, view.now) if rest is None else rest
+    return fires, begin(trigger) if rest is None else rest
 
 
 def _asked_once(trigger: Trigger, evidence: Evidence, view: TriggerView) -> Evidence:
@@ -199,7 +194,6 @@ def together(trigger: Trigger, several: Sequence[Evidence]) -> Evidence:
     furthest = [evidence for evidence in several if evidence.index == index]
     parts = (trigger.triggers[index],) if isinstance(trigger, SequenceOf) else parts_of(trigger)
     return Evidence(
-        began=frozenset().union(*(evidence.began for evidence in furthest)),
         seen=frozenset().union(*(evidence.seen for evidence in furthest)),
         held=any(evidence.held for evidence in furthest),
         fired=any(evidence.fired and not evidence.of_watermark for evidence in several),
@@ -215,9 +209,7 @@ def dues(trigger: Trigger, evidence: Evidence) -> Iterable[int]:
     """Yield the wall times at which its clocks are due."""
     if evidence.fired:
         return
-    if isinstance(trigger, AtPeriod):
-        yield _boundary_us(trigger, evidence)
-    if isinstance(trigger, AfterDelay) and evidence.seen:
-        yield _delay_us(trigger, evidence)
+    if isinstance(trigger, AtPeriod | AfterDelay) and evidence.seen:
+        yield _due_us(trigger, evidence)
     for part, own in _active(trigger, evidence):
         yield from dues(part, own)

@@ -322,7 +322,7 @@ class _Chapter:
         """Merge the parts; start a window if there are none."""
         known = [progress for part in parts if (progress := self.story.triggers.pop(part)) is not None]
         trigger = self.query.trigger
-        self.story.triggers[whole] = together(trigger, known) if known else begin(trigger, self._now)
+        self.story.triggers[whole] = together(trigger, known) if known else begin(trigger)
         things: list[_WindowedElement | _Page] = [*self.story.members, *self.story.pages]
         for thing in things:
             if thing.window in parts:

@@ -78,12 +78,13 @@ def test_an_idle_period_sets_no_timer_and_starts_at_the_boundary_after() -> None
     assert values(one.clock(240)) == [2]
 
 
-def test_a_period_in_a_sequence_moves_on_though_nothing_is_new() -> None:
+def test_a_period_in_a_sequence_begins_with_its_first_element() -> None:
     one = key(SequenceOf(AtPeriod(60), AtPeriod(60), Repeat(AtCount(1))))
     one.element(1, 0, at=10)
     assert values(one.clock(60)) == [1]
     assert one.clock(120) == []
-    assert values(one.element(2, 0, at=121)) == [2]
+    assert one.element(2, 0, at=121) == []
+    assert values(one.clock(180)) == [2]
 
 
 def test_a_count_begins_anew_when_it_has_fired() -> None:
