@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from headrace import HeadraceError
+from headrace.api.json_text import JsonError
 from headrace_benchmarks.section8.experiment import FULL, QUICK, Size
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_benchmarks.section8.markdown import DATA, PLOTS, render
@@ -167,7 +168,7 @@ def _read(output: Path) -> Report:
         return Report.from_bytes(_data(output).read_bytes())
     except OSError as error:
         raise UnreadableReportError(str(error.filename), error.strerror or str(error)) from error
-    except msgspec.MsgspecError as error:
+    except JsonError as error:
         raise UnreadableReportError(str(_data(output)), str(error)) from error
 
 

@@ -16,6 +16,7 @@ from itertools import chain
 
 import msgspec
 
+from headrace.api.json_text import read_json
 from headrace_benchmarks.section8.calibration import CALIBRATION
 from headrace_benchmarks.section8.experiment import Row, Sample, Size, rows_of
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
@@ -100,9 +101,9 @@ class Report(msgspec.Struct, frozen=True):
         """Decode what `to_bytes` encoded.
 
         Raises:
-            msgspec.MsgspecError: the data are not a report.
+            JsonError: the data are not a report.
         """
-        stored = msgspec.json.decode(data, type=_StoredReport)
+        stored = read_json(data, msgspec.json.Decoder(_StoredReport).decode)
         measured = tuple(
             Measured(result.name, result.seeds, _samples(result), result.plot_sha256)
             for result in stored.measured

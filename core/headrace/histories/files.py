@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Self, get_args
 import msgspec
 
 from headrace.api.errors import HeadraceError, HistoryFormatError
+from headrace.api.json_text import JsonError, read_json, repeated_name
 from headrace.api.ropes import plain_bytes
 from headrace.histories.header import FORMAT, VERSION, Header, Tells
 from headrace.histories.lines import Line
@@ -25,6 +26,10 @@ from headrace.history import Activation, Event, History
 _ENCODER = msgspec.json.Encoder(enc_hook=plain_bytes)
 _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 _HEADER = msgspec.json.Decoder(Header)
+_CONVERTED = (
+    "its lines end in CR LF, so the seal does not match: git or an editor has converted them. Restore the file, and let git "
+    "leave such files alone: *.jsonl -text in .gitattributes"
+)
 _SEAL = b'{"lines":'
 
 
@@ -40,6 +45,9 @@ class _Any(msgspec.Struct):
 
     format: str = ""
     version: int = 0
+
+
+_ANY = msgspec.json.Decoder(_Any)
 
 
 class HistoryWriter:
@@ -160,17 +168,23 @@ class HistoryReader:
                 self._check_seal(line)
                 continue
             try:
-                yield self.number, _DECODER.decode(line)
-            except msgspec.MsgspecError as error:
+                yield self.number, read_json(line, _DECODER.decode)
+            except JsonError as error:
                 if not line.endswith(b"\n"):
                     raise self._broken(f"{error}; the file was truncated here") from error
                 raise self._broken(str(error)) from error
+            if self.header.tells is Tells.RECORDS:  # which any program can write
+                self._refuse_repeated(line)
             self._hash.update(line)
             self._lines += 1
         if not self.sealed and not self._growing and self.header.tells is Tells.STEPS:
             raise self._broken(
                 "the last line, the seal with the number of lines and their hash, is missing: the file was truncated"
             )
+
+    def _refuse_repeated(self, line: bytes) -> None:
+        if (name := repeated_name(line)) is not None:
+            raise self._broken(f"it has {name!r} twice. Write each field once")
 
     def _raw(self) -> Iterator[bytes]:
         """Yield complete lines."""
@@ -188,8 +202,8 @@ class HistoryReader:
 
     def _read_header(self, line: bytes) -> Header:
         try:
-            kind = msgspec.json.decode(line, type=_Any)
-        except msgspec.MsgspecError as error:
+            kind = read_json(line, _ANY.decode)
+        except JsonError as error:
             raise self._broken(f"this is no header: {error}") from error
         if kind.format != FORMAT:
             raise self._broken(f'this is no header: it has no "format":"{FORMAT}"')
@@ -198,22 +212,22 @@ class HistoryReader:
                 f"the format has version {kind.version}, and this Headrace reads version {VERSION}: install one that reads it"
             )
         try:
-            header = _HEADER.decode(line)
-        except (msgspec.MsgspecError, HeadraceError) as error:
+            header = read_json(line, _HEADER.decode)
+        except (JsonError, HeadraceError) as error:
             raise self._broken(f"malformed header: {error}") from error
+        self._refuse_repeated(line)
         if not header.graphs:
             raise self._broken("malformed header: graphs is empty, so there is nothing to judge by")
         return header
 
     def _check_seal(self, line: bytes) -> None:
         try:
-            seal = msgspec.json.decode(line, type=Seal)
-        except msgspec.MsgspecError as error:
+            seal = read_json(line, msgspec.json.Decoder(Seal).decode)
+        except JsonError as error:
             raise self._broken(f"malformed seal: {error}") from error
         if seal != Seal(self._lines, self._hash.hexdigest()):
-            raise self._broken(
-                "the seal does not match the lines before it: the file was truncated or changed"
-            )
+            changed = "the seal does not match the lines before it: the file was truncated or changed"
+            raise self._broken(_CONVERTED if line.endswith(b"\r\n") else changed)
         self.sealed = True
 
     def _broken(self, reason: str) -> HistoryFormatError:

@@ -64,7 +64,7 @@ def load_notes(path: Path) -> Mapping[Key, str]:
     """
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise NotesError(str(path), f"cannot read it: {error}") from error
     notes = found.get("equivalent", [])
     if set(found) - {"equivalent"} or not isinstance(notes, list):

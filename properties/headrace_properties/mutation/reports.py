@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from headrace import HeadraceError
+from headrace.api.json_text import JsonError, read_json
 from headrace_properties.mutation.equivalents import Key, key_of, reason_of
 from headrace_properties.mutation.sampling import AutomaticMutant
 
@@ -51,8 +52,8 @@ def survivors_of(
         ReportError: the report cannot be read.
     """
     try:
-        report = msgspec.json.decode(path.read_bytes(), type=_Report)
-    except (OSError, msgspec.DecodeError) as error:
+        report = read_json(path.read_bytes(), msgspec.json.Decoder(_Report).decode)
+    except (OSError, JsonError) as error:
         raise ReportError(str(path), str(error)) from error
     alive = {
         Key(mutant.module, mutant.function, mutant.text, f"{mutant.before} -> {mutant.after}")

@@ -15,6 +15,7 @@ import headrace
 import headrace_properties
 import headrace_sim
 from headrace import HeadraceError
+from headrace.api.json_text import read_json
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import JudgedRun
@@ -97,9 +98,9 @@ class Journal:
         whole = data[: data.rfind(b"\n") + 1]
         try:
             first, *lines = whole.splitlines()
-            known = msgspec.json.decode(first, type=list[str])
-            self._entries = [msgspec.json.decode(line, type=_Entry) for line in lines]
-        except (ValueError, msgspec.MsgspecError) as error:
+            known = read_json(first, msgspec.json.Decoder(list[str]).decode)
+            self._entries = [read_json(line, msgspec.json.Decoder(_Entry).decode) for line in lines]
+        except ValueError as error:  # or no first line
             raise JournalError(self._path, f"it is no journal of a search ({error})") from error
         if known != header:
             search = f"it has {known[0]}, and this is {header[0]}"

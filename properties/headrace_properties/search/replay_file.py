@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from headrace import HistoryFormatError, OptionsError
+from headrace.api.json_text import JsonError, read_json
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.origins import code_digest, input_digest
@@ -117,13 +118,13 @@ def read_replay(path: Path) -> ReplayFile:
     """
     try:
         data = path.read_bytes()
-        version = msgspec.json.decode(data, type=_Format).format
+        version = read_json(data, msgspec.json.Decoder(_Format).decode).format
         if version != REPLAY_FORMAT:
             raise HistoryFormatError("replay file", str(path), _of_another_format(version))
-        return msgspec.json.decode(data, type=ReplayFile)
+        return read_json(data, msgspec.json.Decoder(ReplayFile).decode)
     except OSError as error:
         raise HistoryFormatError("replay file", str(path), error.strerror or str(error)) from error
-    except (OptionsError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OptionsError, JsonError) as error:
         raise HistoryFormatError("replay file", str(path), str(error)) from error
 
 
@@ -147,6 +148,6 @@ class _Kind(msgspec.Struct):
 def is_spark_file(path: Path) -> bool:
     """Return whether a file claims to be about a Spark job. Leave refusing any other to `read_replay`."""
     try:
-        return bool(msgspec.json.decode(path.read_bytes(), type=_Kind).spark_job)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return bool(read_json(path.read_bytes(), msgspec.json.Decoder(_Kind).decode).spark_job)
+    except (OSError, JsonError):
         return False

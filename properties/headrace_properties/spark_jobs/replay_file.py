@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from headrace import HistoryFormatError
+from headrace.api.json_text import JsonError, read_json
 from headrace_properties.search.kept_failures import KeptFailures
 from headrace_properties.search.origins import code_digest
 from headrace_properties.search.replay_file import is_spark_file
@@ -143,10 +144,10 @@ def read_file(path: Path) -> SparkReplay:
 
     """
     try:
-        file = msgspec.json.decode(path.read_bytes(), type=SparkReplay)
+        file = read_json(path.read_bytes(), msgspec.json.Decoder(SparkReplay).decode)
     except OSError as error:
         raise HistoryFormatError("replay file", str(path), error.strerror or str(error)) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except JsonError as error:
         raise HistoryFormatError("replay file", str(path), str(error)) from error
     if file.format != SPARK_FORMAT:
         problem = f"it has format {file.format}, and this version of Headrace reads format {SPARK_FORMAT}"

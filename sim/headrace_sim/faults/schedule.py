@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from headrace import HistoryFormatError, format_time
+from headrace.api.json_text import JsonError, read_json
 from headrace_sim.faults.kinds import PATIENCE_US, AnyFault, MessageFault
 from headrace_sim.faults.wording import describe, fate_of, sentence
 from headrace_sim.steps import Moment, Step
@@ -113,8 +114,8 @@ class FaultSchedule(msgspec.Struct, frozen=True):
             HistoryFormatError: the data is no schedule; the message names the field that is wrong.
         """
         try:
-            return msgspec.json.decode(data, type=cls)
-        except msgspec.MsgspecError as error:
+            return read_json(data, msgspec.json.Decoder(cls).decode)
+        except JsonError as error:
             raise HistoryFormatError("fault schedule", path, str(error)) from error
 
 

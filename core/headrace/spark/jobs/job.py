@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
+from headrace.api.json_text import JsonError, read_json
 from headrace.api.pipeline import Pipeline
 from headrace.api.versions import check_version, switches_of
 from headrace.spark.errors import SparkHostError
@@ -128,18 +129,33 @@ _decode = msgspec.json.Decoder(Shape).decode
 
 
 def read_shape(directory: Place) -> Shape | None:
-    """Read the deployment that a directory was created for; ``None``: there is none yet."""
+    """Read the deployment that a directory was created for; ``None``: there is none yet.
+
+    Raises:
+        SparkHostError: it cannot be read.
+    """
+    path = directory / _NAME
     try:
-        return _decode((directory / _NAME).read_bytes())
+        return read_json(path.read_bytes(), _decode)
     except FileNotFoundError:
         return None
+    except (OSError, JsonError) as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Place, error: OSError | JsonError) -> SparkHostError:
+    """Return the error for a file in a job's directory that is damaged."""
+    reason = (error.strerror if isinstance(error, OSError) else "") or error
+    return SparkHostError(
+        f"{str(path)!r} cannot be read: {reason}", "Restore it, or the whole directory, from a backup"
+    )
 
 
 def shape_of_job(directory: Place) -> Shape:
     """Read the deployment that a directory was created for.
 
     Raises:
-        SparkHostError: there is none.
+        SparkHostError: there is none, or it cannot be read.
     """
     shape = read_shape(directory)
     if shape is None:

@@ -24,6 +24,7 @@ from zlib import crc32
 
 import msgspec
 
+from headrace.api.json_text import JsonError, read_json
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.rules import RULES
 from headrace.spark.errors import LogError
@@ -133,6 +134,7 @@ NOTHING = Entry(-1, "", 0)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Entry).decode
+_decode_beginnings = msgspec.json.Decoder(dict[str, int]).decode
 
 
 class Log:
@@ -159,10 +161,10 @@ class Log:
         if number < 0:
             return NOTHING
         try:
-            return _decode(self._entry_path(number).read_bytes())
+            return read_json(self._entry_path(number).read_bytes(), _decode)
         except FileNotFoundError:
             return None
-        except msgspec.DecodeError as error:
+        except JsonError as error:
             raise LogError(self.stage, f"entry {number} cannot be read ({error})", _RESTORE) from error
 
     def last(self, after: int = -1) -> int:
@@ -447,10 +449,13 @@ def taken_for_good(sender: str, consumer: Log, begin: int) -> int:
 
 def beginnings_of(directory: Path, stage: str) -> dict[str, int]:
     """Return, by sender, the number of the entry after which a computation began to read that sender's log."""
+    path = beginnings_path(directory, stage)
     try:
-        return msgspec.json.decode(beginnings_path(directory, stage).read_bytes(), type=dict[str, int])
+        return read_json(path.read_bytes(), _decode_beginnings)
     except FileNotFoundError:
         return {}
+    except JsonError as error:
+        raise LogError(stage, f"{path.name} cannot be read ({error})", _RESTORE) from error
 
 
 def beginnings_path(directory: Path, stage: str) -> Path:

@@ -16,10 +16,11 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.api.errors import OptionsError
+from headrace.api.json_text import JsonError, read_json
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import Skip, Stop
 from headrace.spark.errors import SparkHostError
-from headrace.spark.jobs.job import check_computation, shape_of_job
+from headrace.spark.jobs.job import check_computation, shape_of_job, unreadable
 from headrace.spark.runtime.files import local_directory, scheme_of
 from headrace.spark.runtime.hadoop import Place, files_in, job_directory, write
 from headrace.spark.runtime.session import session
@@ -89,7 +90,10 @@ def with_skips(directory: Place, pipeline: Pipeline) -> Pipeline:
     for path in files_in(directory / _SKIPS):
         if not path.name.endswith(".json"):  # a draft
             continue
-        skipped = _decode(path.read_bytes())
+        try:
+            skipped = read_json(path.read_bytes(), _decode)
+        except JsonError as error:
+            raise unreadable(path, error) from error
         causes.setdefault(skipped.computation, set()).add(skipped.cause)
     for name, spec in pipeline.computations.items():
         if name in causes and isinstance(spec.on_failure, Stop):
