@@ -2,7 +2,9 @@
 
 A line is ``{"value": ..., "timestamp": ...}``, with ``"key"``, ``"stream"`` and ``"arrived"`` if wanted; or, with
 ``--timestamp``, whatever object the file has, of which one field is the timestamp. Times are microseconds since 1970 or ISO 8601.
-A row of a table is read as the object of its columns.
+A row of a table is read as the object of its columns. A column of CSV is of numbers if each of its values is written as JSON
+writes numbers, and nothing would be lost: ``007``, ``+7`` and integers of more than 64 bits are text, with all of their column.
+The column of the key is text as it is written.
 
 Rules of this file: what is wrong with a line is said with the file and the line. Records arrive in the file's order, or in that
 of ``arrived``. The low watermark follows the newest timestamp so far, by the slack that was asked for; without a slack it waits
@@ -11,7 +13,11 @@ for the end of the file, and nothing is late.
 
 import base64
 import binascii
-from collections.abc import Iterator
+import csv
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -21,6 +27,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from headrace import MILLISECOND, CodecError, HeadraceError, Pipeline
+from headrace.api.json_text import JsonError, encoding_problem, read_json, repeated_name
 from headrace.api.time import is_timestamp
 from headrace_sim import Feed, FeedBuilder
 
@@ -29,6 +36,8 @@ _GAP_US = MILLISECOND
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TABLES = (".csv", ".parquet")
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+"""A number as JSON writes it."""
 
 
 class InputError(HeadraceError):
@@ -119,7 +128,8 @@ def _lines(path: Path, options: InputOptions, injectors: dict[str, str]) -> Iter
     except OSError as error:
         raise InputError(str(path), 0, f"cannot be read: {error.strerror or error}") from error
     with file:
-        for number, given in _rows(path, file) if path.suffix.lower() in _TABLES else enumerate(file, 1):
+        is_table = path.suffix.lower() in _TABLES
+        for number, given in _rows(path, file, options) if is_table else enumerate(file, 1):
             if not isinstance(given, bytes) or given.strip():
                 try:
                     found = _object(given) if isinstance(given, bytes) else given
@@ -128,27 +138,70 @@ def _lines(path: Path, options: InputOptions, injectors: dict[str, str]) -> Iter
                     raise InputError(str(path), number, str(error)) from error
 
 
-def _rows(path: Path, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(path: Path, file: BinaryIO, options: InputOptions) -> Iterator[tuple[int, dict[str, Any]]]:
     """Return the rows of a table, each with its line; of Parquet, with its number."""
     try:
-        pa, csv, parquet = (import_module(name) for name in ("pyarrow", "pyarrow.csv", "pyarrow.parquet"))
+        pa, parquet = (import_module(name) for name in ("pyarrow", "pyarrow.parquet"))
     except ImportError as error:
         raise InputError(str(path), 0, "tables need pyarrow: pip install 'headrace[spark]'") from error
     is_csv = path.suffix.lower() == ".csv"
     try:
-        table = (csv.read_csv if is_csv else parquet.read_table)(file)
-    except (pa.ArrowException, ValueError) as error:
+        table = _csv_table(path, file, options) if is_csv else parquet.read_table(file)
+        _refuse_repeated(path, table.schema.names)
+        micros = [
+            pa.field(column.name, pa.timestamp("us", column.type.tz))
+            if pa.types.is_timestamp(column.type)
+            else column
+            for column in table.schema
+        ]
+        rows = table.cast(pa.schema(micros), safe=False).to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError) as error:
         raise InputError(str(path), 0, f"this is not {'CSV' if is_csv else 'Parquet'}: {error}") from error
-    if is_csv:
-        _check_text(path, table)
-    micros = [
-        pa.field(column.name, pa.timestamp("us", column.type.tz))
-        if pa.types.is_timestamp(column.type)
-        else column
-        for column in table.schema
-    ]
-    rows = table.cast(pa.schema(micros), safe=False).to_pylist()
     return ((number, msgspec.to_builtins(row)) for number, row in enumerate(rows, 2 if is_csv else 1))
+
+
+def _csv_table(path: Path, file: BinaryIO, options: InputOptions) -> Any:
+    """Read a table of CSV, with numbers only in columns that are written as numbers."""
+    pa, table_of = import_module("pyarrow"), import_module("pyarrow.csv").read_csv
+    first = next(file, b"")
+    problem = encoding_problem(first)
+    if problem and not first.startswith(b"\xef\xbb\xbf"):  # UTF-8's mark is skipped
+        raise ValueError(problem)
+    file.seek(0)
+    names = next(csv.reader(line.decode("utf-8-sig", "replace") for line in file), [])
+    _refuse_repeated(path, names)
+    file.seek(0)
+    table = table_of(file)
+    _check_text(path, table)
+    file.seek(0)
+    as_text = import_module("pyarrow.csv").ConvertOptions(
+        column_types=dict.fromkeys(table.schema.names, pa.string())
+    )
+    written = table_of(file, convert_options=as_text)
+    for place, name in enumerate(table.schema.names):
+        kind = table[name].type
+        is_text = name == options.key_field
+        if name != options.timestamp_field and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            is_text |= not all(map(_is_number, written[name].to_pylist(), table[name].to_pylist()))
+        if is_text:
+            table = table.set_column(place, name, written[name])
+    return table
+
+
+def _is_number(text: str, value: float | None) -> bool:
+    """Return whether nothing is lost if a text is taken for a number; an empty one is null."""
+    if value is None:
+        return True
+    if not _NUMBER.fullmatch(text) or not math.isfinite(value):
+        return False
+    return not text.removeprefix("-").isdecimal() or int(text) == value
+
+
+def _refuse_repeated(path: Path, names: Iterable[str]) -> None:
+    """Refuse columns of one name, of which each row would keep one."""
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(str(path), 1, f"two columns are called {twice!r}. Rename one")
 
 
 def _check_text(path: Path, table: Any) -> None:
@@ -164,11 +217,13 @@ def _check_text(path: Path, table: Any) -> None:
 
 def _object(text: bytes) -> dict[str, Any]:
     try:
-        found = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        found = read_json(text, msgspec.json.decode)
+    except JsonError as error:
         raise ValueError(f"this is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ValueError(f"a JSON object is expected, not {_kind(found)}")  # noqa: TRY004  the caller turns it into an InputError
+    if (name := repeated_name(text)) is not None:
+        raise ValueError(f"it has the field {name!r} twice. Write each field once")
     return found
 
 
@@ -212,9 +267,9 @@ def _field(value: Any, field: str) -> Any:
 def _stream(stream: Any, injectors: dict[str, str]) -> str:
     if stream is None:
         return next(iter(injectors))
-    if stream not in injectors:
+    if not isinstance(stream, str) or stream not in injectors:
         raise ValueError(f"no injector has a stream {stream!r}; the streams are: {', '.join(injectors)}")
-    return str(stream)
+    return stream
 
 
 def _key(key: Any) -> str:

@@ -8,6 +8,9 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+LONGEST_S = 1e9
+"""The longest time, in seconds, that an option takes: thirty years, and not for ever (``inf``), which no timer can wait."""
+
 PromiseOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -22,6 +25,7 @@ CodeTimeoutOption = Annotated[
     typer.Option(
         "--code-timeout",
         min=0.1,
+        max=LONGEST_S,
         metavar="SECONDS",
         help="A call of your code that takes longer is taken to never end.",
     ),

@@ -6,6 +6,7 @@ makes the same files on every host.
 """
 
 import base64
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ import msgspec
 
 from headrace import Pipeline
 from headrace.api.codecs import writes_json
+from headrace.api.json_text import read_json
 from headrace_cli._files import OutputFiles, write_bytes
 from headrace_cli._input import InputError
 from headrace_properties.reference import Emitted
@@ -26,6 +28,9 @@ SUFFIX = ".jsonl"
 
 _NOTHING = msgspec.Raw(b"")
 
+_LONGEST_NAME = 200
+"""Bytes of a stream's name in a file's name, of which file systems take 255, with endings; the rest becomes a hash."""
+
 
 class _OutputLine(msgspec.Struct, omit_defaults=True):
     stream: str
@@ -33,6 +38,9 @@ class _OutputLine(msgspec.Struct, omit_defaults=True):
     timestamp: int
     value: msgspec.Raw = _NOTHING
     value_base64: str | None = None
+
+
+_DECODER = msgspec.json.Decoder(_OutputLine)
 
 
 def output_lines(outputs: Counter[Emitted], pipeline: Pipeline) -> list[bytes]:
@@ -76,7 +84,13 @@ def write_outputs(path: Path, outputs: Counter[Emitted], pipeline: Pipeline, fil
 
 def _file_name(stream: str) -> str:
     """Turn a stream's name, which may be any text, into a file's name that stays in its directory."""
-    return re.sub(r"[/\\:%\x00-\x1f\x7f]", lambda found: quote(found[0], safe=""), stream)
+    name = re.sub(r"[/\\:%\x00-\x1f\x7f]", lambda found: quote(found[0], safe=""), stream)
+    data = name.encode()
+    if len(data) <= _LONGEST_NAME:
+        return name
+    return (
+        f"{data[:_LONGEST_NAME].decode(errors='ignore')}-{hashlib.sha256(stream.encode()).hexdigest()[:16]}"
+    )
 
 
 def read_outputs(path: Path) -> Counter[Emitted]:
@@ -98,9 +112,9 @@ def _records(file: Path) -> Iterable[Emitted]:
         raise InputError(str(file), 0, f"cannot be read: {error.strerror or error}") from error
     for number, text in enumerate(lines, 1):
         try:
-            line = msgspec.json.decode(text, type=_OutputLine)
+            line = read_json(text, _DECODER.decode)
             value = _value(line)
-        except ValueError as error:  # msgspec's and base64's errors are such
+        except ValueError as error:  # base64's errors are such, too
             raise InputError(str(file), number, f"not a record of an output: {error}") from error
         yield Emitted(line.stream, line.key, value, line.timestamp)
 

@@ -13,7 +13,7 @@ from headrace import HeadraceError
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import ExitCode, tidy_errors
-from headrace_cli._options import JsonOption
+from headrace_cli._options import LONGEST_S, JsonOption
 from headrace_cli._progress import RunProgress
 from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
 
@@ -122,7 +122,10 @@ def chaos(
     patience: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", min=1, help="Maximum wait for a start of Spark or a part of the input."
+            metavar="SECONDS",
+            min=1,
+            max=LONGEST_S,
+            help="Maximum wait for a start of Spark or a part of the input.",
         ),
     ] = 300.0,
     keep: Annotated[

@@ -20,7 +20,7 @@ from headrace_cli._histories import HISTORY, HistoryOption, write_history
 from headrace_cli._hosts import HOSTS, HostName, HostOptions
 from headrace_cli._input import InputOptions
 from headrace_cli._jobs import ZEITGEIST, Job, JobError, load_job
-from headrace_cli._options import JsonOption, with_options
+from headrace_cli._options import LONGEST_S, JsonOption, with_options
 from headrace_cli._output import SUFFIX, output_files, output_lines, read_outputs, write_outputs
 from headrace_cli._progress import RunProgress
 from headrace_cli._run_report import Ran
@@ -52,7 +52,8 @@ class ReadingOptions:
         typer.Option(
             "--input",
             metavar="FILE",
-            help="JSON lines, each with a value and a timestamp; or a table, .csv or .parquet.",
+            help="JSON lines, each with a value and a timestamp; or a table, .csv or .parquet. A column of CSV is of numbers only if "
+            "all its values are written as JSON writes numbers (007 is text), and the key is always text.",
         ),
     ] = None
     feed: Annotated[
@@ -77,6 +78,7 @@ class ReadingOptions:
         typer.Option(
             metavar="SECONDS",
             min=0,
+            max=LONGEST_S,
             help="Distance of the low watermark behind the newest timestamp. Default: it waits for the end.",
         ),
     ] = None

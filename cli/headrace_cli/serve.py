@@ -10,6 +10,7 @@ from headrace import HeadraceError
 from headrace_cli._consoles import error_console
 from headrace_cli._endpoints import endpoints
 from headrace_cli._exit import ExitCode, tidy_errors
+from headrace_cli._options import LONGEST_S
 from headrace_cli._signals import stop_requested
 from headrace_cli._targets import TargetError, load_named
 
@@ -42,11 +43,14 @@ def serve(
     first_delay: Annotated[
         float,
         typer.Option(
-            min=0, metavar="SECONDS", help="Time before the first restart; doubled for each further one."
+            min=0,
+            max=LONGEST_S,
+            metavar="SECONDS",
+            help="Time before the first restart; doubled for each further one.",
         ),
     ] = 1.0,
     longest_delay: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Longest time before a restart.")
+        float, typer.Option(min=0, max=LONGEST_S, metavar="SECONDS", help="Longest time before a restart.")
     ] = 300.0,
 ) -> None:
     """Run a job on Spark until a signal stops it, and restart it when it fails.
