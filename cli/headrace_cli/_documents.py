@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
-import msgspec
-
 from headrace import MAX_TIME, MIN_TIME, ComputationProgress
 from headrace_properties.explain.descriptions import titles
+from headrace_properties.printable import printable_json
 from headrace_properties.search.judging import Failure
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
@@ -23,8 +22,7 @@ def stdout_reserved() -> Iterator[None]:
 
 def print_document(document: Mapping[str, Any] | list[dict[str, Any]]) -> None:
     """Write a document to stdout, indented, as UTF-8 whatever the terminal's own encoding."""
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
-    sys.stdout.buffer.write(text + b"\n")
+    sys.stdout.buffer.write(printable_json(document) + b"\n")
     sys.stdout.flush()
 
 

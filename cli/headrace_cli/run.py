@@ -52,8 +52,8 @@ class ReadingOptions:
         typer.Option(
             "--input",
             metavar="FILE",
-            help="JSON lines, each with a value and a timestamp; or a table, .csv or .parquet. A column of CSV is of numbers only if "
-            "all its values are written as JSON writes numbers (007 is text), and the key is always text.",
+            help="JSON lines, each with a value and a timestamp; or a table, .csv or .parquet. A column of CSV is of numbers "
+            "only if all its values are written as JSON writes numbers (007 is text); the key is always text.",
         ),
     ] = None
     feed: Annotated[

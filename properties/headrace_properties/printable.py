@@ -1,6 +1,9 @@
 """Format users' text and values for people: decoded, complete, and harmless on a terminal."""
 
 import re
+from typing import Any
+
+import msgspec
 
 from headrace import Pipeline, format_time
 from headrace.wire.effects import SourceRecord
@@ -19,6 +22,27 @@ def visible(text: str) -> str:
     'paid\\x1b[2J'
     """
     return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def printable_json(content: Any) -> bytes:
+    r"""Encode a document as JSON, indented; what is no Unicode in a text, such as an error's, is written out.
+
+    >>> printable_json({"error": "\ud800"})
+    b'{\n  "error": "\\\\ud800"\n}'
+    """
+    try:
+        data = msgspec.json.encode(content)
+    except UnicodeEncodeError:
+        data = msgspec.json.encode(_written_out(msgspec.to_builtins(content)))
+    return msgspec.json.format(data, indent=2)
+
+
+def _written_out(content: Any) -> Any:
+    if isinstance(content, str):
+        return visible(content)
+    if isinstance(content, dict):
+        return {_written_out(name): _written_out(value) for name, value in content.items()}
+    return [_written_out(value) for value in content] if isinstance(content, list | tuple) else content
 
 
 def describe_value(pipeline: Pipeline, stream: str, data: bytes) -> str:

@@ -11,6 +11,8 @@ import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, MalformedRecordError, OptionsError, Pipeline
 from headrace.api.codecs import encode_at  # the one writer of wire values
+from headrace.api.records import is_text
+from headrace.api.specs import InjectorSpec
 from headrace.wire.effects import SourceEvent, SourceRecord, SourceWatermark
 
 
@@ -133,13 +135,21 @@ class FeedBuilder:
         self, *, at_us: int, data: bytes, timestamp: int, key: str = "", stream: str | None = None,
         injector: str | None = None, process: int = 0,
     ) -> None:  # fmt: skip
-        """Add a record as raw bytes from outside, well-formed or not."""
+        """Add a record as raw bytes from outside, well-formed or not.
+
+        Raises:
+            MalformedRecordError: its timestamp is no int, or its key is text that cannot be written as UTF-8.
+        """
         spec = self._pipeline.injectors[injector] if injector else self._default
         if type(timestamp) is not int:
-            problem = f"timestamp {timestamp!r} is not an int"
-            raise MalformedRecordError(spec.name, stream or spec.outputs[0], len(self._arrivals), problem)
+            raise self._malformed(spec, stream, f"timestamp {timestamp!r} is not an int")
+        if type(key) is str and not is_text(key):
+            raise self._malformed(spec, stream, f"key {key!r} cannot be written as UTF-8")
         record = SourceRecord(0, stream or spec.outputs[0], key, data, timestamp)
         self._arrivals.append((at_us, _address(spec.name, process, spec.processes), record))
+
+    def _malformed(self, spec: InjectorSpec, stream: str | None, problem: str) -> MalformedRecordError:
+        return MalformedRecordError(spec.name, stream or spec.outputs[0], len(self._arrivals), problem)
 
     def watermark(
         self, *, at_us: int, low_watermark: int, injector: str | None = None, process: int = 0

@@ -230,3 +230,55 @@ def test_a_broken_deployment_of_a_job_is_named(
     assert (result.exit_code, "Traceback" in result.stderr) == (2, False), result.stderr
     assert f"{str(path)!r} cannot be read: " in result.stderr
     assert "from a backup" in result.stderr
+
+
+SURROGATES = """
+from views import *
+from headrace import DeadLetter
+
+BAD = "\\ud800"
+
+class Raises(CountViews):
+    def process_record(self, context, record):
+        raise ValueError(BAD)
+
+class Deep(CountViews):
+    def process_record(self, context, record):
+        value = []
+        for _ in range(100_000):
+            value = [value]
+        context.produce("counts", value)
+
+raises, deep = build(Raises()), build(Deep())
+letters = Pipeline("letters")
+letters.injector("views")
+letters.add(Raises(), name="counter", inputs=["views"], outputs=["counts"], on_failure=DeadLetter("letters"))
+
+def hostile(seed):
+    builder = FeedBuilder(pipeline)
+    builder.record(at_us=0, value=1, timestamp=0, key=BAD)
+    return builder.build()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        (("verify", "bad:pipeline", "--feed", "hostile"), 2, r"key '\ud800' cannot be written as UTF-8"),
+        (("run", "bad:pipeline", "--feed", "hostile"), 2, r"key '\ud800' cannot be written as UTF-8"),
+        (("verify", "bad:raises", "--examples", "1"), 1, r"ValueError: \ud800"),
+        (("verify", "bad:raises", "--examples", "1", "--json"), 1, r"ValueError: \\ud800"),
+        (("verify", "bad:letters", "--examples", "1"), 3, "UNKNOWN"),
+        (("run", "bad:deep", "--on", "reference"), 2, "cannot write this value: RecursionError"),
+    ],
+    ids=["key", "key of a run", "error", "error in JSON", "dead letter", "depth"],
+)
+def test_what_is_no_unicode_or_too_deep_is_told_and_breaks_nothing(
+    folder: Path, run: Run, command: tuple[str, ...], code: int, said: str
+) -> None:
+    (folder / "bad.py").write_text(SURROGATES)
+    result = run(*command)
+    assert (result.exit_code, said in plain(result.stdout + result.stderr)) == (code, True), (
+        result.stdout + result.stderr
+    )
+    assert "Traceback (most recent call last)" not in result.stderr

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 import msgspec
 from msgspec import inspect
 
-from headrace.api.errors import CodecError
+from headrace.api.errors import CodecError, text_of
 from headrace.api.ropes import Encoded, Rope
 
 
@@ -345,7 +345,7 @@ class MigratingCodec:
             except Exception as error:
                 name = getattr(migrate, "__qualname__", repr(migrate))
                 raise ValueError(
-                    f"{name}, from version {step} to the next, raised {type(error).__name__}: {error}"
+                    f"{name}, from version {step} to the next, raised {text_of(error)}"
                 ) from error
         return self.codec.decode(_encode_json(state))
 
@@ -426,8 +426,16 @@ def decode_state(codec: StateCodec, data: Encoded) -> Any:
 
 def unwritable(error: Exception, where: str, codec: StateCodec, value: Any, *names: str) -> CodecError:
     """Return the error that `encode_at` raises, for hot paths that call the codec directly."""
-    reason = f"{type(error).__name__}: {error} (value {value!r:.80})"
+    reason = f"{text_of(error)} (value {shown(value)})"
     return CodecError(_place(where, names), repr(codec), "write", reason)
+
+
+def shown(value: Any) -> str:
+    """Return the beginning of a value's repr, or its type where that fails: a repr may be the user's, and a value deep."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:  # noqa: BLE001  see above
+        return f"of type {type(value).__name__}"
 
 
 def not_bytes(data: object, where: str, codec: StateCodec, *names: str) -> CodecError:
@@ -438,7 +446,7 @@ def not_bytes(data: object, where: str, codec: StateCodec, *names: str) -> Codec
 
 def unreadable(error: Exception, where: str, codec: StateCodec, data: Encoded, *names: str) -> CodecError:
     """Return the error that `decode_at` raises, for hot paths that call the codec directly."""
-    reason = f"{type(error).__name__}: {error} (bytes {bytes(data)[:40]!r})"
+    reason = f"{text_of(error)} (bytes {bytes(data)[:40]!r})"
     return CodecError(_place(where, names), repr(codec), "read", reason)
 
 

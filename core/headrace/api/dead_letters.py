@@ -50,6 +50,11 @@ def injector_letter(
     }
 
 
+def written_out(text: str) -> str:
+    """Write out what is no Unicode, as no letter may be lost for its own text."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 SAMPLES: dict[str, tuple[Letter, ...]] = {
     "computation": (
         step_letter("computation", "key", "record", "stream", b"value", 0, "error"),

@@ -148,6 +148,19 @@ class UserCodeError(HeadraceError):
         return "Fix it, or give the computation on_failure=DeadLetter(stream)"
 
 
+def text_of(error: BaseException) -> str:
+    r"""Return the type and the message of an error of user code as text that can be written, whatever it says of itself.
+
+    >>> text_of(ValueError("no such city: \ud800"))
+    'ValueError: no such city: \\ud800'
+    """
+    try:
+        message = str(error)
+    except Exception as also:  # noqa: BLE001  the message is the user's code, too
+        message = f"(its message cannot be made: {type(also).__name__})"
+    return f"{type(error).__name__}: {message}".encode(errors="backslashreplace").decode()
+
+
 def traceback_of_user_code(error: BaseException) -> str:
     """Format an error's traceback from the first frame of user code on, if there is one."""
     found = error.__traceback__

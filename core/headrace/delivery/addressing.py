@@ -8,9 +8,9 @@ Rules of this file, for workers, for injectors and for Spark's host alike:
 
 from collections.abc import Iterable
 
-from headrace.api.codecs import Codec, decode_at
+from headrace.api.codecs import Codec, decode_at, shown
 from headrace.api.context import Emission
-from headrace.api.errors import KeyExtractorError
+from headrace.api.errors import KeyExtractorError, text_of
 from headrace.api.records import Record, is_text
 from headrace.api.specs import KeyExtractor, Subscriber, same_key
 from headrace.delivery.deployed import Deployed
@@ -87,7 +87,7 @@ def key_for(
     try:
         key = extractor(Record(own_key, value, timestamp, stream, False, record_id))  # noqa: FBT003  ``late``
     except Exception as error:
-        reason = f"{type(error).__name__}: {error} (value {value!r:.80})"
+        reason = f"{text_of(error)} (value {shown(value)})"
         raise KeyExtractorError(consumer, stream, reason) from error
     if type(key) is not str or not (key.isascii() or is_text(key)):
         raise KeyExtractorError(consumer, stream, f"returned {key!r:.80} ({type(key).__name__})")

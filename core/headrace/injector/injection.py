@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 from headrace.api.codecs import decode_at, encode_at
 from headrace.api.context import Emission
-from headrace.api.dead_letters import injector_letter
+from headrace.api.dead_letters import injector_letter, written_out
 from headrace.api.errors import CodecError, KeyExtractorError, MalformedRecordError
 from headrace.api.pipeline import Pipeline
+from headrace.api.records import is_text
 from headrace.api.specs import Subscriber
 from headrace.api.time import EVENT_TIME, MAX_TIME, is_timestamp
 from headrace.delivery.addressing import addressed
@@ -86,11 +87,12 @@ def dead_letter(
         CodecError: that stream's codec refuses it.
     """
     stamp = record.timestamp if is_timestamp(record.timestamp) else repr(record.timestamp)
+    key = written_out(str(record.key))
     letter = injector_letter(
-        injector, str(record.stream), record.offset, str(record.key), record.value, stamp, str(error)
+        injector, str(record.stream), record.offset, key, record.value, stamp, str(error)
     )
     data = encode_at(f"stream {stream!r}, dead letters of {injector!r}", pipeline.codec(stream), letter)
-    return SourceRecord(record.offset, stream, str(record.key), data, timestamp)
+    return SourceRecord(record.offset, stream, key, data, timestamp)
 
 
 def _problem(record: SourceRecord, outputs: tuple[str, ...]) -> str:
@@ -100,6 +102,8 @@ def _problem(record: SourceRecord, outputs: tuple[str, ...]) -> str:
         return f"timestamp {record.timestamp!r:.80} is not {EVENT_TIME}"
     if type(record.key) is not str:
         return f"key {record.key!r:.80} is not a str"
+    if not (record.key.isascii() or is_text(record.key)):
+        return f"key {record.key!r:.80} cannot be written as UTF-8"
     if type(record.value) is not bytes:
         return f"value {record.value!r:.80} is not bytes; write it with the stream's codec"
     return ""

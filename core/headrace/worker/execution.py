@@ -9,7 +9,7 @@ from typing import Any
 from headrace.api.codecs import Codec, encode_at, unreadable
 from headrace.api.context import Context, Emission
 from headrace.api.dead_letters import step_letter
-from headrace.api.errors import HeadraceError, UserCodeError, traceback_of_user_code
+from headrace.api.errors import HeadraceError, UserCodeError, text_of, traceback_of_user_code
 from headrace.api.records import Clock, Record, Timer
 from headrace.api.ropes import Encoded
 from headrace.api.time import MAX_TIME, MIN_TIME
@@ -163,7 +163,6 @@ def dead_letter(
     """
     name = where.spec.name
     source, value = (production.stream, production.value) if production else (None, None)
-    text = f"{type(error).__name__}: {error}"
-    letter = step_letter(name, key, cause, source, value, timestamp, text)
+    letter = step_letter(name, key, cause, source, value, timestamp, text_of(error))
     data = encode_at(_DEAD, where.codec(stream), letter, stream, name)
     return Emission(stream, key, data, timestamp)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from headrace.api.context import Context
-from headrace.api.errors import HeadraceError
+from headrace.api.errors import HeadraceError, text_of
 from headrace.api.records import Clock
 from headrace.api.ropes import Encoded
 from headrace.api.specs import letters_to
@@ -328,7 +328,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
             return False
         attempt = self.failures.get(cause.identity, 0) + 1
         self.failures = {**self.failures, cause.identity: attempt}
-        text = f"{type(error).__name__}: {error}"
+        text = text_of(error)
         self.events += (UserCodeFailed(*self.here, self.slot.key, cause.identity, attempt, text),)
         final = attempt >= self.setting.attempts or isinstance(error, HeadraceError)
         self.failed = not (final and self.give_up(cause, attempt, error))

@@ -282,7 +282,7 @@ class _Reference:
             "stream": None if record is None else record.stream,
             "value_base64": None if record is None else _base64(record.value),
             "timestamp": stamp,
-            "error": f"{type(error).__name__}: {error}",
+            "error": f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode(),
         }
         return Emitted(stream, key, _letter(self._pipeline.codec(stream), letter, stream, name), stamp)
 

@@ -6,6 +6,7 @@ import msgspec
 
 from headrace import HistoryFormatError, OptionsError
 from headrace.api.json_text import JsonError, read_json
+from headrace_properties.printable import printable_json
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.origins import code_digest, input_digest
@@ -101,7 +102,7 @@ def to_replay(
         code_digest=code_digest([pipeline, *versions]) if application else "",
         input_digest=input_digest(application.input_of(failure.trial)) if application else "",
     )  # fmt: skip
-    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+    return printable_json(content) + b"\n"
 
 
 class _Format(msgspec.Struct):

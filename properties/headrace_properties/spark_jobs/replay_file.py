@@ -10,6 +10,7 @@ import msgspec
 
 from headrace import HistoryFormatError
 from headrace.api.json_text import JsonError, read_json
+from headrace_properties.printable import printable_json
 from headrace_properties.search.kept_failures import KeptFailures
 from headrace_properties.search.origins import code_digest
 from headrace_properties.search.replay_file import is_spark_file
@@ -129,7 +130,7 @@ def to_file(
         if isinstance(finding, JobFinding)
         else {"fault": finding.fault}
     )
-    return msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(file, **about)), indent=2) + b"\n"
+    return printable_json(msgspec.structs.replace(file, **about)) + b"\n"
 
 
 def _digest(feed: Sequence[Sequence[Any]]) -> str:
