@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from headrace import HeadraceError, Pipeline
 from headrace_properties.checkers import all_checkers
 from headrace_properties.promises import Promise
+from headrace_properties.user_code.growth import GROWTH
 
 ALL = "all"
 
@@ -26,12 +27,13 @@ def invariants_named(
 ) -> tuple[str, ...]:
     """Read a comma-separated list of names; ``all`` means every one that applies to a pipeline's versions; a job has none.
 
-    Choice: ``all`` means invariants; a promise that nothing exercises has to be named.
+    Choice: ``all`` means invariants, and the question whether state may grow; a promise that nothing exercises has to be named.
 
     Raises:
         UnknownInvariantError: there is none of a name.
     """
-    known = tuple(checker.name for checker in all_checkers(versions) if versions and not checker.finding)
+    checkers = (checker.name for checker in all_checkers(versions) if not checker.finding)
+    known = (*checkers, GROWTH) if versions else ()
     own = tuple(promise.name for promise in promises)
     wanted = tuple(name for name in map(str.strip, names.split(",")) if name)
     for name in wanted:

@@ -42,6 +42,7 @@ from headrace_properties.search.limits import CALL_S
 from headrace_properties.search.ordering import Ordering
 from headrace_properties.search.outside import NOTICED_BY
 from headrace_properties.search.verification import Verification
+from headrace_properties.user_code.growth import GROWTH
 from headrace_properties.user_code.habits import UserFinding
 from headrace_properties.user_code.review import CodeReview
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -95,7 +96,16 @@ class SearchReport:
         if self.stopped_by is not None:
             return ExitCode(128 + self.stopped_by)
         code = exit_code_of_search(self.verification, self.may_be_unknown)
+        if code is ExitCode.HOLDS and self.question:
+            code = ExitCode.UNKNOWN
         return ExitCode.VIOLATED if self.findings else code
+
+    @property
+    def question(self) -> str:
+        """What only the author can say of state that may grow; ``""``: nothing, or it is allowed."""
+        if self.review is None or GROWTH in self.may_be_unknown:
+            return ""
+        return self.review.question(self.target.promises)
 
     @property
     def findings(self) -> tuple[UserFinding, ...]:
@@ -140,13 +150,23 @@ class SearchReport:
             assert found.exploration is not None
             return f"UNKNOWN: nothing is violated {result_words(found.exploration)}"
         if self.code is ExitCode.UNKNOWN:
-            return f"UNKNOWN: nothing is violated, but no run exercised {unknown or 'anything'}{self._found_in_code}"
+            grows = ["some state may grow forever (growth)"] if self.question else []
+            names = ", ".join(name for name in found.unknown if name not in self.may_be_unknown)
+            missing = [] if grows and not names else [f"no run exercised {names or 'anything'}"]
+            return (
+                f"UNKNOWN: nothing is violated, but {', and '.join([*missing, *grows])}{self._found_in_code}"
+            )
         what = "every invariant and promise" if self._titles else "every invariant"
+        omitted = f"; not exercised: {unknown}" if unknown else ""
+        omitted += f"; not compared: {', '.join(self._uncompared)}" if self._uncompared else ""
         if found.exploration is not None:
-            holds = f"HOLDS: {what}, {result_words(found.exploration)}"
-            return f"{holds}; not exercised: {unknown}" if unknown else holds
+            return f"HOLDS: {what}, {result_words(found.exploration)}{omitted}"
         holds = f"HOLDS: {what}, in {counted(found.runs, 'run')} with faults"
-        return f"{holds}; not exercised: {unknown}" if unknown else f"{holds}{self._found_in_code}"
+        return f"{holds}{omitted or self._found_in_code}"
+
+    @property
+    def _uncompared(self) -> tuple[str, ...]:
+        return () if self.review is None else self.review.uncompared
 
     @property
     def _found_in_code(self) -> str:
@@ -210,6 +230,8 @@ class SearchReport:
             print_verdicts(console, verdicts)
         if self.review is not None:
             _print_review(console, self.review, others=bool(self._found_in_code))
+        if self.question:
+            print_text(console, f"{GROWTH}: {self.question}", indent=2)
         print_unreached(console, self.verification)
 
     def _print_protocol(self, console: Console, *, verbose: bool) -> None:
@@ -299,7 +321,7 @@ class SearchReport:
             "feed_seeds": list(found.feed_seeds),
             "protocol": self.protocol.name,
             "result": RESULT_WORDS[self.code],
-            "not_judged": list(found.unknown),
+            "not_judged": [*found.unknown, *([GROWTH] if self.question else [])],
             "runs": found.runs,
             "idle_runs": found.idle,
             "events": found.events,
@@ -340,6 +362,8 @@ class SearchReport:
             "declared": list(review.declared),
             "permitted": list(review.permitted),
             "noted": list(review.noted),
+            "growing": self.question,
+            "not_compared": list(review.uncompared),
             "not_asked": list(review.not_asked),
             "feeds": review.feeds,
             "relations": {name: verdict_document(verdict) for name, verdict in review.relations.items()},

@@ -29,6 +29,7 @@ from headrace_properties.search.parallel import cores
 from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.verification import FEEDS, Verification, verify
+from headrace_properties.user_code.growth import GROWTH
 from headrace_properties.user_code.habits import UserFinding
 from headrace_properties.user_code.kept_findings import retry_findings
 from headrace_properties.user_code.review import CodeReview, review
@@ -49,19 +50,21 @@ class InvariantViolatedError(AssertionError):
 
 
 class NotExercisedError(AssertionError):
-    """Nothing is violated, but something was never exercised. Fields: pipeline, runs, names."""
+    """Nothing is violated, but something was not exercised, or only its author knows. Fields: pipeline, runs, names, question."""
 
-    def __init__(self, pipeline: str, runs: int, names: tuple[str, ...]) -> None:
-        super().__init__(pipeline, runs, names)
-        self.pipeline, self.runs, self.names = pipeline, runs, names
+    def __init__(self, pipeline: str, runs: int, names: tuple[str, ...], question: str = "") -> None:
+        super().__init__(pipeline, runs, names, question)
+        self.pipeline, self.runs, self.names, self.question = pipeline, runs, names, question
 
     def __str__(self) -> str:
         """Say what, and how to allow it."""
-        return (
-            f"{self.pipeline}: nothing is violated in {self.runs:,} runs, but none of them exercised {', '.join(self.names)}. "
-            "Use an input that does, or more runs. If no input can, allow it: allow_unknown=[...] in the test, "
-            f"or the setting headrace_allow_unknown = {' '.join(self.names)}"
+        exercised = (
+            f"none of them exercised {', '.join(self.names)}. Use an input that does, or more runs. If no input can, allow it: "
+            f"allow_unknown=[...] in the test, or the setting headrace_allow_unknown = {' '.join(self.names)}"
         )
+        told = [exercised] if self.names else []
+        told += [self.question] if self.question else []
+        return f"{self.pipeline}: nothing is violated in {self.runs:,} runs, but {'. And '.join(told)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +159,8 @@ class Verifier:
             options: of the cluster, where a plan does not vary them.
             protocol: the state machines to host; default: the engine's own.
             promises: what must hold besides the invariants; default: the list ``promises`` beside the pipeline and its feed.
-            allow_unknown: invariants and promises that no run needs to exercise, or ``["all"]`` for all invariants; added to
-                the setting ``headrace_allow_unknown``.
+            allow_unknown: invariants and promises that no run needs to exercise, ``"growth"`` if state may stay that nothing
+                cleans up, or ``["all"]`` for all but promises; added to the setting ``headrace_allow_unknown``.
             search: ``random``; ``pct``, with orders of arrival by priorities; or ``exhaustive``: every schedule of the scope;
                 ``examples`` and ``options`` then do nothing.
             depth: with ``pct``, of the failures to look for; see docs/explanation/exhaustive.md.
@@ -167,7 +170,8 @@ class Verifier:
             PromiseError: a promise is wrong in itself.
             InvariantViolatedError: an invariant or a promise is broken, the run stopped with an error, or user code keeps
                 or shares state.
-            NotExercisedError: nothing is violated, but an invariant or a promise that is not allowed to was never exercised.
+            NotExercisedError: nothing is violated, but an invariant or a promise that is not allowed to was never exercised, or
+                state is left that nothing will ever clean up.
             OptionsError: ``examples`` or ``depth`` is less than 1, there is no such ``search``, or ``feed`` makes no input for
                 this pipeline.
         """
@@ -199,9 +203,13 @@ class Verifier:
             broken.append(tested.story_of(found.failure))
         if broken:
             raise InvariantViolatedError("\n\n".join(broken))
-        unknown = _not_allowed(found.unknown, {*self.allow_unknown, *allow_unknown})
-        if unknown:
-            raise NotExercisedError(pipeline.name, found.runs, unknown)
+        if code.uncompared:
+            self.record("headrace not compared", ", ".join(code.uncompared))
+        allowed = {*self.allow_unknown, *allow_unknown}
+        unknown = _not_allowed(found.unknown, allowed)
+        question = "" if allowed & {_ALL, GROWTH} else code.question(application.promises)
+        if unknown or question:
+            raise NotExercisedError(pipeline.name, found.runs, unknown, question)
         return found
 
     def spark_job(

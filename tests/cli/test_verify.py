@@ -277,6 +277,19 @@ def test_an_invariant_that_may_be_unknown_does_not_fail_it_and_the_headline_name
     assert (document["result"], document["not_judged"]) == ("holds", ["S8", "S9", "L1"])
 
 
+def test_state_that_may_grow_is_unknown_and_what_was_not_compared_is_in_the_headline(run: Run) -> None:
+    examples = ("--examples", "2", "--feeds", "1", "--allow-unknown")
+    result = run("verify", "tests.planted.uuid_key:mended", *examples, "S8,S9,L1")
+    assert result.exit_code == 3
+    first = " ".join(result.stdout.split())
+    assert first.startswith("UNKNOWN: nothing is violated, but some state may grow forever (growth)")
+    assert "growth: key" in first
+    assert run("verify", "tests.planted.uuid_key:mended", *examples, "S8,S9,L1,growth").exit_code == 0
+    result = run("verify", "tests.planted.midnight:mended", *examples, "all")
+    assert result.stdout.startswith("HOLDS: every invariant, in 2 runs with faults; not ")
+    assert "not compared: arrival" in " ".join(result.stdout.split("seed 0")[0].split())
+
+
 def test_only_the_named_invariants_may_be_unknown(folder: Path, run: Run) -> None:
     result = run("verify", "stateless:pipeline", "--examples", "3", "--allow-unknown", "S8,S9")
     assert result.exit_code == 3

@@ -46,6 +46,7 @@ class Promise:
         within_us: for `Kind.EVENTUALLY`: the bound, microseconds.
         ending: for `Kind.ALWAYS`: a further check when the run has come to rest.
         uses: all computations and streams that the promise names, which must exist.
+        bounds: computations of which it says which rows may stay.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Promise:
     within_us: int = 0
     ending: Check | None = None
     uses: tuple[str, ...] = ()
+    bounds: tuple[str, ...] = ()
 
     def __call__(self, moment: Moment) -> bool | None:
         """Call the function, for a test of the promise itself."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headrace_properties.promises.errors import Broken, PromiseError, Unexercised
@@ -179,9 +180,10 @@ def bounded_state(
         moment.memory[moment.changed.key] = moment.changed
 
     title = f"no key of {of!r} is left with state that nothing will ever clean up"
-    return make(
+    promise = make(
         last_write, Kind.ALWAYS, name=name or "bounded_state", title=title, of=of, ending=nothing_left
     )
+    return replace(promise, bounds=(of,))
 
 
 def expected(

@@ -29,6 +29,7 @@ from headrace_properties.user_code.calls import (
     Caller,
 )
 from headrace_properties.user_code.feeds import smallest
+from headrace_properties.user_code.growth import Growth
 from headrace_properties.user_code.habits import ORDERS, Habit, UserFinding, Witness, shown_records
 from headrace_properties.user_code.look import Look, OtherProcess, Report
 from headrace_sim import Feed
@@ -69,6 +70,9 @@ class Examiner:
         seed: seed of the orders of arrival.
         elsewhere: see `examine`.
         report: see `examine`.
+
+    Attributes:
+        growth: what the inputs that it has examined leave.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class Examiner:
         self.elsewhere = elsewhere
         self.report = report
         self.caller = Caller(pipeline)
+        self.growth = Growth()
 
     def examine(
         self, feed: Feed, known: frozenset[tuple[Habit, str]] = frozenset(), only: Habit | None = None
@@ -96,6 +101,7 @@ class Examiner:
                     yield self._smallest(habit, witness, feed)
             if habit.stops and habit in found:
                 return
+        look.tell_growth(self.growth)
 
     def notes(self, feed: Feed) -> Iterator[str]:
         """Say which computations swallow what their context refuses; that is no bug by itself."""

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 from headrace import Computation, HeadraceError, Pipeline, Productions, format_time
+from headrace.api.codecs import decode_state
 from headrace.wire.effects import SourceRecord
 from headrace_properties.printable import describe_value
 from headrace_properties.reference import Step, StepResult, run_reference, run_step
@@ -28,6 +29,7 @@ from headrace_properties.user_code.calls import (
     SharedStep,
     clock_at,
 )
+from headrace_properties.user_code.growth import Growth, resting
 from headrace_properties.user_code.habits import COMBINE_IN_ANY_ORDER, READ_BACK, REMEDIES, Habit, Witness
 from headrace_properties.user_code.orders import Ordered, combiner_place, outcomes_of, schedules_of
 from headrace_properties.user_code.surroundings import Surroundings
@@ -432,6 +434,13 @@ class Look:
                 yield self._witness(call, detail)
         caller.restore()
 
+    def tell_growth(self, growth: Growth) -> None:
+        """Add what this input leaves; how long a grouping keeps its windows, its allowed lateness declares."""
+        for found in resting(((call.step, call.outcome, call.records) for call in self.calls), self._records):
+            spec = self._pipeline.computations[found.computation]
+            if not _is_the_layers(spec.computation):
+                growth.take(found, decode_state(spec.state_codec, found.state) if found.state else None)
+
     def swallowed(self) -> dict[str, tuple[str, str]]:
         """Return, by computation, the first call that went on after its context had refused something, and why it had."""
         found: dict[str, tuple[str, str]] = {}
@@ -454,7 +463,7 @@ class Look:
             step, spec = call.step, self._pipeline.computations[call.step.computation]
             if step.computation in differing:
                 continue
-            if not spec.share_state and type(spec.computation).__module__.startswith("headrace."):
+            if not spec.share_state and _is_the_layers(spec.computation):
                 continue  # the Dataflow layer's codecs keep types
             shared_step = steps.setdefault((step.computation, step.key), SharedStep())
             with clock_at(THE_DAY):
@@ -563,6 +572,10 @@ class Look:
 
 class _StoppedError(BaseException):
     """The run cannot go on."""
+
+
+def _is_the_layers(computation: Computation) -> bool:
+    return type(computation).__module__.startswith("headrace.")
 
 
 def _has_dead_letters(pipeline: Pipeline, step: Step) -> bool:

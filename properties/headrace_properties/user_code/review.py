@@ -3,24 +3,31 @@
 The protocol keeps its promises whatever user code does; these are the promises that user code must keep in return (4.1, 6.1.3).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from headrace import HeadraceError, Pipeline, Productions
 from headrace.dataflow import GroupByKeyAndWindow
+from headrace_properties.promises import Promise
 from headrace_properties.search.apart import Board, ProcessEnded, work_apart
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError
 from headrace_properties.search.user_frames import Place
 from headrace_properties.user_code.feeds import smallest
 from headrace_properties.user_code.findings import Examiner
+from headrace_properties.user_code.growth import GROWTH
 from headrace_properties.user_code.habits import COMBINE_IN_ANY_ORDER, Habit, UserFinding, shown_records
-from headrace_properties.user_code.metamorphic import RELATIONS, REPLAY, check_relations
+from headrace_properties.user_code.metamorphic import MEANINGLESS, RELATIONS, REPLAY, check_relations
 from headrace_properties.user_code.orders import combiner_place
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.settled_runs import settling_of
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import ClusterOptions, Feed, Versions, versions_of
+
+_IF_MEANT = (
+    "Let a timer clear it; or if it may stay, say which keys: bounded_state(COMPUTATION, keeps=...) among the promises, or allow"
+    f" {GROWTH!r} to be unknown"
+)
 
 RECORDS = 200
 """Maximum number of records used of an input, because each check runs it several times."""
@@ -44,6 +51,7 @@ class CodeReview:
         permitted: what disabled guarantees permit, in sentences.
         noted: what need not be meant, but is no bug by itself, in sentences.
         not_asked: checks that could not be made, and why.
+        growing: computations whose state may grow forever, each with what shows it: a question to its author.
         feeds: number of inputs examined.
     """
 
@@ -53,6 +61,7 @@ class CodeReview:
     permitted: tuple[str, ...] = ()
     noted: tuple[str, ...] = ()
     not_asked: tuple[str, ...] = ()
+    growing: Mapping[str, str] = field(default_factory=dict)
     feeds: int = 1
 
     @property
@@ -62,6 +71,21 @@ class CodeReview:
         for finding in self.findings:
             found.setdefault(finding.habit.verdict_name, finding.verdict)
         return found
+
+    @property
+    def uncompared(self) -> tuple[str, ...]:
+        """The relations that would have told something, and were not compared."""
+        return tuple(
+            name
+            for name, verdict in self.relations.items()
+            if isinstance(verdict, Unknown) and not verdict.why.startswith(MEANINGLESS)
+        )
+
+    def question(self, promises: Iterable[Promise]) -> str:
+        """Return what only the author can say of growing state: all but what a promise bounds; ``""``: nothing."""
+        bounded = {name for promise in promises for name in promise.bounds}
+        told = [told for computation, told in self.growing.items() if computation not in bounded]
+        return f"{'; '.join(told)}. {_IF_MEANT}" if told else ""
 
     @property
     def why_no_runs(self) -> str:
@@ -100,6 +124,7 @@ def review(
     findings: list[UserFinding] = []
     relations: dict[str, Verdict] = {}
     noted: dict[str, None] = {}
+    grows: dict[str, str] = {}
     for item in work_apart(work, limits or CodeLimits()):
         if isinstance(item, ProcessEnded):
             findings.append(_of_ended(item, versions[0], few))
@@ -107,6 +132,8 @@ def review(
             findings.append(item)
         elif isinstance(item, str):
             noted[item] = None
+        elif isinstance(item, _Growing):
+            grows = {**item.told, **grows}
         else:
             relations = item
     habits = list(Habit)
@@ -120,6 +147,7 @@ def review(
         permitted_by(versions[0]),
         tuple(noted),
         (() if all(names) else (_NO_NAME,)) + ((_NO_MEANING,) if len(versions) > 1 else ()),
+        grows,
         len(few),
     )
 
@@ -137,6 +165,13 @@ _NO_MEANING = (
 
 
 @dataclass(frozen=True, slots=True)
+class _Growing:
+    """Computations of a version whose state may grow forever, each with what shows it."""
+
+    told: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Review:
     """Do the work of the separate process."""
 
@@ -146,7 +181,7 @@ class _Review:
     options: ClusterOptions | None
     seed: int
 
-    def __call__(self, board: Board) -> Iterator[UserFinding | str | dict[str, Verdict]]:
+    def __call__(self, board: Board) -> Iterator[UserFinding | str | _Growing | dict[str, Verdict]]:
         findings: list[UserFinding] = []
         for version, name in zip(self.versions, self.names, strict=True):
             for finding in self._findings(version, name, board):
@@ -161,14 +196,14 @@ class _Review:
 
     def _findings(
         self, version: Pipeline, name: tuple[str, str] | None, board: Board
-    ) -> Iterator[UserFinding | str]:
+    ) -> Iterator[UserFinding | str | _Growing]:
         if name is None:
             yield from self._examined(Examiner(version, self.seed), board)
         else:
             with OtherHashes(name) as elsewhere:
                 yield from self._examined(Examiner(version, self.seed, elsewhere.call), board)
 
-    def _examined(self, examiner: Examiner, board: Board) -> Iterator[UserFinding | str]:
+    def _examined(self, examiner: Examiner, board: Board) -> Iterator[UserFinding | str | _Growing]:
         known: set[_Key] = set()
         for feed_seed, feed in self.feeds.items():
             examiner.report = partial(_write_to, board, feed_seed)
@@ -177,6 +212,7 @@ class _Review:
                 yield replace(finding, feed_seed=feed_seed)
             if any(habit.stops for habit, _ in known):
                 return
+        yield _Growing(examiner.growth.growing)
         if not known:
             yield from examiner.notes(next(iter(self.feeds.values())))
 

@@ -1,0 +1,124 @@
+"""Ask about state that nothing will ever clean up (MillWheel 4.1, 6.2): a row without timer or hold, whose key comes no more.
+
+Choice: that is a question, and no violation. A key that is done for good looks like one that rests, and only the author knows
+whether there are few of them. `headrace_properties.promises.bounded_state` answers it: it says which keys may stay.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace import MAX_TIME
+from headrace_properties.reference import Step, StepResult
+
+GROWTH = "growth"
+"""The question's name, as Spark jobs have it."""
+
+
+@dataclass(slots=True)
+class _Row:
+    step: Step | None
+    came: int = 0
+    state: bytes = b""
+    hold: int = MAX_TIME
+    timers: set[str] = field(default_factory=set)
+
+    def take(self, step: Step, result: StepResult) -> None:
+        if step.timer is not None:
+            self.timers.discard(step.timer.tag)
+        for tag, timer in result.timers.items():
+            (self.timers.discard if timer is None else self.timers.add)(tag)
+        self.state = self.state if result.state is None else bytes(result.state)
+        self.hold = self.hold if result.hold is None else result.hold
+
+    @property
+    def stays(self) -> bool:
+        return bool(self.state) and not self.timers and self.hold == MAX_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """The keys of a computation that an input leaves with state.
+
+    Attributes:
+        computation: its name.
+        step: the last call of the first key that comes no more; ``None``: there is none.
+        state: what that key is left with, encoded.
+        came: the number of records that had come by then.
+        records: of the input.
+        gone: number of keys that come no more.
+        left: number of keys that are left with state.
+        keys: of the computation.
+    """
+
+    computation: str
+    step: Step | None
+    state: bytes
+    came: int
+    records: int
+    gone: int
+    left: int
+    keys: int
+
+    def told(self, state: Any) -> str:
+        """Show that the state grows. ``state``: as user code reads it."""
+        assert self.step is not None
+        return (
+            f"key {self.step.key!r} of {self.computation!r} comes no more after {self.came} of {self.records} records, and is"
+            f" left with {state!r:.160}, which no timer and no hold will ever end; so are {self.gone} of {self.keys} keys"
+        )
+
+
+def resting(calls: Iterable[tuple[Step, object, int]], records: int) -> list[Resting]:
+    """Find the keys that an input leaves with state, and those of them that came in its first half only.
+
+    Args:
+        calls: each call of the run, its outcome, and how many records had come by then.
+        records: of the input.
+    """
+    rows: dict[str, dict[str, _Row]] = {}
+    for step, outcome, came in calls:
+        row = rows.setdefault(step.computation, {}).setdefault(step.key, _Row(step))
+        row.step = step
+        row.came = came if step.record is not None else row.came
+        if isinstance(outcome, StepResult):
+            row.take(step, outcome)
+    found = []
+    for computation, by_key in rows.items():
+        left = [row for row in by_key.values() if row.stays]
+        gone = [row for row in left if 2 * row.came <= records]
+        first = min(gone, key=lambda row: row.came, default=_Row(None))
+        found.append(
+            Resting(
+                computation, first.step, first.state, first.came, records, len(gone), len(left), len(by_key)
+            )
+        )
+    return found
+
+
+@dataclass(slots=True)
+class Growth:
+    """What several inputs leave.
+
+    Choice: state grows if two in five of the keys that are left with state had come no more for half of an input. Of keys that
+    come once, it is half of them; a few accounts that come again and again have a gap of that length seldom.
+    """
+
+    _told: dict[str, str] = field(default_factory=dict)
+    _gone: Counter[str] = field(default_factory=Counter)
+    _left: Counter[str] = field(default_factory=Counter)
+
+    def take(self, found: Resting, state: Any) -> None:
+        """Add what an input leaves. ``state``: of the first key that comes no more, as user code reads it."""
+        self._gone[found.computation] += found.gone
+        self._left[found.computation] += found.left
+        if found.gone:
+            self._told.setdefault(found.computation, found.told(state))
+
+    @property
+    def growing(self) -> dict[str, str]:
+        """The computations whose state grows, each with what shows it."""
+        return {
+            name: told for name, told in self._told.items() if 5 * self._gone[name] >= 2 * self._left[name]
+        }
