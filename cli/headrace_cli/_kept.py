@@ -47,8 +47,8 @@ class Memory:
             return None
 
     def settle(self, retried: "Sequence[Retried | RetriedFinding]") -> tuple[str, ...]:
-        """Retire what passed; return a line for each that was tried."""
-        return tuple(self._settled(failure) for failure in retried)
+        """Retire what passed; return a line for each that was tried, and for each that could not be read."""
+        return (*(self._settled(failure) for failure in retried), *self.failures.unreadable())
 
     def _settled(self, retried: "Retried | RetriedFinding") -> str:
         if not retried.passed or not self._writable:

@@ -313,6 +313,8 @@ class Verifier:
             if kept is not None and result.passed:
                 with contextlib.suppress(OSError):  # a read-only directory: it is tried again
                     kept.retire(result.path)
+        for line in () if kept is None else kept.unreadable():
+            self.record("headrace kept failure", line)
 
 
 def _check_search(examples: int, search: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace_properties.search.kept_failures import KeptFailures
 from headrace_properties.search.verification import verify as search
 from tests.cli.rig import Run, plain, run_process, save_zombie
 
@@ -31,7 +32,7 @@ def feed(seed):
 """Fails on late records, which only occur with faults."""
 
 
-def no_search(*_: object, **__: object) -> None:
+def no_search(*_: object, **__: object) -> Any:
     raise AssertionError("a search was begun")
 
 
@@ -112,6 +113,41 @@ def _changed(content: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+DAMAGED = {
+    "cut.json": b'{"format": 4, "pipeline": "views:pipel',
+    "deep.json": b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "empty.json": b"",
+    "old.json": b'{"format": 3}',
+    "headrace-failure-0.json": b"\xff",
+}
+
+
+def damage(store: Path) -> list[Path]:
+    """Put files into the store that cannot be read."""
+    store.mkdir(parents=True, exist_ok=True)
+    for name, data in DAMAGED.items():
+        (store / name).write_bytes(data)
+    (store / "dangling.json").symlink_to(store / "gone")
+    (store / "folder.json").mkdir()
+    return sorted(path for path in store.iterdir() if path.name not in {"headrace-failure-1.json", "retired"})
+
+
+def test_what_cannot_be_read_is_told_skipped_and_left_as_it_is(folder: Path, run: Run) -> None:
+    """One of seven damaged files lies before the failure, and six behind it."""
+    assert run(*BROKEN).exit_code == 1
+    (kept,) = (KEPT / "views.pipeline").glob("*.json")
+    kept = kept.rename(kept.with_name("headrace-failure-1.json"))
+    damaged = damage(kept.parent)
+    again = run(*BROKEN[:-2])
+    said = plain(again.stdout)
+    assert (again.exit_code, f"Kept failure {kept}: violated again: " in said) == (1, True)
+    assert [path for path in damaged if said.count(f"{path}: skipped, as it cannot be read: ") != 1] == []
+    assert sorted(kept.parent.iterdir()) == sorted([kept, *damaged])
+    elsewhere = run("verify", "views:pipeline", "--examples", "3", "--json")
+    assert elsewhere.exit_code in (0, 3), "none of them says anything about the code"
+    assert len(json.loads(elsewhere.stdout)["kept_failures"]) == len(damaged)
+
+
 def test_a_failure_of_another_input_function_is_left_alone(folder: Path, run: Run) -> None:
     content = json.loads(save_zombie(folder, "short_feed").read_text())
     kept = folder / KEPT / "views.pipeline" / "headrace-failure-0.json"
@@ -168,3 +204,16 @@ def test_a_replay_whose_code_or_input_has_changed_says_so_and_exits_3(folder: Pa
     (folder / "views.py").write_text(views.replace("value=seed", "value=seed + 1"))
     document = json.loads(run_process("replay", "a.json", "--json", cwd=folder).stdout)
     assert document["changed"] == ["code", "input"]
+
+
+def test_a_spark_jobs_store_is_read_past_what_cannot_be_read(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    from headrace_properties.spark_jobs.replay_file import retry_findings  # noqa: PLC0415  it needs PySpark
+
+    kept = KeptFailures(tmp_path, "job:sink")
+    damaged = damage(kept.folder)
+    assert retry_findings(kept, "feed", no_search) == ()
+    assert [line.partition(": skipped, as it cannot be read: ")[0] for line in kept.unreadable()] == list(
+        map(str, damaged)
+    )
+    assert kept.unreadable() == (), "told once"

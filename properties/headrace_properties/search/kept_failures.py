@@ -5,19 +5,22 @@ Rules of this file:
 * A failure stays until a run of it shows that what it violated holds, and is then retired: moved to ``retired``, never deleted.
   If that is undecided, because the property was not exercised or not checked, it stays.
 * One with implausible numbers is not run, and stays: a plan from an edited file could run for days.
+* A file that cannot be read, such as one that was cut off, is told of, skipped and left as it is.
 * An unwritable directory hides no verdict.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from headrace import HistoryFormatError
 from headrace_properties.search.application import Application
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.parallel import Jobs, runner, useful_jobs
 from headrace_properties.search.plausible import implausible
-from headrace_properties.search.replay_file import ReplayFile, read_replay
+from headrace_properties.search.replay_file import ReplayFile, is_spark_file, read_replay
 from headrace_properties.search.verification import Verification
 from headrace_properties.verdict import Holds
 from headrace_properties.whole_files import write_whole
@@ -25,6 +28,8 @@ from headrace_sim import Protocol
 
 FOLDER = Path(".headrace/failures")
 """Where failures are kept, in the directory of the project."""
+
+T = TypeVar("T")
 
 _RETIRED = "retired"
 _DIGITS = 8
@@ -116,32 +121,50 @@ class KeptFailures:
     ) -> None:
         self.folder = folder / pipeline.replace(":", ".")
         self._of = (pipeline, tuple(versions), protocol, feed)
+        self._unreadable: dict[Path, HistoryFormatError] = {}
+        self._told: set[Path] = set()
 
     def load(self) -> tuple[KeptFailure, ...]:
-        """Read the failing runs, in order of their names.
-
-        Raises:
-            HistoryFormatError: one cannot be read.
-        """
+        """Read the failing runs, in order of their names."""
         return tuple(failure for failure in self._all() if not failure.file.about_code)
 
     def findings(self) -> tuple[KeptFailure, ...]:
-        """Read the findings about user code, in order of their names.
-
-        Raises:
-            HistoryFormatError: one cannot be read.
-        """
+        """Read the findings about user code, in order of their names."""
         return tuple(failure for failure in self._all() if failure.file.about_code)
 
     def _all(self) -> tuple[KeptFailure, ...]:
-        paths = [path for path in sorted(self.folder.glob("*.json")) if not path.name.startswith(".")]
-        found = [KeptFailure(path, read_replay(path)) for path in paths]
         return tuple(
-            failure
-            for failure in found
-            if (failure.file.pipeline, failure.file.versions, failure.file.protocol, failure.file.feed)
-            == self._of
+            KeptFailure(path, file)
+            for path, file in self.read(lambda path: None if is_spark_file(path) else read_replay(path))
+            if (file.pipeline, file.versions, file.protocol, file.feed) == self._of
         )
+
+    def read(self, reader: Callable[[Path], T | None]) -> Iterator[tuple[Path, T]]:
+        """Read all files, in order of their names, without those that cannot be read: see `unreadable`.
+
+        Args:
+            reader: reads one; ``None``: it is about something else.
+        """
+        for path in sorted(self.folder.glob("*.json")):
+            if path.name.startswith("."):
+                continue
+            try:
+                file = reader(path)
+            except HistoryFormatError as error:
+                self._unreadable[path] = error
+            else:
+                if file is not None:
+                    yield path, file
+
+    def unreadable(self) -> tuple[str, ...]:
+        """Return a line for each file that could not be read, once."""
+        lines = {
+            path: f"{path}: skipped, as it cannot be read: {error.reason}. Restore it, or delete it"
+            for path, error in self._unreadable.items()
+            if path not in self._told
+        }
+        self._told |= lines.keys()
+        return tuple(lines.values())
 
     def keep(self, data: bytes) -> Path:
         """Keep what `headrace_properties.search.replay_file.to_replay` made of a failure, and return the file's path.

@@ -13,7 +13,7 @@ from headrace.api.json_text import JsonError, read_json
 from headrace_properties.printable import printable_json
 from headrace_properties.search.kept_failures import KeptFailures
 from headrace_properties.search.origins import code_digest
-from headrace_properties.search.replay_file import is_spark_file
+from headrace_properties.search.replay_file import is_spark_file, read_replay
 from headrace_properties.spark_jobs.explaining import Explanation, explain_job, explain_sink, placed
 from headrace_properties.spark_jobs.findings import Cause, JobFinding
 from headrace_properties.spark_jobs.outcomes import check_again
@@ -224,6 +224,13 @@ class RetriedFinding:
         return f"{self.path}: no longer violates {', '.join(self.file.violations)}{since}"
 
 
+def _spark_file(path: Path) -> SparkReplay | None:
+    if is_spark_file(path):
+        return read_file(path)
+    read_replay(path)  # or tell why it cannot be read
+    return None
+
+
 def retry_findings(
     kept: KeptFailures, feed: str, target_of: Callable[[int], SparkTarget], allow: Collection[Cause] = ()
 ) -> tuple[RetriedFinding, ...]:
@@ -235,13 +242,10 @@ def retry_findings(
         target_of: Returns the target with the rows of a seed.
         allow: On what the outcome may depend: such findings stay as they are.
 
-    Raises:
-        HistoryFormatError: A file cannot be read.
-
     """
     found = []
-    for path in sorted(kept.folder.glob("headrace-failure-*.json")):
-        if not is_spark_file(path) or (file := read_file(path)).feed != feed or file.cause in allow:
+    for path, file in kept.read(_spark_file):
+        if file.feed != feed or file.cause in allow:
             continue
         target = file.declared(target_of(file.feed_seed))
         if file.spark_job == target.name:
