@@ -7,7 +7,7 @@ of a row.
 import math
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -42,9 +42,19 @@ from headrace_sim.spark.ddl import parse_type
 from headrace_sim.spark.decimals import OPERATIONS, as_decimal, fitted
 from headrace_sim.spark.functions import FUNCTIONS
 from headrace_sim.spark.json_values import from_json, json_writer
-from headrace_sim.spark.recorded import OF_A_FRAME, USER_FUNCTION, Recorded, case_parts, is_name, shown
+from headrace_sim.spark.recorded import (
+    LAMBDA_VARIABLE,
+    OF_A_FRAME,
+    USER_FUNCTION,
+    Recorded,
+    case_parts,
+    is_name,
+    shown,
+)
 from headrace_sim.spark.refusals import CannotFollowError, NotSimulatedError
 from headrace_sim.spark.user_functions import called
+
+_NONE: Mapping[str, int] = {}
 
 
 def bind(node: Any, schema: t.StructType, grouped_by: Sequence[str] | None = None) -> Bound:
@@ -97,9 +107,12 @@ def _fields(schema: t.StructType, node: Recorded) -> list[Recorded]:
 class _Binder:
     """Binds the columns of one schema."""
 
-    def __init__(self, schema: t.StructType, grouped_by: Sequence[str] | None) -> None:
+    def __init__(
+        self, schema: t.StructType, grouped_by: Sequence[str] | None, variables: Mapping[str, int] = _NONE
+    ) -> None:
         self.schema = schema
         self.grouped_by = grouped_by
+        self.variables = variables
 
     def bind(self, node: Any) -> Bound:
         if not isinstance(node, Recorded):
@@ -324,6 +337,38 @@ class _Binder:
                 node, f"[DATATYPE_MISMATCH] {shown(node)}: {inner.type.simpleString()} is no collection"
             )
         return lifted(node, t.IntegerType(), len, inner)
+
+    def _over_items(self, node: Recorded) -> Bound:
+        """Of ``transform``, ``filter``, ``exists`` and ``forall``: a function of columns that is called for each item."""
+        inner, (body, variables) = self.bind(node.args[0]), node.args[1].args
+        if not isinstance(inner.type, t.ArrayType) or self.grouped_by is not None or len(variables) > 2:
+            what = f"{node.name}() of {inner.type.simpleString()} here"
+            raise CannotFollowError(what, node.place, "Give it an array, in select() or withColumn()")
+        width = len(self.schema.fields)
+        added = [t.StructField(_ITEM, inner.type.elementType, inner.type.containsNull)]
+        added.append(t.StructField(_ITEM, t.IntegerType(), nullable=False))
+        places = {
+            **self.variables,
+            **{variable.args[0]: width + place for place, variable in enumerate(variables)},
+        }
+        made = _Binder(t.StructType([*self.schema.fields, *added]), None, places).bind(body)
+        if node.name != "transform" and not isinstance(made.type, t.BooleanType | t.NullType):
+            problem = f"{made.name} is {made.type.simpleString().upper()}, not BOOLEAN"
+            raise refused(node, f"[DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE] {shown(node)}: {problem}")
+        kind, call, nullable = _OVER_ITEMS[node.name](inner.type, made)
+
+        def value(row: Values) -> Any:
+            items = inner.value(row)
+            if items is None:
+                return None
+            return call(items, [made.value((*row, item, place)) for place, item in enumerate(items)])
+
+        return Bound(shown(node), kind, inner.nullable or nullable, value)
+
+    def _variable(self, node: Recorded) -> Bound:
+        place = self.variables[node.args[0]]
+        field = self.schema.fields[place]
+        return Bound(shown(node), field.dataType, field.nullable, operator.itemgetter(place))
 
     def _of_row(self, node: Recorded) -> Bound:
         function = FUNCTIONS[node.name]
@@ -591,10 +636,39 @@ _METHODS: dict[str, Callable[[_Binder, Recorded], Bound]] = {
     "isnull": _Binder._is_null, "least": _Binder._extreme, "lit": _Binder._lit, "map": _Binder._map, "negate": _Binder._negate,
     "not": _Binder._logical_not, "now": _Binder._now, "otherwise": _Binder._case, "size": _Binder._size,
     "sort_array": _Binder._sorted, "struct": _Binder._struct, "substr": _Binder._substring, "substring": _Binder._substring,
-    "to_json": _Binder._to_json, USER_FUNCTION: _Binder._user_function, "when": _Binder._case,
+    "to_json": _Binder._to_json, LAMBDA_VARIABLE: _Binder._variable, USER_FUNCTION: _Binder._user_function, "when": _Binder._case,
 }  # fmt: skip
 
 _METHODS.update(dict.fromkeys(FUNCTIONS, _Binder._of_row))
+
+_ITEM = "an item, by no name that a column could have"
+
+
+def _known(decisive: bool) -> Callable[[t.ArrayType, Bound], tuple[t.DataType, Callable[..., Any], bool]]:
+    """Return what looks whether one of the results is decisive: null if none is, and one is null."""
+
+    def call(_items: list[Any], results: list[bool | None]) -> bool | None:
+        return decisive if decisive in results else None if None in results else not decisive
+
+    return lambda _kind, made: (t.BooleanType(), call, made.nullable)
+
+
+_OVER_ITEMS: dict[str, Callable[[t.ArrayType, Bound], tuple[t.DataType, Callable[..., Any], bool]]] = {
+    "exists": _known(decisive=True),
+    "filter": lambda kind, _made: (
+        kind,
+        lambda items, results: [item for item, result in zip(items, results, strict=True) if result],
+        False,
+    ),
+    "forall": _known(decisive=False),
+    "transform": lambda _kind, made: (
+        t.ArrayType(made.type, made.nullable),
+        lambda _items, results: results,
+        False,
+    ),
+}
+"""What a function over items gives: its type, its value from items and results, and whether it may be null."""
+_METHODS.update(dict.fromkeys(_OVER_ITEMS, _Binder._over_items))
 
 _BINARY: dict[str, Callable[[Recorded, Bound, Bound], Bound]] = {
     "and": _connective(decisive=False),

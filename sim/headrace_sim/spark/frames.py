@@ -11,9 +11,10 @@ from itertools import chain
 from typing import Any, Self
 
 from pyspark import cloudpickle
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkAttributeError, PySparkTypeError
 from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import types as t
+from pyspark.sql.classic.dataframe import DataFrameNaFunctions, DataFrameStatFunctions
 
 from headrace_sim.spark.bound import ALIAS, Bound, hashable
 from headrace_sim.spark.expressions import bind, expand
@@ -111,9 +112,11 @@ class Rows(DataFrame):
 
     def __getattr__(self, name: str) -> Any:
         """Return the column with this name."""
+        if name.startswith("_j"):
+            raise CannotFollowError(f"DataFrame.{name}, which is Java's,", users_place(), _REMEDY)
         if name.startswith("_") or name not in self._schema.names:
             message = f"[ATTRIBUTE_NOT_SUPPORTED] Attribute `{name}` is not supported"
-            raise AttributeError(message)
+            raise PySparkAttributeError(message)
         return self[name]
 
     def __repr__(self) -> str:
@@ -249,19 +252,91 @@ class Rows(DataFrame):
 
         return self._with(self._schema, [tuple(filter(kept, part)) for part in self._partitions])
 
+    def fillna(self, value: Any, subset: Any = None) -> "Rows":
+        """Replace nulls, and NaN, in the columns of the value's sort."""
+        if not isinstance(value, (bool, int, float, str, dict)):
+            given = {
+                "expected_type": "bool, dict, float, int or str",
+                "arg_name": "value",
+                "arg_type": type(value).__name__,
+            }
+            raise PySparkTypeError(errorClass="NOT_EXPECTED_TYPE", messageParameters=given)
+        place, names = users_place(), [subset] if isinstance(subset, str) else subset
+        values: dict[str, Any] = value if isinstance(value, dict) else {}
+        if not isinstance(value, dict):
+            sort = (
+                t.BooleanType
+                if isinstance(value, bool)
+                else t.StringType
+                if isinstance(value, str)
+                else t.NumericType
+            )
+            chosen = {
+                self._bind(f"`{name}`").name.lower()
+                for name in (self._schema.names if names is None else names)
+            }
+            values = {
+                field.name: value
+                for field in self._schema.fields
+                if isinstance(field.dataType, sort) and field.name.lower() in chosen
+            }
+        return self.withColumns({name: self._filled(name, by, place) for name, by in values.items()})
+
+    def _filled(self, name: str, value: Any, place: str) -> Recorded:
+        node = Recorded("col", (f"`{name}`",), place)
+        kind = self._bind(node).type
+        instead = Recorded("cast", (Recorded("lit", (value,), place), kind), place)
+        if isinstance(kind, (t.DoubleType, t.FloatType)):
+            nothing = Recorded("lit", (None,), place)
+            node = Recorded(
+                "otherwise",
+                (Recorded("when", (Recorded("isnan", (node,), place), nothing), place), node),
+                place,
+            )
+        return Recorded("coalesce", ([node, instead],), place)
+
+    @property
+    def na(self) -> DataFrameNaFunctions:
+        """Its functions for nulls."""
+        return DataFrameNaFunctions(self)
+
+    @property
+    def stat(self) -> DataFrameStatFunctions:
+        """Its statistics."""
+        return DataFrameStatFunctions(self)
+
     def union(self, other: "Rows") -> "Rows":
         """Append the rows of another frame, matching columns by position."""
+        place = users_place()
         if len(other._schema.fields) != len(self._schema.fields):
             raise AnalysisException(
                 message="[NUM_COLUMNS_MISMATCH] UNION needs frames with the same number of columns"
             )
+        for one, two in zip(self._schema.fields, other._schema.fields, strict=True):
+            if one.dataType != two.dataType and one.dataType.simpleString() != two.dataType.simpleString():
+                types = f"{one.dataType.simpleString()} and {two.dataType.simpleString()}"
+                remedy = f"Cast the column {one.name!r} of both frames to one type before"
+                raise CannotFollowError(f"union() of columns of types {types}", place, remedy)
         return self._with(self._schema, (*self._partitions, *other._partitions))
 
     unionAll = union
 
-    def unionByName(self, other: "Rows") -> "Rows":
-        """Append the rows of another frame, matching columns by name."""
-        return self.union(other.select(*(f"`{name}`" for name in self._schema.names)))
+    def unionByName(self, other: "Rows", allowMissingColumns: bool = False) -> "Rows":
+        """Append the rows of another frame, matching columns by name; add nulls for what one of them lacks, if allowed."""
+        one = self
+        if allowMissingColumns:
+            one, other = self._with_columns_of(other), other._with_columns_of(self)
+        if len(other._schema.fields) != len(one._schema.fields):
+            return one.union(other)
+        return one.union(other.select(*(f"`{name}`" for name in one._schema.names)))
+
+    def _with_columns_of(self, other: "Rows") -> "Rows":
+        place, known = users_place(), {name.lower() for name in self._schema.names}
+        nothing = Recorded("lit", (None,), place)
+        lacking = [field for field in other._schema.fields if field.name.lower() not in known]
+        return self.withColumns(
+            {field.name: Recorded("cast", (nothing, field.dataType), place) for field in lacking}
+        )
 
     def join(self, other: Any, on: Any = None, how: str | None = None) -> "Rows":
         """Join another frame, by names of columns or a condition."""

@@ -12,6 +12,9 @@ OF_A_FRAME = "of a frame"
 USER_FUNCTION, NAMED_ARGUMENT = "udf", "named argument"
 """Names of recorded calls: of a function in Python, with itself and its columns; and of one of them that is given by name."""
 
+LAMBDA, LAMBDA_VARIABLE = "lambda", "lambda variable"
+"""Names of a recorded function of columns that is called for each item, with its body and variables; and of a variable."""
+
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
@@ -177,6 +180,8 @@ def case_parts(node: Recorded) -> tuple[list[tuple[Any, Any]], tuple[Any] | None
 
 _SHOWN: dict[str, Callable[[Recorded], str]] = {
     "field": lambda node: str(node.args[1]),
+    LAMBDA: lambda node: f"lambdafunction({', '.join(map(shown, (node.args[0], *node.args[1])))})",
+    LAMBDA_VARIABLE: lambda _: "namedlambdavariable()",
     "isin": lambda node: f"({shown(node.args[0])} IN ({', '.join(map(shown, node.args[1]))}))",
     "otherwise": _shown_case,
     "over": _shown_window,

@@ -8,6 +8,7 @@ however the user imported them.
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from inspect import unwrap
+from itertools import count
 from typing import Any, ClassVar, NoReturn
 from unittest.mock import patch
 
@@ -18,7 +19,14 @@ from pyspark.sql.classic.column import Column
 from pyspark.sql.udf import UserDefinedFunction
 
 from headrace_sim.spark.ddl import parse_type
-from headrace_sim.spark.recorded import NAMED_ARGUMENT, USER_FUNCTION, Recorded, WindowSpec
+from headrace_sim.spark.recorded import (
+    LAMBDA,
+    LAMBDA_VARIABLE,
+    NAMED_ARGUMENT,
+    USER_FUNCTION,
+    Recorded,
+    WindowSpec,
+)
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.sql_text import parse_expression
 
@@ -40,10 +48,31 @@ class _PythonUtils:
     toList = toSeq
 
 
+_VARIABLES = count()
+"""Numbers that tell the variables of nested functions apart."""
+
+
 class _PythonSqlUtils:
     @staticmethod
     def namedArgumentExpression(name: str, column: Any) -> Recorded:
         return Recorded(NAMED_ARGUMENT, (name, column), users_place())
+
+    @staticmethod
+    def unresolvedNamedLambdaVariable(name: str) -> Recorded:
+        return Recorded(LAMBDA_VARIABLE, (f"{name}_{next(_VARIABLES)}",), users_place())
+
+    @staticmethod
+    def lambdaFunction(body: Recorded, variables: list[Recorded]) -> Recorded:
+        return Recorded(LAMBDA, (body, variables), users_place())
+
+    @staticmethod
+    def fn(name: str, columns: list[Recorded]) -> Recorded:
+        return Recorded(name, tuple(columns), users_place())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _JavaName(f"PythonSQLUtils.{name}")
 
 
 class _UserFunction:
@@ -105,6 +134,13 @@ def _as_it_is(df: Any) -> Any:
     return df
 
 
+def _with_settings(session: Any, builder: Any) -> Any:
+    """Return the session, with what its builder sets, as ``getOrCreate()`` does."""
+    for key, value in builder._options.items():
+        session.conf.set(key, value)
+    return session
+
+
 @contextmanager
 def columns_without_java(session: Any) -> Iterator[None]:
     """Let PySpark's functions and columns be recorded, and ``SparkSession.builder.getOrCreate()`` return ``session``.
@@ -119,7 +155,11 @@ def columns_without_java(session: Any) -> Iterator[None]:
         patches.callback(setattr, broadcast, "__code__", broadcast.__code__)
         broadcast.__code__ = _as_it_is.__code__
         patches.enter_context(patch.object(SparkSession, "_instantiatedSession", session))
-        patches.enter_context(patch.object(SparkSession.Builder, "getOrCreate", lambda _builder: session))
+        patches.enter_context(
+            patch.object(
+                SparkSession.Builder, "getOrCreate", lambda builder: _with_settings(session, builder)
+            )
+        )
         for name in ("getActiveSession", "active", "_getActiveSessionOrCreate"):
             patches.enter_context(patch.object(SparkSession, name, staticmethod(lambda: session)))
         yield

@@ -45,6 +45,30 @@ def _names(df: Any) -> Any:
 
 PROGRAMS: dict[str, Program] = {
     "star": lambda df: df.select("*"),
+    "transform": _one(lambda: F.transform("a", lambda item: item + 1).alias("x")),
+    "transform with places": lambda df: df.select(
+        F.transform("a", lambda item, place: item * place + F.col("i") % 10)
+    ),
+    "transform within transform": _one(
+        lambda: F.transform("a", lambda x: F.transform(F.array(x), lambda y: x + y))
+    ),
+    "filter items": _one(lambda: F.filter("a", lambda item: item > 1)),
+    "exists": _one(lambda: F.exists("a", lambda item: item > 1)),
+    "forall": _one(lambda: F.forall("a", lambda item: item > 1)),
+    "filter items by a number": _one(lambda: F.filter("a", lambda item: item)),
+    "fill numbers": lambda df: df.na.fill(7),
+    "fill fractions": lambda df: df.fillna(1.9, subset=["i", "d", "k"]),
+    "fill text": lambda df: df.na.fill("none", ["K", "i"]),
+    "fill truths": lambda df: df.fillna(True),
+    "fill by column": lambda df: df.na.fill({"k": "-", "f": 2, "b": False}).select("k", "f", "b"),
+    "fill a column that is not there": lambda df: df.fillna(1, subset=["none"]),
+    "union by name of more columns": lambda df: df.select("k").unionByName(df.select("i", "k")),
+    "union by name of columns that one lacks": lambda df: df.select("k", "i").unionByName(
+        df.select("d", "K", "s"), allowMissingColumns=True
+    ),
+    "frame of inferred types": lambda df: df.sparkSession.createDataFrame([("a", 1), (None, 2)], ["k", "n"]),
+    "frame of rows by names": lambda df: df.sparkSession.createDataFrame([{"k": "a", "n": 1.5}, {"k": "b"}]),
+    "frame of values of two types": lambda df: df.sparkSession.createDataFrame([("a", 1), ("b", "c")]),
     "names": lambda df: df.select("k", df.i, df["l"], F.col("K"), "s.x"),
     "star of a struct": lambda df: df.select("k", "s.*"),
     "add": _one(lambda: F.col("l") + 1),
