@@ -17,7 +17,7 @@ from zlib import crc32
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.job import SparkJob, TimeMode
 from headrace_sim.spark.recorded_columns import columns_without_java
-from headrace_sim.spark.refusals import CannotFollowError, shown_place
+from headrace_sim.spark.refusals import CannotFollowError, gap_in, shown_place
 from headrace_sim.spark.schedules import Fault, FaultKind, Feed, Schedule
 from headrace_sim.spark.sessions import Session
 from headrace_sim.spark.stages import (
@@ -223,7 +223,9 @@ class _Query:
                     self._restore(backups[place])
         except CannotFollowError:  # says nothing of the job
             raise
-        except Exception as error:  # noqa: BLE001  whatever the user's code raises
+        except Exception as error:
+            if (gap := gap_in(error)) is not None:
+                raise gap from error
             self.outcome.failure = error
         for _, batch, rows in self._zombies:
             self._give(batch, rows, zombie=True)

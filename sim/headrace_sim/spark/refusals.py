@@ -1,14 +1,18 @@
 """What the stand-ins for Spark cannot follow, and where the user's code asks for it."""
 
+import inspect
 import os
 import sys
+import traceback
 from collections import deque
 from collections.abc import Mapping
+from functools import cached_property, wraps
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pyspark
+from pyspark.errors import PySparkException
 
 from headrace.api.errors import HeadraceError
 
@@ -113,6 +117,71 @@ def place_of_error(error: BaseException, otherwise: str = "") -> str:
     return f"{file}:{line}"
 
 
+def gap_in(error: BaseException) -> CannotFollowError | None:
+    """Return the refusal that an error stands for: one of our stand-ins raised it, and Spark would not have.
+
+    The traceback decides, by the innermost frame that is the user's or a stand-in's. What Spark raises too is not meant: its own
+    exceptions, and errors about what the user's code returns.
+    """
+    if isinstance(error, PySparkException | OSError) or type(error).__module__ != "builtins":
+        return None
+    if not isinstance(error, Exception):
+        return None
+    lacks = isinstance(error, AttributeError) and _lacks_what_spark_has(error)
+    if not lacks and not _is_raised_by_stand_in(error):
+        return None
+    remedy = (
+        f"Its stand-in raises {type(error).__name__}: {str(error).rstrip('.')}. That is a gap in Headrace, not a mistake of "
+        "yours: do it in another way"
+    )
+    return CannotFollowError("a call in this line", place_of_error(error), remedy)
+
+
+def _lacks_what_spark_has(error: AttributeError) -> bool:
+    """Return whether one of our objects lacks an attribute, and what it replaces has it."""
+    kind = error.obj if isinstance(error.obj, type) else type(error.obj)
+    home = getattr(error.obj, "__module__", None) or kind.__module__
+    if not home.startswith(_PACKAGE):
+        return False
+    originals = [base for base in kind.__mro__ if base.__module__.startswith("pyspark.")]
+    name = error.name or ""
+    return not originals or name.startswith("_") or any(hasattr(original, name) for original in originals)
+
+
+def _is_raised_by_stand_in(error: BaseException) -> bool:
+    for file in reversed(_files_of(error)):
+        if file.startswith(_OWN):
+            name = file.removeprefix(_OWN).replace(os.sep, "/")
+            if name.startswith("sinks/") and name != "sinks/tables.py":
+                continue  # it passes calls on, to the user's function or to what it replaces
+            return name not in _CONVERSIONS
+        if file.startswith(_PYSPARK):
+            return not file.removeprefix(_PYSPARK).replace(os.sep, "/").startswith(_SPARKS_OWN)
+        if not (file.startswith(_STANDARD) or _INSTALLED in file or _is_ours(file)):
+            return False
+    return False
+
+
+def _files_of(error: BaseException) -> list[str]:
+    return [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+
+
+_PACKAGE = __name__.rpartition(".")[0]
+_CONVERSIONS = frozenset(
+    {"group_states.py", "queries.py", "state_server.py", "tasks.py", "user_functions.py", "values.py"}
+)
+"""Where what the user's code returns is converted, and does not fit."""
+_SPARKS_OWN = (
+    "cloudpickle/",
+    "errors/",
+    "sql/conversion.py",
+    "sql/pandas/",
+    "sql/streaming/",
+    "sql/types.py",
+)
+"""Where PySpark judges values itself, without Java."""
+
+
 def is_installed(module: str) -> bool:
     """Return whether a loaded module is Python's own or an installed package's."""
     file = getattr(sys.modules[module], "__file__", None) or ""
@@ -129,22 +198,46 @@ def refuse_the_rest(
 ) -> None:
     """Make each public method and property of ``original`` that ``stand_in`` lacks raise `CannotFollowError`.
 
+    A method of ``stand_in`` refuses the arguments that it lacks, too. What belongs to the class, such as ``builder``, is left.
     ``remedies`` are those of some methods, by name; ``remedy`` is that of all others.
     """
+    bases = [base for base in stand_in.__mro__ if base not in original.__mro__]
     for name in dir(original):
-        if (
-            name.startswith("_")
-            or name in vars(stand_in)
-            or any(name in vars(base) for base in stand_in.__mro__[1:-1] if base is not original)
-        ):
+        theirs = inspect.getattr_static(original, name)
+        is_method = inspect.isfunction(theirs)
+        if name.startswith("_") or not (is_method or isinstance(theirs, property | cached_property)):
             continue
         call, what_to_do = f"{original.__name__}.{name}", (remedies or {}).get(name, remedy)
-        refusal = (
-            _refused_property(call, what_to_do)
-            if isinstance(getattr(original, name), property)
-            else _refused_method(call, what_to_do)
-        )
-        setattr(stand_in, name, refusal)
+        own = next((vars(base)[name] for base in bases if name in vars(base)), None)
+        if own is None:
+            refused = _refused_method if is_method else _refused_property
+            setattr(stand_in, name, refused(call, what_to_do))
+        elif is_method and inspect.isfunction(own) and _lacks_arguments(own, theirs):
+            setattr(stand_in, name, _refusing_arguments(own, theirs, call, what_to_do))
+
+
+def _lacks_arguments(own: Any, theirs: Any) -> bool:
+    names = inspect.signature(own).parameters
+    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values())
+    return not (anything or inspect.signature(theirs).parameters.keys() <= names.keys())
+
+
+def _refusing_arguments(own: Any, theirs: Any, call: str, remedy: str) -> Any:
+    """Return a method that refuses what is an argument of the original's, and none of its own."""
+    taken, known = inspect.signature(own), inspect.signature(theirs)
+
+    @wraps(own)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            taken.bind(*args, **kwargs)
+        except TypeError:
+            known.bind(*args, **kwargs)  # else PySpark raises an error, too
+            lacking = ", ".join(name for name in kwargs if name not in taken.parameters)
+            what = f"{call}({lacking}=...)" if lacking else f"{call}() with these arguments"
+            raise CannotFollowError(what, users_place(), remedy) from None
+        return own(*args, **kwargs)
+
+    return called
 
 
 def _refused_method(call: str, remedy: str) -> Any:

@@ -33,7 +33,7 @@ from headrace_sim.spark.sinks.databases import watch_sqlite
 from headrace_sim.spark.sinks.effects import Failed, Fault, Ledger, Loaded, Probe, Refused
 from headrace_sim.spark.sinks.files import watch_files
 from headrace_sim.spark.sinks.requests_over_http import answer_http
-from headrace_sim.spark.sinks.tables import Writer, watch_actions
+from headrace_sim.spark.sinks.tables import Writer, watch_actions, written
 
 SinkFunction = Callable[[Any, int], Any]
 _START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -151,7 +151,9 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
     gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
         _settle(folder, probe, seed)
-        session = Session(lambda frame: Writer(frame, probe, sink.keys))
+        session = Session(
+            lambda frame: Writer(frame, probe, sink.keys), lambda: written(probe.ledger.effects())
+        )
         with columns_without_java(session):
             before = frozenset(sys.modules)
             ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, probe, -1)
@@ -188,6 +190,7 @@ def _call(function: Callable[[], Any], probe: Probe, batch: int) -> bool:
         function()
     except BaseException as raised:  # noqa: BLE001  SystemExit ends a driver too
         error = raised
+        refusals.gap_in(raised)  # it is heard
     if refusals.HEARD:
         probe.ledger.append(Refused(str(refusals.HEARD[0])))
     elif error is not None:

@@ -71,6 +71,11 @@ def tables(effects: list[Effect]) -> dict[str, list[tuple[tuple[str, Any], ...]]
     return found
 
 
+def written(effects: list[Effect]) -> tuple[str, ...]:
+    """Return the names of the tables that these effects have made."""
+    return tuple(dict.fromkeys(effect.target for effect in effects if isinstance(effect.payload, TableWrite)))
+
+
 _ACTIONS = (
     "collect",
     "count",

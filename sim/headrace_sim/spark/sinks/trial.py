@@ -91,7 +91,7 @@ class UnfollowableSinkError(HeadraceError):
 
     def __str__(self) -> str:
         """Repeat what was refused, and where."""
-        return self.message
+        return shown_place(self.message)  # it begins with its place, as seen from the directory of the trial
 
 
 def check_sink(

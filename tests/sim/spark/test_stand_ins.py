@@ -1,0 +1,274 @@
+"""Stand-ins for Spark: each public name of PySpark's is followed, or refused with the user's line."""
+
+import inspect
+import json
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import pyspark
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import (
+    Catalog,
+    Column,
+    DataFrame,
+    DataFrameNaFunctions,
+    DataFrameStatFunctions,
+    DataFrameWriter,
+    DataFrameWriterV2,
+    GroupedData,
+    SparkSession,
+)
+from pyspark.sql import functions as F
+from pyspark.sql.conf import RuntimeConfig
+from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery, StreamingQueryManager
+
+from headrace_sim.spark.ddl import SchemaTextError
+from headrace_sim.spark.frames import Groups, Rows
+from headrace_sim.spark.job import SparkJobError
+from headrace_sim.spark.recorded_columns import columns_without_java
+from headrace_sim.spark.recording import (
+    RecordedQuery,
+    RecordingSession,
+    StreamFrame,
+    StreamGroups,
+    StreamReader,
+    StreamWriter,
+    record,
+)
+from headrace_sim.spark.refusals import CannotFollowError, gap_in
+from headrace_sim.spark.sessions import Session, Settings, Streams, Tables
+from headrace_sim.spark.sinks import SinkFailsError, UnfollowableSinkError, check_sink
+from headrace_sim.spark.sinks.tables import Writer, WriterV2
+from tests.sim.spark.frame_programs import ROWS, SCHEMA
+
+STAND_INS = [
+    (Rows, DataFrame), (Groups, GroupedData), (StreamFrame, DataFrame), (StreamGroups, GroupedData), (Session, SparkSession),
+    (RecordingSession, SparkSession), (Settings, RuntimeConfig), (Tables, Catalog), (Streams, StreamingQueryManager),
+    (StreamReader, DataStreamReader), (StreamWriter, DataStreamWriter), (RecordedQuery, StreamingQuery),
+    (Writer, DataFrameWriter), (WriterV2, DataFrameWriterV2),
+]  # fmt: skip
+
+
+@pytest.fixture
+def df() -> Iterator[Any]:
+    session = Session()
+    with columns_without_java(session):
+        yield session.createDataFrame(ROWS, SCHEMA)
+
+
+def _public(original: Any) -> Iterator[str]:
+    """Yield the names of its methods and properties, without those of the class itself."""
+    for name in dir(original):
+        found = inspect.getattr_static(original, name)
+        if not name.startswith("_") and (
+            inspect.isfunction(found) or isinstance(found, property | cached_property)
+        ):
+            yield name
+
+
+@pytest.mark.parametrize(("stand_in", "original"), STAND_INS)
+def test_each_public_name_of_spark_is_followed_or_refused(stand_in: Any, original: Any) -> None:
+    for name in _public(original):
+        own = inspect.getattr_static(stand_in, name)
+        assert own is not inspect.getattr_static(original, name), name  # which would ask Java
+        if not inspect.isfunction(own):
+            continue
+        parameters = inspect.signature(inspect.getattr_static(original, name)).parameters
+        named = {key for key, kind in parameters.items() if kind.kind is kind.POSITIONAL_OR_KEYWORD} - {
+            "self"
+        }
+        taken = inspect.signature(inspect.unwrap(own)).parameters
+        anything = any(kind.kind is kind.VAR_KEYWORD for kind in taken.values())
+        if named - taken.keys() and not anything:  # then these arguments are refused, and no TypeError
+            with pytest.raises(
+                CannotFollowError, match=f"{name}.*test_stand_ins.py:|test_stand_ins.py:.*{name}"
+            ):
+                own(None, **dict.fromkeys(named, 1))
+
+
+FUNCTIONS = sorted(
+    name
+    for name in F.__all__
+    if inspect.isfunction(getattr(F, name))
+    and name not in {"udf", "udtf", "pandas_udf", "arrow_udf", "arrow_udtf", "broadcast"}
+)
+
+
+def _called(function: Any) -> Any:
+    """Call it with columns of text, and with functions of columns where it takes these."""
+    given: list[Any] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            given += ["k", "n"]
+        elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
+            is_function = name in {"f", "comparator", "merge"}
+            given.append(
+                (lambda *items: items[0])
+                if is_function and name != "merge"
+                else (lambda a, _: a)
+                if is_function
+                else "k"
+            )
+    return function(*given)
+
+
+def _is_followed_or_refused(call: Callable[..., Any], *given: Any) -> bool:
+    try:
+        call(*given)
+    except (CannotFollowError, SchemaTextError, PySparkException):
+        return True
+    except Exception as error:  # noqa: BLE001  whatever it is
+        return gap_in(error) is not None
+    return True
+
+
+def test_each_function_of_columns_is_followed_or_refused(df: Any) -> None:
+    columns = {name: getattr(F, name) for name in FUNCTIONS}
+    columns |= {name: getattr(F.col("k"), name) for name in dir(Column) if not name.startswith("_")}
+
+    def select(function: Any) -> None:
+        df.select(_called(function))
+
+    assert [name for name, call in columns.items() if not _is_followed_or_refused(select, call)] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "attribute"), [(DataFrameNaFunctions, "na"), (DataFrameStatFunctions, "stat")]
+)
+def test_functions_of_a_frame_call_the_frame(kind: Any, attribute: str, df: Any) -> None:
+    names = [name for name in dir(kind) if not name.startswith("_")]
+    of_frame = getattr(df, attribute)
+    assert [name for name in names if not _is_followed_or_refused(_called, getattr(of_frame, name))] == []
+
+
+def _checked(function: Callable[[Any, int], Any]) -> Any:
+    return check_sink(function, [[(1, [1])]], "n INT, items ARRAY<INT>", overtaken=False)
+
+
+def _misses_ours(df: Any, _batch_id: int) -> None:
+    df.limit("1")
+
+
+def _hides_what_it_misses(df: Any, _batch_id: int) -> None:
+    try:
+        df.groupBy("n").applyInPandas(lambda frame: frame, "n INT, items ARRAY<INT>")
+    except Exception:  # noqa: BLE001  as users do
+        df.write.mode("append").save("t")
+
+
+def _asks_java(df: Any, _batch_id: int) -> None:
+    df._jdf.write()
+
+
+@pytest.mark.parametrize("function", [_misses_ours, _hides_what_it_misses, _asks_java])
+def test_what_a_stand_in_lacks_is_not_the_users_error(function: Callable[[Any, int], Any]) -> None:
+    with pytest.raises(UnfollowableSinkError, match=r"test_stand_ins.py:\d+: cannot follow"):
+        _checked(function)
+
+
+def _misspells(df: Any, _batch_id: int) -> None:
+    df.colect()
+
+
+def _breaks_in_a_library(_df: Any, _batch_id: int) -> None:
+    json.loads("{")
+
+
+def _calls_a_value(df: Any, _batch_id: int) -> None:
+    df.collect()[0]["none"]
+
+
+def _reads_behind_a_row(df: Any, _batch_id: int) -> None:
+    df.collect()[0][7]
+
+
+def _sends_a_lock(df: Any, _batch_id: int) -> None:
+    lock = Lock()
+    df.foreach(lambda _row: lock)
+
+
+def _takes_one_argument(df: Any) -> None:
+    df.count()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        _misspells,
+        _breaks_in_a_library,
+        _calls_a_value,
+        _reads_behind_a_row,
+        _sends_a_lock,
+        _takes_one_argument,
+    ],
+)
+def test_what_spark_raises_too_is_the_users_error(function: Any) -> None:
+    with pytest.raises(SinkFailsError, match="Fix it first"):
+        _checked(function)
+
+
+def test_job_may_ask_its_session_for_what_changes_nothing() -> None:
+    def build(spark: SparkSession) -> None:
+        spark.sparkContext.setLogLevel("WARN")
+        spark.conf.set("spark.sql.shuffle.partitions", 4)
+        assert int(spark.conf.get("spark.sql.shuffle.partitions") or 0) == 4
+        assert spark.conf.get("my.own", "none") == "none"
+        assert spark.version == pyspark.__version__
+        query = spark.readStream.format("rate").load().writeStream.queryName("q").foreachBatch(print).start()
+        assert (query.name, query.isActive, query.lastProgress, query.recentProgress) == (
+            "q",
+            False,
+            None,
+            [],
+        )
+        assert query.id == query.runId
+        assert query.status["isDataAvailable"] is False
+        assert query.awaitTermination(10)
+        assert spark.streams.active == []
+        spark.streams.addListener(None)
+        spark.streams.awaitAnyTermination()
+        spark.stop()
+
+    assert record(build).sink.function is print
+
+
+def test_settings_of_a_builder_are_those_of_the_session() -> None:
+    def build() -> Any:
+        builder = SparkSession.builder.config("spark.sql.streaming.multipleWatermarkPolicy", "max")
+        return builder.getOrCreate().readStream.format("rate").load()
+
+    assert record(build).policy.value == "max"
+
+
+def test_setting_that_is_not_known_is_refused() -> None:
+    def build(spark: Any) -> None:
+        spark.conf.get("spark.sql.files.maxPartitionBytes")
+
+    with pytest.raises(CannotFollowError, match=r"test_stand_ins.py:\d+: cannot follow spark.conf.get"):
+        record(build)
+
+
+def _when_it_is_there(df: Any, _batch_id: int) -> None:
+    if not df.sparkSession.catalog.tableExists("T"):
+        df.write.mode("append").saveAsTable("t")
+
+
+def _by_another_name(df: Any, batch_id: int) -> None:
+    _when_it_is_there(df, batch_id)
+    df.sparkSession.catalog.tableExists("main.t")
+
+
+def test_catalog_knows_the_tables_that_the_sink_wrote() -> None:
+    assert not _checked(_when_it_is_there).findings
+    with pytest.raises(UnfollowableSinkError, match=r"tableExists\('main.t'\) behind a write to 't'"):
+        _checked(_by_another_name)
+
+
+def test_gap_that_ends_the_recording_is_refused() -> None:
+    with pytest.raises(CannotFollowError, match="a gap in Headrace, not a mistake of yours"):
+        record(lambda rows: rows.withWatermark("at", 7), "at TIMESTAMP")
+    with pytest.raises(SparkJobError, match="raises ZeroDivisionError"):
+        record(lambda rows: 1 / 0, "at TIMESTAMP")
