@@ -20,6 +20,7 @@ from headrace_properties.drawn_feeds import feed_function
 from headrace_properties.promises import Promise, check_promises
 from headrace_properties.search.application import Application, stray_entry
 from headrace_sim import Feed
+from headrace_sim.spark.parameters import takes_sessions_alone
 
 DEFAULT_FEED = "feed"
 PROMISES = "promises"
@@ -198,26 +199,37 @@ def load_named(name: str) -> tuple[ModuleType, object]:
 
 
 def is_spark_job(name: str) -> bool:
-    """Return whether this names a Spark job that needs no schema: a ``SparkJob``, or a function of a session alone."""
+    """Return whether this names a Spark job that needs no schema: a ``SparkJob``, or a function of a session alone.
+
+    A function without parameters gets its session itself, in a module that speaks of PySpark.
+    """
     module_name, attribute = _split(name)
-    with _without_java(module_name):
+    speaks_of_spark = _speaks_of_spark(module_name)
+    with _without_java() if speaks_of_spark else nullcontext():
         found = getattr(_import(name, module_name), attribute, None)
     jobs = sys.modules.get("headrace_sim.spark.job")  # not loaded: then it is no SparkJob
     if jobs is not None and isinstance(found, jobs.SparkJob):
         return True
-    return inspect.isfunction(found) and list(inspect.signature(found).parameters) == ["spark"]
+    if not inspect.isfunction(found):
+        return False
+    named = "spark" in inspect.signature(found).parameters
+    return (named or speaks_of_spark) and takes_sessions_alone(found)
 
 
-def _without_java(module_name: str) -> AbstractContextManager[None]:
-    """Give a module that speaks of PySpark a session without Java, if it gets one when it is imported."""
+def _speaks_of_spark(module_name: str) -> bool:
+    """Return whether PySpark is installed, and the module's text names it."""
     search_here()
     try:
         found = importlib.util.find_spec(module_name)
     except (ImportError, ValueError):  # who imports it tells what is wrong
         found = None
     source = Path(found.origin) if found is not None and found.has_location and found.origin else None
-    if source is None or b"pyspark" not in source.read_bytes() or importlib.util.find_spec("pyspark") is None:
-        return nullcontext()
+    named = source is not None and b"pyspark" in source.read_bytes()
+    return named and importlib.util.find_spec("pyspark") is not None
+
+
+def _without_java() -> AbstractContextManager[None]:
+    """Give a module a session without Java, if it gets one when it is imported."""
     from headrace_sim.spark.recorded_columns import columns_without_java  # noqa: PLC0415  it needs PySpark
     from headrace_sim.spark.sessions import Session  # noqa: PLC0415
 
@@ -295,6 +307,12 @@ def _import(name: str, module_name: str) -> ModuleType:
             name, problem, "Run the command in the directory that contains it, or install it"
         ) from error
     except (Exception, SystemExit) as error:
+        refusals = sys.modules.get("headrace_sim.spark.refusals")  # not loaded: then no stand-in raised it
+        if refusals is not None:
+            if isinstance(error, refusals.CannotFollowError):
+                raise
+            if (gap := refusals.gap_in(error)) is not None:
+                raise gap from error
         raise _import_failed(name, module_name, error) from error
 
 

@@ -55,6 +55,20 @@ def weekdays(payments):
 
 def reads_a_topic(spark):
     spark.readStream.format("kafka").load().select("topic").writeStream.foreachBatch(replace).start()
+
+
+def reads_by_another_name(mine):
+    reads_a_topic(mine.newSession() if mine is None else mine)
+    mine.sparkContext.setLogLevel("WARN")
+
+
+def reads_as_annotated(mine: "SparkSession", topic="topic"):
+    reads_a_topic(mine)
+    mine.streams.awaitAnyTermination()
+
+
+def reads_by_itself():
+    reads_a_topic(SparkSession.builder.config("spark.app.name", "payments").getOrCreate())
 """
 SCHEMA = ("--schema", "account STRING, amount INT")
 
@@ -90,9 +104,20 @@ def test_json_names_the_line_and_the_fault(payments: Path, run: Run) -> None:
     assert finding["place"] == f"{payments}/payments.py:13"
 
 
-def test_function_of_a_session_needs_no_schema(payments: Path, run: Run) -> None:
+@pytest.mark.parametrize(
+    "target", ["reads_a_topic", "reads_by_another_name", "reads_as_annotated", "reads_by_itself"]
+)
+def test_function_of_a_session_needs_no_schema(payments: Path, run: Run, target: str) -> None:
     (payments / "payments.py").write_text(PAYMENTS.replace("feed =", "rows ="))
-    assert run("verify", "payments:reads_a_topic").exit_code == 0
+    done = run("verify", f"payments:{target}")
+    assert done.exit_code == 0, done.output
+
+
+def test_gap_at_import_is_no_error_of_the_module(payments: Path, run: Run) -> None:
+    (payments / "payments.py").write_text(PAYMENTS + "\nwords = spark.read.text('words.txt')\n")
+    done = run("verify", "payments:append", *SCHEMA)
+    told = "payments.py:62: cannot follow SparkSession.read without Spark"
+    assert (done.exit_code, told in done.output, "Fix it" in done.output) == (2, True, False), done.output
 
 
 @pytest.mark.parametrize(

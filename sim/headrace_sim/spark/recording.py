@@ -1,7 +1,8 @@
 """Recording a job: the user's own function, from input DataFrames to a started query, is called with stand-ins.
 
 ``record(build, "word STRING, at TIMESTAMP")`` returns the `SparkJob` that ``build(df)`` starts. A parameter that is named
-``spark`` or annotated as a ``SparkSession`` gets a session, whose ``readStream`` gives streams of the schema that it is told.
+``spark``, annotated as a ``SparkSession`` or used as one gets a session, whose ``readStream`` gives streams of the schema that it
+is told.
 """
 
 import inspect
@@ -11,7 +12,7 @@ from itertools import count
 from typing import Any, Self
 
 from pyspark.errors import PySparkValueError
-from pyspark.sql import DataFrame, GroupedData, SparkSession
+from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import types as t
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery
 
@@ -36,11 +37,13 @@ from headrace_sim.spark.job import (
     WatermarkPolicy,
 )  # fmt: skip
 from headrace_sim.spark.joins import kind_of_join
+from headrace_sim.spark.parameters import is_session
 from headrace_sim.spark.recorded import shown
 from headrace_sim.spark.recorded_columns import column_of, columns_without_java, functions_in, node_of
 from headrace_sim.spark.refusals import (
     SPARKS_STATE,
     CannotFollowError,
+    gap_in,
     place_of_error,
     refuse_the_rest,
     shown_place,
@@ -101,6 +104,8 @@ def record(
         except (CannotFollowError, SparkJobError):
             raise
         except Exception as error:
+            if (gap := gap_in(error)) is not None:
+                raise gap from error
             problem = f"{getattr(build, '__name__', build)}() raises {type(error).__name__}: {error}"
             raise SparkJobError(
                 problem, shown_place(place_of_error(error)), "Fix it, or give the job by hand as a SparkJob"
@@ -124,13 +129,13 @@ def _unstarted(returned: Any) -> list[SparkJob]:
 def _argument(
     parameter: inspect.Parameter, schemas: Any, session: "RecordingSession", build: Callable[..., Any]
 ) -> Any:
-    if _is_session(parameter):
+    if is_session(parameter, build):
         return session
     named = isinstance(schemas, Mapping)
     schema = schemas.get(parameter.name) if isinstance(schemas, Mapping) else schemas
     has_default = parameter.default is not inspect.Parameter.empty
     others = inspect.signature(build).parameters.values()
-    needs_another = any(other.default is other.empty and not _is_session(other) for other in others)
+    needs_another = any(other.default is other.empty and not is_session(other, build) for other in others)
     if schema is None or (has_default and not named and (parameter.default is not None or needs_another)):
         if has_default:
             return parameter.default
@@ -138,10 +143,6 @@ def _argument(
         remedy = f"Give its columns: --schema '{parameter.name}=word STRING, at TIMESTAMP'"
         raise SparkJobError(f"{name}() takes {parameter.name!r}, whose schema is not known", "", remedy)
     return session.stream(schema, parameter.name)
-
-
-def _is_session(parameter: inspect.Parameter) -> bool:
-    return parameter.name in {"session", "spark"} or parameter.annotation in {SparkSession, "SparkSession"}
 
 
 class RecordingSession(Session):
@@ -159,7 +160,7 @@ class RecordingSession(Session):
 
     def watermark_policy(self) -> WatermarkPolicy:
         """How several watermarks are combined, by the session's settings."""
-        given = str(self.get(_POLICY, "min"))
+        given = str(self.conf.get(_POLICY, "min"))
         try:
             return WatermarkPolicy(given.lower())
         except ValueError:
@@ -170,21 +171,6 @@ class RecordingSession(Session):
     def readStream(self) -> "StreamReader":
         """A reader whose streams have the schema that it is given."""
         return StreamReader(self)
-
-    @property
-    def sparkContext(self) -> "_Context":
-        """A Spark context, for jobs that set its log level."""
-        return _Context()
-
-
-class _Context:
-    def setLogLevel(self, level: str) -> None:
-        """Change nothing."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise CannotFollowError(
-            f"SparkContext.{name}", users_place(), "Leave it out of the function that builds the query"
-        )
 
 
 class StreamReader(DataStreamReader):
@@ -604,7 +590,7 @@ class StreamWriter(DataStreamWriter):
         if outputMode is not None:
             self.outputMode(outputMode)
         self._frame._session.started.append(self._job())
-        return RecordedQuery()
+        return RecordedQuery(dict(self._sink.options).get("queryName"))
 
     def toTable(self, tableName: str, **given: Any) -> "RecordedQuery":
         """Record that the query is started."""
@@ -614,16 +600,38 @@ class StreamWriter(DataStreamWriter):
 class RecordedQuery(StreamingQuery):
     """The result of ``start()``: a query that has ended."""
 
-    def __init__(self) -> None:
-        """Make it: it has nothing."""
+    def __init__(self, name: str | None) -> None:
+        self._name = name
 
+    id = runId = "00000000-0000-0000-0000-000000000000"
     isActive = False
-    lastProgress = None
-    name = None
 
-    def awaitTermination(self, timeout: int | None = None) -> bool:
+    @property
+    def lastProgress(self) -> None:
+        """Nothing: no batch was run."""
+        return None
+
+    @property
+    def name(self) -> Any:
+        """The query's name."""
+        return self._name
+
+    @property
+    def recentProgress(self) -> list[Any]:
+        """Nothing: no batch was run."""
+        return []
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """That of a query that has ended."""
+        return {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
+
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """Return at once."""
-        return True
+        return None if timeout is None else True
+
+    def explain(self, extended: bool = False) -> None:
+        """Print nothing."""
 
     def processAllAvailable(self) -> None:
         """Return at once."""
