@@ -10,11 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from headrace import HistoryFormatError
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import RESULT_WORDS, ExitCode
 from headrace_cli._files import OutputFiles, write_bytes
+from headrace_cli._heeded import refuse_unheeded_options
 from headrace_cli._invariants import invariants_named
 from headrace_cli._kept import Memory
 from headrace_cli._pictures import Showing
@@ -26,6 +29,7 @@ from headrace_scenarios.pictures.side_by_side import side_by_side_html
 if TYPE_CHECKING:
     from headrace_properties.spark_jobs.replay_file import RetriedFinding
     from headrace_properties.spark_jobs.targets import Finding, SparkReport, SparkTarget
+    from headrace_sim.spark.schedules import Feed
 
 _LINE_PERIOD_S = 10.0
 """Choice: a line of progress so often."""
@@ -50,7 +54,15 @@ class SparkOptions:
 
 
 def verify_spark(
-    name: str, options: SparkOptions, memory: Memory, files: OutputFiles, save: Path | None, *, as_json: bool
+    name: str,
+    options: SparkOptions,
+    memory: Memory,
+    files: OutputFiles,
+    save: Path | None,
+    context: typer.Context,
+    *,
+    as_json: bool,
+    verbose: bool,
 ) -> ExitCode:
     """Run a Spark job under schedules, try its sink at each of its effects, and print what was found.
 
@@ -60,7 +72,9 @@ def verify_spark(
         memory: Has what was found before, which is tried first.
         files: Writes the first finding, if the user asks for it.
         save: To which file.
+        context: What is given on the command line.
         as_json: Whether to print one JSON document.
+        verbose: Whether to print the whole input of each finding.
 
     Raises:
         HeadraceError: The target is not there, is no Spark job, does something that cannot be simulated, or PySpark is missing.
@@ -68,6 +82,7 @@ def verify_spark(
     """
     with stdout_reserved():
         target = _target(name, options)
+        refuse_unheeded_options(context, target.kind)
         from headrace_properties.spark_jobs.findings import Cause  # noqa: PLC0415
         from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
@@ -106,7 +121,7 @@ def verify_spark(
     if as_json:
         print_document(_document(verified))
     else:
-        _print(verified, elapsed_s)
+        _print(verified, elapsed_s, target.feed if verbose else None)
     return files.code(verified.code)
 
 
@@ -221,7 +236,8 @@ class _Progress:
             self._console.print(f"{self._name}: {done:,} of {wanted:,} trials")
 
 
-def _print(verified: Verified, elapsed_s: float) -> None:
+def _print(verified: Verified, elapsed_s: float, feed: "Feed | None") -> None:
+    """Print the report. ``feed``: the target's, to print with each finding what is left of it, or None."""
     report = verified.report
     for line in verified.told:
         _say(line)
@@ -237,6 +253,8 @@ def _print(verified: Verified, elapsed_s: float) -> None:
         _say(f"\nVIOLATED: {finding.name}")
         _say(f"  {finding}")
         _say(f"  Seen in {_seen(finding)}.")
+        if feed is not None:
+            _print_input(finding, feed)
         if path is not None:
             _say(f"  headrace replay {shlex.quote(str(path))} --explain")
     for why in report.unknown:
@@ -246,6 +264,14 @@ def _print(verified: Verified, elapsed_s: float) -> None:
 
 def _say(line: str, style: str = "") -> None:
     output_console().print(line, markup=False, highlight=False, soft_wrap=True, style=style or None)
+
+
+def _print_input(finding: "Finding", feed: "Feed") -> None:
+    from headrace_properties.spark_jobs.shrinking import narrowed  # noqa: PLC0415
+
+    for number, rows in enumerate(narrowed(feed, finding.kept) if finding.kept else feed):
+        for row in rows:
+            _say(f"  batch {number} has {row}")
 
 
 def _seen(finding: "Finding") -> str:

@@ -216,6 +216,12 @@ def is_spark_job(name: str) -> bool:
     return (named or speaks_of_spark) and takes_sessions_alone(found)
 
 
+def is_pipeline(name: str) -> bool:
+    """Return whether this names a pipeline."""
+    module_name, attribute = _split(name)
+    return isinstance(getattr(_import(name, module_name), attribute, None), Pipeline)
+
+
 def _speaks_of_spark(module_name: str) -> bool:
     """Return whether PySpark is installed, and the module's text names it."""
     search_here()

@@ -2,19 +2,19 @@
 
 import enum
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headrace import OptionsError
 from headrace.histories import header_of
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import tidy_errors
 from headrace_cli._files import ForceOption, OutputFiles
+from headrace_cli._heeded import refuse_unheeded_options
 from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_history
 from headrace_cli._invariants import invariants_named
 from headrace_cli._kept import FailuresOption, Memory
@@ -27,7 +27,14 @@ from headrace_cli._scope import ScopeOptions
 from headrace_cli._search_report import SearchReport
 from headrace_cli._signals import signal_of
 from headrace_cli._spark_targets import SparkOptions, verify_spark
-from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, check_repeats, is_spark_job, load_target
+from headrace_cli._targets import (
+    DEFAULT_FEED,
+    PipelineTarget,
+    check_repeats,
+    is_pipeline,
+    is_spark_job,
+    load_target,
+)
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import enumerate_faults
 from headrace_properties.search.exhaustive import explore
@@ -42,6 +49,7 @@ from headrace_properties.search.scope import USUAL_KINDS, Scope
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.verification import FEEDS, Verification
 from headrace_properties.search.verification import verify as search
+from headrace_properties.target_kinds import TargetKind
 from headrace_properties.user_code.kept_findings import retry_findings
 from headrace_properties.user_code.review import CodeReview, review
 from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
@@ -232,6 +240,7 @@ SaveOption = Annotated[
 @app.command("verify", epilog=_EXAMPLES)
 @with_options
 def verify(
+    context: typer.Context,
     pipeline: PipelineArgument,
     options: SearchOptions,
     scope: ScopeOptions,
@@ -262,14 +271,7 @@ def verify(
         files.claim(save, "--save")
         files.claim(history, HISTORY)
         pools.check()
-        if schema is not None or is_spark_job(pipeline):
-            pools.check_here("for a Spark job, which is simulated in this process")
-            searched = "" if options.how is SearchKind.RANDOM else options.how.value
-            _check_left_out(
-                "for a Spark job, which is tried under schedules and faults of its own",
-                {"search": searched, "minutes": options.minutes, "until_quiet": options.until_quiet, "resume": options.resume}
-                | {"outside": options.outside, "version": versions, "without": without, "history": history},
-            )  # fmt: skip
+        if is_spark_job(pipeline) or (schema is not None and not is_pipeline(pipeline)):
             asked = SparkOptions(
                 schema or (),
                 allow,
@@ -282,11 +284,10 @@ def verify(
                 keys or (),
             )
             memory = Memory(failures, pipeline)
-            raise typer.Exit(verify_spark(pipeline, asked, memory, files, save, as_json=as_json))
-        _check_left_out(
-            "for a pipeline: only a Spark job has it",
-            {"allow": allow, "duplicates": duplicates, "keys": keys},
-        )
+            raise typer.Exit(
+                verify_spark(pipeline, asked, memory, files, save, context, as_json=as_json, verbose=verbose)
+            )
+        refuse_unheeded_options(context, TargetKind.PIPELINE)
         protocol = protocol_without(without)
         with stdout_reserved():
             target = load_target(pipeline, feed, versions or (), promise or ())
@@ -308,17 +309,6 @@ def verify(
         else:
             report.print(output_console(), verbose=verbose)
         raise typer.Exit(report.code)
-
-
-def _check_left_out(reason: str, options: Mapping[str, object]) -> None:
-    """Refuse options that would have no effect.
-
-    Raises:
-        OptionsError: one of them is given.
-    """
-    for name, value in options.items():
-        if value:
-            raise OptionsError(name, str(value), f"left out {reason}")
 
 
 def _save(report: SearchReport, path: Path | None, memory: Memory, files: OutputFiles) -> None:
@@ -414,8 +404,6 @@ def _found(
     jobs: Jobs,
     on_run: Callable[[Verification], None],
 ) -> Verification:
-    if options.resume is not None and options.how not in (SearchKind.EXHAUSTIVE, SearchKind.LINEAGE):
-        raise OptionsError("resume", str(options.resume), "given with --search exhaustive or lineage")
     examples, seed = options.runs, options.seed
     if options.how in (SearchKind.RANDOM, SearchKind.PCT):
         return search(

@@ -18,10 +18,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from hypothesis.strategies import SearchStrategy
-
-    from headrace import Pipeline
-    from headrace_properties.search.application import FeedOf
     from headrace_properties.verifier import Verifier
 
 PROFILES = {"dev": 50, "ci": 200, "nightly": 5_000}
@@ -66,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help=f"a call of your code that takes longer is taken to never end; default: the setting {_CODE_TIMEOUT}, or 10",
     )
     parser.addini(_CODE_TIMEOUT, "seconds after which a call of your code is taken to never end")
-    parser.addini(_PIPELINES, "pipelines to verify, MODULE:PIPELINE each", type="args", default=[])
+    parser.addini(_PIPELINES, "pipelines and Spark jobs to verify, MODULE:NAME each", type="args", default=[])
     parser.addini(
         _ALLOW_UNKNOWN,
         "invariants and promises that no run needs to exercise, or 'all' for all invariants",
@@ -125,9 +121,12 @@ class PipelineItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show the story without a traceback through the harness."""
+        from headrace import HeadraceError  # noqa: PLC0415
         from headrace_properties.verifier import InvariantViolatedError, NotExercisedError  # noqa: PLC0415
 
-        if isinstance(excinfo.value, InvariantViolatedError | NotExercisedError | pytest.UsageError):
+        if isinstance(
+            excinfo.value, InvariantViolatedError | NotExercisedError | HeadraceError | pytest.UsageError
+        ):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
@@ -163,14 +162,16 @@ def _code_timeout(config: pytest.Config) -> float | None:
         raise pytest.UsageError(f"{_CODE_TIMEOUT}: {setting!r} is not a {_seconds.__name__}") from None
 
 
-def _load(name: str, root: Path) -> tuple["Pipeline", "FeedOf | SearchStrategy[Any]"]:
-    """Import a pipeline and its feed; from pytest's root directory, too, whichever way pytest was started."""
+def _load(name: str, root: Path) -> tuple[Any, Any]:
+    """Import a pipeline or a Spark job, and its feed; from pytest's root directory, too, whichever way pytest was started."""
     if str(root) not in sys.path:
         sys.path.append(str(root))
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-        return getattr(module, attribute), module.feed
+        found = getattr(module, attribute)
+        # The rows of a Spark job are drawn if its module has none.
+        return found, module.feed if hasattr(found, "injectors") else getattr(module, "feed", None)
     except (ImportError, ValueError, AttributeError) as error:
         raise pytest.UsageError(
             f"{_PIPELINES}: {name!r}: {error}. Name MODULE:PIPELINE, with a function feed(seed) or a strategy feed in the module"

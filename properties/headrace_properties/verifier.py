@@ -29,6 +29,17 @@ from headrace_properties.search.parallel import cores
 from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.verification import FEEDS, Verification, verify
+from headrace_properties.target_kinds import (
+    EACH_EFFECT,
+    OWN_FAULTS,
+    PIPELINE,
+    QUERY,
+    SPARK,
+    SPARK_HAS_IT,
+    Heeded,
+    TargetKind,
+    refuse_unheeded,
+)
 from headrace_properties.user_code.growth import GROWTH
 from headrace_properties.user_code.habits import UserFinding
 from headrace_properties.user_code.kept_findings import retry_findings
@@ -100,7 +111,7 @@ class Verifier:
         promises: Sequence[Promise] | None = None,
         allow_unknown: Iterable[str] = (),
         search: Literal["random", "pct", "exhaustive"] = "random",
-        depth: int = 2,
+        depth: int | None = None,
         scope: Scope | None = None,
     ) -> Verification: ...
 
@@ -130,7 +141,11 @@ class Verifier:
             given: what else the one or the other takes.
         """
         __tracebackhide__ = True
-        return (self.pipeline if isinstance(pipeline, Pipeline) else self.spark_job)(pipeline, feed, **given)
+        if isinstance(pipeline, Pipeline):
+            _refuse_unheeded(given, TargetKind.PIPELINE)
+            return self.pipeline(pipeline, feed, **given)
+        _refuse_unheeded(given, TargetKind.QUERY)
+        return self.spark_job(pipeline, feed, **given)
 
     def pipeline(
         self,
@@ -144,7 +159,7 @@ class Verifier:
         promises: Sequence[Promise] | None = None,
         allow_unknown: Iterable[str] = (),
         search: Literal["random", "pct", "exhaustive"] = "random",
-        depth: int = 2,
+        depth: int | None = None,
         scope: Scope | None = None,
     ) -> Verification:
         """Run a pipeline under fault schedules, and fail the test unless every invariant and promise was exercised and holds.
@@ -161,10 +176,10 @@ class Verifier:
             promises: what must hold besides the invariants; default: the list ``promises`` beside the pipeline and its feed.
             allow_unknown: invariants and promises that no run needs to exercise, ``"growth"`` if state may stay that nothing
                 cleans up, or ``["all"]`` for all but promises; added to the setting ``headrace_allow_unknown``.
-            search: ``random``; ``pct``, with orders of arrival by priorities; or ``exhaustive``: every schedule of the scope;
-                ``examples`` and ``options`` then do nothing.
-            depth: with ``pct``, of the failures to look for; see docs/explanation/exhaustive.md.
-            scope: of an exhaustive search; default: three records, one fault and two delays, on two workers.
+            search: ``random``; ``pct``, with orders of arrival by priorities; or ``exhaustive``: every schedule of the scope,
+                whatever ``examples`` and ``options``, which are refused.
+            depth: with ``pct``, of the failures to look for; default: 2; see docs/explanation/exhaustive.md.
+            scope: of an exhaustive search only; default: three records, one fault and two delays, on two workers.
 
         Raises:
             PromiseError: a promise is wrong in itself.
@@ -172,10 +187,12 @@ class Verifier:
                 or shares state.
             NotExercisedError: nothing is violated, but an invariant or a promise that is not allowed to was never exercised, or
                 state is left that nothing will ever clean up.
-            OptionsError: ``examples`` or ``depth`` is less than 1, there is no such ``search``, or ``feed`` makes no input for
-                this pipeline.
+            OptionsError: ``examples`` or ``depth`` is less than 1, there is no such ``search``, it does not heed an argument, or
+                ``feed`` makes no input for this pipeline.
         """
         __tracebackhide__ = True
+        arguments = {"depth": depth, "scope": scope, "examples": examples, "options": options}
+        _refuse_unsearched(search, {name: value for name, value in arguments.items() if value is not None})
         used_seed, runs = self._instead_of(seed, examples)
         _check_search(runs, search)
         asked = _promises_beside(pipeline, feed) if promises is None else promises
@@ -196,7 +213,9 @@ class Verifier:
         found = found_again(again)
         if found is None and search == "exhaustive":
             found = tested.explore(scope or Scope(), used_seed)
-        found = found or tested.verify(runs, used_seed, options, depth if search == "pct" else None)
+        found = found or tested.verify(
+            runs, used_seed, options, (2 if depth is None else depth) if search == "pct" else None
+        )
         self.record("headrace runs", found.runs)
         self.record("headrace events", found.events)
         if found.failure is not None:
@@ -254,6 +273,7 @@ class Verifier:
         from headrace_properties.spark_jobs.targets import causes_named, spark_target  # noqa: PLC0415
 
         used_seed, runs = self._instead_of(seed, examples)
+        allow = tuple(allow)
         allowed = causes_named(allow)
         names = _names_of(job, feed, prepare)
         asked = names.promises if promises is None else promises
@@ -271,11 +291,16 @@ class Verifier:
             )
 
         target = target_of(used_seed)
+        _refuse_unheeded({"examples": examples, "allow": allow}, target.kind)
         kept = KeptFailures(self.folder, names.job) if names.importable else None
         untold = allowed if duplicates else allowed | {Cause.DUPLICATES}
         retried = () if kept is None else retry_findings(kept, names.feed, target_of, untold)
         report = target.verify(
-            schedules=runs, seed=used_seed, allow=allowed, duplicates=duplicates, allow_unknown=allow_unknown
+            schedules=runs,
+            seed=used_seed,
+            allow=allowed,
+            duplicates=duplicates,
+            allow_unknown={*self.allow_unknown, *allow_unknown},
         )
         self._settle(kept, retried)
         if report.job is not None:
@@ -299,7 +324,11 @@ class Verifier:
                 )
             )
         if report.unknown:
-            raise NotExercisedError(names.job, runs, report.unknown)
+            untested = (promise.name for promise in target.promises)
+            asked_for = tuple(
+                name for name in untested if any(f"promise {name} " in why for why in report.unknown)
+            )
+            raise NotExercisedError(names.job, runs, asked_for, "; ".join(report.unknown))
         return report
 
     def _instead_of(self, seed: int | None, examples: int | None) -> tuple[int, int]:
@@ -315,6 +344,48 @@ class Verifier:
                     kept.retire(result.path)
         for line in () if kept is None else kept.unreadable():
             self.record("headrace kept failure", line)
+
+
+ARGUMENTS: Mapping[str, Heeded] = {
+    "promises": Heeded(),
+    "allow_unknown": Heeded(),
+    "seed": Heeded(),
+    "examples": Heeded(PIPELINE | QUERY, EACH_EFFECT),
+    "options": Heeded(PIPELINE, OWN_FAULTS),
+    "protocol": Heeded(PIPELINE, OWN_FAULTS),
+    "search": Heeded(PIPELINE, OWN_FAULTS),
+    "depth": Heeded(PIPELINE, OWN_FAULTS),
+    "scope": Heeded(PIPELINE, OWN_FAULTS),
+    "schema": Heeded(SPARK, SPARK_HAS_IT),
+    "prepare": Heeded(SPARK, SPARK_HAS_IT),
+    "duplicates": Heeded(SPARK, SPARK_HAS_IT),
+    "keys": Heeded(SPARK, SPARK_HAS_IT),
+    "allow": Heeded(QUERY, f"{SPARK_HAS_IT}, whose outcome can depend on these"),
+}
+"""Which kinds of targets heed an argument of the fixture."""
+_SEARCHES = {
+    "depth": ("pct",),
+    "scope": ("exhaustive",),
+    "examples": ("random", "pct"),
+    "options": ("random", "pct"),
+}
+"""The searches that heed an argument."""
+
+
+def _refuse_unheeded(given: Mapping[str, object], kind: TargetKind) -> None:
+    """Refuse arguments that would have no effect. Those that are not known are left to Python."""
+    __tracebackhide__ = True
+    known = [
+        (name, name, value) for name, value in given.items() if name in ARGUMENTS and value not in (None, ())
+    ]
+    refuse_unheeded(ARGUMENTS, known, kind)
+
+
+def _refuse_unsearched(search: str, given: Mapping[str, object]) -> None:
+    __tracebackhide__ = True
+    for name, value in given.items():
+        if search not in _SEARCHES[name]:
+            raise OptionsError(name, value, f"given with search={' or '.join(map(repr, _SEARCHES[name]))}")
 
 
 def _check_search(examples: int, search: str) -> None:

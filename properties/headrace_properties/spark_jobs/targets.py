@@ -15,6 +15,7 @@ from headrace_properties.spark_jobs.findings import Cause, JobFailsError, JobFin
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
+from headrace_properties.target_kinds import TargetKind
 from headrace_sim.spark.ddl import Schema, parse_schema
 from headrace_sim.spark.job import Columns, SparkJob, SparkSink, Step, Union, Watermark
 from headrace_sim.spark.queries import run_job
@@ -93,6 +94,11 @@ class SparkTarget:
     promises: tuple[Promise, ...] = ()
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
+    @property
+    def kind(self) -> TargetKind:
+        """Whether it runs under schedules, or is a sink alone."""
+        return TargetKind.QUERY if self.promises or self.job.working else TargetKind.SINK
+
     def verify(
         self,
         *,
@@ -123,7 +129,7 @@ class SparkTarget:
 
         """
         judged = None
-        if self.promises or self.job.working:
+        if self.kind is TargetKind.QUERY:
             judged = check_job(
                 self.job,
                 self.feed,

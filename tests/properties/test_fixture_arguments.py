@@ -1,0 +1,98 @@
+"""Each argument of the fixture ``headrace_verify`` is heeded by each kind of target, or refused; so are pytest's settings."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import OptionsError
+from headrace_properties.promises import sometimes
+from headrace_properties.target_kinds import TargetKind
+from headrace_properties.verifier import ARGUMENTS, NotExercisedError, Verifier
+from headrace_scenarios.zeitgeist import feed, pipeline
+from headrace_sim import SOUND, ClusterOptions
+
+SCHEMA = "word STRING, n INT"
+ROWS = [[("a", 1), ("b", 2)]]
+SAMPLES: dict[str, Any] = {
+    "promises": [],
+    "allow_unknown": ["kept"],
+    "seed": 1,
+    "examples": 3,
+    "options": ClusterOptions(),
+    "protocol": SOUND,
+    "search": "random",
+    "depth": 2,
+    "scope": None,  # its default
+    "schema": SCHEMA,
+    "prepare": print,
+    "duplicates": True,
+    "keys": {"t": ("word",)},
+    "allow": ["batching"],
+}
+
+
+def write(df: Any, batch_id: int) -> None:
+    Path(f"{batch_id}.txt").write_text(str(df.count()))
+
+
+def query(words: Any) -> Any:
+    return words.mapInPandas(lambda frames: frames, SCHEMA).writeStream.foreachBatch(write).start()
+
+
+@sometimes
+def many_rows(moment: Any) -> bool:
+    return len(moment.rows) > 1000
+
+
+def _verifier(folder: Path, *allowed: str) -> Verifier:
+    return Verifier(5, 0, folder, lambda *_: None, allowed)
+
+
+def test_each_argument_has_a_row() -> None:
+    names = {
+        name
+        for method in (Verifier.pipeline, Verifier.spark_job)
+        for name, parameter in inspect.signature(method).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    assert names == ARGUMENTS.keys() == SAMPLES.keys()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(kind, name) for name, row in ARGUMENTS.items() for kind in TargetKind if kind not in row.kinds],
+)
+def test_argument_without_effect_is_refused(tmp_path: Path, kind: TargetKind, name: str) -> None:
+    given = {name: SAMPLES[name] or object()}
+    if kind is not TargetKind.PIPELINE:
+        given["schema"] = SCHEMA
+    target = {
+        TargetKind.PIPELINE: (pipeline, feed),
+        TargetKind.QUERY: (query, ROWS),
+        TargetKind.SINK: (write, ROWS),
+    }[kind]
+    told = "a Spark" if kind is not TargetKind.PIPELINE else "a pipeline"
+    with pytest.raises(OptionsError, match=f"option {name}=.*left out for {told}"):
+        _verifier(tmp_path)(*target, **given)
+
+
+@pytest.mark.parametrize(
+    ("search", "given"),
+    [("random", {"depth": 2}), ("pct", {"scope": object()}), ("exhaustive", {"examples": 3})],
+)
+def test_argument_that_the_search_does_not_heed_is_refused(tmp_path: Path, search: Any, given: Any) -> None:
+    with pytest.raises(OptionsError, match="given with search="):
+        _verifier(tmp_path).pipeline(pipeline, feed, search=search, **given)
+
+
+@pytest.mark.spark
+def test_setting_allows_what_no_run_of_a_spark_job_tests(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"schema": SCHEMA, "promises": [many_rows]}
+    with pytest.raises(NotExercisedError) as failure:
+        _verifier(tmp_path).spark_job(query, ROWS, **given)
+    told = "headrace_allow_unknown = many_rows. And the promise many_rows never came true"
+    assert str(failure.value).endswith(told)
+    assert _verifier(tmp_path, "many_rows").spark_job(query, ROWS, **given).unknown == ()
