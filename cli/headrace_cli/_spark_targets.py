@@ -350,7 +350,8 @@ def replay_spark(
     code = ExitCode.VIOLATED if finding else ExitCode.UNKNOWN if changes else ExitCode.HOLDS
     if showing.html is not None:
         said = "Nothing is violated." if finding is None else f"{finding.name}: {finding}"
-        page = side_by_side_html(explanation.runs if explanation else (), title=name, said=said)
+        runs, difference = (explanation.runs, explanation.difference) if explanation else ((), ())
+        page = side_by_side_html(runs, title=name, said=said, difference=difference)
         files.write(showing.html, "--html", write_bytes(page.encode()))
     if as_json:
         document = {

@@ -160,7 +160,9 @@ def test_both_runs_are_drawn_side_by_side(prices: Path, run: Run) -> None:
     assert page.count('<td class="only">last of (&#x27;a&#x27;,) is (') == 2
     assert "<th>Undisturbed</th><th>With " in page
     assert run("replay", str(kept["twice"]), "--html", "twice.html").exit_code == 1
-    assert '<td class="only">driver 2, batch 0: write on prices.txt' in (prices / "twice.html").read_text()
+    page = (prices / "twice.html").read_text()
+    assert '<td class="again">driver 2, batch 0: write on prices.txt' in page
+    assert '<tr id="fault"><td></td><td class="strike">in batch 0 the driver died' in page
     again = run("replay", str(kept["order"]), "--html", "order.html")
     assert (again.exit_code, "--force" in again.output) == (2, True), again.output
 

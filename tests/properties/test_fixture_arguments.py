@@ -74,9 +74,10 @@ def test_argument_without_effect_is_refused(tmp_path: Path, kind: TargetKind, na
         TargetKind.QUERY: (query, ROWS),
         TargetKind.SINK: (write, ROWS),
     }[kind]
+    verifier: Any = _verifier(tmp_path)
     told = "a Spark" if kind is not TargetKind.PIPELINE else "a pipeline"
     with pytest.raises(OptionsError, match=f"option {name}=.*left out for {told}"):
-        _verifier(tmp_path)(*target, **given)
+        verifier(*target, **given)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Compare a job or a sink with and without a fault, step by step, to show where the runs diverge."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -12,11 +13,15 @@ from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.queries import ATTEMPT, REPLACED, Event, Outcome
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.schedules import Schedule
-from headrace_sim.spark.sinks import OneTrial
+from headrace_sim.spark.sinks import Fault, FaultKind, OneTrial
+from headrace_sim.spark.sinks.contents import Contents
 from headrace_sim.spark.sinks.effects import Effect
+from headrace_sim.spark.sinks.story import shown_items
 
 MOST_LINES = 60
 """Choice: the number of lines shown of a run."""
+MOST_ROWS = 6
+"""Choice: the number of rows shown of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,16 @@ class Run:
         title: What is special about it.
         lines: What happened, in order.
         outcome: What it came to.
+        strikes: The numbers of the lines that tell of a fault.
+        again: The numbers of the lines that tell what was done before.
 
     """
 
     title: str
     lines: tuple[str, ...]
     outcome: tuple[str, ...]
+    strikes: tuple[int, ...] = ()
+    again: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +51,30 @@ class Explanation:
     Attributes:
         runs: The undisturbed run, and the one that differs, if there is one.
         parting: The first state call or output that differs, in both runs.
+        difference: What the outcomes differ in.
 
     """
 
     runs: tuple[Run, ...]
     parting: tuple[str, ...] = ()
+    difference: tuple[str, ...] = ()
 
     def paragraphs(self) -> Iterator[str]:
         """Yield the text, line by line."""
         for run in self.runs:
             yield run.title
-            yield from (f"  {line}" for line in run.lines[:MOST_LINES])
+            for number, line in enumerate(run.lines[:MOST_LINES]):
+                mark = "!" if number in run.strikes else " "
+                yield f"{mark} {line}{'  (again)' * (number in run.again)}"
             if len(run.lines) > MOST_LINES:
                 yield f"  and {len(run.lines) - MOST_LINES:,} more steps"
             yield from (f"  = {line}" for line in run.outcome)
         if self.parting:
             yield "The first difference"
             yield from (f"  {line}" for line in self.parting)
+        if self.difference:
+            yield "The difference to the undisturbed run"
+            yield from (f"  {line}" for line in self.difference)
 
 
 def explain_job(job: SparkJob, finding: JobFinding) -> Explanation:
@@ -80,7 +96,17 @@ def explain_job(job: SparkJob, finding: JobFinding) -> Explanation:
         f"{word} {'nothing more' if call is None else _call_told(call)}"
         for word, call in zip(("undisturbed:", "then:       "), parting, strict=True)
     ]
-    return Explanation((undisturbed, _run(title, other, journaled)), tuple(lines) if any(parting) else ())
+    struck = _run(title, other, journaled)
+    return Explanation(
+        (undisturbed, struck), tuple(lines) if any(parting) else (), _differing(undisturbed, struck)
+    )
+
+
+def _differing(calm: Run, other: Run) -> tuple[str, ...]:
+    """Return the lines of the outcomes that only one of them has."""
+    one, two = Counter(calm.outcome), Counter(other.outcome)
+    lacking = (f"lacks: {line}" for line in (one - two).elements())
+    return (*(f"has: {line}" for line in (two - one).elements()), *lacking)
 
 
 def placed(job: SparkJob, finding: JobFinding) -> JobFinding:
@@ -100,10 +126,18 @@ def _journaled(job: SparkJob, finding: JobFinding, schedule: Schedule) -> tuple[
 
 
 def _run(title: str, outcome: Outcome, journaled: Sequence[Any]) -> Run:
-    lines = []
+    lines, strikes, again = list[str](), list[int](), list[int]()
+    tried = set[tuple[int, int, int]]()
     for attempt, calls in _attempts(journaled):
-        if calls or attempt.what not in {ATTEMPT, REPLACED}:
+        task, is_fault = (
+            (attempt.batch, attempt.stage, attempt.partition),
+            attempt.what not in {ATTEMPT, REPLACED},
+        )
+        if calls or is_fault:
+            strikes += [len(lines)] * is_fault
+            again += [len(lines)] * (not is_fault and task in tried)
             lines.append(_event_told(attempt))
+        tried |= set() if is_fault else {task}
         lines += [f"  {_call_told(call)}" for call in calls]
     rows = [f"batch {batch} gives {row}" for batch, rows in sorted(outcome.outputs.items()) for row in rows]
     state = [
@@ -113,7 +147,8 @@ def _run(title: str, outcome: Outcome, journaled: Sequence[Any]) -> Run:
     ]
     late = [f"{outcome.late} rows were dropped as late"] if outcome.late else []
     failed = [f"it fails: {type(outcome.failure).__name__}: {outcome.failure}"] if outcome.failure else []
-    return Run(title, tuple(lines), (*(rows or ["no output"]), *state, *late, *failed))
+    told = (*(rows or ["no output"]), *state, *late, *failed)
+    return Run(title, tuple(lines), told, tuple(strikes), tuple(again))
 
 
 def _attempts(journaled: Sequence[Any]) -> list[tuple[Event, list[Call]]]:
@@ -166,13 +201,77 @@ def _counted(journaled: Sequence[Any]) -> dict[tuple[Any, ...], list[Call]]:
 
 
 def explain_sink(trial: OneTrial) -> Explanation:
-    """Record the effects of a sink, with and without the fault."""
-    return Explanation(
-        (
-            Run("Undisturbed", tuple(map(_effect_told, trial.undisturbed)), ()),
-            Run("Under the fault", tuple(map(_effect_told, trial.effects)), ()),
-        )
+    """Record the effects of a sink, with and without the fault: where it strikes, and what is there then and in the end."""
+    calm = Run("Undisturbed", tuple(map(_effect_told, trial.undisturbed)), tuple(_tables_told(trial.calm)))
+    if trial.fault is None:
+        return Explanation((calm,))
+    at = _strikes_at(trial.effects, trial.fault)
+    lines = [*map(_effect_told, trial.effects)]
+    done = {(effect.batch, effect.action, effect.target) for effect in trial.effects[:at]}
+    again = [
+        place
+        for place, effect in enumerate(trial.effects)
+        if place >= at and (effect.batch, effect.action, effect.target) in done
+    ]
+    told = (
+        [trial.told]
+        if trial.struck is None
+        else [trial.told, *(f"  then {line}" for line in _tables_told(trial.struck))]
     )
+    back = _goes_on_at(trial.effects, at)
+    if back is not None:
+        lines[back:back] = ["driver 1 goes on"]
+    lines[at:at] = told
+    struck = Run(
+        "Under the fault", tuple(lines), tuple(_tables_told(trial.left)),
+        (*range(at, at + len(told)), *([] if back is None else [back + len(told)])),
+        tuple(place + len(told) + (back is not None and place >= back) for place in again),
+    )  # fmt: skip
+    return Explanation((calm, struck), (), tuple(_tables_differing(trial)))
+
+
+def _strikes_at(effects: Sequence[Effect], fault: Fault) -> int:
+    """Return how many effects come before the fault."""
+    first = fault.effect + (fault.kind in {FaultKind.LOSE_REPLY, FaultKind.TEAR})
+    number = 0
+    for place, effect in enumerate(effects):
+        if effect.attempt or effect.batch > fault.batch or (effect.batch == fault.batch and number >= first):
+            return place
+        number += effect.batch == fault.batch
+    return len(effects)
+
+
+def _goes_on_at(effects: Sequence[Effect], struck: int) -> int | None:
+    """Return the place of the first effect of a driver that was replaced, after those of its successor."""
+    replaced = next(
+        (place for place, effect in enumerate(effects) if place >= struck and effect.attempt), len(effects)
+    )
+    return next(
+        (place for place, effect in enumerate(effects) if place > replaced and not effect.attempt), None
+    )
+
+
+def _tables_told(contents: Contents) -> Iterator[str]:
+    for destination, rows in sorted(contents.items()):
+        yield (
+            f"{destination} has {shown_items(rows.elements(), MOST_ROWS)}"
+            if rows
+            else f"{destination} is empty"
+        )
+
+
+def _tables_differing(trial: OneTrial) -> Iterator[str]:
+    for destination in sorted({*trial.calm, *trial.left}):
+        usual, left = trial.calm.get(destination, Counter()), trial.left.get(destination, Counter())
+        if surplus := left - usual:
+            word = (
+                " once more than it should"
+                if surplus.keys() <= usual.keys()
+                else ", which it should not have"
+            )
+            yield f"{destination} has {shown_items(surplus.elements())}{word}"
+        if missing := usual - left:
+            yield f"{destination} lacks {shown_items(missing.elements())}"
 
 
 def _effect_told(effect: Effect) -> str:

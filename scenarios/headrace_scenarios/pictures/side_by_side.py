@@ -1,11 +1,12 @@
 """Two runs of a Spark job, or of its sink, beside each other, step by step: one HTML page, for a browser.
 
-Steps that both runs have are on one line, whichever driver took them; what only one of them has is marked, and the first such
-line comes with a link.
+Steps that both runs have are on one line, whichever driver took them. Until the fault strikes, they are the same ones; where it
+does, what is done again and what only one of the runs has are marked, each in its own way, and come with links.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from html import escape
 from itertools import zip_longest
@@ -26,6 +27,8 @@ th {{ text-align: left; padding: .5em .8em .3em 0; }}
 td {{ font: 12px/1.5 ui-monospace, monospace; padding: .1em .8em; white-space: pre-wrap; overflow-wrap: anywhere;
   vertical-align: top; border-left: 3px solid transparent; }}
 .only {{ background: color-mix(in srgb, #b3261e 14%, transparent); border-left-color: #b3261e; }}
+.strike {{ background: color-mix(in srgb, #b26a00 26%, transparent); border-left-color: #b26a00; font-weight: 600; }}
+.again {{ background: color-mix(in srgb, #1f5fbf 12%, transparent); border-left-color: #1f5fbf; }}
 .outcome td {{ border-top: 1px solid color-mix(in srgb, currentColor 20%, transparent); }}
 </style></head><body>
 <h1>{title}</h1>
@@ -40,25 +43,38 @@ td {{ font: 12px/1.5 ui-monospace, monospace; padding: .1em .8em; white-space: p
 </body></html>
 """
 _DRIVER = re.compile(r"^driver \d+, ")
-_FIRST = ' id="first-difference"'
+_ANCHORS = (
+    ("fault", "strike", "Where the fault strikes"),
+    ("again", "again", "What is done again"),
+    ("first-difference", "only", "The first difference"),
+)
+"""What has a link: its anchor, the class of its cell, and the text."""
 
 
-def side_by_side_html(runs: "Sequence[Run]", *, title: str, said: str) -> str:
+def side_by_side_html(runs: "Sequence[Run]", *, title: str, said: str, difference: Sequence[str] = ()) -> str:
     """Return the page.
 
     Args:
         runs: the undisturbed run and, if there is one, the run that differs; none: nothing is wrong any more.
         title: what was run.
         said: what was found.
+        difference: what the outcomes differ in, line by line.
     """
-    steps = [*_lines([run.lines for run in runs])]
-    outcomes = [*_lines([run.outcome for run in runs])]
-    rows = [_row(cells, differs=differs) for cells, differs in (*steps, *outcomes)]
-    first = next((number for number, (_, differs) in enumerate((*steps, *outcomes)) if differs), None)
-    paragraphs = [f"<p>{_text(said)}</p>"]
-    if first is not None:
-        rows[first] = rows[first].replace("<tr", f"<tr{_FIRST}", 1)
-        paragraphs.append('<p><a href="#first-difference">The first difference</a></p>')
+    other = runs[1] if len(runs) > 1 else None
+    marks = (
+        {} if other is None else dict.fromkeys(other.again, "again") | dict.fromkeys(other.strikes, "strike")
+    )
+    steps = [_row(line, marks) for line in _lines([run.lines for run in runs])]
+    outcomes = [_row(line, {}) for line in _lines([run.outcome for run in runs])]
+    rows, paragraphs = [*steps, *outcomes], [f"<p>{_text(said)}</p>"]
+    for anchor, mark, told in _ANCHORS:
+        place = next((place for place, row in enumerate(rows) if f'class="{mark}"' in row), None)
+        if place is not None:
+            rows[place] = rows[place].replace("<tr", f'<tr id="{anchor}"', 1)
+            paragraphs.append(f'<p><a href="#{anchor}">{told}</a></p>')
+    if difference:
+        items = "".join(f"<li>{_text(line)}</li>" for line in difference)
+        paragraphs.append(f"<p>In the end, unlike the undisturbed run:</p><ul>{items}</ul>")
     return _PAGE.format(
         title=_text(title),
         paragraphs="\n".join(paragraphs),
@@ -68,28 +84,43 @@ def side_by_side_html(runs: "Sequence[Run]", *, title: str, said: str) -> str:
     )
 
 
-def _lines(columns: Sequence[Sequence[str]]) -> Iterator[tuple[tuple[str | None, ...], bool]]:
-    """Give the cells of each line of the table, and whether they differ."""
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of the table: its cells, whether they differ, and the number of the second one in its run."""
+
+    cells: tuple[str | None, ...]
+    differs: bool
+    number: int = -1
+
+
+def _lines(columns: Sequence[Sequence[str]]) -> Iterator[_Line]:
     if len(columns) < 2:
-        yield from (((cell,), False) for column in columns for cell in column)
+        yield from (_Line((cell,), differs=False) for column in columns for cell in column)
         return
     left, right = columns
-    matched = SequenceMatcher(None, [*map(_step, left)], [*map(_step, right)], autojunk=False)
-    for kind, begin, end, other_begin, other_end in matched.get_opcodes():
-        cells = zip_longest(left[begin:end], right[other_begin:other_end])
-        yield from ((pair, kind != "equal") for pair in cells)
+    pairs = zip(map(_step, left), map(_step, right), strict=False)
+    same = next((place for place, (one, two) in enumerate(pairs) if one != two), min(len(left), len(right)))
+    yield from (_Line((left[place], right[place]), differs=False, number=place) for place in range(same))
+    matched = SequenceMatcher(None, [*map(_step, left[same:])], [*map(_step, right[same:])], autojunk=False)
+    for kind, *places in matched.get_opcodes():
+        begin, end, other_begin, other_end = (same + place for place in places)
+        for one, two in zip_longest(range(begin, end), range(other_begin, other_end)):
+            cells = (None if one is None else left[one], None if two is None else right[two])
+            yield _Line(cells, kind != "equal", -1 if two is None else two)
 
 
 def _step(line: str) -> str:
     return _DRIVER.sub("", line)
 
 
-def _row(cells: Sequence[str | None], *, differs: bool) -> str:
-    mark = ' class="only"'
-    shown = (
-        f"<td{mark if differs and cell is not None else ''}>{'' if cell is None else _text(cell)}</td>"
-        for cell in cells
-    )
+def _row(line: _Line, marks: Mapping[int, str]) -> str:
+    """Return a row. ``marks``: the classes of lines of the second run, by number."""
+    shown = []
+    for column, cell in enumerate(line.cells):
+        mark = marks.get(line.number, "") if column else ""
+        mark = mark or ("only" if line.differs and cell is not None else "")
+        named = f' class="{mark}"' if mark else ""
+        shown.append(f"<td{named}>{'' if cell is None else _text(cell)}</td>")
     return f"<tr>{''.join(shown)}</tr>"
 
 

@@ -81,7 +81,7 @@ class Story:
     def stuck(self, failure: Failed) -> SinkFinding:
         """The process that took over fails, as will the next."""
         error = f"{failure.error}: {failure.message}"
-        told = f"{self._struck()}; called again, the sink raises {error}, as it will each time."
+        told = f"{self.struck()}; called again, the sink raises {error}, as it will each time."
         remedy = "Let the function accept what an earlier call left behind."
         return self._finding(Wrong.STUCK, error, (), failure.place, failure.error, told, remedy)
 
@@ -89,7 +89,7 @@ class Story:
         self, destination: str, surplus: Counter[Item], missing: Counter[Item], usual: Expected
     ) -> SinkFinding:
         """Rows are duplicated, missing, or different."""
-        instead = f"{destination} has {_shown(surplus)} instead of {_shown(missing)}"
+        instead = f"{destination} has {shown_items(surplus)} instead of {shown_items(missing)}"
         if self.fault.kind is FaultKind.RESTART:
             told = f"after a restart of the driver behind batch {self.fault.batch}, {instead}."
             remedy = "Keep nothing between batches in globals, attributes or caches: a restart empties them. Store it."
@@ -97,7 +97,7 @@ class Story:
                 Wrong.MEMORY, destination, surplus, self._again(destination, usual.names), told, remedy
             )
         if missing and not surplus:
-            told = f"{self._struck()}; then {destination} lacks {_shown(missing)}."
+            told = f"{self.struck()}; then {destination} lacks {shown_items(missing)}."
             remedy = "Mark the batch as done together with its last row, in one transaction or by one rename, not before."
             if self.fault.kind is FaultKind.REFUSE:
                 remedy = "Let the error be raised: Spark then runs the batch again."
@@ -108,7 +108,7 @@ class Story:
         if missing and self.fault.kind is FaultKind.REORDER:
             remedy = "Do not depend on the order of rows in a batch, which differs when it is run again: sort them first."
             return self._blamed(
-                Wrong.DIFFERS, destination, surplus, blamed, f"{self._struck()}; then {instead}.", remedy
+                Wrong.DIFFERS, destination, surplus, blamed, f"{self.struck()}; then {instead}.", remedy
             )
         if missing:
             return self._blamed(
@@ -116,10 +116,10 @@ class Story:
                 destination,
                 surplus,
                 blamed,
-                f"{self._struck()}; then {instead}.",
+                f"{self.struck()}; then {instead}.",
                 _remedy(blamed),
             )
-        told = f"{self._struck()}; then {destination} has {_shown(surplus)} once too often."
+        told = f"{self.struck()}; then {destination} has {shown_items(surplus)} once too often."
         return self._blamed(Wrong.TWICE, destination, surplus, blamed, told, _remedy(blamed))
 
     def _blamed(
@@ -177,8 +177,8 @@ class Story:
         effects = self.by_batch[self.fault.batch] or [effect for batch in self.by_batch for effect in batch]
         return effects[max(0, min(self.fault.effect, len(effects) - 1))]
 
-    def _struck(self) -> str:
-        """What happened first."""
+    def struck(self) -> str:
+        """Say what happened first."""
         effects = self.by_batch[self.fault.batch]
         place = self.fault.effect
         batch = f"batch {self.fault.batch}"
@@ -225,9 +225,10 @@ def _named(effect: Effect) -> str:
     return f"{effect.action} on {effect.target} ({shown_place(effect.place)})"
 
 
-def _shown(items: Iterable[Item]) -> str:
+def shown_items(items: Iterable[Item], most: int = 2) -> str:
+    """Show the first rows or lines. ``most``: how many."""
     shown = [
         item if isinstance(item, str) else "(" + ", ".join(f"{name}={value}" for name, value in item) + ")"
         for item in items
     ]
-    return ", ".join(shown[:2]) + (f" and {len(shown) - 2} more" if len(shown) > 2 else "")
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

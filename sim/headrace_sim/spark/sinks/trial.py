@@ -22,7 +22,7 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sessions import as_tuple
-from headrace_sim.spark.sinks.contents import Expected, Item, collected, expected
+from headrace_sim.spark.sinks.contents import Contents, Expected, Item, Raw, collected, expected
 from headrace_sim.spark.sinks.databases import BEGIN
 from headrace_sim.spark.sinks.effects import (
     Acted,
@@ -137,12 +137,22 @@ class OneTrial:
         findings: What the sink gets wrong.
         undisturbed: Its effects without the fault.
         effects: Its effects with the fault, by all processes.
+        fault: The fault, if it could strike.
+        told: What happened then, in a sentence.
+        calm: What is left without the fault, by destination.
+        struck: What was there when the fault had struck, before another process took over; None: none did.
+        left: What is left in the end.
 
     """
 
     findings: tuple[SinkFinding, ...]
     undisturbed: tuple[Effect, ...]
     effects: tuple[Effect, ...]
+    fault: Fault | None = None
+    told: str = ""
+    calm: Contents = field(default_factory=dict)
+    struck: Contents | None = None
+    left: Contents = field(default_factory=dict)
 
 
 def try_fault(
@@ -256,9 +266,19 @@ class _Check:
         calm = tuple(effect for effects in by_batch for effect in effects)
         if fault.batch >= len(by_batch) or fault.effect > len(by_batch[fault.batch]) or not calm:
             return OneTrial((), calm, ())
-        trial = self._trial(fault)
+        looks: list[tuple[Raw, list[Effect]]] = []
+        trial = self._trial(fault, looks)
         self._judge(trial, fault, usual, by_batch)
-        return OneTrial(_distinct(list(self.findings.values())), calm, tuple(trial.effects))
+        return OneTrial(
+            _distinct(list(self.findings.values())),
+            calm,
+            tuple(trial.effects),
+            fault,
+            Story(fault, trial.effects, by_batch).struck(),
+            usual.contents,
+            usual.read(*looks[0]) if looks else None,
+            usual.read(trial.contents, trial.effects),
+        )
 
     def _calm(self) -> tuple[Expected, list[list[Effect]], list[Acted]]:
         """Run the sink undisturbed, twice; return its results, its effects by batch, and its actions on DataFrames."""
@@ -273,16 +293,19 @@ class _Check:
         actions = [entry for entry in calm[0].entries if isinstance(entry, Acted)]
         return expected([(trial.contents, trial.effects) for trial in calm]), by_batch, actions
 
-    def _trial(self, fault: Fault) -> Trial:
+    def _trial(self, fault: Fault, looks: list[tuple[Raw, list[Effect]]] | None = None) -> Trial:
+        """Run the sink under a fault. ``looks``: takes what is there before another process takes over."""
         with _trial_folder() as (folder, ledger):
             struck = Attempt(self.sink, folder, ledger, 0, fault=fault)
             first = fault.batch + (fault.kind is FaultKind.RESTART)
             if fault.kind is FaultKind.PAUSE and struck.paused():
+                _look(folder, ledger, looks)
                 self._take_over(folder, ledger, 1, first, None)
                 struck.finish()
                 if _last_failure(ledger, 1, locked=True):  # the paused process held a lock
                     self._take_over(folder, ledger, 2, first, None)
             elif struck.finish() != 0:
+                _look(folder, ledger, looks)
                 self._take_over(
                     folder, ledger, 1, first, fault.batch if fault.kind is FaultKind.REORDER else None
                 )
@@ -440,6 +463,14 @@ def _left(fault: Fault | None, folder: Path, ledger: Ledger) -> Trial:
         if isinstance(entry, Refused):
             raise UnfollowableSinkError(entry.message)
     return Trial(fault, entries, collected(folder, [entry for entry in entries if isinstance(entry, Effect)]))
+
+
+def _look(folder: Path, ledger: Ledger, looks: list[tuple[Raw, list[Effect]]] | None) -> None:
+    """Note what is there now. A copy is looked at: to open a database may change it."""
+    if looks is not None:
+        copy, effects = folder.parent / "copy", ledger.effects()
+        shutil.copytree(folder, copy)
+        looks.append((collected(copy, effects), effects))
 
 
 def _last_failure(ledger: Ledger, attempt: int, *, locked: bool) -> Failed | None:
