@@ -5,6 +5,7 @@ PySpark is imported only when such a target is named.
 
 import dataclasses
 import shlex
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from headrace_cli._invariants import invariants_named
 from headrace_cli._kept import Memory
 from headrace_cli._pictures import Showing
 from headrace_cli._replay_file import save_failure
+from headrace_cli._signals import StopRequest, stop_requested
 from headrace_cli._targets import DEFAULT_FEED, TargetError, load_named, picked
 from headrace_cli._trust import check_trusted
 from headrace_scenarios.pictures.side_by_side import side_by_side_html
@@ -96,14 +98,15 @@ def verify_spark(
             lambda seed: _target(name, dataclasses.replace(options, seed=seed)),
             allowed if options.duplicates else allowed | {Cause.DUPLICATES},
         )
-        report = target.verify(
-            schedules=options.schedules,
-            seed=options.seed,
-            allow=allowed,
-            duplicates=options.duplicates,
-            allow_unknown=untested,
-            progress=_Progress(name),
-        )
+        with stop_requested() as stop:
+            report = target.verify(
+                schedules=options.schedules,
+                seed=options.seed,
+                allow=allowed,
+                duplicates=options.duplicates,
+                allow_unknown=untested,
+                progress=_Progress(name, stop),
+            )
         elapsed_s = time.monotonic() - began
         found = {(finding.name, finding.place) for finding in report.findings}
         old = tuple(
@@ -117,7 +120,7 @@ def verify_spark(
     paths = [memory.keep(content) for content in files_of]
     if paths and save is not None:
         paths[0] = save_failure(files_of[0], save, files)
-    verified = Verified(report, old, told, tuple(paths))
+    verified = Verified(report, old, told, tuple(paths), stop.signal)
     if as_json:
         print_document(_document(verified))
     else:
@@ -134,12 +137,14 @@ class Verified:
         old: What was kept and shows again, and was not found otherwise.
         told: A line for each that was kept.
         paths: The replay file of each finding, or None.
+        stopped_by: The signal that ended the search early, or None.
     """
 
     report: "SparkReport"
     old: "tuple[RetriedFinding, ...]"
     told: tuple[str, ...]
     paths: tuple[Path | None, ...]
+    stopped_by: signal.Signals | None = None
 
     @property
     def findings(self) -> "list[tuple[Finding, Path | None]]":
@@ -150,6 +155,8 @@ class Verified:
     @property
     def code(self) -> ExitCode:
         """The command's exit code."""
+        if self.stopped_by is not None:
+            return ExitCode(128 + self.stopped_by)
         if self.findings:
             return ExitCode.VIOLATED
         return ExitCode.UNKNOWN if self.report.unknown else ExitCode.HOLDS
@@ -222,18 +229,20 @@ def _schemas(name: str, given: Sequence[str]) -> str | Mapping[str, str] | None:
 
 
 class _Progress:
-    """Says now and then on stderr how far the trials are."""
+    """Says now and then on stderr how far the trials are, and returns whether a signal asks to stop."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, stop: StopRequest) -> None:
         self._name = name
+        self._stop = stop
         self._console = error_console()
         self._last = time.monotonic()
 
-    def __call__(self, done: int, wanted: int) -> None:
+    def __call__(self, done: int, wanted: int) -> bool:
         now = time.monotonic()
         if now - self._last >= _LINE_PERIOD_S and done < wanted:
             self._last = now
             self._console.print(f"{self._name}: {done:,} of {wanted:,} trials")
+        return self._stop()
 
 
 def _print(verified: Verified, elapsed_s: float, feed: "Feed | None") -> None:

@@ -1,10 +1,13 @@
 """``headrace verify`` on a Spark job or sink: exit codes, the text and the JSON document."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from headrace_cli._spark_targets import _Progress
 from tests.cli.rig import Run
 
 pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
@@ -93,6 +96,31 @@ def test_exit_code_reflects_the_findings(payments: Path, run: Run, target: str, 
     done = run("verify", f"payments:{target}", *SCHEMA)
     assert (done.exit_code, told in done.output) == (code, True), done.output
     assert not (payments / "payments.txt").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("target", "when", "stopped", "told"),
+    [
+        ("append", 8, "after 7 of ", "VIOLATED: "),
+        ("build_with_a_function", 2, "after 2 of 5 schedules", "Terminated"),
+    ],
+)
+def test_a_signal_ends_a_search_with_what_it_found(
+    payments: Path, run: Run, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, target: str, when: int, stopped: str,
+    told: str,
+) -> None:  # fmt: skip
+    class Struck(_Progress):
+        def __call__(self, done: int, wanted: int) -> bool:
+            if done == when:
+                os.kill(os.getpid(), number)
+            return super().__call__(done, wanted)
+
+    monkeypatch.setattr("headrace_cli._spark_targets._Progress", Struck)
+    done = run("verify", f"payments:{target}", *SCHEMA, "--examples", "5")
+    assert done.exit_code == 128 + number, done.output
+    assert f"UNKNOWN: the search was stopped {stopped}" in done.output
+    assert told in done.output or number is not signal.SIGTERM
 
 
 def test_json_names_the_line_and_the_fault(payments: Path, run: Run) -> None:

@@ -64,6 +64,7 @@ from headrace_sim.spark.job import (
 from headrace_sim.spark.queries import Batch, Event, Outcome, hashable, run_job
 from headrace_sim.spark.refusals import place_of_error
 from headrace_sim.spark.schedules import Feed, Schedule, draw_schedule
+from headrace_sim.spark.sinks.trial import Progress
 
 _OTHER_START_MS = 1_900_000_000_000
 SCHEDULES = 200
@@ -80,7 +81,7 @@ def check_job(
     duplicates: bool = False,
     promises: Sequence[Promise] = (),
     allow_unknown: Collection[str] = (),
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> JobReport:
     """Run a job under schedules that each change one thing, and compare outcomes. Its sink is not called.
 
@@ -93,7 +94,7 @@ def check_job(
         duplicates: Whether the source may deliver a row twice.
         promises: Its author's promises, checked in each run.
         allow_unknown: Those that no run needs to test.
-        progress: Told after each schedule.
+        progress: Told after each schedule; a true result stops the search.
 
     Raises:
         JobFailsError: If the job fails without faults.
@@ -166,7 +167,7 @@ class _Check:
         self._kept: list[Kept] = []
         self._place = next((step.place for step in (*job.stateful, *job.working)), "")
 
-    def run(self, schedules: int, seed: int, progress: Callable[[int, int], None] | None) -> JobReport:
+    def run(self, schedules: int, seed: int, progress: Progress | None) -> JobReport:
         calm = self._calm()
         for cause in _ALONE:
             if (found := self._alone(cause)) is not None and cause not in self._allow:
@@ -178,6 +179,7 @@ class _Check:
         self._ask(judge.at_end(undisturbed), Cause.FAULTS, Schedule())
         most_late = calm.late
         kinds = list(_changes(self._job, duplicates=self._duplicates))
+        done = 0
         for number in range(schedules):
             cause, change = kinds[number % len(kinds)]
             schedule = change(draw_schedule(seed + number, self._job.partitions, self._feed, mean_faults=3.0))
@@ -187,12 +189,15 @@ class _Check:
                 self._ask(judge.at_end(outcome), cause, schedule)
             most_late = max(most_late, outcome.late)
             self._judge(cause, schedule, calm, outcome)
-            if progress is not None:
-                progress(number + 1, schedules)
+            done = number + 1
+            if progress is not None and progress(done, schedules):
+                break
         unknown = [] if any(calm.outputs.values()) else [NO_OUTPUT]
+        if done < schedules:
+            unknown.append(f"the search was stopped after {done:,} of {schedules:,} schedules")
         findings = (*self._promised.values(), *self._findings.values())
         return JobReport(
-            findings, tuple(unknown), schedules, most_late, calm, _BY_CLOCK if _timed(self._job) else ""
+            findings, tuple(unknown), done, most_late, calm, _BY_CLOCK if _timed(self._job) else ""
         )
 
     def untested(self) -> Iterator[tuple[str, str]]:

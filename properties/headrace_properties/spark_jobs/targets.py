@@ -119,7 +119,7 @@ class SparkTarget:
             duplicates: Whether the source may deliver a row twice.
             overtaken: Whether a driver that was replaced may go on (a zombie).
             allow_unknown: Promises that no run needs to test.
-            progress: Told the number of schedules or trials that are done, and of all.
+            progress: Told the number of schedules or trials that are done, and of all; a true result stops the search.
 
         Raises:
             JobFailsError: If the job fails without faults.
@@ -143,7 +143,8 @@ class SparkTarget:
             )
             judged = replace(judged, findings=tuple(placed(self.job, finding) for finding in judged.findings))
         sink, unknown = None, list(judged.unknown if judged is not None else ())
-        if self.job.sink.function is not None:
+        stopped = judged is not None and judged.schedules < schedules
+        if self.job.sink.function is not None and not stopped:
             unknown += (
                 [] if any(self._outputs()) else ["no row came to the sink: nothing could be lost or doubled"]
             )
@@ -154,7 +155,8 @@ class SparkTarget:
                 keys=self.keys,
                 progress=progress,
             )
-            sink = replace(sink, findings=tuple(map(self._shrunk, sink.findings)))
+            if not sink.stopped:  # shrinking takes many more trials
+                sink = replace(sink, findings=tuple(map(self._shrunk, sink.findings)))
             unknown += sink.unknown
         return SparkReport(self.name, judged, sink, tuple(unknown))
 

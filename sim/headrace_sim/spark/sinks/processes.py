@@ -206,7 +206,8 @@ def _call(function: Callable[[], Any], probe: Probe, batch: int) -> bool:
 
 def _settle(folder: Path, probe: Probe, seed: int) -> None:
     """Confine this process to the folder, and report its effects to the probe."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     os.chdir(folder)
     scratch = folder.parent / "tmp"
     sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  it stays open

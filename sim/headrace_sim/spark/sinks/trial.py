@@ -41,7 +41,9 @@ from headrace_sim.spark.sinks.processes import Attempt, Sink, SinkFunction
 from headrace_sim.spark.sinks.story import SinkFinding, Story, Wrong, uncommitted
 from headrace_sim.spark.sinks.tables import TableWrite
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], object]
+"""Told the number of trials that are done, and of all; what it returns says whether to stop, and to report what was found."""
+
 """Called with the number of trials done, and the total."""
 
 
@@ -54,6 +56,7 @@ class SinkReport:
         unknown: What could not be judged, each with the reason. A sink without findings is sound only if this is empty.
         trials: The number of trials.
         effects: The number of effects of the undisturbed run, by batch.
+        stopped: Whether the search was stopped; ``unknown`` says how far it was.
 
     """
 
@@ -61,6 +64,7 @@ class SinkReport:
     unknown: tuple[str, ...]
     trials: int
     effects: tuple[int, ...]
+    stopped: bool = False
 
     @property
     def holds(self) -> bool:
@@ -118,7 +122,7 @@ def check_sink(
         overtaken: Whether a process that was replaced may go on (a zombie). Leave it out only if something else fences it off.
         ignore: Destinations that need not be the same, such as a log of attempts: ``out.db: attempts``.
         keys: The columns by which a connector of ``df.write`` writes that is not in `CONNECTORS`, by table; none: it adds rows.
-        progress: Called after each trial.
+        progress: Called after each trial; a true result stops the search.
 
     Raises:
         SinkFailsError: If the function fails in an undisturbed run.
@@ -253,13 +257,20 @@ class _Check:
         elif not (any(usual.contents.values()) or usual.unsteady or self.findings):
             unknown.append(_nothing_left(by_batch))
         faults = list(_faults(by_batch, actions, overtaken)) if any(by_batch) else []
+        judged = 0
         for done, fault in enumerate(faults, 1):
-            self._judge(self._trial(fault), fault, usual, by_batch)
-            if progress is not None:
-                progress(done, len(faults))
+            trial = self._trial(fault)
+            if progress is not None and progress(
+                done, len(faults)
+            ):  # a signal may have ended this trial's process, too
+                unknown.append(f"the search was stopped after {judged:,} of {len(faults):,} trials")
+                break
+            self._judge(trial, fault, usual, by_batch)
+            judged = done
         unknown += self.asked.values()
         counts = tuple(len(batch) for batch in by_batch)
-        return SinkReport(_distinct(list(self.findings.values())), tuple(unknown), len(faults), counts)
+        findings = _distinct(list(self.findings.values()))
+        return SinkReport(findings, tuple(unknown), judged, counts, stopped=judged < len(faults))
 
     def one(self, fault: Fault) -> OneTrial:
         usual, by_batch, _ = self._calm()
