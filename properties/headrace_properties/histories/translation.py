@@ -65,7 +65,7 @@ class Translation:
     def __init__(self, pipeline: Pipeline, books: Books) -> None:
         self._pipeline = pipeline
         self._books = books
-        self._several = any(len(spec.inputs) > 1 for spec in pipeline.computations.values())
+        self._plain: dict[str, str] = {}
         self._at_us = 0
         self._number = self._sequencer = 0
         self._causes: dict[tuple[str, str], tuple[str, int, str]] = {}
@@ -125,8 +125,8 @@ class Translation:
         return Production(self._id(stream, line.id), stream, consumer, line.key, value, line.timestamp, 0)
 
     def _id(self, stream: str, record_id: str) -> str:
-        """Return an id qualified by its stream, since ids are unique within a stream only."""
-        return f"{stream}/{record_id}" if self._several else record_id
+        """Return an id, qualified by its stream if another one has had it before: ids are unique within a stream only."""
+        return record_id if self._plain.setdefault(record_id, stream) == stream else f"{stream}/{record_id}"
 
     def _in(self, line: In) -> Event:
         record_id = self._id(self._books.stream_of(line), line.id)

@@ -247,6 +247,17 @@ def test_a_file_with_less_information_is_accused_of_nothing_and_lists_unknowns(
     assert {name for name in told if isinstance(verdicts[name], Unknown)} == unknown
 
 
+def test_an_id_stands_for_one_record_of_each_stream(tmp_path: Path) -> None:
+    """What passes records on may keep their ids."""
+    lines = golden()
+    for line in lines:
+        if line.get("type") == "out" and line["stage"] == "counter":
+            line["id"] = line["cause"]
+    assert not accused(judged(lines, tmp_path))
+    lines.insert(-1, {**lines[nth(lines, "out", -1)], "value": 99})
+    assert "S5" in accused(judged(lines, tmp_path))
+
+
 def test_a_late_record_may_be_dropped_behind_every_watermark(tmp_path: Path) -> None:
     """The source promises 11 s, and sends another record of 1 s; the consumer takes it as late, and answers it."""
     lines, at = golden(), {"at": 99_000}
