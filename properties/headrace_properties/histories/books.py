@@ -55,6 +55,7 @@ class Books:
         owners: stage to partition to its owner.
         in_order: stages that promise to keep the order of a key.
         stages: all stages, in the order of the header.
+        sources: all sources, likewise.
         waiting: how many records wait for a stage: each counts once for every stage that has not processed it.
     """
 
@@ -68,8 +69,9 @@ class Books:
         }
         self._stages = {stage.name: stage for stage in graph.stages}
         self._watermarks = {source.name: source.watermark for source in graph.sources}
-        self.stages = tuple(self._stages)
+        self.stages, self.sources = tuple(self._stages), tuple(self._watermarks)
         self.waiting = 0
+        self._open: dict[Sent, None] = {}
         self._readers: dict[str, list[str]] = {}
         for stage in graph.stages:
             for stream in stage.inputs:
@@ -116,7 +118,7 @@ class Books:
     def promised_to(self, stage: str) -> int | None:
         """Return the least that anyone who sends to a stage has promised, event time; ``None``: someone said nothing."""
         least: list[int] = []
-        for sender in self.senders(stage):
+        for sender in self.senders(stage) if self.is_stage(stage) else ():
             said = self.said.get(sender, {})
             if not said or any(process not in said for process in self._members.get(sender, ())):
                 return None
@@ -125,7 +127,7 @@ class Books:
 
     def lag_us(self, stage: str) -> int | None:
         """Return how far the header lets a stage's watermark stay behind, event time, microseconds."""
-        return self._stages[stage].lag_us
+        return self._stages[stage].lag_us if stage in self._stages else None
 
     def may_be_silent(self, stage: str) -> bool | None:
         """Return what the header says about whether a stage may take records and send none; ``None``: nothing."""
@@ -137,10 +139,7 @@ class Books:
 
     def first_waiting(self) -> Sent | None:
         """Return the record that was sent first of those that wait for a stage."""
-        waiting = (
-            record for records in self.sent.values() for record in records.values() if record.waits_for
-        )
-        return min(waiting, key=attrgetter("number"), default=None)
+        return next(iter(self._open), None)
 
     def stream_of(self, line: In | Out) -> str:
         """Return the stream of a record.
@@ -223,6 +222,8 @@ class Books:
             if record is not None and line.stage in record.waits_for:
                 record.waits_for.remove(line.stage)
                 self.waiting -= 1
+                if not record.waits_for:
+                    del self._open[record]
         elif isinstance(line, Watermark):
             self.said.setdefault(line.stage, {})[line.process] = line.timestamp
         elif isinstance(line, Owns):
@@ -238,6 +239,8 @@ class Books:
         }
         self.waiting += len(waits_for)
         record = records[line.id] = Sent(line, self.number, stream, self.promise(line), waits_for)
+        if waits_for:
+            self._open[record] = None
         if not record.late:
             for stage in self.readers(stream):
                 heappush(self._waiting.setdefault(stage, {}).setdefault(line.partition, []), record)

@@ -176,14 +176,19 @@ class _Records:
         if self._unsent and not isinstance(found["S1"], Violated):
             streams = ", ".join(map(repr, self._unsent))
             found["S1"] = Unknown(f"the file does not tell what was sent on {streams}", cut_short=True)
-        elif self._books.waiting and not self._ended_in and not isinstance(found["S1"], Violated):
+        elif self._books.sent and not self._ended_in and not isinstance(found["S1"], Violated):
             found["S1"] = Unknown(self._cut_off(), cut_short=True)
         return found | {check.name: check.verdict() for check in self._checks}
 
     def _cut_off(self) -> str:
         first = self._books.first_waiting()
-        assert first is not None, "a record waits"
+        waiting = (
+            f" {self._books.waiting:,} of its records wait, first {first.line.id!r} (line {first.number}) for stage"
+            f" {min(first.waits_for)!r}."
+            if first is not None
+            else ""
+        )
         return (
-            f"the file does not end with a line 'end', and {self._books.waiting:,} of its records wait, first {first.line.id!r}"
-            f" (line {first.number}) for stage {min(first.waits_for)!r}. Record until the run has come to rest, and write 'end'"
+            f"the file does not end with a line 'end', so nothing can be said to be lost.{waiting} Record until the run has come"
+            " to rest, and write 'end'"
         )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace import MIN_TIME, format_time
-from headrace.histories import End, In, Out, SourceWatermark, Watermark
+from headrace.histories import End, In, Out, RecordLine, SourceWatermark, Watermark
 from headrace_properties.checkers.finding import Checker, Finding, Handlers
 from headrace_properties.histories.books import Books
 from headrace_properties.verdict import Unknown, Verdict
@@ -22,8 +22,11 @@ from headrace_properties.verdict import Unknown, Verdict
 _COMPLETE_US = 2**62
 """A watermark from here on says that a stream has ended: event time, microseconds. Engines differ in their greatest timestamp."""
 
-_STANDS = 3
+_STANDS = 5
 """Choice: a watermark stands once its process took this many records, each newer than all before, and it did not move."""
+
+_SEVERAL = 3
+"""Choice: what a process did so often, it does regularly."""
 
 _SILENT = 10
 """Choice: a stage falls silent with more records than this, and than three times what it ever took between two that it sent."""
@@ -38,7 +41,7 @@ class _Progress:
         moved: the lines in which it moved, the first of which is where it was first said.
         newest: the greatest event time that the process took, microseconds.
         since: those greatest event times, one after the other, since the watermark moved.
-        longest: how many of them there were at most between two moves.
+        longest: how many of them there were at most between two moves, or up to the watermark when it was first said.
         lag_us: how far the watermark was behind at most when it had just moved, event time.
         last: its last line of any kind.
     """
@@ -61,10 +64,13 @@ class _Progress:
         """Note a watermark; what goes back is another check's."""
         if self.said is not None and timestamp <= self.said:
             return
-        if self.said is not None:
-            self.longest = max(self.longest, len(self.since))
+        beyond = bisect_right(self.since, timestamp)
+        self.longest = max(self.longest, len(self.since) if self.moved else beyond)
+        if self.moved:
             self.lag_us = max(self.lag_us, self.newest - timestamp)
             self.since.clear()
+        else:
+            del self.since[:beyond]
         self.said = timestamp
         self.moved.append(number)
 
@@ -75,7 +81,7 @@ class _Progress:
 
     def has_moved_since(self, line: int) -> bool:
         """Return whether it has moved several times after a line."""
-        return len(self.moved) >= _STANDS and self.moved[-_STANDS] > line
+        return len(self.moved) >= _SEVERAL and self.moved[-_SEVERAL] > line
 
     @property
     def behind(self) -> int:
@@ -93,15 +99,15 @@ class _Progress:
 
 def _where(stage: str, process: str, progress: _Progress) -> str:
     assert progress.said is not None, "it has said a watermark"
-    who = f"the watermark of stage {stage!r}{f' ({process!r})' if process else ''}"
+    at = "the beginning of time" if progress.said <= MIN_TIME else format_time(progress.said)
     return (
-        f"{who} stands at {format_time(progress.said)} (line {progress.moved[-1]}), and it has processed records up to"
-        f" {format_time(progress.newest)} on time"
+        f"the watermark of {stage!r}{f' ({process!r})' if process else ''} stands at {at} (line {progress.moved[-1]}), and its"
+        f" records have reached {format_time(progress.newest)}"
     )
 
 
 class WatermarkFollows:
-    """H7: the watermark of a stage follows what it processes, and what its inputs promise.
+    """H7: the watermark of a stage follows what it processes and what its inputs promise, and that of a source what it sends.
 
     If all inputs have ended and it stands, that is violated. Otherwise it may be held back on purpose, or by a source that is
     idle: unknown, unless the header says how far it may stay behind (``lag_us``).
@@ -115,37 +121,42 @@ class WatermarkFollows:
     def __init__(self, books: Books) -> None:
         self._books = books
         self._found = Finding("no stage promised a second watermark")
-        self._stages: dict[str, dict[str, _Progress]] = {}
-        self._sources: dict[tuple[str, str], _Progress] = {}
-        self.handlers: Handlers = {In: self._on_in, Watermark: self._on_watermark, End: self._on_end}
+        self._progress: dict[str, dict[str, _Progress]] = {}
+        self.handlers: Handlers = {
+            In: self._on_record,
+            Out: self._on_out,
+            Watermark: self._on_watermark,
+            End: self._on_end,
+        }
 
-    def _of(self, stage: str, process: str) -> list[_Progress]:
+    def _of(self, line: RecordLine) -> list[_Progress]:
         """Return the progress of a process, and that of its stage as a whole, which counts where one tells for the others."""
-        known = self._stages.setdefault(stage, {})
-        both = [known.setdefault(name, _Progress()) for name in (process, "")]
+        known = self._progress.setdefault(line.stage, {})
+        both = [known.setdefault(name, _Progress()) for name in (line.process, "")]
         both[0].last = self._books.number
         return both
 
-    def _on_in(self, line: In) -> None:
-        if not line.late:
-            for progress in self._of(line.stage, line.process):
+    def _on_record(self, line: In | Out) -> None:
+        if isinstance(line, Out) or not line.late:
+            for progress in self._of(line):
                 progress.took(line.timestamp)
 
-    def _on_watermark(self, line: Watermark) -> None:
-        number = self._books.number
+    def _on_out(self, line: Out) -> None:
         if not self._books.is_stage(line.stage):
-            self._sources.setdefault((line.stage, line.process), _Progress()).says(line.timestamp, number)
-            return
-        one, whole = self._of(line.stage, line.process)
-        self._found.reached += one.said is not None and line.timestamp > one.said
-        one.says(line.timestamp, number)
-        whole.says(line.timestamp, number)
+            self._on_record(line)
+
+    def _on_watermark(self, line: Watermark) -> None:
+        both = self._of(line)
+        said = both[0].said
+        self._found.reached += self._books.is_stage(line.stage) and said is not None and line.timestamp > said
+        for progress in both:
+            progress.says(line.timestamp, self._books.number)
 
     def _on_end(self, _: End) -> None:
         """At rest, what the header or the end of every input says can be broken."""
         for stage, process, progress in self._judged():
             promised, lag_us = self._books.promised_to(stage), self._books.lag_us(stage)
-            best = self._stages[stage][""].said
+            best = self._progress[stage][""].said
             if promised is None or best is None:
                 continue
             where = _where(stage, process, progress)
@@ -172,12 +183,12 @@ class WatermarkFollows:
         return self._found.verdict()
 
     def _judged(self) -> Iterator[tuple[str, str, _Progress]]:
-        """Yield, in the order of the header, the live processes that took records beyond their watermark.
+        """Yield, sources first, the live processes that took records beyond their watermark.
 
         Where no process tells both records and watermarks, its stage as a whole, without a name.
         """
-        for stage in self._books.stages:
-            known = self._stages.get(stage, {})
+        for stage in (*self._books.sources, *self._books.stages):
+            known = self._progress.get(stage, {})
             told = {name: one for name, one in known.items() if name and one.tells_both}
             owners = self._books.owners.get(stage)
             for name, one in (told or known).items():
@@ -191,15 +202,18 @@ class WatermarkFollows:
     def _why(self, stage: str, said: int, promised: int | None) -> str:
         """Return what may hold a stage's watermark, and what to do to know it."""
         again = "If it has moved, write a 'watermark' line each time"
+        if not self._books.is_stage(stage):
+            return f"what waits downstream for the watermark waits for it. {again}; if it promises nothing, write none"
         if promised is not None and promised > said:
             return (
                 f"its inputs have promised {format_time(promised)}. {again}. If it stays behind on purpose, say in the header how"
                 ' far it may ("lag_us" of the stage, microseconds)'
             )
         slow = [
-            (progress.said or 0, progress.moved[-1], source, process)
-            for (source, process), progress in self._sources.items()
-            if progress.said is not None and progress.said <= said and source in self._books.sources_of(stage)
+            (progress.said, progress.moved[-1], source, process)
+            for source in sorted(self._books.sources_of(stage))
+            for process, progress in self._progress.get(source, {}).items()
+            if process and progress.said is not None and progress.said <= said
         ]
         if not slow:
             return f"nothing in the file says what holds it. {again}, also of the sources"
@@ -249,7 +263,7 @@ class _Flow:
         """Whether nothing has left, or nothing has left any more for longer than ever."""
         if not self.sent:
             return self.taken > 0
-        return self.sent >= _STANDS and self.since > max(_SILENT, 3 * self.longest)
+        return self.sent >= _SEVERAL and self.since > max(_SILENT, 3 * self.longest)
 
 
 class SomethingLeaves:
@@ -325,7 +339,8 @@ class SourceKeepsWatermark:
     def __init__(self, books: Books) -> None:
         self._books = books
         self._found = Finding("no record was processed whose source had promised a watermark")
-        self._late: dict[str, tuple[int, str]] = {}
+        self._late = 0
+        self._first: tuple[str, str] | None = None
         self.handlers: Handlers = {In: self._on_in, Out: self._on_out}
 
     def _on_out(self, line: Out) -> None:
@@ -341,42 +356,39 @@ class SourceKeepsWatermark:
 
     def _on_in(self, line: In) -> None:
         record = self._books.record(line)
-        writers = (
-            [record.line.stage] if record is not None else self._books.writers(self._books.stream_of(line))
-        )
-        sources = [name for name in writers if not self._books.is_stage(name)]
-        if not sources:
-            return
         promised = None if record is None else record.promised
-        is_announced = all(self._books.watermark_of(name) is SourceWatermark.ESTIMATE for name in sources)
-        if not line.late or is_announced:
-            self._found.reached += promised is not None
-        elif record is None or promised is None:
-            self._ask(line, sources[0], "the file does not tell what its source had promised")
-        elif record.late:
-            self._ask(
-                line,
-                sources[0],
-                f"{record.line.process!r} had promised {format_time(promised)} when it sent it",
+        if not line.late:
+            self._found.reached += (
+                record is not None and promised is not None and not self._books.is_stage(record.line.stage)
             )
+        elif record is None or promised is None:
+            self._ask(line, "the file does not tell what its sender had promised")
+        elif record.late:
+            self._ask(line, f"{record.line.process!r} had promised {format_time(promised)} when it sent it")
 
-    def _ask(self, line: In, source: str, why: str) -> None:
-        count, first = self._late.get(source, (0, ""))
-        first = first or (
-            f"line {self._books.number}: stage {line.stage!r} treated record {line.id!r} of source {source!r}, with timestamp"
+    def _ask(self, line: In, why: str) -> None:
+        """Note a record that was treated as late, unless the sources that it may come from are said to have late ones."""
+        sources = sorted(self._books.sources_of(line.stage))
+        sources = [name for name in sources if self._books.watermark_of(name) is not SourceWatermark.ESTIMATE]
+        if not sources:
+            self._found.reached += 1
+            return
+        first = (
+            f"line {self._books.number}: stage {line.stage!r} treated record {line.id!r}, with timestamp"
             f" {format_time(line.timestamp)}, as late: {why}"
         )
-        self._late[source] = count + 1, first
+        self._first = self._first or (first, ", ".join(map(repr, sources)))
+        self._late += 1
 
     def verdict(self) -> Verdict:
         """Return the verdict so far."""
-        if self._found.violation is not None or not self._late:
+        if self._found.violation is not None or self._first is None:
             return self._found.verdict()
-        source, (count, first) = next(iter(self._late.items()))
-        more = f" ({count:,} such records of this source)" if count > 1 else ""
+        first, sources = self._first
+        more = f" ({self._late:,} such records)" if self._late > 1 else ""
         return Unknown(
-            f'{first}{more}. If its watermark is an estimate and late records are expected, say so in the header ("watermark":'
-            f' "estimate" of source {source!r}); if it must never be wrong, say "promise"',
+            f'{first}{more}. If late records are expected, say so in the header ("watermark": "estimate" of {sources}); if the'
+            ' source must never be wrong, say "promise"',
             cut_short=True,
         )
 

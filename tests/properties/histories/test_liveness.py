@@ -113,12 +113,26 @@ def test_a_watermark_that_stands_while_its_inputs_go_on_is_a_question_that_names
 ) -> None:
     verdicts = judged(tmp_path, header(), *passing(0, 1), *STUCK, END)
     assert questions(verdicts) == {"H7"}
-    assert "stage 'windows' ('worker') stands at 0.000000s (line 6)" in why(verdicts["H7"])
+    assert "the watermark of 'windows' ('worker') stands at 0.000000s (line 6)" in why(verdicts["H7"])
     assert "its inputs have promised 19.000000s" in why(verdicts["H7"])
 
 
 def test_a_watermark_that_moved_and_then_stands_is_a_question(tmp_path: Path) -> None:
     assert questions(judged(tmp_path, header(), *healthy(0, 10), *passing(10, 30), summed(20), END)) == {"H7"}
+
+
+def reported(*promises: int) -> Iterator[dict[str, Any]]:
+    """A record each second, with a sum of its own; the source says its watermark at these seconds only."""
+    for second in range(26):
+        yield from (sent(second), taken(second), summed(second))
+        if second in promises:
+            yield said(second)
+
+
+def test_the_watermark_of_a_source_that_stands_while_its_records_go_on_is_a_question(tmp_path: Path) -> None:
+    verdicts = judged(tmp_path, header(), *reported(0), END)
+    assert "the watermark of 'meters' ('meter-0') stands at 0.000000s (line 5)" in why(verdicts["H7"])
+    assert not questions(judged(tmp_path, header(), *reported(9, 19), END)), "it says so seldom"
 
 
 def test_a_process_of_a_source_that_says_no_more_is_named(tmp_path: Path) -> None:
@@ -135,9 +149,7 @@ def test_a_watermark_that_stands_after_all_inputs_have_ended_is_violated(tmp_pat
     verdicts = judged(tmp_path, header(), *passing(0, 1), *STUCK, ended, END)
     assert isinstance(verdicts["H7"], Violated)
     assert "although all of its inputs have ended" in verdicts["H7"].message
-    assert questions(judged(tmp_path, header(), *passing(0, 1), *STUCK, ended)) == {"H7"}, (
-        "not known before it rests"
-    )
+    assert questions(judged(tmp_path, header(), *passing(0, 1), *STUCK, ended)) == {"S1", "H7"}
 
 
 def test_a_watermark_that_stays_further_behind_than_declared_is_violated(tmp_path: Path) -> None:
@@ -191,7 +203,7 @@ def test_a_stage_that_sends_nothing_is_what_the_header_says_of_it(
         verdict, Holds
     )
     cut_off = judged(tmp_path, header(stage=stage), *silent)
-    assert questions(cut_off) == (set() if stage.get("may_be_silent") else {"H8"})
+    assert questions(cut_off) == ({"S1"} if stage.get("may_be_silent") else {"S1", "H8"})
 
 
 def test_a_stage_that_falls_silent_is_a_question_and_one_that_seldom_sends_is_none(tmp_path: Path) -> None:
@@ -217,6 +229,25 @@ def test_a_record_behind_the_watermark_of_its_source_is_what_the_header_says_of_
     assert "sent record 'late' with timestamp 2.000000s, and had promised 9.000000s" in broken.message
 
 
+def test_a_record_that_a_stage_further_down_drops_is_a_question_too(tmp_path: Path) -> None:
+    """The stage in between passes on what it gets, and its watermark, so that the dropped record was not sent by a source."""
+    top = header()
+    top["graphs"][0]["stages"].insert(0, {"name": "parse", "inputs": ["raw"], "outputs": ["readings"]})
+    top["graphs"][0]["sources"][0]["outputs"] = ["raw"]
+    lines: Lines = []
+    for line in LATE:
+        if line["stage"] == "meters":
+            parse = {"process": "parser", "stage": "parse"}
+            more = [{**line, **parse, "type": "in"}] if line["type"] == "out" else []
+            cause = {"cause": line["id"]} if more else {}
+            lines += [line, *more, {**line, **parse, **cause}]
+        else:
+            lines.append(line)
+    assert questions(judged(tmp_path, top, *lines, END)) == {"H9"}
+    top["graphs"][0]["sources"][0]["watermark"] = "estimate"
+    assert not questions(judged(tmp_path, top, *lines, END))
+
+
 def test_a_late_record_of_a_source_that_tells_no_watermark_is_a_question(tmp_path: Path) -> None:
     lines = [line for line in LATE if line["type"] != "watermark"]
     assert questions(judged(tmp_path, header(), *lines, END)) == {"H9"}
@@ -230,10 +261,12 @@ def test_a_record_behind_its_source_that_nobody_drops_is_left_alone(tmp_path: Pa
 # A file that is cut off
 
 
-def test_records_that_wait_where_a_file_is_cut_off_are_a_question_and_not_lost(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_off_is_a_question_and_its_waiting_records_are_not_lost(tmp_path: Path) -> None:
     lines = [*healthy(0, 10), sent(10), sent(11)]
     verdicts = judged(tmp_path, header(), *lines)
     assert questions(verdicts) == {"S1"}
     assert "2 of its records wait, first 'meter-0/10' (line 44) for stage 'windows'" in why(verdicts["S1"])
     assert isinstance(judged(tmp_path, header(), *lines, END)["S1"], Violated)
-    assert not questions(judged(tmp_path, header(), *healthy(0, 10)))
+    rest = judged(tmp_path, header(), *healthy(0, 10))
+    assert questions(rest) == {"S1"}
+    assert "wait" not in why(rest["S1"])
