@@ -85,7 +85,7 @@ def explain_job(job: SparkJob, finding: JobFinding) -> Explanation:
         finding: What was found.
 
     """
-    calm, calm_journal = _journaled(job, finding, Schedule())
+    calm, calm_journal = _journaled(job, finding, (finding.schedule or Schedule()).undisturbed)
     undisturbed = _run("Undisturbed", calm, calm_journal)
     if finding.schedule is None:
         return Explanation((undisturbed,))
@@ -113,7 +113,9 @@ def placed(job: SparkJob, finding: JobFinding) -> JobFinding:
     """Return the finding with the line of the first state call or output that differs, unless another line is to blame."""
     if finding.schedule is None or finding.cause in {Cause.LATE, Cause.MEMORY, Cause.ERROR, Cause.PROMISE}:
         return finding
-    journals = [_journaled(job, finding, schedule)[1] for schedule in (Schedule(), finding.schedule)]
+    journals = [
+        _journaled(job, finding, schedule)[1] for schedule in (finding.schedule.undisturbed, finding.schedule)
+    ]
     place = next((call.place for call in reversed(_parting(*journals)) if call is not None), "")
     return replace(finding, place=place or finding.place)
 

@@ -78,7 +78,7 @@ TOLD = {
     ),
     Cause.MEMORY: (
         "depends on what is kept outside state",
-        "Keep it in a state variable: objects and modules last for a task",
+        "Keep it in a state variable: an object lasts for a task, a module for a worker, and any worker may run the next task",
     ),
 }
 """What to say of a cause, and what to do."""
@@ -216,12 +216,21 @@ def size_told(feed: Feed) -> str:
 def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
     """Describe what is special about a run."""
     size = size_told(feed)
+    if schedule.step_ms == 0:
+        size += " at one time"
     if schedule.faults:
         faults = "; ".join(
             f"{fault.kind.value} (batch {fault.batch}, partition {fault.partition})"
             for fault in schedule.faults
         )
-        return f"with {size}: {faults}"
+        again = (
+            ", and what runs again does so in the Python worker that ran it before"
+            if schedule.workers
+            else ""
+        )
+        return f"with {size}: {faults}{again}"
+    if schedule.workers:
+        return f"with {size}, whose tasks run in several Python workers"
     if schedule.delayed or schedule.twice:
         rows_told = [row for batch in feed for row in batch]
         moved = [

@@ -49,6 +49,7 @@ from headrace_properties.spark_jobs.watching import (
     place_of,
     watched_run,
 )
+from headrace_properties.spark_jobs.workers import SAME_WORKER, WorkerModules
 from headrace_properties.user_code.comparison import DIGITS
 from headrace_properties.user_code.tracing import Trace, tracing
 from headrace_sim.spark.job import (
@@ -159,6 +160,7 @@ class _Check:
         self._untested: dict[str, str] = {}
         self._duplicates = duplicates
         self._alone_differ: bool | None = None
+        self._still: Outcome | None = None
         self._failure: Exception | None = None
         self._job = job
         self._feed = feed
@@ -178,7 +180,8 @@ class _Check:
         )
         self._ask(judge.at_end(undisturbed), Cause.FAULTS, Schedule())
         most_late = calm.late
-        kinds = list(_changes(self._job, duplicates=self._duplicates))
+        timed = calm.clocked and _by_clock(self._job)
+        kinds = list(_changes(self._job, duplicates=self._duplicates, timed=timed, kept=bool(self._kept)))
         done = 0
         for number in range(schedules):
             cause, change = kinds[number % len(kinds)]
@@ -188,7 +191,8 @@ class _Check:
             if cause is not Cause.DUPLICATES and outcome.late <= calm.late:
                 self._ask(judge.at_end(outcome), cause, schedule)
             most_late = max(most_late, outcome.late)
-            self._judge(cause, schedule, calm, outcome)
+            if timed or not (outcome.clocked and _by_clock(self._job) and _moves_the_clock(schedule)):
+                self._judge(cause, schedule, self._undisturbed(schedule, calm), outcome)
             done = number + 1
             if progress is not None and progress(done, schedules):
                 break
@@ -196,9 +200,15 @@ class _Check:
         if done < schedules:
             unknown.append(f"the search was stopped after {done:,} of {schedules:,} schedules")
         findings = (*self._promised.values(), *self._findings.values())
-        return JobReport(
-            findings, tuple(unknown), done, most_late, calm, _BY_CLOCK if _timed(self._job) else ""
-        )
+        return JobReport(findings, tuple(unknown), done, most_late, calm, _BY_CLOCK if timed else "")
+
+    def _undisturbed(self, schedule: Schedule, calm: Outcome) -> Outcome:
+        """Return the run that a schedule's is compared with: ``calm``, or one whose clock stands still."""
+        if schedule.undisturbed == Schedule():
+            return calm
+        if self._still is None:
+            self._still = run_changed(self._job, self._feed, schedule.undisturbed, Cause.FAULTS)
+        return self._still
 
     def untested(self) -> Iterator[tuple[str, str]]:
         """Yield the promises that no run has tested, each with the reason."""
@@ -256,7 +266,8 @@ class _Check:
         if schedule is None:
             found = self._alone(cause)
             return None if found is None else replace(found, feed=self._feed, kept=kept)
-        difference = self._compared(calm, run_changed(self._job, self._feed, schedule, changed), schedule)
+        outcome = run_changed(self._job, self._feed, schedule, changed)
+        difference = self._compared(self._undisturbed(schedule, calm), outcome, schedule)
         return None if difference is None else self._told(cause, changed, kept, schedule, difference)
 
     def _calm(self) -> Outcome:
@@ -298,7 +309,7 @@ class _Check:
 
     def _judge(self, cause: Cause, schedule: Schedule, calm: Outcome, outcome: Outcome) -> None:
         found = self._compared(calm, outcome, schedule)
-        if found is None or (schedule.delayed and self._depends_on_batching(calm)):
+        if found is None or (schedule.delayed and self._depends_on_batching(schedule, calm)):
             return
         name = self._named(cause, schedule, calm, outcome)
         expected = (
@@ -316,10 +327,10 @@ class _Check:
         difference = self._difference(cause, kept, schedule) or found
         self._findings[name] = self._told(name, cause, kept, schedule, difference)
 
-    def _depends_on_batching(self, calm: Outcome) -> bool:
+    def _depends_on_batching(self, schedule: Schedule, calm: Outcome) -> bool:
         """Return whether rows arriving one by one, in order, make a difference: if so, a delayed row shows nothing more."""
         if self._alone_differ is None:
-            one_by_one = Schedule(cuts=(1,) * sum(map(len, self._feed)))
+            one_by_one = replace(schedule.undisturbed, cuts=(1,) * sum(map(len, self._feed)))
             outcome = run_changed(self._job, self._feed, one_by_one, Cause.BATCHING)
             self._alone_differ = self._compared(calm, outcome, one_by_one) is not None
         return self._alone_differ
@@ -338,7 +349,7 @@ class _Check:
     def _difference(self, cause: Cause, kept: tuple[int, ...], schedule: Schedule) -> str | None:
         """Describe what differs between a run of these rows and one under the schedule; None: nothing."""
         feed = narrowed(self._feed, kept)
-        calm = run_changed(self._job, feed, Schedule(), Cause.FAULTS)
+        calm = run_changed(self._job, feed, schedule.undisturbed, Cause.FAULTS)
         if calm.failure is not None:
             return None  # a smaller feed that the job cannot take
         return self._compared(calm, run_changed(self._job, feed, schedule, cause), schedule)
@@ -346,7 +357,7 @@ class _Check:
     def _differs(self, cause: Cause, schedule: Schedule, memory: Memory) -> bool:
         """Return whether the outcome differs even if all that is kept outside state lasts for a call, or for the run."""
         job, outside, lasts = watched_job(self._job, memory), outside_of(self._job), memory is Memory.RUN
-        runs = ((Schedule(), Cause.FAULTS), (schedule, cause))
+        runs = ((schedule.undisturbed, Cause.FAULTS), (schedule, cause))
         calm, other = (
             watched_run(partial(run_changed, job, self._feed, *changed, lasts=lasts), outside)[0]
             for changed in runs
@@ -467,17 +478,36 @@ def watched_job(job: SparkJob, memory: Memory = Memory.TASK) -> SparkJob:
     return replace(job, steps=steps)
 
 
-_BY_CLOCK = "its timers follow the clock of batches, so other cuts of the input, delayed rows and other times were not tried"
+_BY_CLOCK = (
+    "its timers or TTLs follow the clock of batches, so other times were not tried, and other cuts of the input and delayed rows "
+    "only while it stands still"
+)
 
 
-def _timed(job: SparkJob) -> bool:
-    """Return whether the clock of batches decides when a job's timers fire."""
+def _by_clock(job: SparkJob) -> bool:
+    """Return whether timers and TTLs of a job, if it has any, follow the clock of batches."""
     return any(step.time_mode is TimeMode.PROCESSING_TIME for step in job.stateful)
 
 
-def _changes(job: SparkJob, *, duplicates: bool) -> Iterator[tuple[Cause, Callable[[Schedule], Schedule]]]:
-    """Yield what a schedule may change, one thing each."""
-    timed = _timed(job)
+def _moves_the_clock(schedule: Schedule) -> bool:
+    """Return whether rows are handled at other times than in the undisturbed run."""
+    return bool(schedule.cuts or schedule.delayed or schedule.twice or schedule.steps_ms)
+
+
+def _changes(
+    job: SparkJob, *, duplicates: bool, timed: bool, kept: bool
+) -> Iterator[tuple[Cause, Callable[[Schedule], Schedule]]]:
+    """Yield what a schedule may change, one thing each.
+
+    Args:
+        job: The job.
+        duplicates: Whether the source may deliver a row twice.
+        timed: Whether the clock of batches decides what becomes of its state. Other times of its rows may then mean another
+            outcome, so the clock stands still in both of the runs that are compared.
+        kept: Whether its code keeps something outside state.
+
+    """
+    still = Schedule(step_ms=0) if timed else Schedule()
     if timed:
         yield Cause.CHANCE, lambda _drawn: Schedule()
     else:  # no intended behaviour follows the clock of batches, which may jump
@@ -491,9 +521,16 @@ def _changes(job: SparkJob, *, duplicates: bool) -> Iterator[tuple[Cause, Callab
         isinstance(step, MapInPandas | ApplyWithState) or getattr(step, "pandas", False) for step in job.steps
     ):
         yield Cause.FRAMES, lambda _drawn: Schedule(frame_rows=1)
-    if not timed:  # otherwise different cuts mean different times, at which other timers fire
-        yield Cause.ORDER, lambda drawn: Schedule(delayed=drawn.delayed)
-        yield Cause.BATCHING, lambda drawn: Schedule(cuts=drawn.cuts, idle_after=drawn.idle_after)
+    yield Cause.ORDER, lambda drawn: replace(still, delayed=drawn.delayed)
+    yield Cause.BATCHING, lambda drawn: replace(still, cuts=drawn.cuts, idle_after=drawn.idle_after)
+    if kept:
+        yield Cause.MEMORY, lambda drawn: Schedule(workers=drawn.workers)
+        yield (
+            Cause.FAULTS,
+            lambda drawn: Schedule(
+                faults=tuple(fault for fault in drawn.faults if fault.kind in SAME_WORKER), workers=(0,)
+            ),
+        )
 
 
 def run_changed(
@@ -509,20 +546,20 @@ def run_changed(
     """Run a job under a schedule; with another date and random numbers, if that is what changes.
 
     What is outside state lasts for the run. Under faults and at other times it lasts for a task or a batch, as in new processes,
-    unless ``lasts``.
+    or as long as the schedule's workers; unless ``lasts``.
     """
     outside = outside_of(job)
+    kept = replace(schedule, workers=()) if lasts else schedule
     renewed = not lasts and (changed is Cause.CHANCE or bool(schedule.faults))
+    modules = WorkerModules(outside, kept, renewed=renewed)
 
     def at_event(event: Event) -> None:
-        if renewed and event.partition >= 0:
-            outside.restore()
+        modules.at_event(event)
         if watch is not None:
             watch(event)
 
     def at_end_of_batch(batch: Batch, outcome: Outcome) -> None:
-        if renewed:
-            outside.restore()
+        modules.at_end_of_batch()
         if after_batch is not None:
             after_batch(batch, outcome)
 

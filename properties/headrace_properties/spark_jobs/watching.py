@@ -34,7 +34,7 @@ class Kept:
 class Outside:
     """What the code of a job can reach outside state: objects, globals, closures, default arguments, caches.
 
-    Workers are processes that run many tasks, so it lasts for longer than a task. Nobody says for how long.
+    Workers are processes that run many tasks, so what is in modules lasts for longer than a task: until the worker dies.
     """
 
     def __init__(self, handlers: tuple[Any, ...]) -> None:
@@ -46,6 +46,15 @@ class Outside:
         """Put everything back, as in a new process."""
         for _, around in self._around:
             around.restore()
+
+    def contents(self) -> list[Any]:
+        """Return what is there now, for `put`."""
+        return [around.contents() for _, around in self._around]
+
+    def put(self, contents: list[Any]) -> None:
+        """Put back what `contents` returned."""
+        for (_, around), held in zip(self._around, contents, strict=True):
+            around.put(held)
 
     def kept(self) -> Iterator[Kept]:
         """Yield what has changed since the last `restore`."""

@@ -79,9 +79,17 @@ class Surroundings:
 
     def restore(self) -> None:
         """Restore everything."""
-        for thing in self._things:
-            if _differ(thing.contents, thing.read(thing.thing)):
-                thing.write(thing.thing, thing.contents)
+        self.put([thing.contents for thing in self._things])
+
+    def contents(self) -> list[Any]:
+        """Return what everything holds now, for `put`."""
+        return [thing.read(thing.thing) for thing in self._things]
+
+    def put(self, contents: list[Any]) -> None:
+        """Put back what `contents` returned."""
+        for thing, held in zip(self._things, contents, strict=True):
+            if _differ(held, thing.read(thing.thing)):
+                thing.write(thing.thing, held)
 
 
 def _differ(before: Any, after: Any) -> bool:

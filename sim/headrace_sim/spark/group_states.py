@@ -146,7 +146,7 @@ class GroupOperator:
         else:
             store.values[STATE].pop(key, None)
         if timeout != _NEVER:
-            store.timers[int(timeout), key] = None
+            store.register(int(timeout), key)
 
     def _checked(self, result: Any) -> Iterator[Any]:
         """Raise the worker's errors, in its words."""

@@ -38,7 +38,6 @@ from headrace_sim.spark.values import byte_order, shuffled_key
 
 SETTLING_BATCHES = 20
 """Maximum number of batches without data after the last row, in time mode ProcessingTime."""
-_STEP_MS = 1_000
 ATTEMPT, REPLACED = "attempt", "attempt for a driver that was replaced"
 """The event texts of a task's attempts. The state of the second kind is lost."""
 
@@ -87,6 +86,7 @@ class Outcome:
         watermark_ms: After the last batch.
         events: What happened, in order.
         failure: The error that ended the query, if one did.
+        clocked: Whether the clock of batches counted: a timer was registered, or state had a TTL.
 
     """
 
@@ -99,6 +99,7 @@ class Outcome:
     watermark_ms: int = 0
     events: list[Event] = field(default_factory=list)
     failure: Exception | None = None
+    clocked: bool = False
 
     def rows(self) -> Counter[tuple[Any, ...]]:
         """Count the output rows of all batches. Unhashable values count by their text."""
@@ -246,7 +247,7 @@ class _Query:
         steps = self._schedule.steps_ms
         now = self._schedule.start_ms
         if log:
-            now = log[-1].now_ms + (steps[number - 1] if number <= len(steps) else _STEP_MS)
+            now = log[-1].now_ms + (steps[number - 1] if number <= len(steps) else self._schedule.step_ms)
         if at_least_ms is not None:
             now = max(now, at_least_ms)
         late = log[-1].watermark_ms if log else 0
@@ -341,6 +342,7 @@ class _Query:
                 key=lambda timer: (timer[0], byte_order(timer[1])),
             )
             self.outcome.timers[place] = [(key, expiry) for expiry, key in timers]
+            self.outcome.clocked |= any(store.clocked for store in stores)
 
     # The batch.
 

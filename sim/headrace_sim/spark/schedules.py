@@ -61,10 +61,12 @@ class Schedule:
         partitions: Instead of the job's.
         frame_rows: How many rows a pandas frame has at most (``spark.sql.execution.arrow.maxRecordsPerBatch``). None: all.
         start_ms: Processing time of the first batch, in milliseconds since the epoch.
-        steps_ms: How much later each next batch starts, in milliseconds; 1,000 where none is given. It may be negative.
+        steps_ms: How much later each next batch starts, in milliseconds; it may be negative.
+        step_ms: The same, where ``steps_ms`` has none. 0: the clock of batches stands still until the last row.
         faults: What fails.
         delayed: Which rows come two batches later, numbered from 0 over all batches.
         twice: Which rows come again two batches later.
+        workers: Which Python worker runs a task: the one at (batch + partition), in turn. (): not said.
 
     """
 
@@ -78,6 +80,13 @@ class Schedule:
     faults: tuple[Fault, ...] = ()
     delayed: tuple[int, ...] = ()
     twice: tuple[int, ...] = ()
+    step_ms: int = 1_000
+    workers: tuple[int, ...] = ()
+
+    @property
+    def undisturbed(self) -> "Schedule":
+        """The schedule with which this one is compared."""
+        return Schedule(step_ms=self.step_ms)
 
     def batches(self, feed: Feed) -> list[list[tuple[Any, ...]]]:
         """Return the rows of each batch."""
@@ -181,6 +190,7 @@ def draw_schedule(seed: int, partitions: int, feed: Feed, *, mean_faults: float 
         faults=faults,
         delayed=_draw_rows(Random(f"{seed}/delayed"), rows),
         twice=_draw_rows(Random(f"{seed}/twice"), rows),
+        workers=tuple(Random(f"{seed}/workers").choices((0, 1), k=max(2, batches))),
     )
 
 

@@ -157,6 +157,7 @@ class StateServer:
             problem = f'Cannot create encoder for "{sized.simpleString().upper()}"'
             return _REFUSED, f"[UNSUPPORTED_DATA_TYPE_FOR_ENCODER] {problem}. Declare a STRING.", b""
         self.variables[message.stateName] = Variable(kind, schema, value, ttl)
+        self.store.clocked |= ttl is not None
         tables: dict[str, dict[str, Any]] = {
             "value": self.store.values,
             "list": self.store.lists,
@@ -203,9 +204,7 @@ class StateServer:
     # Timers.
 
     def _timerStateCall_register(self, message: Any, _: Any) -> tuple[Any, ...]:
-        return self._timer(
-            "register_timer", lambda key: self.store.timers.setdefault((message.expiryTimestampMs, key))
-        )
+        return self._timer("register_timer", lambda key: self.store.register(message.expiryTimestampMs, key))
 
     def _timerStateCall_delete(self, message: Any, _: Any) -> tuple[Any, ...]:
         return self._timer(

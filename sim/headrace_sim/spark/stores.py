@@ -20,6 +20,7 @@ class Store:
         lists: Of each list state, the elements that each key has.
         maps: Of each map state, what each key has for each of the user's keys.
         timers: Expiry (ms) and key, in no order.
+        clocked: Whether a timer was ever registered, or a variable has a TTL.
 
     """
 
@@ -27,6 +28,12 @@ class Store:
     lists: dict[str, dict[Key, tuple[Held, ...]]] = field(default_factory=dict)
     maps: dict[str, dict[Key, dict[Key, Held]]] = field(default_factory=dict)
     timers: dict[tuple[int, Key], None] = field(default_factory=dict)
+    clocked: bool = False
+
+    def register(self, expiry_ms: int, key: Key) -> None:
+        """Register a timer."""
+        self.timers.setdefault((expiry_ms, key))
+        self.clocked = True
 
     def copy(self) -> "Store":
         """Return an independent copy. Its contents are never changed in place."""
@@ -35,6 +42,7 @@ class Store:
             {name: dict(held) for name, held in self.lists.items()},
             {name: dict(held) for name, held in self.maps.items()},
             dict(self.timers),
+            self.clocked,
         )
 
     def forget(self, name: str) -> None:

@@ -15,7 +15,9 @@ from typing import Any
 
 from headrace_properties.spark_jobs.outcomes import SCHEDULES
 from tests.properties.spark_jobs.planted import PLANTED
+from tests.properties.spark_jobs.planted_state import PLANTED_STATE
 
+ALL = PLANTED | PLANTED_STATE
 SENTENCES = 3
 """The cause has to be named in so many."""
 
@@ -30,7 +32,7 @@ class Trial:
 
 def found(name: str, schedules: int = SCHEDULES) -> Trial:
     """Verify a mistake: its cause must be the first finding, and named in the first sentences."""
-    planted = PLANTED[name]
+    planted = ALL[name]
     findings = planted.target().verify(schedules=schedules).findings
     if not findings:
         return Trial(False, "not found")
@@ -40,7 +42,7 @@ def found(name: str, schedules: int = SCHEDULES) -> Trial:
 
 def held(name: str, schedules: int) -> Trial:
     """Verify a mended twin: it must hold, and nothing be unknown."""
-    report = PLANTED[name].target(mended=True).verify(schedules=schedules)
+    report = ALL[name].target(mended=True).verify(schedules=schedules)
     said = [*map(str, report.findings), *report.unknown]
     return Trial(not said, " ".join(said) or f"holds in {schedules:,} schedules")
 
@@ -60,7 +62,7 @@ def main() -> int:
     parser.add_argument("--mended", type=int, metavar="SCHEDULES", help="verify the mended twins")
     options = parser.parse_args()
     wrong = 0
-    for name in PLANTED:
+    for name in ALL:
         began = _cpu_s()
         trial = held(name, options.mended) if options.mended else found(name)
         wrong += not trial.is_right
