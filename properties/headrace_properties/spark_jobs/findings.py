@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any
 
 from headrace.api.errors import HeadraceError
+from headrace_properties.spark_jobs.swallowed import Raised
 from headrace_properties.spark_jobs.watching import ExpiredState, LostTimer
 from headrace_sim.spark.queries import Outcome
 from headrace_sim.spark.refusals import shown_place
@@ -32,6 +33,11 @@ class Cause(Enum):
     PROMISE = "promise"
     EFFECT = "effect"
     VALUE = "value"
+    SWALLOWED = "swallowed"
+
+
+LEADING = (Cause.SWALLOWED, Cause.VALUE, Cause.TIMER, Cause.TTL, Cause.MEMORY, Cause.CHANCE)
+"""Causes that name a mistake in the code: what else a job gets wrong may follow from it."""
 
 
 NO_OUTPUT = (
@@ -204,6 +210,20 @@ def altered_value(altered: Altered) -> JobFinding:
     told = f"{what}: Spark keeps {'null' if altered.kept is None else altered.kept}, and says nothing"
     remedy = "Declare a type that holds it, or convert the value; or allow it, if it is meant"
     return JobFinding(Cause.VALUE, altered.place, told, remedy, ())
+
+
+def swallowed_call(raised: Raised, feed: Feed) -> JobFinding:
+    """Return the finding that the code catches an error of a state call. ``feed``: the rows that show it."""
+    rows = [str(row) for batch in feed for row in batch]
+    of = f" of {' and '.join(rows)}" if len(rows) <= 2 else ""
+    what = (
+        "does no more than log it"
+        if raised.is_silent
+        else "tells of it neither in its output nor in its state"
+    )
+    told = f"{raised.call} raises {raised.error}, and the code catches it and {what}: what was to be kept{of} is lost"
+    remedy = "Fix the call, and let errors of the state end the task, or yield the row to where failed ones are kept"
+    return JobFinding(Cause.SWALLOWED, raised.place, told, remedy, feed)
 
 
 def size_told(feed: Feed) -> str:

@@ -22,6 +22,7 @@ from headrace_properties.promises import Promise
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError, call_time_limited
 from headrace_properties.spark_jobs.findings import (
     ANY_TIMING,
+    LEADING,
     NO_OUTPUT,
     SEVERAL_WINDOWS,
     TOLD,
@@ -36,9 +37,11 @@ from headrace_properties.spark_jobs.findings import (
     lost_timer_told,
     schedule_told,
     size_told,
+    swallowed_call,
 )
 from headrace_properties.spark_jobs.promised import Judge
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
+from headrace_properties.spark_jobs.swallowed import Raised, heard_run
 from headrace_properties.spark_jobs.watching import (
     Kept,
     Memory,
@@ -161,6 +164,7 @@ class _Check:
         self._duplicates = duplicates
         self._alone_differ: bool | None = None
         self._still: Outcome | None = None
+        self._handled: set[str] = set()
         self._failure: Exception | None = None
         self._job = job
         self._feed = feed
@@ -170,7 +174,8 @@ class _Check:
         self._place = next((step.place for step in (*job.stateful, *job.working)), "")
 
     def run(self, schedules: int, seed: int, progress: Progress | None) -> JobReport:
-        calm = self._calm()
+        calm, raised = heard_run(self._calm)
+        self._swallows(raised, Cause.FAULTS, Schedule())
         for cause in _ALONE:
             if (found := self._alone(cause)) is not None and cause not in self._allow:
                 self._findings[cause] = found
@@ -187,7 +192,10 @@ class _Check:
             cause, change = kinds[number % len(kinds)]
             schedule = change(draw_schedule(seed + number, self._job.partitions, self._feed, mean_faults=3.0))
             judge = Judge(self._promises, self._job)
-            outcome = run_changed(self._job, self._feed, schedule, cause, after_batch=judge.after_batch)
+            run = partial(run_changed, self._job, self._feed, schedule, cause, after_batch=judge.after_batch)
+            outcome, raised = heard_run(run)
+            if outcome.failure is None:
+                self._swallows(raised, cause, schedule)
             if cause is not Cause.DUPLICATES and outcome.late <= calm.late:
                 self._ask(judge.at_end(outcome), cause, schedule)
             most_late = max(most_late, outcome.late)
@@ -199,8 +207,42 @@ class _Check:
         unknown = [] if any(calm.outputs.values()) else [NO_OUTPUT]
         if done < schedules:
             unknown.append(f"the search was stopped after {done:,} of {schedules:,} schedules")
-        findings = (*self._promised.values(), *self._findings.values())
+        leading = [self._findings.pop(cause) for cause in LEADING if cause in self._findings]
+        findings = (*leading, *self._promised.values(), *self._findings.values())
         return JobReport(findings, tuple(unknown), done, most_late, calm, _BY_CLOCK if timed else "")
+
+    def _swallows(self, raised: Sequence[Raised], changed: Cause, schedule: Schedule) -> None:
+        """Find a state call whose error the code catches and tells nobody of, with as few rows as possible."""
+        places = {call.place for call in raised} - self._handled
+        if not places or Cause.SWALLOWED in self._allow | self._findings.keys():
+            return
+        self._handled |= places
+        rows = sum(map(len, self._feed))
+
+        def shows(kept: tuple[int, ...], schedule: Schedule) -> bool:
+            return self._swallowed(changed, narrowed(self._feed, kept), schedule) is not None
+
+        if shows(tuple(range(rows)), schedule):
+            kept, smallest = shrunk(rows, schedule, shows)
+            found = self._swallowed(changed, narrowed(self._feed, kept), smallest)
+            assert found is not None
+            self._findings[Cause.SWALLOWED] = replace(found, kept=kept)
+
+    def _swallowed(self, changed: Cause, feed: Feed, schedule: Schedule) -> JobFinding | None:
+        """Return the finding that a run of these rows has an error that is caught, unless its output or state tells of it."""
+        run = partial(run_changed, self._job, feed, schedule, changed)
+        outcome, raised = heard_run(run)
+        if outcome.failure is not None or not raised:
+            return None
+        call = next((call for call in raised if call.is_silent), None)
+        if call is None:
+            other, _ = heard_run(run, silenced=True)
+            settled = zip(self._settled(outcome), self._settled(other), strict=True)
+            if other.failure is not None or any(found - without for found, without in settled):
+                return None
+            call = raised[0]
+        alone = schedule == Schedule()
+        return replace(swallowed_call(call, feed), schedule=None if alone else schedule, changed=changed)
 
     def _undisturbed(self, schedule: Schedule, calm: Outcome) -> Outcome:
         """Return the run that a schedule's is compared with: ``calm``, or one whose clock stands still."""
@@ -263,6 +305,9 @@ class _Check:
                 if why
                 else None
             )
+        if cause is Cause.SWALLOWED:
+            found = self._swallowed(changed, self._feed, schedule or Schedule())
+            return None if found is None else replace(found, kept=kept)
         if schedule is None:
             found = self._alone(cause)
             return None if found is None else replace(found, feed=self._feed, kept=kept)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pyspark.sql.streaming.proto.StateMessage_pb2 as messages
 from pyspark.sql import types as t
+from pyspark.sql.streaming.state import GroupState
+from pyspark.sql.streaming.stateful_processor import ListState, MapState, StatefulProcessorHandle, ValueState
 from pyspark.sql.streaming.stateful_processor_api_client import (
     StatefulProcessorApiClient,
     StatefulProcessorHandleState,
@@ -24,6 +26,8 @@ from headrace_sim.spark.refusals import shown_place, users_place
 from headrace_sim.spark.stores import Held, Key, Store, lives
 from headrace_sim.spark.values import ValueRefusedError, byte_order, kept_key, note_altered, shown_key, stored
 
+STATE_API: tuple[Any, ...] = (GroupState, ListState, MapState, StatefulProcessorHandle, ValueState)
+"""The classes of PySpark's by which a task reaches its state."""
 _PHASES = StatefulProcessorHandleState
 _SET = frozenset({_PHASES.PRE_INIT, _PHASES.CREATED})
 """The phases in which variables are made: those of ``init``."""

@@ -1,0 +1,183 @@
+"""State calls that raise in a task, and are caught by the user's code.
+
+What Python refuses (a dict for a tuple, a text for a time) raises before it reaches Spark. If the code catches it, Spark never
+hears of it, and what was given is lost. Code may go by one error: that of ``get`` of a ``GroupState`` without state.
+"""
+
+import ast
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, wraps
+from types import FrameType
+from typing import Any
+
+from headrace.api.errors import HeadraceError
+from headrace_properties.search.user_frames import is_users_file
+from headrace_sim.spark.state_server import STATE_API
+
+_MOST = 80
+_LOGS = frozenset({
+    "critical", "debug", "error", "exception", "format_exc", "info", "log", "print", "print_exc", "print_exception", "warn",
+    "warning", "write",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A state call that raised.
+
+    Attributes:
+        call: ``hot.appendValue({'v': 1.0})``.
+        error: Its class and message.
+        place: ``file:line`` of the user's code.
+        is_silent: Whether the code that catches it does nothing but log it.
+
+    """
+
+    call: str
+    error: str
+    place: str
+    is_silent: bool
+
+
+_raised: list[Raised] = []
+_silenced = False
+
+
+def heard_run(run: Callable[[], Any], *, silenced: bool = False) -> tuple[Any, list[Raised]]:
+    """Return what a function returns that runs a job, and the state calls that raised in it.
+
+    Args:
+        run: The function.
+        silenced: Whether such a call does nothing instead of raising.
+
+    """
+    global _silenced  # noqa: PLW0603  the calls that are heard find it here
+    _raised.clear()
+    _silenced = silenced
+    with _hearing():
+        result = run()
+    return result, list(_raised)
+
+
+@contextmanager
+def _hearing() -> Iterator[None]:
+    originals = [
+        (owner, name, found)
+        for owner in STATE_API
+        for name, found in vars(owner).items()
+        if not name.startswith("_") and callable(found)
+    ]
+    for owner, name, found in originals:
+        setattr(owner, name, _heard(name, found))
+    for owner in STATE_API:
+        owner.__getattr__ = _missing
+    try:
+        yield
+    finally:
+        for owner, name, found in originals:
+            setattr(owner, name, found)
+        for owner in STATE_API:
+            del owner.__getattr__
+
+
+def _heard(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return method(self, *arguments, **options)
+        except (HeadraceError, StopIteration):
+            raise
+        except Exception as error:
+            given = ", ".join(
+                [*map(repr, arguments), *(f"{key}={value!r}" for key, value in options.items())]
+            )
+            _note(f"{_named(self, name)}({_short(given)})", error, sys._getframe(1), probe=False)
+            if _silenced:
+                return None
+            raise
+
+    return call
+
+
+def _missing(self: Any, name: str) -> Any:
+    error = AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    if not name.startswith("_"):
+        _note(_named(self, name), error, sys._getframe(1), probe=True)
+        if _silenced and _raised:
+            return lambda *_args, **_options: None
+    raise error
+
+
+def _named(variable: Any, call: str) -> str:
+    owner = vars(variable).get("_stateName") or {"GroupState": "state"}.get(type(variable).__name__, "handle")
+    return f"{owner}.{call}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST else f"{text[:_MOST]}..."
+
+
+def _note(call: str, error: Exception, frame: FrameType | None, *, probe: bool) -> None:
+    """Note an error. One of an unknown name may be asked for by ``hasattr``: it counts only where a ``try`` is around it."""
+    place, body = "", None
+    while frame is not None:
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if is_users_file(file):
+            place = place or f"{file}:{line}"
+            body = _catching(file, line, error)
+            if body is not None:
+                break
+        frame = frame.f_back
+    if place and (body is not None or not probe):
+        silent = all(map(_does_nothing, body or ()))
+        _raised.append(Raised(call, f"{type(error).__name__}: {_short(str(error))}", place, silent))
+
+
+@cache
+def _tree(file: str) -> ast.Module:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+def _catching(file: str, line: int, error: Exception) -> list[ast.stmt] | None:
+    """Return what the innermost ``try`` or ``suppress`` around a line does with an error. None: there is none."""
+    around = [
+        node
+        for node in ast.walk(_tree(file))
+        if isinstance(node, (ast.Try, ast.With))
+        and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0)
+    ]
+    for node in sorted(around, key=lambda node: -node.lineno):
+        if isinstance(node, ast.With):
+            if any("suppress" in ast.unparse(item.context_expr) for item in node.items):
+                return []
+            continue
+        for handler in node.handlers:
+            if _takes(handler.type, error):
+                return handler.body
+    return None
+
+
+def _takes(kind: ast.expr | None, error: Exception) -> bool:
+    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    names = {cls.__name__ for cls in type(error).__mro__}
+    return any(one is None or ast.unparse(one).rpartition(".")[2] in names for one in kinds)
+
+
+def _does_nothing(statement: ast.stmt) -> bool:
+    """Return whether a statement only goes on, or logs."""
+    match statement:
+        case ast.Pass() | ast.Continue() | ast.Break() | ast.Return(value=None | ast.Constant()):
+            return True
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name))):
+            return name in _LOGS
+        case _:
+            return False
