@@ -217,7 +217,8 @@ AllowOption = Annotated[
     typer.Option(
         metavar="NAME,...",
         help="Spark jobs: on what the outcome may depend: batching, order, partitions; or late (rows that are dropped), growth"
-        " (state that nothing removes), effect (what tasks do outside state), value (state that is not what was put).",
+        " (state that nothing removes), effect (what tasks do outside state), value (state that is not what was put), swallowed"
+        " (errors of state calls that are caught).",
     ),
 ]
 DuplicatesOption = Annotated[

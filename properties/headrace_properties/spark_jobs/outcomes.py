@@ -454,6 +454,8 @@ class _Check:
             place = self._kept[0].place
             told = f"the outcome {what} ({', '.join(kept.what for kept in self._kept)}): {difference}"
         told = f"{told}; {schedule_told(changed, schedule, feed)}"
+        if cause is Cause.MEMORY and not schedule.workers and (changed is Cause.CHANCE or schedule.faults):
+            told += ", each task in a new Python worker"
         return JobFinding(cause, place, told, remedy, feed, schedule, changed=changed, kept=kept)
 
     def _alone(self, cause: Cause) -> JobFinding | None:
