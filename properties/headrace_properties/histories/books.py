@@ -106,6 +106,10 @@ class Books:
         found = (name for stream in self._inputs[stage] for name in self.writers(stream))
         return list(dict.fromkeys(found))
 
+    def readers_of(self, sender: str) -> list[str]:
+        """Return the stages that read from a stage or source."""
+        return list(dict.fromkeys(name for stream in self._outputs[sender] for name in self.readers(stream)))
+
     def sources_of(self, stage: str) -> set[str]:
         """Return the sources whose records reach a stage, directly or through others."""
         found, open_ = set[str](), [stage]

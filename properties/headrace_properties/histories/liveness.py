@@ -23,7 +23,7 @@ _COMPLETE_US = 2**62
 """A watermark from here on says that a stream has ended: event time, microseconds. Engines differ in their greatest timestamp."""
 
 _STANDS = 5
-"""Choice: a watermark stands once its process took this many records, each newer than all before, and it did not move."""
+"""Choice: a watermark stands once this many records came, or promises of its inputs, each later than all before."""
 
 _SEVERAL = 3
 """Choice: what a process did so often, it does regularly."""
@@ -84,6 +84,11 @@ class _Progress:
         return len(self.moved) >= _SEVERAL and self.moved[-_SEVERAL] > line
 
     @property
+    def is_behind(self) -> bool:
+        """Whether it took records beyond its watermark."""
+        return self.said is not None and self.newest > self.said
+
+    @property
     def behind(self) -> int:
         """How many records, each newer than all before, it took beyond its watermark since that moved."""
         return 0 if self.said is None else len(self.since) - bisect_right(self.since, self.said)
@@ -100,10 +105,7 @@ class _Progress:
 def _where(stage: str, process: str, progress: _Progress) -> str:
     assert progress.said is not None, "it has said a watermark"
     at = "the beginning of time" if progress.said <= MIN_TIME else format_time(progress.said)
-    return (
-        f"the watermark of {stage!r}{f' ({process!r})' if process else ''} stands at {at} (line {progress.moved[-1]}), and its"
-        f" records have reached {format_time(progress.newest)}"
-    )
+    return f"the watermark of {stage!r}{f' ({process!r})' if process else ''} stands at {at} (line {progress.moved[-1]})"
 
 
 class WatermarkFollows:
@@ -122,6 +124,9 @@ class WatermarkFollows:
         self._books = books
         self._found = Finding("no stage promised a second watermark")
         self._progress: dict[str, dict[str, _Progress]] = {}
+        self._promises: dict[
+            str, _Progress
+        ] = {}  # the same of a stage, with what its inputs promise in place of its records
         self.handlers: Handlers = {
             In: self._on_record,
             Out: self._on_out,
@@ -130,7 +135,7 @@ class WatermarkFollows:
         }
 
     def _of(self, line: RecordLine) -> list[_Progress]:
-        """Return the progress of a process, and that of its stage as a whole, which counts where one tells for the others."""
+        """Return the progress of a process, and that of its stage as a whole, for where one tells for the others."""
         known = self._progress.setdefault(line.stage, {})
         both = [known.setdefault(name, _Progress()) for name in (line.process, "")]
         both[0].last = self._books.number
@@ -149,8 +154,12 @@ class WatermarkFollows:
         both = self._of(line)
         said = both[0].said
         self._found.reached += self._books.is_stage(line.stage) and said is not None and line.timestamp > said
-        for progress in both:
+        for progress in (*both, self._promises.setdefault(line.stage, _Progress())):
             progress.says(line.timestamp, self._books.number)
+        for reader in self._books.readers_of(line.stage):
+            promised = self._books.promised_to(reader)
+            if promised is not None:
+                self._promises.setdefault(reader, _Progress()).took(promised)
 
     def _on_end(self, _: End) -> None:
         """At rest, what the header or the end of every input says can be broken."""
@@ -178,14 +187,16 @@ class WatermarkFollows:
                 continue
             is_declared = lag_us is not None and promised is not None and said + lag_us >= promised > said
             if not is_declared:
-                why = self._why(stage, said, promised)
-                return Unknown(f"{_where(stage, process, progress)}: {why}", cut_short=True)
+                where = _where(stage, process, progress)
+                if progress is not self._promises.get(stage):
+                    where += f", and its records have reached {format_time(progress.newest)}"
+                return Unknown(f"{where}: {self._why(stage, said, promised)}", cut_short=True)
         return self._found.verdict()
 
     def _judged(self) -> Iterator[tuple[str, str, _Progress]]:
         """Yield, sources first, the live processes that took records beyond their watermark.
 
-        Where no process tells both records and watermarks, its stage as a whole, without a name.
+        Without a name: stages as a whole, where no process tells both records and watermarks; and as their inputs' promises go.
         """
         for stage in (*self._books.sources, *self._books.stages):
             known = self._progress.get(stage, {})
@@ -196,8 +207,10 @@ class WatermarkFollows:
                     is_live = name in owners.values()
                 else:
                     is_live = not any(other.has_moved_since(one.last) for other in told.values())
-                if one.said is not None and one.newest > one.said and is_live:
+                if one.is_behind and is_live:
                     yield stage, name, one
+            if stage in self._promises and self._promises[stage].is_behind:
+                yield stage, "", self._promises[stage]
 
     def _why(self, stage: str, said: int, promised: int | None) -> str:
         """Return what may hold a stage's watermark, and what to do to know it."""

@@ -121,6 +121,22 @@ def test_a_watermark_that_moved_and_then_stands_is_a_question(tmp_path: Path) ->
     assert questions(judged(tmp_path, header(), *healthy(0, 10), *passing(10, 30), summed(20), END)) == {"H7"}
 
 
+def test_a_watermark_that_stands_while_its_inputs_promise_more_is_a_question_without_any_record(
+    tmp_path: Path,
+) -> None:
+    """What was processed before waits for it."""
+    silent = [said(second) for second in range(10, 30)]
+    verdicts = judged(tmp_path, header(), *healthy(0, 10), *silent, END)
+    assert questions(verdicts) == {"H7"}
+    assert "the watermark of 'windows' stands at 9.000000s (line 43): its inputs have promised 29" in why(
+        verdicts["H7"]
+    )
+    follows = [line for second in range(10, 30) for line in (said(second), worker(second))]
+    assert not questions(judged(tmp_path, header(), *healthy(0, 10), *follows, END))
+    behind = judged(tmp_path, header(stage={"lag_us": SECOND}), *healthy(0, 10), *silent, END)
+    assert isinstance(behind["H7"], Violated)
+
+
 def reported(*promises: int) -> Iterator[dict[str, Any]]:
     """A record each second, with a sum of its own; the source says its watermark at these seconds only."""
     for second in range(26):
@@ -173,6 +189,17 @@ def test_a_worker_that_was_replaced_is_left_alone(tmp_path: Path) -> None:
     """The first one takes records without moving its watermark, and dies; its successor goes on."""
     first = [worker(0, "first"), *passing(0, 6, process="first")]
     assert not questions(judged(tmp_path, header(), *first, *healthy(6, 20), END))
+
+
+def test_a_process_may_tell_the_watermark_for_others(tmp_path: Path) -> None:
+    def driven(*seconds: int) -> Iterator[dict[str, Any]]:
+        for second in range(20):
+            yield from passing(second, second + 1, process=f"executor-{second % 2}")
+            yield summed(second)
+            yield worker(second if second in seconds else 0, "driver")
+
+    assert not questions(judged(tmp_path, header(), *driven(*range(20)), END))
+    assert questions(judged(tmp_path, header(), *driven(), END)) == {"H7"}
 
 
 def test_a_watermark_that_is_always_as_far_behind_is_left_alone(tmp_path: Path) -> None:
