@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from headrace import Pipeline
 from headrace import history as h
+from headrace.wire.rows import Version
 from headrace_properties.checkers.catalogue import is_invariant, rule
 from headrace_properties.explain.causality import LinkKind, links_of, numbers_of
 from headrace_properties.explain.decoding import Codecs
@@ -16,7 +17,7 @@ from headrace_properties.explain.event_summaries import found_by, phrase, second
 from headrace_properties.explain.fault_sentences import struck
 from headrace_properties.explain.losses import losses_of
 from headrace_properties.explain.step_sentences import StepSentences, listed
-from headrace_properties.explain.subject import end_of, is_small, key_of, moves_of, subject_of
+from headrace_properties.explain.subject import end_of, is_small, key_of, moves_of, records_of, subject_of
 from headrace_properties.explain.tenures import Tenure, outages_of, tenures_of
 from headrace_properties.explain.waiting import waiting_for
 from headrace_properties.search.judging import by_cause
@@ -51,6 +52,7 @@ class Narrative:
         told: how many events the story covers.
         left_out: how many events it leaves out.
         shortened: sentences that were dropped, because there were too many.
+        cut: whether earlier writes of the same rows are left out.
         awaited: for a liveness violation, what is awaited, and since when.
         next: what should have happened next, and the rule that requires it.
     """
@@ -62,13 +64,17 @@ class Narrative:
     told: int
     left_out: int
     shortened: int
+    cut: bool = False
     awaited: str = ""
     next: str = ""
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
         """The whole story, one or two sentences per entry, ending with the rule; a broken promise comes first."""
-        omitted = f"Left out: {self.left_out:,} of {self.told + self.left_out:,} events, unrelated to this."
+        total, why = self.told + self.left_out, "unrelated to this"
+        if self.cut:
+            why = "unrelated to this or long before it"
+        omitted = f"Left out: {self.left_out:,} of {total:,} events, {why}."
         if self.shortened:
             omitted += f" To keep this short, {self.shortened:,} related ones are not told either."
         sentences = [sentence.text for sentence in self.sentences]
@@ -114,18 +120,27 @@ class _Narrator:
         moved = any(tenure.replaced is not None for tenure in self._tenures.values())
         self._calm = not moved and not self._outages_of_run and not is_invariant(name)
         self._small = is_small(history)
+        self._few = len(records_of(history)) <= _FEW_RECORDS
         self._moves = moves_of(history)
         self._losses = losses_of(history)
         self._heard = {link.cause for link in self._links if link.kind in (LinkKind.ACK, LinkKind.WRITE)}
         found = [key_of(history[number]) for number in self._witness]
         self._keys = [key for key in dict.fromkeys(found) if key is not None]
         self._applied: dict[tuple[int, int, str], int] = {}
+        self._selection: set[int] = set()
+        self._batches: dict[tuple[Version, str], list[int]] = {}
+        for number, event in enumerate(history):
+            if isinstance(event, h.Executed):
+                self._batches.setdefault((event.version, event.key), []).append(number)
+            elif isinstance(event, h.Applied):
+                version = Version(event.sequencer, event.delta.number)
+                self._heard.update(self._batches.get((version, event.delta.key), ()))
         self._waiting = None if violated.awaited is None else waiting_for(history, violated.awaited)
         if self._waiting is not None:
             self._witness = sorted({*self._witness, *self._waiting.touches})
 
     def tell(self, broken: Mapping[str, Violated]) -> Narrative:
-        numbers = self._selected()
+        numbers = self._selection = self._selected()
         sentences = self._sentences(numbers)
         kept = self._shorten(sentences)
         others = [name for name in broken if name != self._name]
@@ -137,9 +152,15 @@ class _Narrator:
             told=len(numbers),
             left_out=len(self._history) - len(numbers),
             shortened=len(sentences) - len(kept),
+            cut=not self._previous(numbers) <= numbers,
             awaited=self._waiting.opening if self._waiting else "",
             next=self._waiting.next if self._waiting else "",
         )
+
+    def _previous(self, numbers: set[int]) -> set[int]:
+        """Return the writes that rows of the story had before those that are told."""
+        writes = (number for number in numbers if isinstance(self._history[number], h.Applied))
+        return {number for number in map(self._steps.previous, writes) if number is not None}
 
     def _rule(self) -> str:
         if not is_invariant(self._name):
@@ -266,7 +287,7 @@ class _Narrator:
             event, h.IntervalMinted | h.ScanEnded | h.FaultStruck | h.WriteRefused | h.IntervalDropped
         ):
             return 1
-        if self._small and isinstance(event, h.Injected):
+        if self._few and isinstance(event, h.Injected):
             return 1
         if key_of(event) in self._keys or isinstance(event, h.AckSent):
             return 2
@@ -346,16 +367,32 @@ class _Narrator:
 
     def _stepped(self, first: int, ran: h.Executed, last: int, written: h.Applied) -> str:
         """Describe a step together with its write."""
-        text = self._steps.ran(f"At {seconds(ran.at_us)}", ran, self._belief(first, ran))
-        return f"{text}. Write {ran.version} {self._steps.changed(last, written, ran)}."
+        steps = self._sharing(first)
+        text = self._steps.ran(f"At {seconds(ran.at_us)}", steps, self._belief(first, ran))
+        place = self._steps.place(last, self._selection)
+        return f"{text}. Write {ran.version}{place} {self._steps.changed(last, written, steps)}."
 
     def _executed(self, at: str, number: int, event: h.Executed) -> str:
-        text = f"{self._steps.ran(at, event, self._belief(number, event))}."
-        made = self._steps.produced(event.productions)
+        steps = self._sharing(number)
+        if event is not steps[-1]:
+            return ""  # told with the last one
+        text = f"{self._steps.ran(at, steps, self._belief(number, event))}."
+        made = self._steps.produced([production for step in steps for production in step.productions])
         if number not in self._heard:
             produces = f" It produces {made}." if made else ""
-            return f"{text}{produces} The store never hears of its write {event.version}."
+            return f"{text}{produces} Its write {event.version} is never applied."
         return f"{text} It sends write {event.version}{f', which produces {made}' if made else ''}."
+
+    def _sharing(self, number: int) -> list[h.Executed]:
+        """Return the records' steps of the story whose write is that of a step, in order; a timer's step is told by itself."""
+        event = self._history[number]
+        assert isinstance(event, h.Executed)
+        if event.timer is not None:
+            return [event]
+        return [
+            step for other in self._batches[event.version, event.key]
+            if other in self._selection and isinstance(step := self._history[other], h.Executed) and step.timer is None
+        ]  # fmt: skip
 
     def _belief(self, number: int, event: h.Executed) -> str:
         tenure = self._tenures.get(event.version.sequencer)
@@ -471,6 +508,8 @@ _ENDS = {
 
 _LONG_US = 50_000
 _MANY = 3
+_FEW_RECORDS = 8
+"""Each of so few records is told, however much there is to tell."""
 
 
 def _keys(computation: str, interval: object) -> str:

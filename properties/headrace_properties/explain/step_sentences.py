@@ -3,7 +3,7 @@
 A sentence claims only what the History shows: a message that is not known to have arrived is only sent.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from headrace import MAX_TIME, MIN_TIME, Clock
@@ -56,12 +56,14 @@ class StepSentences:
         more = len(found) - len(named)
         return listed([*named, f"{more} more"] if more else named)
 
-    def ran(self, at: str, event: h.Executed, belief: str = "") -> str:
-        """Say for what user code ran. ``belief``: what its worker wrongly believes."""
+    def ran(self, at: str, events: Sequence[h.Executed], belief: str = "") -> str:
+        """Say for what user code ran: a timer, or records that share a write. ``belief``: what its worker wrongly believes."""
+        event = events[-1]
         if event.timer is None:
-            late, comma = ", which is late" if event.late else "", "," if belief else ""
+            late, comma = ", which is late" if event.late and len(events) == 1 else "", "," if belief else ""
+            causes = listed([other.cause for other in events])
             return (
-                f"{at} {event.process}{belief}{comma} runs {event.computation!r} for {event.cause} (key"
+                f"{at} {event.process}{belief}{comma} runs {event.computation!r} for {causes} (key"
                 f" {event.key!r}){late}"
             )
         timer, why = event.timer, ""
@@ -77,15 +79,15 @@ class StepSentences:
             f" {event.process}{belief}{why}"
         )
 
-    def changed(self, number: int, event: h.Applied, run: h.Executed | None = None) -> str:
-        """Say what a write changed. ``run``: the step that it carries, if that is told in the same breath."""
+    def changed(self, number: int, event: h.Applied, run: Sequence[h.Executed] = ()) -> str:
+        """Say what a write changed. ``run``: the steps that it carries, if they are told in the same breath."""
         due = {f"sets timer {timer.tag!r}": seconds(timer.timestamp) for timer in event.delta.set_timers}
         parts = [part for part in changes(event) if part != "changes the state"]
         parts = [f"{part} for {due[part]}" if part in due else part for part in parts]
-        if run is not None:
+        if run:
             fired = {f"removes the fired timer {timer.tag!r}" for timer in event.delta.fired}
             parts = [part for part in parts if part not in fired and not part.startswith("checkpoints")]
-            made = self.produced(run.productions)
+            made = self.produced([production for event_ in run for production in event_.productions])
             parts += [f"produces {made}"] if made else []
         if event.delta.state is not None:
             parts.insert(0, self._of_state(number, event.computation))
@@ -100,9 +102,18 @@ class StepSentences:
             f" and {_change(self._codecs.state(computation, before), self._codecs.state(computation, after))}"
         )
 
-    def earlier(self, number: int) -> int:
-        """Return how many writes the row of a write had before it."""
-        return self._writes[number].earlier
+    def previous(self, number: int) -> int | None:
+        """Return the write before a write of the same row."""
+        return self._writes[number].previous
+
+    def place(self, number: int, told: Collection[int]) -> str:
+        """Say which of its row's writes a write is, unless the one before it is told, too, or there is none."""
+        write = self._writes[number]
+        return (
+            ""
+            if write.previous is None or write.previous in told
+            else f", number {write.earlier + 1} of its row,"
+        )
 
     def _of_state(self, number: int, computation: str) -> str:
         write = self._writes[number]

@@ -4,7 +4,7 @@ Three layers. The causal past of the witness with the owners and faults of its k
 steps read, and what led to those in turn; and, of a small input, every record and every step.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from headrace import history as h
@@ -13,8 +13,8 @@ from headrace_properties.checkers.catalogue import is_invariant
 from headrace_properties.explain.causality import Link, LinkKind, causal_past
 from headrace_properties.explain.tenures import outages_of, tenures_of
 
-FEW_RECORDS = 8
-"""An input of at most this many records is told whole."""
+FEW_RECORDS = 24
+"""Of an input of at most this many records, every step belongs to the story."""
 
 _MOST_STATES = 8
 """How many writes that made the states of a story are followed back."""
@@ -52,7 +52,7 @@ def end_of(history: Sequence[h.Event], name: str, witness: Iterable[int]) -> int
 
 
 def is_small(history: Iterable[h.Event]) -> bool:
-    """Return whether an input is told whole."""
+    """Return whether every step of a run belongs to its stories."""
     return 0 < len(records_of(history)) <= FEW_RECORDS
 
 
@@ -113,6 +113,15 @@ def row_writes(history: Iterable[h.Event]) -> dict[int, RowWrite]:
     return found
 
 
+def _is_dull(event: h.Event, write: RowWrite, made: Collection[tuple[int, int, str]]) -> bool:
+    """Return whether a write only notes what it has seen. ``made``: the writes whose steps produced something."""
+    assert isinstance(event, h.Applied)
+    delta = event.delta
+    timers = delta.set_timers or delta.cancelled or delta.fired
+    produced = delta.productions or (event.sequencer, delta.number, delta.key) in made
+    return write.before == write.after and not timers and not produced and delta.hold is None
+
+
 def _repeats(history: Sequence[h.Event], steps: set[int], links: Sequence[Link]) -> set[int]:
     """Return what was sent again and led to a step, with the ACKs of the same records."""
     again = {number for number in causal_past(links, steps) if isinstance(history[number], h.Resent)}
@@ -168,12 +177,26 @@ def _past(history: Sequence[h.Event], shown: set[int], links: Sequence[Link]) ->
 def _states_before(history: Sequence[h.Event], past: set[int], links: Sequence[Link]) -> set[int]:
     """Return the latest writes that made the states of the rows of a story, and what led to them."""
     writes = row_writes(history)
+    made = {
+        (event.version.sequencer, event.version.number, event.key)
+        for event in history if isinstance(event, h.Executed) and event.productions
+    }  # fmt: skip
+
+    def previous(number: int) -> int | None:
+        """Return the last write of the row that did more than to note what it has seen."""
+        before = writes[number].previous
+        while before is not None and _is_dull(history[before], writes[before], made):
+            before = writes[before].previous
+        return before
+
     found: set[int] = set()
     waiting = {number for number in past if number in writes}
     for _ in range(_MOST_STATES):
         known = past | found
-        previous = {writes[number].previous for number in waiting} - known
-        latest = max((number for number in previous if number is not None), default=None)
+        latest = max(
+            (prior for prior in map(previous, waiting) if prior is not None and prior not in known),
+            default=None,
+        )
         if latest is None:
             break
         led = causal_past(links, [latest])

@@ -122,7 +122,23 @@ def test_the_states_before_are_followed_back_in_a_large_input_and_the_story_stay
     text = sentences(narrative)
     assert "'reserve'" in text
     assert "'collect'" in text
-    assert "desk/0:0 " not in text
+    assert "'look'" not in text
+    assert ", number 31 of its row, changes the state from {'copies': 1} to {'copies': 0}" in text
+    assert "unrelated to this or long before it." in narrative.paragraphs[-1]
+
+
+def test_records_whose_steps_share_a_write_are_told_together() -> None:
+    story = begin()
+    queries = [story.inject(offset, 100 + offset) for offset in range(3)]
+    for query in queries:
+        story.run("counter", 1, query)
+    story.write("counter", 1, seen=tuple((query.record_id, 0) for query in queries), state=b"3")
+    story.write("counter", 2, sequencer=1, live=3)
+    narrative = narrate(story.events, story.verdicts(), "S6")
+    assert narrative is not None
+    text = sentences(narrative)
+    assert "runs 'counter' for queries/0:0, queries/0:1 and queries/0:2 (key 'cats'). Write 1.1" in text
+    assert "never applied" not in text
 
 
 def test_a_dead_letter_is_told_with_the_error() -> None:
@@ -200,7 +216,7 @@ def test_a_write_that_never_arrives_is_not_told_as_sent() -> None:
     story.write("counter", 7, sequencer=1, live=3)
     narrative = narrate(story.events, story.verdicts(), "S6")
     assert narrative is not None
-    assert "The store never hears of its write 1.1." in sentences(narrative)
+    assert "Its write 1.1 is never applied." in sentences(narrative)
 
 
 def test_a_lost_record_is_told_as_lost() -> None:
