@@ -20,6 +20,8 @@ from headrace_sim.options import ClusterOptions
 class Ending:
     """Decides when a run is over.
 
+    A wall timer that is due within ``grace_us`` after the last input and the heal is waited for.
+
     Args:
         host: of the processes.
         sources: of the injectors' processes, by address.
@@ -51,9 +53,12 @@ class Ending:
         options, kernel = self._options, self._host.kernel
         since_us = max([kernel.now, *(source.end_us for source in self._sources.values())])
         limit_us = since_us + options.limit_us
+        timers_us = (
+            since_us + options.grace_us
+        )  # timers that are set again and again must not keep a run going
         accomplished = Accomplished(self._host.history)
         period_us = options.check_period_us
-        while not self.quiescent:
+        while not self.quiescent or any(due_us <= timers_us for due_us in self.wall_timers_us()):
             deadline_us = min(since_us + options.grace_us, limit_us)
             if kernel.now < deadline_us:
                 waits_us = (

@@ -12,7 +12,7 @@ from headrace import (
     Record,
     Timer,
 )
-from headrace.history import FaultStruck, RunEnded
+from headrace.history import FaultStruck, Output, RunEnded
 from headrace.wire.effects import Send
 from headrace_properties.checkers import judge
 from headrace_properties.search.workloads import Counting
@@ -190,3 +190,52 @@ def test_a_run_that_waits_for_a_wall_timer_is_not_stuck() -> None:
     assert isinstance(end, RunEnded)
     assert end.why == "quiescent"
     assert end.at_us > 31 * SECOND
+
+
+# Wall timers
+
+
+class Served(Computation):
+    """Takes half a second for each record, and then goes on with the next. ``again``: and sets its timer for ever."""
+
+    def __init__(self, *, again: bool = False) -> None:
+        self.again = again
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state.setdefault("waiting", []).append(record.value)
+        if len(context.state["waiting"]) == 1:
+            context.set_wall_timer("done", context.wall_time + SECOND // 2)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        if context.state["waiting"]:
+            context.produce("done", context.state["waiting"].pop(0))
+        if context.state["waiting"] or self.again:
+            context.set_wall_timer("done", context.wall_time + SECOND // 2)
+
+
+def served(*, again: bool = False) -> tuple[int, int]:
+    """Run three jobs of half a second that come at once; return how many were done, and when the run ended."""
+    pipeline = Pipeline("server")
+    pipeline.injector("jobs")
+    pipeline.add(Served(again=again), name="server", inputs=["jobs"], outputs=["done"])
+    builder = FeedBuilder(pipeline)
+    for number in range(3):
+        builder.record(at_us=SECOND, key="s", value=number, timestamp=SECOND)
+    history = simulate(pipeline, builder.build(), options=ClusterOptions(grace_us=5 * SECOND), seed=0)
+    ended = history[-1]
+    assert isinstance(ended, RunEnded)
+    assert ended.why == "quiescent"
+    return sum(isinstance(event, Output) for event in history), ended.at_us
+
+
+def test_a_run_does_not_end_before_wall_timers_that_are_soon_due() -> None:
+    """The timers hold no watermark: without the wait, the run would end when its input does, with no job done."""
+    done, ended_us = served()
+    assert done == 3
+    assert ended_us < 4 * SECOND
+
+
+def test_timers_that_are_set_for_ever_do_not_keep_a_run_going() -> None:
+    done, ended_us = served(again=True)
+    assert done == 3
+    assert 5 * SECOND < ended_us < 8 * SECOND

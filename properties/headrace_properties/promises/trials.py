@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from headrace import SECOND
+from headrace import SECOND, Clock
 from headrace.history import Applied, FaultStruck, Healed, Injected, Output, Published, RunEnded
 from headrace_properties.checkers.finding import Handlers
 from headrace_properties.promises.asking import Asker
@@ -147,6 +147,7 @@ class _InTime:
         self._rest = _Rest()
         self._faulty = self._healed = self._met = False
         self._begin_us = 0
+        self._awaited = ""
         self.handlers: Handlers = {
             FaultStruck: self._on_fault,
             Healed: self._on_healed,
@@ -189,6 +190,10 @@ class _InTime:
             or (not self._rest.quiescent and event.at_us <= self._due_us)
         ):
             return
+        if event.at_us <= self._due_us:
+            self._awaited = self._wall_timer()
+        if self._awaited:
+            return
         within, begin = self.asker.promise.within_us / SECOND, self._begin_us / SECOND
         told = f"not so within {within:g} s of {begin:g} s, when all faults had healed and all input was in"
         self.asker.broken(told, event)
@@ -196,7 +201,21 @@ class _InTime:
     def verdict(self) -> Verdict:
         if self._met and self._rest.end is not None:
             return Holds(1)
+        if self._awaited:
+            within = f"{self.asker.promise.within_us / SECOND:g} s had passed"
+            return Unknown(
+                f"the run ended before wall timer {self._awaited}, and before {within}", cut_short=True
+            )
         return Unknown(self.asker.unexercised) if self.asker.unexercised else self._rest.unknown()
+
+    def _wall_timer(self) -> str:
+        """Return a wall timer that is still pending: what it does could yet keep the promise; ``""``: there is none."""
+        for computation, rows in self.asker.world.rows.items():
+            for key, row in rows.items():
+                for timer in row.timers.values():
+                    if timer.clock is Clock.WALL:
+                        return f"{timer.tag!r} of key {key!r} at {computation!r}"
+        return ""
 
 
 TRIALS: Mapping[Kind, Callable[[Asker], Trial]] = {

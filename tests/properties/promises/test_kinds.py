@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from headrace import SECOND
+from headrace import SECOND, Clock
 from headrace.history import ProcessStarted
 from headrace_properties.promises import (
     Broken,
@@ -21,7 +22,7 @@ from headrace_properties.promises import (
     sometimes,
 )
 from headrace_properties.verdict import Holds, Unknown, Violated
-from tests.properties.promises.rig import Told, bank, plain_assertion, production
+from tests.properties.promises.rig import Told, bank, plain_assertion, production, timer
 
 
 @always(of="accounts")
@@ -204,6 +205,20 @@ def test_eventually_is_unknown_while_faults_last_and_when_the_run_is_cut_before_
     assert isinstance(told.end("limit").verdict(in_time), Unknown)
     told.wait(SECOND)
     assert isinstance(told.end("limit").verdict(in_time), Violated)
+
+
+def test_eventually_is_unknown_if_the_run_ends_before_the_bound_and_before_a_wall_timer() -> None:
+    """What the timer does could yet keep the promise; without one, or after the bound, nothing will."""
+    wall = replace(timer("later", 10 * SECOND), clock=Clock.WALL)
+    told = Told()
+    told.heal()
+    told.apply("ann", {"balance": 1}, timers=(wall,))
+    verdict = told.end().verdict(in_time)
+    assert isinstance(verdict, Unknown)
+    assert "before wall timer 'later' of key 'ann' at 'accounts'" in verdict.why
+    told.events.pop()
+    told.apply("ann", {"balance": 1}, fired=(wall,))
+    assert isinstance(told.end().verdict(in_time), Violated)
 
 
 def test_a_fault_that_outlasts_healing_must_be_tolerated() -> None:
