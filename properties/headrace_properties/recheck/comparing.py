@@ -212,7 +212,7 @@ def _outcome(
 
 def _state(spec: ComputationSpec, state: Encoded) -> str:
     try:
-        return visible(repr(decode_state(spec.state_codec, state))) if state else "(none)"
+        return visible(repr(decode_state(spec.state_codec, state))) if state else "the initial one"
     except Exception:  # noqa: BLE001  codecs are the user's
         return f"{state!r} (not decodable)"
 

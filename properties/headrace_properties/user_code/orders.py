@@ -287,8 +287,13 @@ def _left_otherwise(spec: ComputationSpec, one: _Told, two: _Told) -> Ordered | 
     for key in sorted(one.states.keys() | two.states.keys()):
         before, after = _states(spec, one, two, key)
         if before != after:
-            return Ordered(spec.name, f"state {before} of key {key!r}", f"state {after}")
+            return Ordered(spec.name, f"{_named(before)} of key {key!r}", _named(after))
     return None
+
+
+def _named(state: str | None) -> str:
+    """Name a state for people; the initial one is stored as nothing."""
+    return f"state {state}" if state else "the initial state"
 
 
 def _states(spec: ComputationSpec, one: _Told, two: _Told, key: str) -> list[str | None]:

@@ -9,6 +9,7 @@ import linecache
 import logging
 import os
 import random
+import re
 import sqlite3
 import subprocess
 import sys
@@ -108,6 +109,13 @@ class Newest(Computation):
 
     def process_record(self, context: Context, record: Record) -> None:
         context.state = record.value
+
+
+class Cleared(Computation):
+    """Forgets its key with an odd number, whatever has come before."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state = {"last": record.value} if record.value % 2 else {}
 
 
 class Timely(Computation):
@@ -423,6 +431,12 @@ def test_a_planted_bug_is_found_and_shown_by_the_fewest_records(
     assert says in first
     assert "test_findings.py" in first
     assert f"Shown by {'one record' if records == 1 else f'{records} records'}" in str(finding)
+
+
+def test_a_state_that_was_cleared_is_named() -> None:
+    """It is stored as nothing, and is not the empty word."""
+    found = next(f for f in examine(*numbers(Cleared())) if f.habit is Habit.DEPENDS_ON_ORDER)
+    assert re.search(r"(produced|to): the initial state( of key '.*')?\.", " ".join(found.story()))
 
 
 def test_what_the_garbage_collector_calls_is_not_blamed() -> None:
