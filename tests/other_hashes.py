@@ -21,6 +21,8 @@ from typing import cast
 import time_machine  # noqa: F401  for the forks
 
 import headrace_sim  # noqa: F401  for the forks
+from headrace_properties.search.guard import unguarded
+from headrace_properties.search.limits import CodeLimits
 from headrace_properties.user_code import review
 from headrace_properties.user_code.other_hash import OtherHashes, serve
 
@@ -63,12 +65,12 @@ def fork_for_each() -> None:
 class _ForkedOtherHashes(OtherHashes):
     address = ""
 
-    def __init__(self, name: tuple[str, str]) -> None:
+    def __init__(self, name: tuple[str, str], limits: CodeLimits) -> None:
         if os.environ.get("PYTHONHASHSEED") == _SEED:
-            super().__init__(name)
+            super().__init__(name, limits)
             return
         self._process = cast("subprocess.Popen[bytes]", _Fork(self.address))
-        self._name = name
+        self._name, self._limits = name, limits
         self._begun = False
 
 
@@ -76,7 +78,7 @@ class _Fork:
     """What `OtherHashes` needs of a `Popen`."""
 
     def __init__(self, address: str) -> None:
-        with socket.socket(socket.AF_UNIX) as connection:
+        with unguarded(), socket.socket(socket.AF_UNIX) as connection:
             connection.connect(address)
             self.stdin = connection.makefile("wb")
             self.stdout = connection.makefile("rb")
@@ -85,7 +87,7 @@ class _Fork:
         self._pid: int = pickle.load(self.stdout)  # noqa: S301  from our own process
 
     def kill(self) -> None:
-        with suppress(ProcessLookupError):
+        with unguarded(), suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
 
     def communicate(self) -> None:

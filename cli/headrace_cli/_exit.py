@@ -7,13 +7,17 @@ traceback. Anything else that escapes is our own bug: `headrace_cli.main` report
 import enum
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from traceback import walk_tb
 
 import typer
 
 from headrace import HeadraceError
 from headrace_cli._consoles import error_console
 from headrace_cli._signals import signal_of
+from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.judging import violations
+from headrace_properties.search.limits import OverrunError
+from headrace_properties.search.user_frames import is_users_file
 from headrace_properties.search.verification import Verification
 from headrace_properties.verdict import Unknown, Verdict
 
@@ -96,12 +100,25 @@ class ExistingFileError(UnwritableFileError):
 
 @contextmanager
 def tidy_errors() -> Iterator[None]:
-    """Turn a `HeadraceError` into one message on stderr and exit code 2, and a signal into 128 plus its number."""
+    """Turn a `HeadraceError`, and user code that ends the command, into one message on stderr and exit code 2.
+
+    A signal becomes 128 plus its number.
+    """
     try:
         yield
     except HeadraceError as error:
         print_stop(error)
         raise typer.Exit(ExitCode.WRONG_USE) from error
+    except (SystemExit, OverrunError) as end:
+        if not any(is_users_file(frame.f_code.co_filename) for frame, _ in walk_tb(end.__traceback__)):
+            raise
+        said = (
+            str(end)
+            if isinstance(end, OverrunError | EndsProcessError)
+            else f"your code raises SystemExit({end})"
+        )
+        error_console().print(f"Error: {said}", soft_wrap=True)
+        raise typer.Exit(ExitCode.WRONG_USE) from end
     except KeyboardInterrupt as stop:
         code = ExitCode(128 + signal_of(stop))
         error_console().print(f"{RESULT_WORDS[code].capitalize()}.")

@@ -50,7 +50,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "history": Heeded(PIPELINE, "it has no History"),
     "failures": Heeded(),
     "schema": Heeded(SPARK, SPARK_HAS_IT),
-    "allow": Heeded(QUERY, f"{SPARK_HAS_IT}, whose outcome can depend on these"),
+    "allow": Heeded(),  # not all of its names, which are looked at with it
     "duplicates": Heeded(SPARK, SPARK_HAS_IT),
     "keys": Heeded(SPARK, "only a sink has tables"),
     "force": Heeded(),

@@ -26,6 +26,8 @@ from headrace_cli._replay_file import save_failure
 from headrace_cli._signals import StopRequest, stop_requested
 from headrace_cli._targets import DEFAULT_FEED, TargetError, load_named, picked
 from headrace_cli._trust import check_trusted
+from headrace_cli._user_code import Confinement, names_of
+from headrace_properties.target_kinds import check_allowed
 from headrace_scenarios.pictures.side_by_side import side_by_side_html
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class SparkOptions:
     promises: Sequence[str] = ()
     allow_unknown: str = ""
     keys: Sequence[str] = ()
+    confinement: Confinement = Confinement()  # noqa: RUF009  it is frozen
 
 
 def verify_spark(
@@ -82,15 +85,16 @@ def verify_spark(
         HeadraceError: The target is not there, is no Spark job, does something that cannot be simulated, or PySpark is missing.
 
     """
-    with stdout_reserved():
+    with stdout_reserved(), options.confinement.entered(verbose=verbose):
         target = _target(name, options)
         refuse_unheeded_options(context, target.kind)
+        check_allowed(names_of(options.allow), target.kind)
         from headrace_properties.spark_jobs.findings import Cause  # noqa: PLC0415
         from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
 
         untested = invariants_named(options.allow_unknown, (), target.promises)
-        allowed = causes_named([name.strip() for name in options.allow.split(",") if name.strip()])
+        allowed = causes_named(names_of(options.allow))
         began = time.monotonic()
         retried = retry_findings(
             memory.failures,
@@ -166,7 +170,8 @@ def _target(name: str, options: SparkOptions) -> "SparkTarget":
     target = load_spark_target(
         name, _schemas(name, options.schemas), options.feed_name, options.seed, options.keys
     )
-    return dataclasses.replace(target, promises=picked(name, target.promises, options.promises))
+    promises = picked(name, target.promises, options.promises)
+    return dataclasses.replace(target, promises=promises, limits=options.confinement.limits)
 
 
 def load_spark_target(
@@ -327,7 +332,14 @@ def _finding_document(finding: "Finding") -> dict[str, Any]:
 
 
 def replay_spark(
-    path: Path, pipeline: str | None, showing: Showing, files: OutputFiles, *, trust: bool, as_json: bool
+    path: Path,
+    pipeline: str | None,
+    showing: Showing,
+    files: OutputFiles,
+    confinement: Confinement,
+    *,
+    trust: bool,
+    as_json: bool,
 ) -> ExitCode:
     """Look for a saved finding again, and print what has come of it.
 
@@ -336,6 +348,7 @@ def replay_spark(
         pipeline: ``MODULE:NAME`` of what is tried instead of what the file names, or None.
         showing: Whether to tell how it comes about, and where to draw it.
         files: That may be written.
+        confinement: Of the code.
         trust: Whether to import any module that the file names.
         as_json: Whether to print one JSON document.
 
@@ -345,12 +358,13 @@ def replay_spark(
     """
     from headrace_properties.spark_jobs.replay_file import Again, read_file  # noqa: PLC0415
 
-    with stdout_reserved():
+    with stdout_reserved(), confinement.entered():
         file = read_file(path)
         name = pipeline or file.spark_job
         if not trust:
             check_trusted(path, [name], pipeline)
-        target = file.declared(load_spark_target(name, file.schemas, file.feed, file.feed_seed))
+        loaded = load_spark_target(name, file.schemas, file.feed, file.feed_seed)
+        target = dataclasses.replace(file.declared(loaded), limits=confinement.limits)
         if wrong := file.wrong(target):
             raise HistoryFormatError("replay file", str(path), wrong)
         again, changes = Again(file, target), file.changes(target)

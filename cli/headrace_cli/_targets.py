@@ -19,6 +19,8 @@ from headrace.api.versions import check_versions
 from headrace_properties.drawn_feeds import feed_function
 from headrace_properties.promises import Promise, check_promises
 from headrace_properties.search.application import Application, stray_entry
+from headrace_properties.search.guard import EndsProcessError
+from headrace_properties.search.limits import OverrunError
 from headrace_sim import Feed
 from headrace_sim.spark.parameters import takes_sessions_alone
 
@@ -82,7 +84,7 @@ class PipelineTarget:
         function = f"{self.feed_name}({seed})"
         try:
             feed = self.feed_of(seed)
-        except Exception as error:
+        except (Exception, SystemExit, OverrunError) as error:
             remedy = "It must return the input, a Feed"
             raise TargetError(self.name, f"{function} {_failure(error)}", remedy) from error
         if not isinstance(feed, Feed):
@@ -312,7 +314,7 @@ def _import(name: str, module_name: str) -> ModuleType:
         raise TargetError(
             name, problem, "Run the command in the directory that contains it, or install it"
         ) from error
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, OverrunError) as error:
         refusals = sys.modules.get("headrace_sim.spark.refusals")  # not loaded: then no stand-in raised it
         if refusals is not None:
             if isinstance(error, refusals.CannotFollowError):
@@ -367,7 +369,7 @@ def _feed_function(
 def _failure(error: BaseException) -> str:
     """Say that something failed, where in the user's code, and how, without the traceback."""
     text = " ".join(str(error).split())
-    if not isinstance(error, HeadraceError):
+    if not isinstance(error, HeadraceError | OverrunError | EndsProcessError):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"failed{_place(error)}: {text}"
 

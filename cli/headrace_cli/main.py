@@ -1,5 +1,6 @@
 """The `headrace` command and its entry point."""
 
+import sys
 from collections import UserDict
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -129,4 +130,9 @@ def headrace(
 def main() -> None:
     """Run the command; what the script `headrace` calls."""
     with guarded_streams(), signals_raised():
-        app(prog_name="headrace")
+        try:
+            app(prog_name="headrace")
+        finally:
+            guard = sys.modules.get("headrace_properties.search.guard")
+            if guard is not None:  # user code may have run
+                guard.guard_the_end()

@@ -31,6 +31,7 @@ from headrace_cli._spark_targets import replay_spark
 from headrace_cli._targets import TargetError, load_target
 from headrace_cli._trust import check_trusted
 from headrace_cli._until import Until, cut, print_until, until_document
+from headrace_cli._user_code import AllowEffectOption, Confinement
 from headrace_cli._when import measure, print_rates, rates_document
 from headrace_properties.printable import describe_input
 from headrace_properties.promises import PromiseError
@@ -152,6 +153,7 @@ def replay(
         typer.Option(min=1, show_default="all cores", help="Processes that share the runs of --when."),
     ] = None,
     code_timeout: CodeTimeoutOption = CALL_S,
+    allow: AllowEffectOption = "",
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a saved failure again, byte for byte, and show what it violates and which events prove it.
@@ -163,40 +165,54 @@ def replay(
         files = showing.files([file])
         files.claim(history, HISTORY)
         others = history is not None or until is not None or when
-        _replay_if_spark(file, pipeline, showing, files, others=others, trust=trust, as_json=as_json)
-        with stdout_reserved():
+        confinement = Confinement(CodeLimits(call_s=code_timeout), allow)
+        limits = confinement.limits
+        confined = confinement.entered
+        _replay_if_spark(
+            file, pipeline, showing, files, confinement, others=others, trust=trust, as_json=as_json
+        )
+        with stdout_reserved(), confined():
             recorded = load_failure(file)
             if not trust:
                 check_trusted(file, _targets(recorded.file, pipeline), pipeline)
-            limits = CodeLimits(call_s=code_timeout)
             replayed = _run(recorded, pipeline, promise or (), limits)
-        rates = stopped = None
-        if when and replayed.code is ExitCode.VIOLATED:
-            application = _application(recorded, pipeline, promise or (), limits)
-            rates, stopped = _measure(application, replayed, jobs)
-        stop = cut(replayed.history, until, dict(replayed.verdicts)) if until and replayed.history else None
-        if as_json:
-            _print_json(replayed, showing, stop, rates)
-            _save(showing, replayed, files, history, rates)
-        else:
-            console = output_console()
-            _print(console, replayed)
-            _print_story(console, replayed, showing, stop, rates, is_cut=until is not None)
-            _save(showing, replayed, files, history, rates)
-            print_saved(console, files.saved)
+        with confined():  # codecs and promises are asked for what is told
+            rates = stopped = None
+            if when and replayed.code is ExitCode.VIOLATED:
+                application = _application(recorded, pipeline, promise or (), limits)
+                rates, stopped = _measure(application, replayed, jobs)
+            stop = (
+                cut(replayed.history, until, dict(replayed.verdicts)) if until and replayed.history else None
+            )
+            if as_json:
+                _print_json(replayed, showing, stop, rates)
+                _save(showing, replayed, files, history, rates)
+            else:
+                console = output_console()
+                _print(console, replayed)
+                _print_story(console, replayed, showing, stop, rates, is_cut=until is not None)
+                _save(showing, replayed, files, history, rates)
+                print_saved(console, files.saved)
         if stopped is not None:
             raise stopped
         raise typer.Exit(files.code(replayed.code))
 
 
 def _replay_if_spark(
-    file: Path, pipeline: str | None, showing: Showing, files: OutputFiles, *, others: bool, **options: bool
+    file: Path,
+    pipeline: str | None,
+    showing: Showing,
+    files: OutputFiles,
+    confinement: Confinement,
+    *,
+    others: bool,
+    **options: bool,
 ) -> None:
     """End the command with the replay of a Spark job, if the file is about one. ``others``: a History is asked for, or cut."""
     if is_spark_file(file):
         if showing.needs_history or others:
             raise NoHistoryError(str(file))
-        raise typer.Exit(replay_spark(file, pipeline, showing, files, **options))
+        raise typer.Exit(replay_spark(file, pipeline, showing, files, confinement, **options))
 
 
 def _measure(
@@ -273,7 +289,7 @@ def _run(
             _check_promises_are_there(first, file, verdicts)
     except (PromiseError, TargetError):
         raise
-    except (HeadraceError, AssertionError, OverrunError) as error:
+    except (HeadraceError, AssertionError, SystemExit, OverrunError) as error:
         error_text = f"{type(error).__name__}: {error}"
         changes = file.changes(application, first)
         return ReplayedFailure(recorded, {}, "", error_text, changes=changes, records=records)

@@ -35,6 +35,7 @@ from headrace_cli._targets import (
     is_spark_job,
     load_target,
 )
+from headrace_cli._user_code import Confinement, names_of
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import enumerate_faults
 from headrace_properties.search.exhaustive import explore
@@ -49,7 +50,7 @@ from headrace_properties.search.scope import USUAL_KINDS, Scope
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.verification import FEEDS, Verification
 from headrace_properties.search.verification import verify as search
-from headrace_properties.target_kinds import TargetKind
+from headrace_properties.target_kinds import TargetKind, check_allowed
 from headrace_properties.user_code.kept_findings import retry_findings
 from headrace_properties.user_code.review import CodeReview, review
 from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
@@ -216,9 +217,10 @@ AllowOption = Annotated[
     str,
     typer.Option(
         metavar="NAME,...",
-        help="Spark jobs: on what the outcome may depend: batching, order, partitions; or late (rows that are dropped), growth"
-        " (state that nothing removes), effect (what tasks do outside state), value (state that is not what was put), swallowed"
-        " (errors of state calls that are caught).",
+        help="[bold]effect[/]: let your code change files, use sockets and start processes, which is refused otherwise."
+        " Spark jobs: on what the outcome may depend: batching, order, partitions; or late (rows that are dropped), growth"
+        " (state that nothing removes), value (state that is not what was put), swallowed (errors of state calls that are"
+        " caught).",
     ),
 ]
 DuplicatesOption = Annotated[
@@ -272,7 +274,10 @@ def verify(
         files.claim(save, "--save")
         files.claim(history, HISTORY)
         pools.check()
-        if is_spark_job(pipeline) or (schema is not None and not is_pipeline(pipeline)):
+        confinement = Confinement(CodeLimits(call_s=options.code_timeout), allow)
+        with stdout_reserved(), confinement.entered():
+            is_spark = is_spark_job(pipeline) or (schema is not None and not is_pipeline(pipeline))
+        if is_spark:
             asked = SparkOptions(
                 schema or (),
                 allow,
@@ -283,32 +288,35 @@ def verify(
                 promise or (),
                 allow_unknown,
                 keys or (),
+                confinement,
             )
             memory = Memory(failures, pipeline)
             raise typer.Exit(
                 verify_spark(pipeline, asked, memory, files, save, context, as_json=as_json, verbose=verbose)
             )
         refuse_unheeded_options(context, TargetKind.PIPELINE)
+        check_allowed(names_of(allow), TargetKind.PIPELINE)
         protocol = protocol_without(without)
-        with stdout_reserved():
+        with stdout_reserved(), confinement.entered(verbose=verbose):
             target = load_target(pipeline, feed, versions or (), promise or ())
             may_be_unknown = invariants_named(allow_unknown, target.deployed, target.promises)
             memory = Memory(failures, target.name, tuple(target.versions), protocol.name, target.feed_name)
             with pools.pool() as jobs:
                 report = _search(target, protocol, options, scope.scope, memory, jobs)
-        report.may_be_unknown = may_be_unknown
-        _save(report, save, memory, files)
-        failure = report.verification.failure
-        if (
-            failure is not None and history is not None and not failure.error
-        ):  # one that stopped with an error has no History
-            events, _, _ = run_plan(target.application, failure.trial, protocol)
-            engine = failure.plan.options.engine
-            write_history(files, history, events, header_of(target.deployed, SIMULATED, engine))
-        if as_json:
-            print_document(report.document())
-        else:
-            report.print(output_console(), verbose=verbose)
+        with confinement.entered():  # codecs and promises are asked for what is told
+            report.may_be_unknown = may_be_unknown
+            _save(report, save, memory, files)
+            failure = report.verification.failure
+            if (
+                failure is not None and history is not None and not failure.error
+            ):  # one that stopped with an error has no History
+                events, _, _ = run_plan(target.application, failure.trial, protocol)
+                engine = failure.plan.options.engine
+                write_history(files, history, events, header_of(target.deployed, SIMULATED, engine))
+            if as_json:
+                print_document(report.document())
+            else:
+                report.print(output_console(), verbose=verbose)
         raise typer.Exit(report.code)
 
 
@@ -346,8 +354,7 @@ def _search(
     jobs: Jobs,
 ) -> SearchReport:
     """Try the failures that are kept, then search until it is done or a signal arrives."""
-    limits = CodeLimits(call_s=options.code_timeout)
-    application = replace(target.application, limits=limits)
+    application = replace(target.application, limits=CodeLimits(call_s=options.code_timeout))
     feed = application.feed(options.seed)
     check_repeats(target, options.seed, feed)
     stopped_by = verification = review_of_code = again = None

@@ -39,6 +39,22 @@ SPARK_HAS_IT = "only a Spark job has it"
 EACH_EFFECT = "every fault at each of its effects is tried, and nothing of it runs under schedules"
 """Reasons that several rows give."""
 
+EFFECT = "effect"
+"""What a user calls effects outside the process, which any target may be allowed."""
+
+
+def check_allowed(names: Iterable[str], kind: TargetKind) -> None:
+    """Refuse what cannot be allowed for a kind of target.
+
+    Raises:
+        OptionsError: There is something.
+
+    """
+    for name in names:
+        if name != EFFECT and kind is not TargetKind.QUERY:
+            why = f"only a Spark query has an outcome that can depend on it; {EFFECT!r} is for all"
+            raise OptionsError("allow", name, f"left out for {kind.value}: {why}")
+
 
 def refuse_unheeded(
     table: Mapping[str, Heeded], given: Iterable[tuple[str, str, object]], kind: TargetKind

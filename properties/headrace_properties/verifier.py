@@ -9,7 +9,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -22,15 +22,17 @@ from headrace_properties.explain.descriptions import describe_failure
 from headrace_properties.promises import Promise, check_promises
 from headrace_properties.search.application import Application, FeedOf, stray_entry
 from headrace_properties.search.exhaustive import explore
+from headrace_properties.search.guard import PRINTED_LINES, guarded
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.kept_failures import KeptFailures, Retried, found_again, retry
-from headrace_properties.search.limits import CALL_S, CodeLimits
+from headrace_properties.search.limits import CALL_S, CodeLimits, call_time_limited
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.verification import FEEDS, Verification, verify
 from headrace_properties.target_kinds import (
     EACH_EFFECT,
+    EFFECT,
     OWN_FAULTS,
     PIPELINE,
     QUERY,
@@ -38,6 +40,7 @@ from headrace_properties.target_kinds import (
     SPARK_HAS_IT,
     Heeded,
     TargetKind,
+    check_allowed,
     refuse_unheeded,
 )
 from headrace_properties.user_code.growth import GROWTH
@@ -113,6 +116,7 @@ class Verifier:
         search: Literal["random", "pct", "exhaustive"] = "random",
         depth: int | None = None,
         scope: Scope | None = None,
+        allow: Iterable[str] = (),
     ) -> Verification: ...
 
     @overload
@@ -141,11 +145,19 @@ class Verifier:
             given: what else the one or the other takes.
         """
         __tracebackhide__ = True
-        if isinstance(pipeline, Pipeline):
-            _refuse_unheeded(given, TargetKind.PIPELINE)
-            return self.pipeline(pipeline, feed, **given)
-        _refuse_unheeded(given, TargetKind.QUERY)
-        return self.spark_job(pipeline, feed, **given)
+        try:
+            confined = guarded(allows_effects=EFFECT in given.get("allow", ()))
+            with confined as guard, call_time_limited(self._limits):
+                if isinstance(pipeline, Pipeline):
+                    _refuse_unheeded(given, TargetKind.PIPELINE)
+                    return self.pipeline(pipeline, feed, **given)
+                _refuse_unheeded(given, TargetKind.QUERY)
+                return self.spark_job(pipeline, feed, **given)
+        finally:
+            if printed := guard.printed.splitlines():  # pytest shows it if the test fails
+                sys.stdout.write(
+                    "\n".join(["Your code printed, among others:", *printed[:PRINTED_LINES], ""])
+                )
 
     def pipeline(
         self,
@@ -161,6 +173,7 @@ class Verifier:
         search: Literal["random", "pct", "exhaustive"] = "random",
         depth: int | None = None,
         scope: Scope | None = None,
+        allow: Iterable[str] = (),
     ) -> Verification:
         """Run a pipeline under fault schedules, and fail the test unless every invariant and promise was exercised and holds.
 
@@ -180,6 +193,7 @@ class Verifier:
                 whatever ``examples`` and ``options``, which are refused.
             depth: with ``pct``, of the failures to look for; default: 2; see docs/explanation/exhaustive.md.
             scope: of an exhaustive search only; default: three records, one fault and two delays, on two workers.
+            allow: ``["effect"]``: the code may change files, use sockets and start processes, which is refused otherwise.
 
         Raises:
             PromiseError: a promise is wrong in itself.
@@ -195,10 +209,10 @@ class Verifier:
         _refuse_unsearched(search, {name: value for name, value in arguments.items() if value is not None})
         used_seed, runs = self._instead_of(seed, examples)
         _check_search(runs, search)
+        check_allowed(allow, TargetKind.PIPELINE)
         asked = _promises_beside(pipeline, feed) if promises is None else promises
-        limits = CodeLimits() if self.code_timeout is None else CodeLimits(call_s=self.code_timeout)
         application = Application(
-            pipeline, feed_function(pipeline, feed), check_promises(asked, [pipeline]), limits
+            pipeline, feed_function(pipeline, feed), check_promises(asked, [pipeline]), self._limits
         )
         _check_feed(application, used_seed)
         tested = _TestedPipeline(application, feed, protocol or SOUND, self.folder)
@@ -279,7 +293,7 @@ class Verifier:
         asked = names.promises if promises is None else promises
 
         def target_of(seed: int) -> "SparkTarget":
-            return spark_target(
+            target = spark_target(
                 names.job,
                 job,
                 schemas=schema,
@@ -289,9 +303,11 @@ class Verifier:
                 promises=asked,
                 keys=keys,
             )
+            return replace(target, limits=self._limits)
 
         target = target_of(used_seed)
-        _refuse_unheeded({"examples": examples, "allow": allow}, target.kind)
+        _refuse_unheeded({"examples": examples}, target.kind)
+        check_allowed(allow, target.kind)
         kept = KeptFailures(self.folder, names.job) if names.importable else None
         untold = allowed if duplicates else allowed | {Cause.DUPLICATES}
         retried = () if kept is None else retry_findings(kept, names.feed, target_of, untold)
@@ -331,6 +347,11 @@ class Verifier:
             raise NotExercisedError(names.job, runs, asked_for, "; ".join(report.unknown))
         return report
 
+    @property
+    def _limits(self) -> CodeLimits:
+        call_s = CALL_S if self.code_timeout is None else self.code_timeout
+        return CodeLimits(call_s, option="--headrace-code-timeout")
+
     def _instead_of(self, seed: int | None, examples: int | None) -> tuple[int, int]:
         """Return the seed and the number of runs: the test's, or else the command line's."""
         return (self.seed if seed is None else seed), (self.examples if examples is None else examples)
@@ -360,7 +381,7 @@ ARGUMENTS: Mapping[str, Heeded] = {
     "prepare": Heeded(SPARK, SPARK_HAS_IT),
     "duplicates": Heeded(SPARK, SPARK_HAS_IT),
     "keys": Heeded(SPARK, SPARK_HAS_IT),
-    "allow": Heeded(QUERY, f"{SPARK_HAS_IT}, whose outcome can depend on these"),
+    "allow": Heeded(),  # not all of its names, which are looked at with it
 }
 """Which kinds of targets heed an argument of the fixture."""
 _SEARCHES = {

@@ -8,22 +8,23 @@ import mmap
 import multiprocessing
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from headrace_properties.search.limits import CodeLimits, call_time_limited, limit_memory
+from headrace_properties.search.guard import guarded
+from headrace_properties.search.limits import WAITING, CodeLimits, call_time_limited, limit_memory
 
 ItemT = TypeVar("ItemT")
 
 _BOARD_BYTES = 1 << 20
 _PATIENCE_S = 5.0
-"""Overtime after which a call that cannot be interrupted is killed with its process."""
+"""CPU time over the limit after which a call that cannot be interrupted is killed with its process."""
 
 
 class Board:
@@ -95,7 +96,7 @@ def work_apart(
     theirs.close()
     hung = False
     try:
-        count, since_s = board.count, time.monotonic()
+        count, since = board.count, _times_of(process.pid)
         while True:
             if ours.poll(0.2):
                 try:
@@ -108,8 +109,10 @@ def work_apart(
                     raise value
                 yield value
             if board.count != count:
-                count, since_s = board.count, time.monotonic()
-            elif time.monotonic() - since_s > limits.call_s + _PATIENCE_S:
+                count, since = board.count, _times_of(process.pid)
+                continue
+            cpu_s, wall_s = (now - then for now, then in zip(_times_of(process.pid), since, strict=True))
+            if limits.overrun(cpu_s - _PATIENCE_S, wall_s - _PATIENCE_S * WAITING):
                 hung = True
                 break
         if hung:
@@ -123,14 +126,22 @@ def work_apart(
         ours.close()
 
 
+def _times_of(pid: int | None) -> tuple[float, float]:
+    """Return the CPU time of a process, 0 where the system does not tell it, and the wall time, in seconds."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK"), time.monotonic()
+    except OSError:
+        return 0.0, time.monotonic()
+
+
 def _run(work: Callable[[Board], Iterator[Any]], board: Board, limits: CodeLimits, to: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)  # user code would print the same many times
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    os.dup2(nothing, 1)
     limit_memory(limits)
     try:
-        with call_time_limited(limits, board.touch):
+        with guarded(), call_time_limited(limits, board.touch):
             for item in work(board):
                 board.write(None)
                 to.send(("item", item))

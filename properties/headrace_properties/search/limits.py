@@ -4,6 +4,8 @@ Rules of this file:
 
 * A periodic alarm checks which call of user code is running. A call that exceeds its budget is interrupted. Others cost
   nothing.
+* The budget is CPU time, which does not depend on what else the machine does; a call that waits is ended after `WAITING` times
+  as much wall time. What a call imports is not charged to it.
 * It also checks which event a process is handling. A broken protocol may handle one without end, in zero simulated time, so
   that the budget of events (`headrace_sim.kernel`) never ends the run.
 * The interrupt is not an `Exception`, so neither the engine's failure policy nor user code catches it.
@@ -27,7 +29,10 @@ from headrace_properties.search.user_frames import Place, is_users_file, place_i
 from headrace_sim.hosting.host import Host
 
 CALL_S = 10.0
-"""Default time limit for a call of user code, seconds."""
+"""Default limit of CPU time for a call of user code, seconds."""
+
+WAITING = 6
+"""Choice: how many times its limit of CPU time a call may take in all, where it sleeps or waits for the processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,26 @@ class CodeLimits:
     """Limits of user code.
 
     Attributes:
-        call_s: time for one call, seconds.
+        call_s: CPU time for one call, seconds.
         memory_bytes: memory that a worker process may take beyond what it begins with.
+        option: what sets ``call_s``, for messages.
     """
 
     call_s: float = CALL_S
     memory_bytes: int = 1 << 30
+    option: str = "--code-timeout"
+
+    @property
+    def wall_s(self) -> float:
+        """Wall time for one call, seconds."""
+        return self.call_s * WAITING
+
+    def overrun(self, cpu_s: float, wall_s: float) -> str:
+        """Return which limit a call has overrun, and what allows more; ``""``: none."""
+        more = f"; {self.option} allows more"
+        if cpu_s >= self.call_s:
+            return f"{self.call_s:g} s of CPU time{more}"
+        return f"{self.wall_s:g} s, in which it waits for something{more}" if wall_s >= self.wall_s else ""
 
 
 class OverrunError(BaseException):
@@ -48,7 +67,7 @@ class OverrunError(BaseException):
 
 
 class HandlerOverrunError(OverrunError):
-    """An engine process did not finish an event in time. Fields: seconds, process, event, at_us."""
+    """An engine process did not finish an event in time. Fields: seconds (of CPU time), process, event, at_us."""
 
     def __init__(self, seconds: float, process: str, event: str, at_us: int) -> None:
         super().__init__(seconds, process, event, at_us)
@@ -64,25 +83,29 @@ class HandlerOverrunError(OverrunError):
 
 
 class CodeOverrunError(OverrunError):
-    """A call of user code did not end in time. Fields: seconds, cause, place."""
+    """A call of user code did not end in time. Fields: limit (as `CodeLimits.overrun` words it), cause, place."""
 
-    def __init__(self, seconds: float, cause: str, place: Place | None) -> None:
-        super().__init__(seconds, cause, place)
-        self.seconds, self.cause, self.place = seconds, cause, place
+    def __init__(self, limit: str, cause: str, place: Place | None) -> None:
+        super().__init__(limit, cause, place)
+        self.limit, self.cause, self.place = limit, cause, place
 
     def __str__(self) -> str:
         """Say which call, and where it is."""
-        at = f", at {self.place}" if self.place else ""
-        return f"user code never ends: it has not after {self.seconds:g} s{at}{self.cause and f', on {self.cause}'}"
+        at = f"at {self.place}, " if self.place else ""
+        on = f"on {self.cause}, " if self.cause else ""
+        return f"user code never ends: {at}{on}it has not after {self.limit}"
 
 
 @contextmanager
-def call_time_limited(limits: CodeLimits, on_progress: Callable[[], None] = lambda: None) -> Iterator[None]:
+def call_time_limited(
+    limits: CodeLimits, on_progress: Callable[[], None] = lambda: None, base: FrameType | None = None
+) -> Iterator[None]:
     """Interrupt calls of user code and event handlers that take too long. Works only in the main thread.
 
     Args:
         limits: say what is too long.
         on_progress: called periodically as long as no call of user code overruns.
+        base: what is below it on the stack is no call of user code; default: the frame that enters this.
 
     Raises:
         CodeOverrunError: a call of user code did.
@@ -91,42 +114,59 @@ def call_time_limited(limits: CodeLimits, on_progress: Callable[[], None] = lamb
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    base = sys._getframe(2)  # the caller's: between them is the context manager
+    base = base or sys._getframe(2)  # the caller's: between them is the context manager
     tick_s = min(limits.call_s / 4, 1.0)
-    running: FrameType | None = None
-    since_s = 0.0
-    handling: FrameType | None = None
-    ticks = 0
+    running, handling = _Stretch(None), _Stretch(None)
 
-    def look(_: int, frame: FrameType | None) -> None:
-        nonlocal running, since_s, handling, ticks
-        call, now_s = _call_in(frame, base), time.monotonic()
-        before, handling = handling, _handling_in(frame, base)
-        ticks = ticks + 1 if handling is before else 0
-        if handling is not None and ticks * tick_s >= limits.call_s:
-            known = handling.f_locals
+    def look(number: int, frame: FrameType | None) -> None:
+        nonlocal running, handling
+        if left_s and is_others and callable(handler) and time.monotonic() - began_s >= left_s:
+            handler(number, frame)
+        running = running.still(_call_in(frame, base))
+        handling = handling.still(_handling_in(frame, base))
+        if handling.frame is not None and handling.cpu_s >= limits.call_s:
+            known = handling.frame.f_locals
             raise HandlerOverrunError(
                 limits.call_s, known["node"].address, type(known["event"]).__name__, known["self"].kernel.now
             )
-        if call is not running:
-            running, since_s = call, now_s
+        if running.frame is None or running.has_just_begun:
             on_progress()
-        elif call is None:
-            on_progress()
-        elif now_s - since_s >= limits.call_s - tick_s:
-            raise CodeOverrunError(limits.call_s, _cause_of(call), place_in(frame, base))
+        elif over := limits.overrun(running.cpu_s + tick_s, running.wall_s + tick_s):
+            raise CodeOverrunError(over, _cause_of(running.frame), place_in(frame, base))
 
     handler = signal.signal(signal.SIGALRM, look)
     left_s, again_s = signal.setitimer(signal.ITIMER_REAL, tick_s, tick_s)
-    began_s = time.monotonic()
+    began_s, is_others = time.monotonic(), getattr(handler, "__module__", "") != __name__
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
-        running = handling = None
+        running = handling = _Stretch(None)
         if left_s:  # somebody else's alarm
             signal.setitimer(signal.ITIMER_REAL, max(left_s - (time.monotonic() - began_s), 0.001), again_s)
+
+
+class _Stretch:
+    """The time in which the same frame has been seen running: CPU time of this thread, and wall time."""
+
+    def __init__(self, frame: FrameType | None) -> None:
+        self.frame = frame
+        self.has_just_begun = True
+        self._began = time.thread_time(), time.monotonic()
+
+    def still(self, frame: FrameType | None) -> "_Stretch":
+        """Return this if the frame is still the same, or else a new one."""
+        self.has_just_begun = False
+        return self if frame is self.frame else _Stretch(frame)
+
+    @property
+    def cpu_s(self) -> float:
+        return time.thread_time() - self._began[0]
+
+    @property
+    def wall_s(self) -> float:
+        return time.monotonic() - self._began[1]
 
 
 def limit_memory(limits: CodeLimits) -> None:
@@ -170,11 +210,13 @@ _HOOKS = frozenset({run_record.__code__, run_timer.__code__, run_step.__code__})
 
 
 def _call_in(frame: FrameType | None, base: FrameType) -> FrameType | None:
-    """Return the outermost frame of a call of user code."""
+    """Return the outermost frame of a call of user code; ``None``, too, while it imports something that is not the user's."""
     found = None
     while frame is not None and frame is not base:
         if frame.f_code in _HOOKS or is_users_file(frame.f_code.co_filename):
             found = frame
+        elif found is None and frame.f_code.co_filename.startswith("<frozen importlib"):
+            return None
         frame = frame.f_back
     return found
 

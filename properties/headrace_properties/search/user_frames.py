@@ -1,6 +1,8 @@
 """Recognise the user's own code, and find the line of it that is running."""
 
 import functools
+import importlib.util
+import os
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -10,6 +12,15 @@ from types import CodeType, FrameType
 NOT_USERS = frozenset({"headrace", "headrace_sim", "headrace_properties", "headrace_cli"})
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _own: set[str] = set()
+
+
+def _folders(package: str) -> list[str]:
+    spec = importlib.util.find_spec(package)
+    return [f"{folder}{os.sep}" for folder in (spec and spec.submodule_search_locations) or ()]
+
+
+_OURS = tuple(folder for package in sorted(NOT_USERS) for folder in _folders(package))
+"""Not by a folder's name: a user's project may have ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +66,12 @@ def is_users_file(file: str) -> bool:
         return True
     if not file or file.startswith(("<", *_INSTALLED)):
         return False
-    return NOT_USERS.isdisjoint(Path(file).parts) and "site-packages" not in file
+    return not is_our_file(file) and "site-packages" not in file
+
+
+def is_our_file(file: str) -> bool:
+    """Return whether a file's code is Headrace's."""
+    return file.startswith(_OURS)
 
 
 def place_in(frame: FrameType | None, base: FrameType | None = None) -> Place | None:

@@ -166,6 +166,12 @@ class JobFailsError(HeadraceError):
         )
 
 
+EFFECT_FIRST = (
+    "no schedules: an effect of the job's code outside its process is refused, and the job fails of it"
+)
+"""Why a job was not tried."""
+
+
 def difference_told(what: str, surplus: Counter[Any], missing: Counter[Any]) -> str:
     """Describe what one outcome has, and the other one lacks."""
     if not surplus:

@@ -19,9 +19,11 @@ from unittest.mock import patch
 import time_machine
 
 from headrace_properties.promises import Promise
+from headrace_properties.search.guard import EndsProcessError, guarded
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError, call_time_limited
 from headrace_properties.spark_jobs.findings import (
     ANY_TIMING,
+    EFFECT_FIRST,
     LEADING,
     NO_OUTPUT,
     SEVERAL_WINDOWS,
@@ -40,7 +42,7 @@ from headrace_properties.spark_jobs.findings import (
     swallowed_call,
 )
 from headrace_properties.spark_jobs.promised import Judge
-from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
+from headrace_properties.spark_jobs.shrinking import TRIES, narrowed, shrunk
 from headrace_properties.spark_jobs.swallowed import Raised, heard_run
 from headrace_properties.spark_jobs.watching import (
     Kept,
@@ -85,6 +87,7 @@ def check_job(
     duplicates: bool = False,
     promises: Sequence[Promise] = (),
     allow_unknown: Collection[str] = (),
+    limits: CodeLimits | None = None,
     progress: Progress | None = None,
 ) -> JobReport:
     """Run a job under schedules that each change one thing, and compare outcomes. Its sink is not called.
@@ -98,6 +101,7 @@ def check_job(
         duplicates: Whether the source may deliver a row twice.
         promises: Its author's promises, checked in each run.
         allow_unknown: Those that no run needs to test.
+        limits: Of each call of its code.
         progress: Told after each schedule; a true result stops the search.
 
     Raises:
@@ -106,8 +110,10 @@ def check_job(
         PySparkException: If a row of the feed does not fit its schema.
 
     """
-    check = _Check(without_sink(job), feed, frozenset(allow), promises, duplicates=duplicates)
-    report = check.run(schedules, seed, progress)
+    limits = limits or CodeLimits()
+    check = _Check(without_sink(job), feed, frozenset(allow), promises, limits, duplicates=duplicates)
+    with guarded(allows_effects=Cause.EFFECT in allow), call_time_limited(limits):
+        report = check.run(schedules, seed, progress)
     untested = (f"the promise {name} {why}" for name, why in check.untested() if name not in allow_unknown)
     return replace(report, unknown=(*report.unknown, *untested))
 
@@ -119,6 +125,7 @@ def check_again(
     changed: Cause,
     schedule: Schedule | None,
     promise: Promise | None = None,
+    limits: CodeLimits | None = None,
 ) -> JobFinding | None:
     """Look for an earlier finding, under its schedule alone.
 
@@ -129,13 +136,16 @@ def check_again(
         changed: What its schedule changes.
         schedule: The schedule, or None if the feed alone showed it.
         promise: That was broken, if one was.
+        limits: Of each call of its code.
 
     Raises:
         JobFailsError: As `check_job` does; so is `SparkJobError`.
 
     """
     promises = () if promise is None else (promise,)
-    return _Check(without_sink(job), feed, frozenset(), promises).again(cause, changed, schedule)
+    limits = limits or CodeLimits()
+    with guarded(), call_time_limited(limits):
+        return _Check(without_sink(job), feed, frozenset(), promises, limits).again(cause, changed, schedule)
 
 
 def without_sink(job: SparkJob) -> SparkJob:
@@ -154,9 +164,11 @@ class _Check:
         feed: Feed,
         allow: frozenset[Cause],
         promises: Sequence[Promise] = (),
+        limits: CodeLimits = CodeLimits(),  # noqa: B008  it is frozen
         *,
         duplicates: bool = False,
     ) -> None:
+        self._limits = limits
         self._promises = promises
         self._promised: dict[str, JobFinding] = {}
         self._tested: set[str] = set()
@@ -179,6 +191,8 @@ class _Check:
         for cause in _ALONE:
             if (found := self._alone(cause)) is not None and cause not in self._allow:
                 self._findings[cause] = found
+        if calm.failure is not None:  # of an effect, which is told
+            return JobReport(tuple(self._findings.values()), (EFFECT_FIRST,), 0, 0, calm, "")
         judge = Judge(self._promises, self._job)
         undisturbed = run_changed(
             self._job, self._feed, Schedule(), Cause.FAULTS, after_batch=judge.after_batch
@@ -203,6 +217,8 @@ class _Check:
                 self._judge(cause, schedule, self._undisturbed(schedule, calm), outcome)
             done = number + 1
             if progress is not None and progress(done, schedules):
+                break
+            if isinstance(outcome.failure, StoppedError):  # each more would take as long
                 break
         unknown = [] if any(calm.outputs.values()) else [NO_OUTPUT]
         if done < schedules:
@@ -317,22 +333,15 @@ class _Check:
 
     def _calm(self) -> Outcome:
         """Run the job undisturbed, and watch it."""
-        try:
-            with call_time_limited(CodeLimits()):
-                calm, noted = _watched_calmly(self._job, self._feed)
-        except CodeOverrunError as overrun:
-            line = self._place if overrun.place is None else f"{overrun.place.file}:{overrun.place.line}"
-            raise JobFailsError(
-                f"a call of its code has not ended after {overrun.seconds:g} s", line
-            ) from overrun
+        calm, noted = _watched_calmly(self._job, self._feed)
         self._kept = noted.kept
-        if calm.failure is not None:
-            error = f"{type(calm.failure).__name__}: {calm.failure}".rstrip(".")
+        if calm.failure is not None and not (noted.effects and Cause.EFFECT not in self._allow):
+            error = raised_told(calm.failure)
             if noted.effects:
                 error += f" (its code {noted.effects[0][0]}, which a task that is run again repeats)"
             raise JobFailsError(
                 error,
-                place_of_error(calm.failure, self._place_of_processor()),
+                place_of_failure(calm.failure, self._place_of_processor()),
             )
         return calm
 
@@ -366,9 +375,15 @@ class _Check:
         if known is not None:
             self._findings[name] = replace(known, schedules=known.schedules + 1)
             return
-        kept, schedule = shrunk(
-            sum(map(len, self._feed)), schedule, lambda *both: self._difference(cause, *both) is not None
-        )
+        endless = isinstance(outcome.failure, StoppedError)
+        limits, tries = (_HASTY, _HASTY_TRIES) if endless else (self._limits, TRIES)
+        with call_time_limited(limits):
+            kept, schedule = shrunk(
+                sum(map(len, self._feed)),
+                schedule,
+                lambda *both: self._difference(cause, *both) is not None,
+                tries,
+            )
         difference = self._difference(cause, kept, schedule) or found
         self._findings[name] = self._told(name, cause, kept, schedule, difference)
 
@@ -413,8 +428,10 @@ class _Check:
         if (schedule.delayed or schedule.twice) and (outcome.late or calm.late):
             return None  # which rows are late then differs, and losing them is not the job's fault
         self._failure = outcome.failure
+        if isinstance(outcome.failure, StoppedError):
+            return str(outcome.failure)
         if outcome.failure is not None:
-            return f"it raises {type(outcome.failure).__name__}: {outcome.failure}"
+            return f"it raises {raised_told(outcome.failure)}"
         for what, expected, found in zip(
             ("output", "state"), self._settled(calm), self._settled(outcome), strict=True
         ):
@@ -443,7 +460,7 @@ class _Check:
         what, remedy = TOLD.get(cause, ("fails", remedy))
         place, told = self._place, f"the outcome {what}: {difference}"
         if cause is Cause.ERROR and self._failure is not None:
-            place = place_of_error(self._failure)
+            place = place_of_failure(self._failure, place)
         if cause is Cause.BATCHING and any(
             step.time_mode is TimeMode.EVENT_TIME for step in self._job.stateful
         ):
@@ -471,7 +488,8 @@ class _Check:
                 Cause.TTL: lambda _, noted: next(map(expired_told, noted.expired), None),
                 Cause.GROWTH: self._growing,
             }
-            finding = None if calm.failure is not None else looks[cause](calm, noted)
+            failed = calm.failure is not None and cause is not Cause.EFFECT
+            finding = None if failed else looks[cause](calm, noted)
             return None if finding is None else replace(finding, feed=feed, kept=kept)
 
         rows = sum(map(len, self._feed))
@@ -497,6 +515,9 @@ class _Check:
         return JobFinding(Cause.GROWTH, place_of(handler), told, remedy, ())
 
 
+_HASTY, _HASTY_TRIES = CodeLimits(call_s=1.0), 20
+"""Choice: limits of the smaller feeds for code that is known not to end, and their number."""
+
 _ALONE = (Cause.EFFECT, Cause.VALUE, Cause.TIMER, Cause.TTL, Cause.GROWTH)
 """Yield what shows in the undisturbed run."""
 
@@ -504,7 +525,7 @@ _ALONE = (Cause.EFFECT, Cause.VALUE, Cause.TIMER, Cause.TTL, Cause.GROWTH)
 def _watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:
     trace, outside = Trace(), outside_of(job)
     with _chance(0), tracing(trace):
-        outcome, noted = watched_run(lambda: run_job(watched_job(job), feed))
+        outcome, noted = watched_run(lambda: _ended(lambda: run_job(watched_job(job), feed)))
     known = {kept.what for kept in noted.kept}
     noted.kept += [kept for kept in outside.kept() if kept.what not in known]
     outside.restore()
@@ -612,11 +633,49 @@ def run_changed(
 
     with _chance(1 if changed is Cause.CHANCE else 0):
         try:
-            return run_job(
-                job, feed, schedule, watch=at_event, after_batch=at_end_of_batch, streams_go_on=True
+            return _ended(
+                lambda: run_job(
+                    job, feed, schedule, watch=at_event, after_batch=at_end_of_batch, streams_go_on=True
+                )
             )
         finally:
             outside.restore()
+
+
+class StoppedError(Exception):
+    """The code of a job does not end, or ends its process. Fields: told (how, and where), place (``file:line``, or "")."""
+
+    def __init__(self, told: str, place: str) -> None:
+        super().__init__(told, place)
+        self.told, self.place = told, place
+
+    def __str__(self) -> str:
+        """Say what it does."""
+        return self.told
+
+
+def place_of_failure(failure: BaseException, otherwise: str = "") -> str:
+    """Return ``file:line`` of the user's code at which a job fails."""
+    if isinstance(failure, StoppedError):
+        return failure.place or otherwise
+    return place_of_error(failure, otherwise)
+
+
+def raised_told(error: Exception) -> str:
+    """Return the class and the message of an error that ends a job; of its code's end, what it did."""
+    told = str(error) if isinstance(error, StoppedError) else f"{type(error).__name__}: {error}"
+    return told.rstrip(".")
+
+
+def _ended(run: Callable[[], Outcome]) -> Outcome:
+    """Run a job; a call of its code that does not end, or that ends the process, is how the job fails."""
+    try:
+        return run()
+    except (CodeOverrunError, EndsProcessError) as end:
+        place = end.place
+        return Outcome(failure=StoppedError(str(end), "" if place is None else f"{place.file}:{place.line}"))
+    except SystemExit as end:
+        return Outcome(failure=StoppedError(f"its code raises SystemExit({end})", place_of_error(end)))
 
 
 class _chance:  # noqa: N801  a context
@@ -637,6 +696,7 @@ class _chance:  # noqa: N801  a context
 
     def __exit__(self, *_: object) -> None:
         self._entropy.stop()
+        os.environ.setdefault("TZ", "")  # the job may have emptied the environment; the clock takes it back
         self._day.stop()
         random.setstate(self._state)
 

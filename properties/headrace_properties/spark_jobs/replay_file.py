@@ -175,7 +175,9 @@ class Again:
         feed = narrowed(target.feed, file.kept)
         if file.cause is not None:
             promise = next((promise for promise in target.promises if promise.name == file.promise), None)
-            found = check_again(target.job, feed, file.cause, file.changed, file.schedule, promise)
+            found = check_again(
+                target.job, feed, file.cause, file.changed, file.schedule, promise, target.limits
+            )
             self.finding = None if found is None else placed(target.job, replace(found, kept=file.kept))
         elif file.fault is not None and target.job.sink.function is not None:
             self._trial = replace(target, feed=feed).try_fault(file.fault)

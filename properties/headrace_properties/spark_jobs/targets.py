@@ -9,6 +9,8 @@ from typing import Any
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.promises import Promise
+from headrace_properties.search.guard import effects_let_through, refusal_in
+from headrace_properties.search.limits import CodeLimits, OverrunError, call_time_limited
 from headrace_properties.spark_jobs.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.explaining import placed
 from headrace_properties.spark_jobs.findings import Cause, JobFailsError, JobFinding, JobReport
@@ -17,7 +19,7 @@ from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_properties.target_kinds import TargetKind
 from headrace_sim.spark.ddl import Schema, parse_schema
-from headrace_sim.spark.job import Columns, SparkJob, SparkSink, Step, Union, Watermark
+from headrace_sim.spark.job import Columns, SparkJob, SparkJobError, SparkSink, Step, Union, Watermark
 from headrace_sim.spark.queries import run_job
 from headrace_sim.spark.recording import record
 from headrace_sim.spark.refusals import place_of_error, shown_place
@@ -84,6 +86,7 @@ class SparkTarget:
         prepare: Makes what the sink takes for granted, or None.
         promises: What its author says of it.
         keys: The columns by which connectors write that are not known, by table of ``df.write``; none: it adds rows.
+        limits: Of each call of its code.
 
     """
 
@@ -93,6 +96,7 @@ class SparkTarget:
     prepare: Callable[[], Any] | None = None
     promises: tuple[Promise, ...] = ()
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    limits: CodeLimits = field(default_factory=CodeLimits)
 
     @property
     def kind(self) -> TargetKind:
@@ -139,10 +143,13 @@ class SparkTarget:
                 duplicates=duplicates,
                 promises=self.promises,
                 allow_unknown=allow_unknown,
+                limits=self.limits,
                 progress=progress,
             )
             judged = replace(judged, findings=tuple(placed(self.job, finding) for finding in judged.findings))
         sink, unknown = None, list(judged.unknown if judged is not None else ())
+        if judged is not None and judged.outcome.failure is not None:
+            return SparkReport(self.name, judged, None, tuple(unknown))
         stopped = judged is not None and judged.schedules < schedules
         if self.job.sink.function is not None and not stopped:
             unknown += (
@@ -150,7 +157,7 @@ class SparkTarget:
             )
             sink = check_sink(
                 *self._sink(),
-                prepare=self.prepare,
+                prepare=self._prepare(),
                 overtaken=overtaken,
                 keys=self.keys,
                 progress=progress,
@@ -167,7 +174,19 @@ class SparkTarget:
             JobFailsError: As `verify` does; so are the others.
 
         """
-        return try_fault(*self._sink(), fault, prepare=self.prepare, keys=self.keys)
+        return try_fault(*self._sink(), fault, prepare=self._prepare(), keys=self.keys)
+
+    def _prepare(self) -> Callable[[], Any] | None:
+        return None if self.prepare is None else self._confined(self.prepare)
+
+    def _confined(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a call that is limited. A trial simulates its effects, and refuses those outside of it."""
+
+        def confined(*given: Any) -> None:
+            with effects_let_through(), call_time_limited(self.limits):
+                call(*given)
+
+        return confined
 
     def _sink(self) -> tuple[Callable[..., Any], Sequence[Sequence[tuple[Any, ...]]], Schema]:
         """Return what the trials of the sink call for each batch, the batches, and their schema.
@@ -178,12 +197,12 @@ class SparkTarget:
         assert function is not None
         steps = self.job.steps
         if not steps or any(not isinstance(step, Columns | Union | Watermark) for step in steps):
-            return function, self._outputs(), self.job.output
+            return self._confined(function), self._outputs(), self.job.output
 
         def computed(rows: Any, batch_id: int) -> None:
             function(reduce(_computed, steps, rows), batch_id)
 
-        return computed, self.feed, self.job.input
+        return self._confined(computed), self.feed, self.job.input
 
     def _outputs(self) -> list[list[tuple[Any, ...]]]:
         """Return the job's output, undisturbed."""
@@ -267,7 +286,7 @@ def spark_target(
             name, problem, "Name a foreachBatch function, a function that starts a query, or a SparkJob"
         )
     elif not _is_sink(found):
-        job = record(found, schemas)
+        job = _recorded(name, found, schemas)
     elif isinstance(schemas, str):
         job = SparkJob(parse_schema(schemas), sink=SparkSink(found))
     else:
@@ -293,10 +312,23 @@ def spark_target(
     return SparkTarget(name, job, taken, prepare, check_promises_of_job(asked), keys or {})
 
 
+def _recorded(name: str, build: Callable[..., Any], schemas: Any) -> SparkJob:
+    try:
+        return record(build, schemas)
+    except (SystemExit, OverrunError) as end:
+        function = getattr(build, "__name__", str(build))
+        told = f"SystemExit({end})" if type(end) is SystemExit else str(end)
+        raise SparkTargetError(
+            name, f"{function}() does not return: {told}", "Let it start a query, and return"
+        ) from end
+    except SparkJobError as error:
+        raise refusal_in(error) or error from error.__cause__
+
+
 def _made(name: str, feed: Callable[[int], Any], seed: int) -> Any:
     try:
         return feed(seed)
-    except Exception as error:
+    except (Exception, SystemExit, OverrunError) as error:
         problem = (
             f"the feed fails at {shown_place(place_of_error(error))}: {type(error).__name__}: {error}".rstrip(
                 "."

@@ -72,15 +72,18 @@ def clock_at(moment: datetime, zone: str = "") -> Iterator[None]:
     import time_machine  # noqa: PLC0415  it imports pytest, where that is installed: a tenth of a command's start
 
     with time_machine.travel(moment, tick=False):
-        if not zone or not hasattr(time, "tzset"):
-            yield
-            return
         before = os.environ.get("TZ")
-        _set_zone(zone)
+        changes_zone = bool(zone) and hasattr(time, "tzset")
+        if changes_zone:
+            _set_zone(zone)
         try:
             yield
         finally:
-            _set_zone(before)
+            if changes_zone:
+                _set_zone(before)
+            os.environ.setdefault(
+                "TZ", ""
+            )  # user code may have emptied the environment; the clock takes it back
 
 
 def _set_zone(zone: str | None) -> None:
@@ -165,7 +168,7 @@ class Caller:
         random.seed(lots)
         try:
             return extractor(seen)
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except (Exception, SystemExit, CodeOverrunError) as error:  # noqa: BLE001  user code may raise anything
             return type(error).__name__
 
     def same(self, step: Step, first: Outcome, second: Outcome) -> bool:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from traceback import walk_tb
 from typing import Any, NoReturn
 
 from headrace import Computation, HeadraceError, Pipeline, Productions, format_time
@@ -14,6 +15,12 @@ from headrace.wire.effects import SourceRecord
 from headrace_properties.printable import describe_value
 from headrace_properties.reference import Step, StepResult, run_reference, run_step
 from headrace_properties.reference.computation import RunningComputation
+from headrace_properties.search.guard import (
+    EffectRefusedError,
+    EndsProcessError,
+    allowing_effects,
+    refusal_in,
+)
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.search.user_frames import Place, place_in, place_of
 from headrace_properties.user_code.calls import (
@@ -106,6 +113,7 @@ class Look:
         self._report = report
         self._records = 0
         self._stopped: tuple[Habit, Witness] | None = None
+        self._refused: Witness | None = None
         self._at_once: tuple[object, int] = (None, 0)
 
     def witnesses(self, habit: Habit) -> list[Witness]:
@@ -164,8 +172,18 @@ class Look:
         try:
             with clock_at(THE_DAY):
                 run_reference(self._pipeline, self._feed, self._arrival, host)
-        except (HeadraceError, _StoppedError):
+        except HeadraceError as error:
+            refusal = refusal_in(error)
+            if refusal is not None and not any(call.trace.effects for call in found):
+                name, stream = self._extractor_in(refusal)
+                detail = f"the key extractor{stream} {refusal.effect}"
+                self._refused = Witness(name, detail, self._records, "", refusal.place)
+        except _StoppedError:
             pass
+        except _RefusedError as refused:
+            raise EffectRefusedError(*refused.args) from refused
+        except (SystemExit, CodeOverrunError) as error:
+            self._stopped = self._stopped_while_keying(error)
         self._caller.restore()
         return found
 
@@ -187,21 +205,47 @@ class Look:
                 random.seed(LOTS)  # as in `Caller`
                 result = run_step(pipeline, stage, step)
         except Exception as error:
+            if (
+                call.trace.effects
+                and not allowing_effects()
+                and pipeline.computations[step.computation].nondeterministic
+            ):
+                raise _RefusedError(*call.trace.effects[0]) from error  # declared, so no finding
             self._caller.note_change(step.computation)
             call.outcome = Raised(type(error).__name__, str(error))
             call.place = _place_of(error)
             raise
         except CodeOverrunError as error:
-            detail = f"it has not ended after {error.seconds:g} s"
+            detail = f"it has not ended after {error.limit}"
             self._stop(Habit.NEVER_ENDS, replace(self._witness(call, detail), place=error.place))
         except BaseException as error:  # noqa: BLE001  it would end the process
-            detail = (
-                f"it raises {type(error).__name__}{f'({error})' if str(error) else ''}, which ends a worker"
-            )
+            detail = f"it {_ending(error)}"
             self._stop(Habit.ENDS_PROCESS, replace(self._witness(call, detail), place=_place_of(error)))
         self._caller.note_change(step.computation)
         call.outcome = replace(result, timers={tag: copy.copy(timer) for tag, timer in result.timers.items()})
         return result
+
+    def _stopped_while_keying(self, error: SystemExit | CodeOverrunError) -> tuple[Habit, Witness]:
+        """Return how a key extractor stops the run, which is called outside of all steps."""
+        name, stream = self._extractor_in(error)
+        if isinstance(error, CodeOverrunError):
+            detail = f"the key extractor{stream} has not ended after {error.limit}"
+            return Habit.NEVER_ENDS, Witness(name, detail, self._records, "", error.place)
+        detail = f"the key extractor{stream} {_ending(error)}"
+        return Habit.ENDS_PROCESS, Witness(name, detail, self._records, "", _place_of(error))
+
+    def _extractor_in(self, error: BaseException) -> tuple[str, str]:
+        """Return whose key extractor was running, and of which stream, as text; ``""``: unknown."""
+        codes = {frame.f_code for frame, _ in walk_tb(error.__traceback__)}
+        return next(
+            (
+                (name, f" of {stream!r}")
+                for name, spec in self._pipeline.computations.items()
+                for stream, extractor in spec.inputs.items()
+                if getattr(extractor, "__code__", None) in codes
+            ),
+            ("", ""),
+        )
 
     def _check_progress(self, call: Call) -> None:
         step = call.step
@@ -226,7 +270,9 @@ class Look:
             text = f"{call.outcome.kind}: {call.outcome.text}".rstrip(": .")
             if habit is Habit.GOES_BACK and goes_back:
                 yield self._witness(call, call.outcome.text.rstrip("."), call.place)
-            elif habit is Habit.RAISES and not goes_back and not _has_dead_letters(self._pipeline, call.step):
+            elif habit is Habit.RAISES and not (
+                goes_back or _has_dead_letters(self._pipeline, call.step) or call.trace.effects
+            ):  # an effect is told instead of the error that comes of it: it is refused, or fails here
                 yield self._witness(call, text, call.place)
 
     def _asked(self) -> Iterator[Call]:
@@ -410,8 +456,10 @@ class Look:
 
     def _left_the_process(self, habit: Habit) -> Iterator[Witness]:
         self._keyed_otherwise  # noqa: B018  evaluating it shows what key extractors do
-        for call in self.calls:
-            is_effect = habit is Habit.HAS_EFFECTS
+        is_effect = habit is Habit.HAS_EFFECTS
+        if is_effect and self._refused is not None:
+            yield self._refused
+        for call in () if is_effect and allowing_effects() else self.calls:
             for text, place in (call.trace.effects if is_effect else call.trace.threads)[:1]:
                 detail = f"it {text}" if is_effect else f"it {text}, which outlives the call"
                 yield self._witness(call, detail, place)
@@ -570,12 +618,23 @@ class Look:
         return self._caller.shown(call.step, outcome)
 
 
+class _RefusedError(BaseException):
+    """The run cannot go on, because an effect is refused that the code may have. Fields: as of `EffectRefusedError`."""
+
+
 class _StoppedError(BaseException):
     """The run cannot go on."""
 
 
 def _is_the_layers(computation: Computation) -> bool:
     return type(computation).__module__.startswith("headrace.")
+
+
+def _ending(error: BaseException) -> str:
+    """Say what ends a worker."""
+    if isinstance(error, EndsProcessError):
+        return f"calls {error.call}, which ends a worker"
+    return f"raises {type(error).__name__}{f'({error})' if str(error) else ''}, which ends a worker"
 
 
 def _has_dead_letters(pipeline: Pipeline, step: Step) -> bool:

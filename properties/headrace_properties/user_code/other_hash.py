@@ -17,6 +17,8 @@ from typing import Self
 
 from headrace import Pipeline
 from headrace_properties.reference import Step
+from headrace_properties.search.guard import allowing_effects, guarded
+from headrace_properties.search.limits import CodeLimits, OverrunError, call_time_limited
 from headrace_properties.user_code.calls import THE_DAY, Caller, Elsewhere, clock_at
 
 _CODE = """
@@ -34,9 +36,10 @@ class OtherHashes:
 
     Args:
         name: (module, name in it) of the pipeline.
+        limits: of its code.
     """
 
-    def __init__(self, name: tuple[str, str]) -> None:
+    def __init__(self, name: tuple[str, str], limits: CodeLimits) -> None:
         seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
         self._process = subprocess.Popen(  # noqa: S603  this Python
             [sys.executable, "-c", _CODE],
@@ -45,7 +48,7 @@ class OtherHashes:
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        self._name = name
+        self._name, self._limits = name, limits
         self._begun = False
 
     def __enter__(self) -> Self:
@@ -65,7 +68,7 @@ class OtherHashes:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
             if not self._begun:
-                pickle.dump(self._name, self._process.stdin)
+                pickle.dump((self._name, self._limits, allowing_effects()), self._process.stdin)
                 self._begun = True
             pickle.dump(list(steps), self._process.stdin)
             self._process.stdin.flush()
@@ -88,23 +91,29 @@ def importable_name(pipeline: Pipeline) -> tuple[str, str] | None:
 
 def serve() -> None:
     """Answer requests until the input ends: the other process's main loop."""
-    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # user code's prints must not mix with answers
-    module_name, name = pickle.load(asked)  # noqa: S301  from our own process
-    caller: Caller | None = None
-    with suppress(Exception):
+    # Its own descriptors: what user code reads and prints must not mix with questions and answers.
+    asked, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    name, limits, allows_effects = pickle.load(asked)  # noqa: S301  from our own process
+    with guarded(allows_effects=allows_effects), call_time_limited(limits):
+        caller = _caller_of(*name)
+        while True:
+            try:
+                steps: list[Step] = pickle.load(asked)  # noqa: S301  as above
+            except EOFError:
+                return
+            with clock_at(THE_DAY):
+                outcomes = None if caller is None else [_made(caller, step) for step in steps]
+            pickle.dump(outcomes, answers)
+            answers.flush()
+
+
+def _caller_of(module_name: str, name: str) -> Caller | None:
+    with suppress(Exception, SystemExit, OverrunError):
         __import__(module_name)
         found = getattr(sys.modules[module_name], name)
-        caller = Caller(found) if isinstance(found, Pipeline) else None
-    while True:
-        try:
-            steps: list[Step] = pickle.load(asked)  # noqa: S301  as above
-        except EOFError:
-            return
-        with clock_at(THE_DAY):
-            outcomes = None if caller is None else [_made(caller, step) for step in steps]
-        pickle.dump(outcomes, answers)
-        answers.flush()
+        return Caller(found) if isinstance(found, Pipeline) else None
+    return None
 
 
 def _made(caller: Caller, step: Step) -> Elsewhere:

@@ -120,12 +120,13 @@ def review(
         seed: feed if feed.records <= RECORDS else feed.only(range(RECORDS)) for seed, feed in by_seed.items()
     }
     names = [importable_name(version) for version in versions]
-    work = _Review(versions, few, names, options, seed)
+    limits = limits or CodeLimits()
+    work = _Review(versions, few, names, options, seed, limits)
     findings: list[UserFinding] = []
     relations: dict[str, Verdict] = {}
     noted: dict[str, None] = {}
     grows: dict[str, str] = {}
-    for item in work_apart(work, limits or CodeLimits()):
+    for item in work_apart(work, limits):
         if isinstance(item, ProcessEnded):
             findings.append(_of_ended(item, versions[0], few))
         elif isinstance(item, UserFinding):
@@ -180,6 +181,7 @@ class _Review:
     names: list[tuple[str, str] | None]
     options: ClusterOptions | None
     seed: int
+    limits: CodeLimits
 
     def __call__(self, board: Board) -> Iterator[UserFinding | str | _Growing | dict[str, Verdict]]:
         findings: list[UserFinding] = []
@@ -200,7 +202,7 @@ class _Review:
         if name is None:
             yield from self._examined(Examiner(version, self.seed), board)
         else:
-            with OtherHashes(name) as elsewhere:
+            with OtherHashes(name, self.limits) as elsewhere:
                 yield from self._examined(Examiner(version, self.seed, elsewhere.call), board)
 
     def _examined(self, examiner: Examiner, board: Board) -> Iterator[UserFinding | str | _Growing]:

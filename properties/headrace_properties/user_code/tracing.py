@@ -2,7 +2,7 @@
 
 Rules of this file:
 
-* Python's audit events report files opened for writing, changes to the file system, sockets, databases and processes.
+* The guard (`search.guard`) reports files opened for writing, changes to the file system, sockets, databases and processes.
 * A profiler sees calls of built-in functions: new threads, writes to files opened earlier, and reads of clocks, time zones,
   random numbers and hashes. Reads are not findings by themselves, but show the line where a finding begins.
 * A thread that the call waits for is part of the call; one that merely happens to have ended by then may take longer next time.
@@ -15,7 +15,6 @@ import _socket
 import builtins
 import gc
 import io
-import os
 import sqlite3
 import sys
 import threading
@@ -26,6 +25,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from headrace_properties.search.guard import effects_watched
 from headrace_properties.search.limits import can_profile
 from headrace_properties.search.user_frames import Place, is_users_file, place_of
 
@@ -64,82 +64,24 @@ class Trace:
 CLOCK, ZONE, CHANCE, HASH, IDENTITY = "clock", "zone", "chance", "hash", "identity"
 
 _active: Trace | None = None
-_installed = False
 
 
 @contextmanager
 def tracing(trace: Trace) -> Iterator[Trace]:
-    """Trace the code within. The audit hook stays installed for the life of the process, but is inactive outside."""
-    global _active, _installed  # noqa: PLW0603  audit hooks belong to the process
-    if not _installed:
-        sys.addaudithook(_audit)
-        _installed = True
+    """Trace the code within."""
+    global _active  # noqa: PLW0603  profilers belong to the process
     before, profiler = _active, sys.getprofile()
     _active = trace
     if can_profile():
         sys.setprofile(_profile)
     try:
-        yield trace
+        with effects_watched(lambda text, place: trace.effects.append((text, place))):
+            yield trace
     finally:
         if can_profile():
             sys.setprofile(profiler)
         trace.end()
         _active = before
-
-
-# Audit events: https://docs.python.org/3/library/audit_events.html
-
-_FILE_CHANGES = {
-    "os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.setxattr",
-    "os.symlink", "os.truncate", "os.utime", "shutil.copyfile", "shutil.move", "shutil.rmtree",
-}  # fmt: skip
-_NETWORK = {
-    "socket.bind", "socket.connect", "socket.getaddrinfo", "socket.sendmsg", "socket.sendto",
-}  # fmt: skip
-_PROCESSES = {
-    "os.exec", "os.fork", "os.forkpty", "os.kill", "os.posix_spawn", "os.spawn", "os.startfile", "os.system",
-    "subprocess.Popen",
-}  # fmt: skip
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-
-
-def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    global _active  # noqa: PLW0603  see `tracing`
-    trace = _active
-    if trace is None:
-        return
-    text = _effect(event, arguments)
-    if not text:
-        return
-    _active = None  # the hook's own actions are not user code's
-    try:
-        place = _place(sys._getframe(1))
-        if place is not None:
-            trace.effects.append((text, place))
-    finally:
-        _active = trace
-
-
-def _effect(event: str, arguments: tuple[Any, ...]) -> str:
-    if event == "open":
-        path, mode, flags = arguments
-        flagged = bool((flags or 0) & _WRITING)
-        writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else flagged
-        named = isinstance(path, str | bytes | os.PathLike) and os.fspath(path) != os.devnull
-        return f"writes the file {os.fspath(path)!r}" if writes and named else ""
-    if event in _FILE_CHANGES:
-        return f"calls {event}{_shown(arguments)}"
-    if event in _NETWORK:
-        return f"uses a socket ({event} {next((argument for argument in arguments if isinstance(argument, tuple | str)), '')})"
-    if event in _PROCESSES:
-        return f"starts or signals a process ({event}{_shown(arguments[:1])})"
-    if event == "sqlite3.connect" and arguments[0] not in (":memory:", b":memory:", ""):
-        return f"opens the database {arguments[0]!r} (sqlite3)"
-    return ""
-
-
-def _shown(arguments: tuple[Any, ...]) -> str:
-    return f"({', '.join(f'{argument!r:.60}' for argument in arguments if isinstance(argument, str | bytes | list | tuple))})"
 
 
 # Calls of built-in functions

@@ -1,6 +1,7 @@
 """Endless code is stopped, and is a failure of its run."""
 
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from headrace.rules import Rules
 from headrace_properties.search import judging
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import try_plan
-from headrace_properties.search.limits import CodeLimits
+from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import NO_FAULTS, ClusterOptions, FeedBuilder, Protocol, simulate
@@ -89,3 +90,33 @@ def test_a_sound_run_within_the_limits_is_left_alone() -> None:
     judged = try_plan(patient, Trial(Plan(NO_FAULTS, WINDOWS.options, seed=0), 0))
     assert judged.error == ""
     assert judged.verdicts
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "wall_s", "said"),
+    [
+        (9.9, 59.0, ""),
+        (10.0, 10.0, "10 s of CPU time; --code-timeout allows more"),
+        (0.1, 60.0, "60 s, in which it waits for something; --code-timeout allows more"),
+    ],
+)
+def test_a_call_has_a_limit_of_cpu_time_and_may_wait_for_longer(
+    cpu_s: float, wall_s: float, said: str
+) -> None:
+    assert CodeLimits().overrun(cpu_s, wall_s) == said
+
+
+def test_waiting_on_a_busy_machine_is_no_endless_call() -> None:
+    with call_time_limited(CodeLimits(call_s=0.1)):
+        time.sleep(0.3)
+
+
+def test_what_a_call_imports_is_not_charged_to_it() -> None:
+    """A library that takes its time to load: its frames are above the import system's, and those above user code."""
+    slow = compile("while clock() < end:\n    pass", "<frozen importlib._bootstrap>", "exec")
+
+    def handle() -> None:
+        exec(slow, {"clock": time.thread_time, "end": time.thread_time() + 0.4})  # noqa: S102  our own
+
+    with call_time_limited(CodeLimits(call_s=0.1)):
+        handle()

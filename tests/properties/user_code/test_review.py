@@ -1,6 +1,7 @@
 """What every verification reports about user code: findings, and relations between runs."""
 
 import contextlib
+import ctypes
 import os
 import time
 from pathlib import Path
@@ -189,11 +190,17 @@ def test_ids_in_dead_letters_are_no_dependence_on_order() -> None:
 
 
 class Vanishing(Computation):
-    """Ends its process silently."""
+    """Ends its process silently, with an error of its code in C."""
 
     def process_record(self, context: Context, record: Record) -> None:
         if record.value == 2:
-            os._exit(3)
+            ctypes.string_at(0)
+
+
+class Exiting(Computation):
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.value == 2:
+            os._exit(0)
 
 
 class Stubborn(Computation):
@@ -208,8 +215,16 @@ class Stubborn(Computation):
 def test_code_that_ends_its_process_is_a_finding_with_the_call() -> None:
     (finding,) = review(*of(Vanishing())).findings
     assert finding.habit is Habit.ENDS_PROCESS
-    assert "exit code 3" in finding.detail
+    assert "killed by signal SIGSEGV" in finding.detail
     assert finding.cause.startswith("record 2 of key 'a'")
+
+
+def test_code_that_asks_the_system_to_end_its_process_is_a_finding_with_its_line() -> None:
+    (finding,) = review(*of(Exiting())).findings
+    assert finding.habit is Habit.ENDS_PROCESS
+    assert "it calls os._exit(0), which ends a worker" in finding.detail
+    assert finding.place is not None
+    assert finding.place.function == "Exiting.process_record"
 
 
 def test_code_that_cannot_be_interrupted_is_ended_with_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
