@@ -3,12 +3,14 @@
 import multiprocessing
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from types import FrameType
 from typing import Protocol as Interface
 from typing import TypeVar
 
@@ -83,15 +85,38 @@ def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: Jo
         except BrokenProcessPool as error:
             raise KilledProcessError(jobs) from error
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():  # their work is no longer needed
                 process.terminate()
+            pool.shutdown(
+                cancel_futures=True
+            )  # waits for the pool's thread, which at Python's exit would lose its pipe
             raise
 
 
 def leave_signals_to_parent() -> None:
     """Make a pool process ignore Ctrl-C, which a terminal sends to it, too; its parent ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Let signals wait for the end of the block: one that interrupts a pool's start leaves processes that nobody ends."""
+    noted: list[tuple[int, FrameType | None]] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    called = {number: handler for number, handler in handlers.items() if callable(handler)}
+    if threading.current_thread() is not threading.main_thread():  # only there are signals handled
+        called = {}
+    for number in called:
+        signal.signal(number, lambda caught, frame: noted.append((caught, frame)))
+    try:
+        yield
+    finally:
+        for number, handler in called.items():
+            signal.signal(number, handler)
+    for caught, frame in noted[:1]:
+        called[signal.Signals(caught)](caught, frame)
 
 
 AT_ONCE = 16
@@ -139,6 +164,8 @@ def runner(application: Application, protocol: Protocol, jobs: Jobs) -> Iterator
         context = multiprocessing.get_context("fork")
         with ProcessPoolExecutor(jobs, context, _begin_job, (application, protocol)) as pool:
             try:
+                with signals_deferred():
+                    pool.submit(int)  # starts all of its processes, and the thread that waits for them
                 yield partial(_in_turn, pool, jobs, application, protocol)
             finally:
                 # Waits for the few runs under way: a process that ends meanwhile, as a child of `multiprocessing` does, may hang.

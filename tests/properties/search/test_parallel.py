@@ -1,10 +1,13 @@
 """Work spread over processes: all results come back, and a killed process is reported instead of awaited."""
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -50,6 +53,38 @@ def test_each_item_is_processed_once(jobs: int) -> None:
 def test_a_killed_process_ends_the_work_with_an_error_that_says_so() -> None:
     with pytest.raises(KilledProcessError, match="one of the 2 processes at work was killed"):
         list(spread(_square_unless_seven, range(20), 2))
+
+
+def _pools_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if "ExecutorManager" in type(thread).__name__]
+
+
+def test_nothing_of_interrupted_work_is_left_for_the_exit_of_python() -> None:
+    """Its thread would write to a pipe that is closed meanwhile."""
+    results = spread(_square_unless_seven, range(8, 300), 2)
+    next(results)
+    assert len(_pools_threads()) == 1
+    with pytest.raises(KeyboardInterrupt):
+        results.throw(KeyboardInterrupt)  # type: ignore[attr-defined]  # it is a generator
+    assert (_pools_threads(), multiprocessing.active_children()) == ([], [])
+
+
+def test_a_signal_amid_the_start_of_a_pool_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    really = ProcessPoolExecutor._launch_processes  # type: ignore[attr-defined]  # its steps are the point
+
+    def launch(pool: ProcessPoolExecutor) -> None:
+        really(pool)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "_launch_processes", launch)
+    application = Application.with_input(_deadly(), letters(_deadly(), 1))
+    try:
+        with pytest.raises(KeyboardInterrupt), runner(application, SOUND, 2) as run:
+            next(iter(run([Trial(Plan(NO_FAULTS, ClusterOptions(), 0), 0)])))
+        assert multiprocessing.active_children() == []
+    finally:
+        for process in multiprocessing.active_children():
+            process.kill()
 
 
 def test_a_run_that_kills_its_process_is_a_failure_that_names_the_call() -> None:
