@@ -173,10 +173,24 @@ EFFECT_FIRST = (
 
 
 def difference_told(what: str, surplus: Counter[Any], missing: Counter[Any]) -> str:
-    """Describe what one outcome has, and the other one lacks."""
+    """Describe what one outcome has, and the other one lacks. Items of the state are ((place, name, key), value)."""
+    if what == "state":
+        found, expected = dict(surplus.elements()), dict(missing.elements())
+        for variable in sorted(found.keys() & expected.keys(), key=repr):
+            return f"the {_state(variable)} is {found[variable]} instead of {expected[variable]}"
+        surplus, missing = (
+            Counter({f"{_state(variable)}, {value}": 1 for variable, value in items.items()})
+            for items in (found, expected)
+        )
+        what = "job"
     if not surplus:
         return f"the {what} lacks {_few(missing)}"
     return f"the {what} has {_few(surplus)}" + (f" instead of {_few(missing)}" if missing else " too often")
+
+
+def _state(variable: tuple[int, str, Any]) -> str:
+    _, name, key = variable
+    return f"state {name!r} of key {key}"
 
 
 def _few(items: Counter[Any]) -> str:
