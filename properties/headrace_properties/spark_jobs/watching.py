@@ -516,7 +516,7 @@ def _remembered(handler: Any) -> dict[str, bytes]:
     """What the processor, its class and its module hold besides handles and state, pickled; or a function and its module."""
     kind = _kind(handler)
     module = inspect.getmodule(kind)
-    found = {f"self.{name}": value for name, value in vars(handler).items()} if kind is not handler else {}
+    found = {f"self.{name}": value for name, value in _attributes(handler)} if kind is not handler else {}
     found |= {
         f"{kind.__name__}.{name}": value for name, value in vars(kind).items() if isinstance(value, _PLAIN)
     }
@@ -527,6 +527,16 @@ def _remembered(handler: Any) -> dict[str, bytes]:
         for what, value in found.items()
         if not what.rpartition(".")[2].startswith("__") and (pickled := _pickled(value)) is not None
     }
+
+
+def _attributes(handler: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what an object has in its dictionary and its slots."""
+    yield from getattr(handler, "__dict__", {}).items()
+    for base in type(handler).__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(handler, name) and not name.startswith("__"):
+                yield name, getattr(handler, name)
 
 
 def _pickled(value: Any) -> bytes | None:

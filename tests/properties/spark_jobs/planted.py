@@ -341,7 +341,7 @@ def job(processor: StatefulProcessor, *, delay_s: int = 10, pandas: bool = False
     )
 
 
-def by_clock(processor: StatefulProcessor) -> SparkJob:
+def by_clock(processor: Any) -> SparkJob:
     step = TransformWithState(
         processor, ("k",), OUTPUT, OutputMode.APPEND, TimeMode.PROCESSING_TIME, place="here:2"
     )

@@ -195,6 +195,35 @@ def _updating(processor: Processor) -> SparkJob:
     return replace(made, steps=(replace(made.steps[0], output_mode=OutputMode.UPDATE),))  # type: ignore[arg-type]
 
 
+class InSlots:
+    """Extends nothing, and keeps its state in a slot."""
+
+    __slots__ = ("seen", "total")
+
+    def init(self, handle: Any) -> None:
+        self.seen = handle.getValueState("seen", "n INT", ttlDurationMs=60 * MINUTE_MS)
+        self.total = 0
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        if not self.seen.exists():
+            self.seen.update((1,))
+            yield Row(k=key[0], n=1)
+
+    def close(self) -> None:
+        pass
+
+
+class TotalInSlot(InSlots):
+    """Numbers the keys of a task."""
+
+    __slots__ = ()
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        for row in super().handleInputRows(key, rows, timerValues):
+            self.total += 1
+            yield Row(k=row.k, n=self.total)
+
+
 PLANTED_STATE = {
     "a cache of the module before the state": Planted(
         job(CacheBeforeState()), job(CacheWithVersion()), FEED, "memory", ("_totals", "outside state")
@@ -208,6 +237,9 @@ PLANTED_STATE = {
         FEED,
         "batching",
         ("at one time", "cut into"),
+    ),
+    "numbers in a slot of a processor that extends nothing": Planted(
+        by_clock(TotalInSlot()), by_clock(InSlots()), FEED, "memory", ("self.total", "outside state")
     ),
     "a row of each call, with a TTL": Planted(
         by_clock(RowOfEachCall()), by_clock(FirstOfKeyForAnHour()), TOGETHER, "batching", ("at one time",)
