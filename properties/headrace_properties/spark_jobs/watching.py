@@ -18,7 +18,7 @@ from headrace_properties.search.user_frames import own_code_of
 from headrace_properties.user_code.surroundings import Surroundings
 from headrace_sim.spark.job import ApplyWithState, Columns, MapInPandas, SparkJob, TransformWithState
 from headrace_sim.spark.refusals import users_place
-from headrace_sim.spark.values import ALTERED, Altered
+from headrace_sim.spark.values import ALTERED, Altered, key_part
 
 _PLAIN = (bool, bytes, bytearray, complex, dict, float, frozenset, int, list, set, str, tuple)
 
@@ -255,7 +255,7 @@ class Watched:
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
         """Let it handle the initial state of a key."""
-        self._handle.key = key
+        self._handle.key = tuple(map(key_part, key))
         self._processor.handleInitialState(key, initialState, timerValues)
 
     def close(self) -> None:
@@ -347,7 +347,8 @@ class _Handle:
         self._registered: list[int] = []
 
     def begin(self, key: Any, times: Any, firing: int | None = None) -> None:
-        self.key, self.firing, self.now_ms = key, firing, times.getCurrentProcessingTimeInMs()
+        self.key, self.firing = tuple(map(key_part, key)), firing
+        self.now_ms = times.getCurrentProcessingTimeInMs()
 
     def end(self) -> None:
         """End a call: remember which of its timers depend on state that expires."""

@@ -52,6 +52,7 @@ class GroupOperator:
         self.output = OutputRows(stage.output)
         self._keys, self.key_schema = key_columns(stage.place, stage.keys, input_schema)
         self._key_rows = InputRows(self.key_schema)
+        self._seen_keys: dict[Key, Key] = {}
         try:
             self._state = worker_schema("state_value_schema", stage.state)
         except KeyError as error:
@@ -129,8 +130,11 @@ class GroupOperator:
 
     def _seen_key(self, key: Key) -> Key:
         """Return a key as the function gets it: what pandas has in its columns."""
-        (frame,) = self._key_rows.slices([shown_key(key)])
-        return tuple(frame[name].iloc[0] for name in self.key_schema.names)
+        kept = kept_key(key)
+        if kept not in self._seen_keys:
+            (frame,) = self._key_rows.slices([shown_key(key)])
+            self._seen_keys[kept] = tuple(frame[name].iloc[0] for name in self.key_schema.names)
+        return self._seen_keys[kept]
 
     def _keep(self, key: Key, state: GroupState, store: Store) -> None:
         timeout = state._timeout_timestamp

@@ -22,7 +22,15 @@ from headrace_sim.spark.job import SparkJobError, TimeMode, TransformWithState
 from headrace_sim.spark.refusals import DRIVER_CRASH, place_of_error, shown_place
 from headrace_sim.spark.state_server import BatchTimes, StateClient, StateServer, Variable, parts_of
 from headrace_sim.spark.stores import Key, Store
-from headrace_sim.spark.values import InputRows, OutputRows, key_order, key_part, shown_key, worker_schema
+from headrace_sim.spark.values import (
+    InputRows,
+    OutputRows,
+    kept_key,
+    key_order,
+    key_part,
+    shown_key,
+    worker_schema,
+)
 
 _MODES = TransformWithStateInPandasFuncMode
 Rows = Sequence[tuple[Any, ...]]
@@ -55,6 +63,7 @@ class Operator:
         self.output = OutputRows(stage.output)
         self._keys, self.key_schema = key_columns(stage.place, stage.keys, input_schema)
         self._key_rows = InputRows(self.key_schema)
+        self._seen_keys: dict[Key, Key] = {}
         self._initial: InputRows | None = None
         if stage.initial is not None:
             self._initial = InputRows(stage.initial.schema)
@@ -177,10 +186,13 @@ class Operator:
         yield from self._taken(call(client, _MODES.COMPLETE, None, iter(())), step)
 
     def _seen_key(self, key: Key) -> Key:
-        if self.stage.pandas:
+        if not self.stage.pandas:
+            return tuple(self._key_rows.rows([shown_key(key)])[0])
+        kept = kept_key(key)
+        if kept not in self._seen_keys:
             (frame,) = self._key_rows.slices([shown_key(key)])
-            return tuple(next(frame.itertuples(index=False, name=None)))
-        return tuple(self._key_rows.rows([shown_key(key)])[0])
+            self._seen_keys[kept] = tuple(next(frame.itertuples(index=False, name=None)))
+        return self._seen_keys[kept]
 
     def _given(
         self, kind: InputRows, rows: Rows, step: Callable[[str], None], frame_rows: int | None

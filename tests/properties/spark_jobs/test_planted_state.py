@@ -1,10 +1,25 @@
 """What lasts as long as a Python worker, and what follows the clock of batches: mistakes are found, their twins hold."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
 import pytest
+from pyspark.sql import Row
 
 from headrace_properties.spark_jobs.findings import Cause
 from headrace_properties.spark_jobs.outcomes import check_job
-from tests.properties.spark_jobs.planted_state import FEED, PLANTED_STATE, SOUND, Counts, Forgets, _updating
+from headrace_sim.spark.ddl import parse_schema
+from tests.properties.spark_jobs.planted import MINUTE_MS, by_clock
+from tests.properties.spark_jobs.planted_state import (
+    FEED,
+    PLANTED_STATE,
+    SOUND,
+    Counts,
+    CountsByClock,
+    Forgets,
+    _updating,
+)
 from tests.properties.spark_jobs.trials import found, held
 
 
@@ -21,6 +36,23 @@ def test_sound_job_is_not_accused(name: str) -> None:
     sound, allowed = SOUND[name]
     report = check_job(sound, FEED, schedules=30, allow={Cause(cause) for cause in allowed})
     assert (report.findings, report.unknown) == ((), ())
+
+
+class CountsByStruct(CountsByClock):
+    """Its key is a dict in the row API."""
+
+    ttl_ms = 10 * MINUTE_MS
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        yield from super().handleExpiredTimer(("a",), timerValues, expiredTimerInfo)
+
+
+@pytest.mark.parametrize("key", ["STRUCT<a: STRING>", "BINARY"])
+def test_key_of_any_type_is_watched(key: str) -> None:
+    value: Any = b"a" if key == "BINARY" else Row(a="a")
+    made = replace(by_clock(CountsByStruct()), input=parse_schema(f"k {key}, at TIMESTAMP, n INT"))
+    feed = [[(value, at, n)] for _, at, n in (row for batch in FEED for row in batch)]
+    assert check_job(made, feed, schedules=4).findings == ()
 
 
 def test_time_mode_of_batches_without_timer_and_ttl_leaves_nothing_out() -> None:
