@@ -3,6 +3,7 @@
 import linecache
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
@@ -14,6 +15,7 @@ from headrace_properties.printable import visible
 from headrace_properties.promises.errors import Broken, PromiseError, Unexercised, UnknownNameError
 from headrace_properties.promises.moment import Moment
 from headrace_properties.promises.promise import Check, Kind, Promise
+from headrace_properties.promises.reach import Reach
 from headrace_properties.promises.watch import HangError, Watch
 from headrace_properties.promises.world import Step, World
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -40,7 +42,7 @@ class Asker:
         unexercised: why the promise said, when it was asked last, that it could not tell; ``""``: it did not say so.
     """
 
-    __slots__ = ("_moment", "_objection", "_watch", "promise", "unexercised", "violation", "world")
+    __slots__ = ("_moment", "_objection", "_reach", "_watch", "promise", "unexercised", "violation", "world")
 
     def __init__(self, promise: Promise, world: World, watch: Watch) -> None:
         self.promise = promise
@@ -49,6 +51,7 @@ class Asker:
         self.unexercised = ""
         self._watch = watch
         self._moment = Moment(world)
+        self._reach = Reach(promise)
         self._objection: AssertionError | None = None
 
     def concerns(self) -> bool:
@@ -68,7 +71,8 @@ class Asker:
         Raises:
             PromiseError: the promise is wrong in itself.
         """
-        answer = ask(self.promise, check, self._moment, self._watch)
+        with nullcontext() if self._reach.tested else self._reach.watching():
+            answer = ask(self.promise, check, self._moment, self._watch)
         self._objection, self.unexercised = answer.objection, answer.unexercised
         return answer.value
 
@@ -116,6 +120,8 @@ class Asker:
         self._check_unchanged()
         if isinstance(found, Holds) and self._moment.empty and not self._moment.saw:
             return Unknown(f"it goes through {', '.join(self._moment.empty)}, and there was nothing")
+        if isinstance(found, Holds) and not self._reach.tested:
+            return Unknown(self._reach.untold)
         if self.world.fraction < 1 and self._moment.widely:
             share = f"{self.world.fraction:.3g} of the keys"
             return Unknown(f"the History has {share}, and the promise looks at more than single rows")

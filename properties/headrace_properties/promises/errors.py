@@ -34,7 +34,7 @@ class Broken(AssertionError):  # noqa: N818  users read it as a sentence: raise 
 class PromiseError(HeadraceError):
     """A promise is invalid, and says nothing about the pipeline. Fields: promise, kind, where, reason.
 
-    ``kind``: ``declaration``, ``raises``, ``hangs``, ``changes`` or ``returns``.
+    ``kind``: ``declaration``, ``raises``, ``hangs``, ``changes``, ``unsteady`` or ``returns``.
     """
 
     def __init__(self, promise: str, kind: str, where: str, reason: str) -> None:

@@ -9,7 +9,8 @@ from headrace import MAX_TIME
 from headrace.history import History
 from headrace_properties.checkers import judge, reached
 from headrace_properties.checkers.drops import DropCounter
-from headrace_properties.promises import PromiseError, judge_promises
+from headrace_properties.promises import PromiseError
+from headrace_properties.promises.steadiness import judge_steadily
 from headrace_properties.search.agreement import check_agreement
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot, covered, strikes_of
@@ -138,7 +139,7 @@ def run_plan(
     )
     deployed = versions_of(versions)
     verdicts = judge(history, deployed, plan.options.engine)
-    verdicts |= judge_promises(history, application.promises, deployed)
+    verdicts |= judge_steadily(history, application.promises, deployed)
     if wrong and all(is_finding(name) for name in violations(verdicts)):
         raise wrong[0]
     return history, verdicts, reached(history)

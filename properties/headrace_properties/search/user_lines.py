@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
+from headrace_properties.promises.claims import claims_of
 from headrace_properties.search.application import Application
 from headrace_properties.search.origins import user_modules
 from headrace_sim import versions_of
@@ -29,6 +30,7 @@ def watched(application: Application) -> Iterator[set[Branch]]:
         yield found
         return
     files = {module.__file__ for module in user_modules(modules_of(application))}
+    files |= {claim.file for promise in application.promises for claim in claims_of(promise)}
     sys.settrace(_tracer(files, found))
     try:
         yield found
@@ -37,9 +39,10 @@ def watched(application: Application) -> Iterator[set[Branch]]:
 
 
 def unreached(application: Application, taken: Iterable[Branch]) -> tuple[tuple[str, int], ...]:
-    """List the unreached lines, as (file, line), of the computations' methods, except ``__init__``."""
+    """List the unreached lines, as (file, line), of the computations' methods, except ``__init__``, and of promises' claims."""
     reached = {(file, line) for file, _, line in taken}
-    lines: set[tuple[str, int]] = set()
+    claims = (claim for promise in application.promises for claim in claims_of(promise))
+    lines = {(claim.file, claim.node.lineno) for claim in claims}
     for code in _methods(application):
         lines |= {(code.co_filename, line) for line in _lines(code)}
     return tuple(sorted(lines - reached))

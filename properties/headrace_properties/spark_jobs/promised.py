@@ -6,6 +6,7 @@ gets a `JobMoment`.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from headrace_properties.promises import Promise, PromiseError
 from headrace_properties.promises.asking import Answer, ask, changes, reason_of
 from headrace_properties.promises.judging import check_are_promises
 from headrace_properties.promises.promise import Kind, make
+from headrace_properties.promises.reach import Reach
 from headrace_properties.promises.watch import Watch
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.queries import Batch, Outcome, hashable
@@ -103,6 +105,7 @@ class Judge:
         self._promises = promises
         self._job = job
         self._watch = Watch()
+        self._reach = {promise.name: Reach(promise) for promise in promises}
         self._error: PromiseError | None = None
 
     def after_batch(self, batch: Batch, outcome: Outcome) -> None:
@@ -143,7 +146,8 @@ class Judge:
             ):
                 continue
             try:
-                with self._watch.watching():
+                reach = self._reach[promise.name]
+                with self._watch.watching(), nullcontext() if reach.tested else reach.watching():
                     answer = ask(promise, promise.check, moment, self._watch)
                 if repr(moment) != shown:
                     raise changes(promise, "the rows, the output or the state")
@@ -158,6 +162,10 @@ class Judge:
         elif promise.kind is Kind.SOMETIMES:
             self.tested |= {promise.name} if answer.value else set()
         else:
-            self.tested.add(promise.name)
+            reach = self._reach[promise.name]
+            if reach.tested:
+                self.tested.add(promise.name)
+            else:
+                self.untested[promise.name] = f"was not tested: {reach.untold}"
             if answer.objection is not None or answer.value is (promise.kind is Kind.NEVER):
                 self.broken[promise.name] = f"{when}: {reason_of(promise, answer.objection)}"
