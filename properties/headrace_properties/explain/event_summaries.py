@@ -50,7 +50,9 @@ def changes(event: h.Applied) -> list[str]:
         f"checkpoints production {fromkey}"
         for fromkey in dict.fromkeys(production.record_id for production in delta.productions)
     ]
-    return parts or (["changes the state"] if delta.state is not None else ["notes what it has seen"])
+    return parts or (
+        ["changes the state"] if delta.state is not None else ["changes nothing but the ids that it has seen"]
+    )
 
 
 def _applied(event: h.Applied) -> str:
