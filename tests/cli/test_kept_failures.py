@@ -206,6 +206,15 @@ def test_a_replay_whose_code_or_input_has_changed_says_so_and_exits_3(folder: Pa
     assert document["changed"] == ["code", "input"]
 
 
+def test_line_ends_that_git_has_converted_are_no_change_of_the_code(folder: Path, run: Run) -> None:
+    path = save_zombie(folder)
+    source = (folder / "views.py").read_bytes()
+    (folder / "views.py").write_bytes(b"\xef\xbb\xbf" + source.replace(b"\n", b"\r\n"))
+    assert json.loads(run("replay", path.name, "--json").stdout)["changed"] == []
+    (folder / "views.py").write_bytes(source + b"# another line\r\n")
+    assert json.loads(run("replay", path.name, "--json").stdout)["changed"] == ["code"]
+
+
 def test_a_spark_jobs_store_is_read_past_what_cannot_be_read(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     from headrace_properties.spark_jobs.replay_file import retry_findings  # noqa: PLC0415  it needs PySpark

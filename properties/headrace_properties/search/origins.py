@@ -4,6 +4,7 @@ Rule of this file: code is the source of the pipeline's module and of all module
 ones. So a change to a helper in another file is noticed, and a change to an unrelated file is not.
 """
 
+import codecs
 import hashlib
 import sys
 import sysconfig
@@ -26,7 +27,7 @@ def code_digest(names: Iterable[str]) -> str:
         names: of the pipelines, ``MODULE:PIPELINE``; their modules are imported.
     """
     sources = {
-        module.__name__: path.read_bytes()
+        module.__name__: _as_committed(path.read_bytes())
         for module in user_modules(name.partition(":")[0] for name in names)
         if (path := _source_of(module)) is not None
     }
@@ -37,6 +38,11 @@ def code_digest(names: Iterable[str]) -> str:
         digest.update(f"{name} {len(source)}\n".encode())
         digest.update(source)
     return digest.hexdigest()
+
+
+def _as_committed(source: bytes) -> bytes:
+    """Undo what git or an editor does to a source on its way, of which Python takes no notice either."""
+    return source.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
 
 
 def input_digest(feed: Feed) -> str:

@@ -87,9 +87,8 @@ def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: Jo
         except BaseException:
             for process in multiprocessing.active_children():  # their work is no longer needed
                 process.terminate()
-            pool.shutdown(
-                cancel_futures=True
-            )  # waits for the pool's thread, which at Python's exit would lose its pipe
+            # Waits for the pool's thread, whose pipe Python's exit would write to, open or not.
+            pool.shutdown(cancel_futures=True)
             raise
 
 
