@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, wraps
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.search.user_frames import is_users_file
+from headrace_sim.spark import state_server
 from headrace_sim.spark.state_server import STATE_API
 
+_SIMULATION = Path(state_server.__file__).parent
+"""What runs tasks: the code that calls it is no part of a task."""
 _MOST = 80
 _LOGS = frozenset({
     "critical", "debug", "error", "exception", "format_exc", "info", "log", "print", "print_exc", "print_exception", "warn",
@@ -124,7 +128,7 @@ def _short(text: str) -> str:
 def _note(call: str, error: Exception, frame: FrameType | None, *, probe: bool) -> None:
     """Note an error. One of an unknown name may be asked for by ``hasattr``: it counts only where a ``try`` is around it."""
     place, body = "", None
-    while frame is not None:
+    while frame is not None and Path(frame.f_code.co_filename).parent != _SIMULATION:
         file, line = frame.f_code.co_filename, frame.f_lineno
         if is_users_file(file):
             place = place or f"{file}:{line}"

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
+from headrace_properties.promises import never
 from headrace_properties.spark_jobs.findings import Cause
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_sim.spark.ddl import parse_schema
-from tests.properties.spark_jobs.planted import MINUTE_MS, by_clock
+from tests.properties.spark_jobs.planted import MINUTE_MS, by_clock, job
 from tests.properties.spark_jobs.planted_state import (
     FEED,
     PLANTED_STATE,
     SOUND,
+    CacheBeforeState,
     Counts,
     CountsByClock,
     Forgets,
@@ -36,6 +38,16 @@ def test_sound_job_is_not_accused(name: str) -> None:
     sound, allowed = SOUND[name]
     report = check_job(sound, FEED, schedules=30, allow={Cause(cause) for cause in allowed})
     assert (report.findings, report.unknown) == ((), ())
+
+
+@never
+def total_is_doubled(moment: Any) -> bool:
+    return any(row.n > 20 for row in moment.outputs)
+
+
+def test_what_is_kept_in_a_module_leads_and_the_promise_that_it_breaks_follows() -> None:
+    report = check_job(job(CacheBeforeState()), FEED, schedules=40, promises=[total_is_doubled])
+    assert [finding.cause for finding in report.findings] == [Cause.MEMORY, Cause.PROMISE]
 
 
 class CountsByStruct(CountsByClock):

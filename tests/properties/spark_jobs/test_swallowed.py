@@ -199,7 +199,10 @@ def test_error_that_is_caught_only_in_another_order_is_found_with_its_schedule()
     ids=lambda processor: type(processor).__name__,
 )
 def test_error_that_is_told_or_mended_is_none(processor: Keeps) -> None:
-    assert check_job(by_clock(processor), FEED, schedules=16, allow=ALLOW).findings == ()
+    with suppress(AttributeError):  # is around the check, not in the task
+        assert check_job(by_clock(processor), FEED, schedules=16, allow=ALLOW).findings == ()
+        return
+    pytest.fail("it raised")
 
 
 @pytest.mark.parametrize("processor", [Raises(), CatchesAnother()])
