@@ -319,7 +319,9 @@ class _Chapter:
         )
 
     def _merge(self, parts: Sequence[Window], whole: Window) -> None:
-        """Merge the parts; start a window if there are none."""
+        """Merge the parts; start a window if there are none. One that stays as it is is not merged."""
+        if parts == [whole]:
+            return
         known = [progress for part in parts if (progress := self.story.triggers.pop(part)) is not None]
         trigger = self.query.trigger
         self.story.triggers[whole] = together(trigger, known) if known else begin(trigger)
