@@ -22,7 +22,7 @@ from headrace_sim.spark.ddl import Schema, parse_schema
 from headrace_sim.spark.job import Columns, SparkJob, SparkJobError, SparkSink, Step, Union, Watermark
 from headrace_sim.spark.queries import run_job
 from headrace_sim.spark.recording import record
-from headrace_sim.spark.refusals import place_of_error, shown_place
+from headrace_sim.spark.refusals import definition_of, place_of_error, shown_place
 from headrace_sim.spark.schedules import Schedule
 from headrace_sim.spark.sessions import as_tuple
 from headrace_sim.spark.sinks import Fault, OneTrial, SinkFinding, SinkReport, check_sink, try_fault
@@ -202,6 +202,7 @@ class SparkTarget:
         def computed(rows: Any, batch_id: int) -> None:
             function(reduce(_computed, steps, rows), batch_id)
 
+        computed.__wrapped__ = function  # type: ignore[attr-defined]  # its definition is the place
         return self._confined(computed), self.feed, self.job.input
 
     def _outputs(self) -> list[list[tuple[Any, ...]]]:
@@ -209,8 +210,12 @@ class SparkTarget:
         outcome = run_job(without_sink(self.job), self.feed)
         if outcome.failure is not None:
             error = f"{type(outcome.failure).__name__}: {outcome.failure}"
-            raise JobFailsError(error, place_of_error(outcome.failure))
+            raise JobFailsError(error, place_of_error(outcome.failure, self._first_place()))
         return [rows for _, rows in sorted(outcome.outputs.items())]
+
+    def _first_place(self) -> str:
+        """Return the place of the first step that runs code of the user's."""
+        return next((step.place for step in self.job.working), "")
 
     def _shrunk(self, finding: SinkFinding) -> SinkFinding:
         """Leave out rows as long as the same fault still shows the finding, and record the remaining rows."""
@@ -329,11 +334,8 @@ def _made(name: str, feed: Callable[[int], Any], seed: int) -> Any:
     try:
         return feed(seed)
     except (Exception, SystemExit, OverrunError) as error:
-        problem = (
-            f"the feed fails at {shown_place(place_of_error(error))}: {type(error).__name__}: {error}".rstrip(
-                "."
-            )
-        )
+        place = shown_place(place_of_error(error, definition_of(feed)))
+        problem = f"the feed fails at {place}: {type(error).__name__}: {error}".rstrip(".")
         raise SparkTargetError(
             name, problem, "Let it take a seed and return batches of rows: [[row, ...], ...]"
         ) from error

@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 from headrace_properties.search.user_frames import own_code_of
 from headrace_properties.user_code.surroundings import Surroundings
 from headrace_sim.spark.job import ApplyWithState, Columns, MapInPandas, SparkJob, TransformWithState
-from headrace_sim.spark.refusals import users_place
+from headrace_sim.spark.refusals import definition_of, is_library, users_place
 from headrace_sim.spark.values import ALTERED, Altered, key_part
 
 _PLAIN = (bool, bytes, bytearray, complex, dict, float, frozenset, int, list, set, str, tuple)
@@ -323,13 +323,13 @@ class _GroupState:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._state, name)
         if not callable(found):
-            _note(Call(self._key, f"state.{name}", repr(found), _caller()))
+            _note(Call(self._key, f"state.{name}", repr(found), users_place()))
             return found
 
         def call(*args: Any) -> Any:
             result = found(*args)
             given = "" if result is None else repr(result)
-            _note(Call(self._key, f"state.{name}({', '.join(map(repr, args))})", given, _caller()))
+            _note(Call(self._key, f"state.{name}({', '.join(map(repr, args))})", given, users_place()))
             return result
 
         return call
@@ -361,7 +361,7 @@ class _Handle:
     def registerTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803  Spark's names
         """Register a timer; note one that will be lost."""
         if expiryTimestampMs == self.firing:
-            _add(_noted.lost, LostTimer(expiryTimestampMs, _caller()))
+            _add(_noted.lost, LostTimer(expiryTimestampMs, users_place()))
         self._registered.append(expiryTimestampMs)
         self._handle.registerTimer(expiryTimestampMs)
         self._told("registerTimer", (expiryTimestampMs,), None)
@@ -374,7 +374,7 @@ class _Handle:
         if _journal is not None:
             shown = ", ".join(map(repr, arguments))
             given = "" if result is None and call.endswith(_SILENT) else repr(result)
-            _note(Call(self.key, f"{call}({shown})", given, _caller()))
+            _note(Call(self.key, f"{call}({shown})", given, users_place()))
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._handle, name)
@@ -433,7 +433,8 @@ class _Expiring:
         wait_ms, names = _noted.awaited.get((handle.key, handle.firing), (0, frozenset()))
         if self._name in names and wait_ms >= self._ttl_ms:
             _add(
-                _noted.expired, ExpiredState(self._name, tuple(handle.key), self._ttl_ms, wait_ms, _caller())
+                _noted.expired,
+                ExpiredState(self._name, tuple(handle.key), self._ttl_ms, wait_ms, users_place()),
             )
 
 
@@ -481,6 +482,8 @@ def _told(key: tuple[Any, ...], yielded: Iterable[Any] | None) -> Iterator[Any]:
     for item in yielded:
         frame = getattr(yielded, "gi_frame", None)
         place = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        if is_library(place):
+            place = ""
         for row in _rows_of(item):
             _note(Call(key, f"yields {row}", "", place))
         yield item
@@ -497,16 +500,11 @@ def _rows_of(item: Any) -> list[str]:
     return ["(" + ", ".join(f"{name}={value}" for name, value in row.items()) + ")" for row in rows]
 
 
-def _caller() -> str:
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else users_place()
-
-
 def place_of(processor: Any) -> str:
     """Return ``file:line`` of the method, or the function, that handles rows, as far as it is known."""
     code = getattr(processor, "handleInputRows", processor)
+    if place := definition_of(code):
+        return place
     try:
         return f"{inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]}"
     except (OSError, TypeError):

@@ -43,6 +43,7 @@ from headrace_sim.spark.recorded_columns import column_of, columns_without_java,
 from headrace_sim.spark.refusals import (
     SPARKS_STATE,
     CannotFollowError,
+    definition_of,
     gap_in,
     place_of_error,
     refuse_the_rest,
@@ -95,12 +96,18 @@ def record(
     """
     session = RecordingSession()
     with columns_without_java(session):
-        given = [
-            _argument(parameter, schemas, session, build)
+        given = {
+            parameter: _argument(parameter, schemas, session, build)
             for parameter in inspect.signature(build).parameters.values()
-        ]
+            if parameter.kind not in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}
+        }
+        by_name = {
+            parameter.name: value
+            for parameter, value in given.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        }
         try:
-            returned = build(*given)
+            returned = build(*list(given.values())[: len(given) - len(by_name)], **by_name)
         except (CannotFollowError, SparkJobError):
             raise
         except Exception as error:
@@ -108,7 +115,9 @@ def record(
                 raise gap from error
             problem = f"{getattr(build, '__name__', build)}() raises {type(error).__name__}: {error}"
             raise SparkJobError(
-                problem, shown_place(place_of_error(error)), "Fix it, or give the job by hand as a SparkJob"
+                problem,
+                shown_place(place_of_error(error, definition_of(build))),
+                "Fix it, or give the job by hand as a SparkJob",
             ) from error
     started = session.started or _unstarted(returned)
     if len(started) != 1:

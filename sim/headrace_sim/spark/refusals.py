@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Mapping
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,8 +23,17 @@ def _folder(file: str) -> str:
 
 _OWN, _PYSPARK, _STANDARD = (_folder(file) for file in (__file__, pyspark.__file__, os.__file__))
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
-_WATCHING = f"{os.sep}headrace_properties{os.sep}spark_jobs{os.sep}"
-"""Modules between PySpark and the user's processor while a job is checked."""
+_OURS = tuple(
+    f"{os.sep}{package.replace('/', os.sep)}{os.sep}"
+    for package in (
+        "core/headrace",
+        "headrace_cli",
+        "headrace_properties",
+        "headrace_sim",
+        "site-packages/headrace",
+    )
+)
+"""Where our own modules are, here and installed: around the user's code while it is checked, and below it where it calls them."""
 DRIVER_CRASH = "Spark says only: TransformWithStateInPySpark driver worker exited unexpectedly (crashed)"
 """The error that the user sees for any failure while the driver runs ``init`` and ``close``."""
 SPARKS_STATE = dict.fromkeys(
@@ -60,11 +69,7 @@ class NotSimulatedError(Exception):
 def users_place() -> str:
     """Return ``file:line`` of the user's code that led here: not PySpark, a library's or Python's own, where there is another."""
     frames = _frames_of_user()
-    own = (
-        frame
-        for frame in frames
-        if not any(part in frame.f_code.co_filename for part in (_STANDARD, _INSTALLED))
-    )
+    own = (frame for frame in frames if not is_library(frame.f_code.co_filename))
     frame = next(own, frames[0] if frames else None)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "unknown:0"
 
@@ -89,7 +94,7 @@ def _is_below_user(frame: FrameType) -> bool:
 
 
 def _is_ours(file: str) -> bool:
-    return file.startswith(_OWN) or _WATCHING in file
+    return file.startswith(_OWN) or any(package in file for package in _OURS)
 
 
 def place_of_error(error: BaseException, otherwise: str = "") -> str:
@@ -108,7 +113,7 @@ def place_of_error(error: BaseException, otherwise: str = "") -> str:
     own = [
         place
         for place in frames
-        if not (_is_ours(place[0]) or place[0].startswith((_PYSPARK, _STANDARD)) or _INSTALLED in place[0])
+        if not is_library(place[0])
         and Path(place[0]).exists()  # a library's compiled frames name files that do not exist here
     ]
     if otherwise and not own:
@@ -157,7 +162,7 @@ def _is_raised_by_stand_in(error: BaseException) -> bool:
             return name not in _CONVERSIONS
         if file.startswith(_PYSPARK):
             return not file.removeprefix(_PYSPARK).replace(os.sep, "/").startswith(_SPARKS_OWN)
-        if not (file.startswith(_STANDARD) or _INSTALLED in file or _is_ours(file)):
+        if not is_library(file):
             return False
     return False
 
@@ -180,6 +185,26 @@ _SPARKS_OWN = (
     "sql/types.py",
 )
 """Where PySpark judges values itself, without Java."""
+
+
+def definition_of(function: Any) -> str:
+    """Return ``file:line`` of the definition of a function, of what a `partial` calls, or of an object's ``__call__``; or "".
+
+    Args:
+        function: What is called.
+
+    """
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    called = function if hasattr(function, "__code__") else getattr(type(function), "__call__", None)  # noqa: B004
+    code = getattr(called, "__code__", None)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def is_library(file: str) -> bool:
+    """Return whether a file, or a place in it, is ours, PySpark's, Python's own or an installed package's."""
+    return _is_ours(file) or file.startswith((_PYSPARK, _STANDARD)) or _INSTALLED in file
 
 
 def is_installed(module: str) -> bool:

@@ -26,7 +26,7 @@ from pyspark.sql import types as t
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark import refusals
 from headrace_sim.spark.recorded_columns import columns_without_java
-from headrace_sim.spark.refusals import place_of_error
+from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sessions import Session
 from headrace_sim.spark.sinks.database_servers import answer_databases
 from headrace_sim.spark.sinks.databases import watch_sqlite
@@ -156,7 +156,7 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
         )
         with columns_without_java(session):
             before = frozenset(sys.modules)
-            ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, probe, -1)
+            ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, (), probe, -1)
             status = 0 if ready and _process(sink, session, probe, first, reordered) else 1
             probe.ledger.append(
                 Loaded(
@@ -175,7 +175,7 @@ def _process(sink: Sink, session: Session, probe: Probe, first: int, reordered: 
         rows = sink.batches[batch]
         frame = session.rows(sink.schema, [rows[::-1]] if batch == reordered else [rows[0::2], rows[1::2]])
         probe.begin(batch)
-        if not _call(lambda batch=batch, frame=frame: sink.function(frame, batch), probe, batch):  # type: ignore[misc]
+        if not _call(sink.function, (frame, batch), probe, batch):
             return False
         probe.returned()
         if probe.was_paused:
@@ -183,11 +183,11 @@ def _process(sink: Sink, session: Session, probe: Probe, first: int, reordered: 
     return True
 
 
-def _call(function: Callable[[], Any], probe: Probe, batch: int) -> bool:
+def _call(function: Callable[..., Any], given: tuple[Any, ...], probe: Probe, batch: int) -> bool:
     """Call the user's code. Record what it raises."""
     error: BaseException | None = None
     try:
-        function()
+        function(*given)
     except BaseException as raised:  # noqa: BLE001  SystemExit ends a driver too
         error = raised
         refusals.gap_in(raised)  # it is heard
@@ -199,7 +199,7 @@ def _call(function: Callable[[], Any], probe: Probe, batch: int) -> bool:
             "",
         )
         locked = "locked" in str(told) or "busy" in str(told)
-        place = place_of_error(error)
+        place = place_of_error(error, definition_of(function))
         probe.ledger.append(Failed(probe.attempt, batch, type(error).__name__, str(error), place, locked))
     return error is None and not refusals.HEARD
 
