@@ -239,9 +239,9 @@ def _speaks_of_spark(module_name: str) -> bool:
 def _without_java() -> AbstractContextManager[None]:
     """Give a module a session without Java, if it gets one when it is imported."""
     from headrace_sim.spark.recorded_columns import columns_without_java  # noqa: PLC0415  it needs PySpark
-    from headrace_sim.spark.sessions import Session  # noqa: PLC0415
+    from headrace_sim.spark.sessions import ModuleSession  # noqa: PLC0415
 
-    return columns_without_java(Session())
+    return columns_without_java(ModuleSession())
 
 
 def load_named_promises(name: str) -> tuple[Promise, ...]:

@@ -442,4 +442,23 @@ def _is_sink(function: Callable[..., Any]) -> bool:
     second = positional[1]
     if needed == 1:  # the id may have a default, for calls by hand
         return "batch" in second.name.lower() or "epoch" in second.name.lower()
-    return second.annotation in {int, "int"} or second.name.lower().endswith(("id", "batch", "epoch"))
+    if second.annotation in {int, "int"} or second.name.lower().endswith(("id", "batch", "epoch")):
+        return True
+    names = set(getattr(getattr(inspect.unwrap(function), "__code__", None), "co_names", ()))
+    return "writeStream" not in names and bool(names & _OF_A_BATCH)
+
+
+_OF_A_BATCH = frozenset(
+    {
+        "collect",
+        "count",
+        "foreach",
+        "foreachPartition",
+        "isEmpty",
+        "toLocalIterator",
+        "toPandas",
+        "write",
+        "writeTo",
+    }
+)
+"""What only the DataFrame of a batch can do."""

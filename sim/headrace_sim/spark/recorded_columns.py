@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from inspect import unwrap
 from itertools import count
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 from pyspark import SparkContext
@@ -96,11 +96,17 @@ class _JavaName:
             raise AttributeError(name)
         return _JavaName(f"{self._name}.{name}")
 
-    def __call__(self, *_args: Any) -> NoReturn:
+    def __call__(self, *_args: Any) -> "_JavaName":
+        if self._name.startswith(_LOGGERS):
+            return self
         remedy = "Use functions of columns that take columns and values, or do it in Python"
         if self._name.startswith("io.delta."):
             remedy = "Verify a function that makes the rows of the merge, and writes them with df.write"
         raise CannotFollowError(f"Java's {self._name}()", users_place(), remedy)
+
+
+_LOGGERS = ("org.apache.log4j.", "org.apache.logging.log4j.", "org.slf4j.")
+"""What writes a log and gives nothing back: it is called as it likes."""
 
 
 class _Java:

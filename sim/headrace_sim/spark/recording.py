@@ -14,6 +14,7 @@ from typing import Any, Self
 from pyspark.errors import PySparkValueError
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import types as t
+from pyspark.sql.classic.dataframe import DataFrameNaFunctions
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery
 
 from headrace_sim.spark.ddl import interval_us, parse_schema
@@ -55,7 +56,7 @@ from headrace_sim.spark.sql_text import parse_expression
 from headrace_sim.spark.tasks import expect_processor
 
 _ROW_BY_ROW = (
-    "alias", "cache", "coalesce", "drop", "dropna", "persist", "repartition", "select", "toDF",
+    "alias", "cache", "coalesce", "drop", "dropna", "fillna", "persist", "repartition", "select", "toDF",
     "unpersist", "withColumn", "withColumnRenamed", "withColumns", "withColumnsRenamed",
 )  # fmt: skip
 _LIKE_THE_FRAME = (
@@ -300,6 +301,11 @@ class StreamFrame(DataFrame):
         return StreamFrame(self._session, SparkJob(given, (Union(branches, output, place),)), sources)
 
     unionAll = union
+
+    @property
+    def na(self) -> DataFrameNaFunctions:
+        """Its functions for nulls."""
+        return DataFrameNaFunctions(self)
 
     def unionByName(self, other: DataFrame, allowMissingColumns: bool = False) -> "StreamFrame":
         """Record a union of two streams that matches columns by name."""

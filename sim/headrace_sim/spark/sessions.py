@@ -47,6 +47,7 @@ class Session(SparkSession):
         self._settings = Settings()
         self._jsparkSession = self  # where PySpark asks Java to parse a type
         self._sc: Any = JavaContext()  # where libraries look for Java
+        self._jvm = JavaContext._jvm
 
     def writer(self, frame: Rows) -> Any:
         """Return the value of ``frame.write``."""
@@ -131,6 +132,17 @@ class Session(SparkSession):
         return parse_type(text)
 
 
+class ModuleSession(Session):
+    """The session that a module gets when it is imported: for its functions, the one that is in force when they are called."""
+
+    def __getattribute__(self, name: str) -> Any:
+        """Ask the session that is in force."""
+        current = SparkSession._instantiatedSession
+        if isinstance(current, Session) and current is not self:
+            return getattr(current, name)
+        return super().__getattribute__(name)
+
+
 class Settings(RuntimeConfig):
     """A session's settings, which have no effect but those that something here looks at."""
 
@@ -171,6 +183,7 @@ class Context:
     master = "local[2]"
     uiWebUrl = None
     version = pyspark.__version__
+    _jvm = JavaContext._jvm
 
     def _nothing(self, *_args: Any, **_kwargs: Any) -> None:
         """Change nothing."""

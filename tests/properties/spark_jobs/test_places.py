@@ -11,6 +11,7 @@ import pytest
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.targets import SparkReport, spark_target
+from headrace_properties.target_kinds import TargetKind
 
 pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
 
@@ -109,3 +110,14 @@ def test_parameters_that_only_have_names_are_given_by_name() -> None:
         )
 
     assert [finding.name for finding in _report(build).findings] == ["each row exactly once (twice)"]
+
+
+def test_sink_is_known_by_what_only_a_batch_can_do() -> None:
+    def sink(df: Any, b: Any) -> None:
+        df.write.mode("append").save(f"t{b}")
+
+    def build(left: Any, right: Any) -> Any:
+        return left.union(right).writeStream.foreachBatch(sink)
+
+    assert spark_target("target", sink, schemas=SCHEMA).kind is TargetKind.SINK
+    assert spark_target("target", build, schemas=SCHEMA).job.steps

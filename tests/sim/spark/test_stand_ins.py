@@ -39,7 +39,7 @@ from headrace_sim.spark.recording import (
     record,
 )
 from headrace_sim.spark.refusals import CannotFollowError, gap_in
-from headrace_sim.spark.sessions import Session, Settings, Streams, Tables
+from headrace_sim.spark.sessions import ModuleSession, Session, Settings, Streams, Tables
 from headrace_sim.spark.sinks import SinkFailsError, UnfollowableSinkError, check_sink
 from headrace_sim.spark.sinks.tables import Writer, WriterV2
 from tests.sim.spark.frame_programs import ROWS, SCHEMA
@@ -265,6 +265,23 @@ def test_catalog_knows_the_tables_that_the_sink_wrote() -> None:
     assert not _checked(_when_it_is_there).findings
     with pytest.raises(UnfollowableSinkError, match=r"tableExists\('main.t'\) behind a write to 't'"):
         _checked(_by_another_name)
+
+
+def test_session_of_a_module_is_the_one_in_force() -> None:
+    with columns_without_java(ModuleSession()):
+        spark: Any = SparkSession.builder.getOrCreate()
+        names = spark.createDataFrame([(1, "Ann")], "n INT, name STRING")
+
+    def build() -> Any:
+        return spark.readStream.format("rate").load().na.fill(0).writeStream.foreachBatch(print)
+
+    def write(df: Any, _batch_id: int) -> None:
+        spark.sparkContext._jvm.org.apache.log4j.LogManager.getLogger("job").info("begins")
+        names.write.mode("overwrite").format("delta").save("names")
+        spark.createDataFrame([(2,)], "n INT").join(names, "n", "left").write.mode("append").save("t")
+
+    assert record(build).output.names == ["timestamp", "value"]
+    assert {finding.destination for finding in _checked(write).findings} == {"t"}
 
 
 def test_gap_that_ends_the_recording_is_refused() -> None:
