@@ -1,4 +1,4 @@
-"""Which options ``headrace verify`` heeds for which kind of target, and in which search; it refuses the others."""
+"""Which options ``headrace verify`` and ``replay`` heed for which kind of target, and in which search; the others are refused."""
 
 import enum
 from collections.abc import Iterator, Mapping
@@ -57,7 +57,29 @@ OPTIONS: Mapping[str, Heeded] = {
     "verbose": Heeded(),
     "as_json": Heeded(),
 }
-"""A row for each parameter of the command."""
+"""A row for each parameter of ``headrace verify``."""
+
+_NO_HISTORY = "it has no History"
+REPLAY_OPTIONS: Mapping[str, Heeded] = {
+    "file": Heeded(),
+    "explain": Heeded(),
+    "html": Heeded(),
+    "svg": Heeded(PIPELINE, _NO_HISTORY),
+    "perfetto": Heeded(PIPELINE, _NO_HISTORY),
+    "shiviz": Heeded(PIPELINE, _NO_HISTORY),
+    "force": Heeded(),
+    "pipeline": Heeded(),
+    "promise": Heeded(PIPELINE, "its file names what it breaks"),
+    "until": Heeded(PIPELINE, _NO_HISTORY),
+    "history": Heeded(PIPELINE, _NO_HISTORY),
+    "trust": Heeded(),
+    "when": Heeded(PIPELINE, _NO_HISTORY),
+    "jobs": Heeded(PIPELINE, "it is one run"),
+    "code_timeout": Heeded(),
+    "allow": Heeded(),
+    "as_json": Heeded(),
+}
+"""A row for each parameter of ``headrace replay``."""
 
 _SCOPE = ("exhaustive", "lineage")
 SEARCHES: Mapping[str, tuple[str, ...]] = {
@@ -82,6 +104,9 @@ def refuse_unheeded_options(context: typer.Context, kind: TargetKind) -> None:
         OptionsError: There is such an option.
 
     """
+    if "how" not in context.params:
+        refuse_unheeded(REPLAY_OPTIONS, _given(context), kind)
+        return
     refuse_unheeded(OPTIONS, _given(context), kind)
     if kind is not TargetKind.PIPELINE:
         return

@@ -15,6 +15,7 @@ from headrace_cli._consoles import output_console
 from headrace_cli._documents import invariants_document, print_document, stdout_reserved
 from headrace_cli._exit import RESULT_WORDS, ExitCode, tidy_errors
 from headrace_cli._files import OutputFiles
+from headrace_cli._heeded import refuse_unheeded_options
 from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_history
 from headrace_cli._options import CodeTimeoutOption, JsonOption, PromiseOption, with_options
 from headrace_cli._pictures import Showing, print_saved
@@ -41,6 +42,7 @@ from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.search.limits import CALL_S, CodeLimits, OverrunError, call_time_limited
 from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile, is_spark_file
+from headrace_properties.target_kinds import TargetKind
 from headrace_properties.user_code.kept_findings import shown_again
 from headrace_properties.verdict import Verdict
 from headrace_sim import SOUND, versions_of
@@ -125,6 +127,7 @@ class NoHistoryError(HeadraceError):
 @app.command("replay", epilog=_EXAMPLES)
 @with_options
 def replay(
+    context: typer.Context,
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Replay file saved by [bold]headrace verify[/].")
     ],
@@ -169,7 +172,7 @@ def replay(
         limits = confinement.limits
         confined = confinement.entered
         _replay_if_spark(
-            file, pipeline, showing, files, confinement, others=others, trust=trust, as_json=as_json
+            context, file, pipeline, showing, files, confinement, others=others, trust=trust, as_json=as_json
         )
         with stdout_reserved(), confined():
             recorded = load_failure(file)
@@ -199,6 +202,7 @@ def replay(
 
 
 def _replay_if_spark(
+    context: typer.Context,
     file: Path,
     pipeline: str | None,
     showing: Showing,
@@ -212,6 +216,7 @@ def _replay_if_spark(
     if is_spark_file(file):
         if showing.needs_history or others:
             raise NoHistoryError(str(file))
+        refuse_unheeded_options(context, TargetKind.QUERY)
         raise typer.Exit(replay_spark(file, pipeline, showing, files, confinement, **options))
 
 

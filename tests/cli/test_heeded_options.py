@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from headrace_cli._heeded import OPTIONS, SEARCHES
+from headrace_cli import replay
+from headrace_cli._heeded import OPTIONS, REPLAY_OPTIONS, SEARCHES
 from headrace_cli.verify import SearchKind, app
 from headrace_properties.target_kinds import TargetKind
 from tests.cli.rig import VIEWS, Run
@@ -20,7 +21,7 @@ rows = [[("a", 1), ("b", 2)]]
 
 
 def write(df, batch_id):
-    open(f"{batch_id}.txt", "w").write(str(df.count()))
+    open("all.txt", "a").write(f"{df.count()}\\n")
 
 
 def positive(frames):
@@ -86,6 +87,8 @@ def kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_each_option_has_a_row() -> None:
     parameters = {parameter.name for parameter in typer.main.get_command(app).params}
     assert parameters == OPTIONS.keys() == SAMPLES.keys() | {"pipeline"}
+    replays = {parameter.name for parameter in typer.main.get_command(replay.app).params}
+    assert replays == REPLAY_OPTIONS.keys()
     assert SEARCHES.keys() <= OPTIONS.keys()
     assert {search for searches in SEARCHES.values() for search in searches} <= {
         kind.value for kind in SearchKind
@@ -126,6 +129,23 @@ def test_option_without_effect_is_refused(run: Run, kind: TargetKind, name: str)
 def test_option_that_the_search_does_not_heed_is_refused(run: Run, search: str, name: str) -> None:
     done = run("verify", "kinds:pipeline", "--search", search, *SAMPLES[name])
     assert (done.exit_code, "given with --search" in done.output) == (2, True), done.output
+
+
+@pytest.mark.spark
+def test_replay_refuses_what_a_spark_job_does_not_heed(kinds: Path, run: Run) -> None:
+    assert run("verify", "kinds:write", *ROWS, "--save", "failure.json").exit_code == 1
+    for option in (("--promise", "p"), ("--jobs", "2")):
+        done = run("replay", "failure.json", *option)
+        told = f"option {option[0].removeprefix('--')}="
+        assert (done.exit_code, told in done.output) == (2, True), done.output
+    for option in (
+        ("--svg", "a.svg"),
+        ("--perfetto", "a"),
+        ("--shiviz", "a"),
+        ("--until", "1s"),
+    ):
+        done = run("replay", "failure.json", *option)
+        assert (done.exit_code, "has no History" in done.output) == (2, True), done.output
 
 
 @pytest.mark.spark
