@@ -67,7 +67,7 @@ SAMPLES = {
     "history": ("--history", "history.jsonl"),
     "failures": ("--failures", "kept"),
     "schema": ROWS[:2],
-    "allow": ("--allow", "batching"),
+    "allow": ("--allow", "effect"),
     "duplicates": ("--duplicates",),
     "keys": ("--keys", "t=word"),
     "force": ("--force",),

@@ -186,6 +186,7 @@ class SparkTarget:
             with effects_let_through(), call_time_limited(self.limits):
                 call(*given)
 
+        confined.__wrapped__ = call  # type: ignore[attr-defined]  # whose definition is the place
         return confined
 
     def _sink(self) -> tuple[Callable[..., Any], Sequence[Sequence[tuple[Any, ...]]], Schema]:

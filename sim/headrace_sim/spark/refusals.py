@@ -194,9 +194,9 @@ def definition_of(function: Any) -> str:
         function: What is called.
 
     """
-    while isinstance(function, partial):
-        function = function.func
     function = inspect.unwrap(function)
+    while isinstance(function, partial):
+        function = inspect.unwrap(function.func)
     called = function if hasattr(function, "__code__") else getattr(type(function), "__call__", None)  # noqa: B004
     code = getattr(called, "__code__", None)
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
