@@ -1,6 +1,7 @@
 """stdout and stderr that are closed, full or a terminal, and signals at any moment."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_a_full_stdout_exits_2_and_the_report_is_on_stderr(folder: Path) -> None:
     done = shell("headrace verify views:pipeline --examples 3 > /dev/full", folder)
     assert done.returncode == 2
-    assert done.stderr.startswith("HOLDS: ")
+    assert re.search("^HOLDS: ", done.stderr, re.MULTILINE)  # on a slow machine, after lines of progress
     assert done.stderr.endswith("\nError: cannot write to stdout: No space left on device\n")
 
 
