@@ -297,6 +297,24 @@ def test_this_process_is_left_as_it_was() -> None:
     assert (open, os.rename, sqlite3.connect, Path.cwd(), time.sleep) == before
 
 
+def test_an_interrupted_trial_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    really = os.waitpid
+
+    def interrupted(pid: int, options: int) -> tuple[int, int]:
+        begun.append(pid)
+        if len(begun) == 1:
+            raise KeyboardInterrupt
+        return really(pid, options)
+
+    monkeypatch.setattr(os, "waitpid", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        check_sink(lambda df, batch_id: time.sleep(60), ONE_BATCH, SCHEMA)
+    monkeypatch.undo()
+    with pytest.raises(ProcessLookupError):
+        os.kill(begun[0], 0)
+
+
 def test_connection_is_not_mistaken_for_a_reusable_one() -> None:
     """As urllib3 does, which asks the socket of a kept connection whether it is still there."""
 

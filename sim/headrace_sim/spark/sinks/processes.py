@@ -88,6 +88,9 @@ class OutsideError(HeadraceError):
         )
 
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class Attempt:
     """A process that runs a sink.
 
@@ -121,10 +124,14 @@ class Attempt:
             warnings.simplefilter(
                 "ignore", DeprecationWarning
             )  # threads of numerical libraries, which sink trials do not use
+            signals = signal.pthread_sigmask(
+                signal.SIG_BLOCK, _ENDING
+            )  # one in the child would unwind the parent's code
             self._pid = os.fork()
         if self._pid == 0:
             seed = number + 2 if chance is None else chance
             _run(sink, folder, Probe(ledger, number, fault, self._pause), first, reordered, seed)
+        signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         os.close(self._paused_writer)
         os.close(self._resume_reader)
 
@@ -138,10 +145,16 @@ class Attempt:
         return bool(os.read(self._paused_reader, 1))
 
     def finish(self) -> int:
-        """Resume it if it paused; wait for its end; return its exit status."""
+        """Resume it if it paused; wait for its end; return its exit status. Ctrl-C ends it."""
         os.close(self._resume_writer)
-        _, status = os.waitpid(self._pid, 0)
-        os.close(self._paused_reader)
+        try:
+            _, status = os.waitpid(self._pid, 0)
+        except BaseException:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            raise
+        finally:
+            os.close(self._paused_reader)
         return os.waitstatus_to_exitcode(status)
 
 
@@ -206,8 +219,9 @@ def _call(function: Callable[..., Any], given: tuple[Any, ...], probe: Probe, ba
 
 def _settle(folder: Path, probe: Probe, seed: int) -> None:
     """Confine this process to the folder, and report its effects to the probe."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     os.chdir(folder)
     scratch = folder.parent / "tmp"
     sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  it stays open
