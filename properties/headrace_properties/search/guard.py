@@ -155,15 +155,19 @@ def unguarded() -> Iterator[None]:
 
 @contextmanager
 def effects_let_through() -> Iterator[None]:
-    """Let the effects of user code happen within, because something else simulates or refuses them."""
-    before = allowing_effects()
-    if _guard is not None:
-        _guard.allows_effects = True
+    """Let the effects of user code happen within, because something else simulates or refuses them; collect its prints."""
+    guard = _guard
+    if guard is None:
+        yield
+        return
+    before, streams = guard.allows_effects, (sys.stdout, sys.stderr)
+    guard.allows_effects = True
+    sys.stdout, sys.stderr = (_Printed(stream, guard) for stream in streams)
     try:
         yield
     finally:
-        if _guard is not None:
-            _guard.allows_effects = before
+        guard.allows_effects = before
+        sys.stdout, sys.stderr = streams
 
 
 def guard_the_end() -> None:
