@@ -117,6 +117,8 @@ def call_time_limited(
     base = base or sys._getframe(2)  # the caller's: between them is the context manager
     tick_s = min(limits.call_s / 4, 1.0)
     running, handling = _Stretch(None), _Stretch(None)
+    left_s = again_s = 0.0  # until the clock is set: the one of a context around this may strike
+    began_s, is_others = time.monotonic(), False
 
     def look(number: int, frame: FrameType | None) -> None:
         nonlocal running, handling

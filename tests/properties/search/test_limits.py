@@ -1,6 +1,7 @@
 """Endless code is stopped, and is a failure of its run."""
 
 import re
+import signal
 import time
 from dataclasses import replace
 
@@ -120,3 +121,23 @@ def test_what_a_call_imports_is_not_charged_to_it() -> None:
 
     with call_time_limited(CodeLimits(call_s=0.1)):
         handle()
+
+
+def test_the_alarm_of_somebody_else_strikes_when_it_is_due() -> None:
+    struck = []
+    before = signal.signal(signal.SIGALRM, lambda *_: struck.append(time.monotonic()))
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with call_time_limited(CodeLimits(call_s=0.4)):
+            time.sleep(0.3)
+            assert struck
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_limits_within_limits_take_each_others_ticks() -> None:
+    with call_time_limited(CodeLimits(call_s=0.004)):
+        for _ in range(300):
+            with call_time_limited(CodeLimits(call_s=0.004)):
+                pass
