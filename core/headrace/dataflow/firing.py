@@ -332,7 +332,11 @@ def _latched(trigger: Trigger, state: Any, seen: Seen) -> Any:
     if not outcome.fired:
         return [_WAITS, outcome.state]
     unpassed = Seen(seen.now, MIN_TIME, seen.window)
-    return [_FIRED if evaluate(trigger, state, unpassed).fired else _FIRED_BY_WATERMARK, outcome.state]
+    why = _FIRED if evaluate(trigger, state, unpassed).fired else _FIRED_BY_WATERMARK
+    return [
+        why,
+        state if outcome.finished else outcome.state,
+    ]  # what is finished may have to fire again after a merge
 
 
 def _merge_one(trigger: Trigger, states: Sequence[Any], seen: Seen) -> Any:
