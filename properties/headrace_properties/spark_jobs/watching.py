@@ -452,7 +452,11 @@ class _State:
         method = getattr(self._state, name)
 
         def call(*args: Any, **options: Any) -> Any:
-            result = method(*args, **options)
+            try:
+                result = method(*args, **options)
+            except Exception as error:
+                self._told(f"{self._name}.{name}", (*args, *options.values()), error)
+                raise
             items = list(result) if isinstance(result, Iterator) else result
             self._told(f"{self._name}.{name}", (*args, *options.values()), items)
             return iter(items) if isinstance(result, Iterator) else result

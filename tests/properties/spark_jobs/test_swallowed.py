@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import Row
 
+from headrace_properties.spark_jobs.explaining import explain_job
 from headrace_properties.spark_jobs.findings import Cause, JobFailsError
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_sim.spark.ddl import parse_schema
@@ -209,6 +210,12 @@ def test_error_that_is_told_or_mended_is_none(processor: Keeps) -> None:
 def test_error_that_ends_the_task_is_that_of_the_job(processor: Keeps) -> None:
     with pytest.raises(JobFailsError):
         check_job(by_clock(processor), FEED, schedules=1)
+
+
+def test_call_that_raises_is_in_the_explanation() -> None:
+    finding = check_job(by_clock(Logs()), FEED, schedules=1).findings[0]
+    lines = list(explain_job(by_clock(Logs()), finding).paragraphs())
+    assert any("large.appendValue(30)" in line and "TypeError" in line for line in lines)
 
 
 def test_caught_error_can_be_meant() -> None:
