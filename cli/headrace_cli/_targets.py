@@ -22,7 +22,6 @@ from headrace_properties.search.application import Application, stray_entry
 from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.limits import OverrunError
 from headrace_sim import Feed
-from headrace_sim.spark.parameters import takes_sessions_alone
 
 DEFAULT_FEED = "feed"
 PROMISES = "promises"
@@ -214,6 +213,8 @@ def is_spark_job(name: str) -> bool:
         return True
     if not inspect.isfunction(found):
         return False
+    from headrace_sim.spark.parameters import takes_sessions_alone  # noqa: PLC0415  seldom needed
+
     named = "spark" in inspect.signature(found).parameters
     return (named or speaks_of_spark) and takes_sessions_alone(found)
 
