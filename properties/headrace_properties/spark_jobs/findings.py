@@ -1,6 +1,7 @@
 """What is found in a Spark job: its causes, and how they are told."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -34,6 +35,7 @@ class Cause(Enum):
     EFFECT = "effect"
     VALUE = "value"
     SWALLOWED = "swallowed"
+    LOSS = "loss"
 
 
 LEADING = (Cause.SWALLOWED, Cause.VALUE, Cause.TIMER, Cause.TTL, Cause.MEMORY, Cause.CHANCE)
@@ -210,6 +212,16 @@ def lost_timer_told(lost: LostTimer) -> JobFinding:
     """Return the finding that a timer is lost."""
     told = f"the timer at {lost.expiry_ms} ms is registered again while it fires, and Spark then deletes it"
     return JobFinding(Cause.TIMER, lost.place, told, "Register a later time", ())
+
+
+def early_told(early: Sequence[Any], rows: int, place: str, when: str = ", undisturbed") -> JobFinding:
+    """Return the finding that rows are dropped as late within the delay of their own stream. ``rows``: how many there are."""
+    told = (
+        f"{len(early)} of {rows} rows {'is' if len(early) == 1 else 'are'} dropped as late, though within the delay of "
+        f"its own stream, such as {early[0]}: with the policy max, the stream that is ahead decides for all{when}"
+    )
+    remedy = "Set spark.sql.streaming.multipleWatermarkPolicy to min; or allow it, if the loss is meant"
+    return JobFinding(Cause.LATE, place, told, remedy, ())
 
 
 def expired_told(expired: ExpiredState) -> JobFinding:

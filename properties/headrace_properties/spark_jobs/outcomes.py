@@ -34,6 +34,7 @@ from headrace_properties.spark_jobs.findings import (
     JobReport,
     altered_value,
     difference_told,
+    early_told,
     effect_told,
     expired_told,
     lost_timer_told,
@@ -213,6 +214,8 @@ class _Check:
             if cause is not Cause.DUPLICATES and outcome.late <= calm.late:
                 self._ask(judge.at_end(outcome), cause, schedule)
             most_late = max(most_late, outcome.late)
+            if outcome.early and not {Cause.LATE} & {*self._allow, *self._findings}:
+                self._findings[Cause.LATE] = self._dropped_early(outcome, cause, schedule)
             if timed or not (outcome.clocked and _by_clock(self._job) and _moves_the_clock(schedule)):
                 self._judge(cause, schedule, self._undisturbed(schedule, calm), outcome)
             done = number + 1
@@ -324,6 +327,10 @@ class _Check:
         if cause is Cause.SWALLOWED:
             found = self._swallowed(changed, self._feed, schedule or Schedule())
             return None if found is None else replace(found, kept=kept)
+        if schedule is not None and cause is Cause.LATE:
+            outcome = run_changed(self._job, self._feed, schedule, changed)
+            if outcome.early:
+                return self._dropped_early(outcome, changed, schedule)
         if schedule is None:
             found = self._alone(cause)
             return None if found is None else replace(found, feed=self._feed, kept=kept)
@@ -487,6 +494,7 @@ class _Check:
                 Cause.TIMER: self._idle_timer,
                 Cause.TTL: lambda _, noted: next(map(expired_told, noted.expired), None),
                 Cause.GROWTH: self._growing,
+                Cause.LATE: self._early,
             }
             failed = calm.failure is not None and cause is not Cause.EFFECT
             finding = None if failed else looks[cause](calm, noted)
@@ -496,6 +504,17 @@ class _Check:
         if found(tuple(range(rows)), Schedule()) is None:
             return None
         return found(*shrunk(rows, Schedule(), lambda *both: found(*both) is not None))
+
+    def _early(self, calm: Outcome, _noted: Noted) -> JobFinding | None:
+        """Find rows that are dropped as late, though they come within the delay of their own stream."""
+        place = next((step.place for step in watermarks_of(self._job.steps)), self._place)
+        return early_told(calm.early, sum(map(len, self._feed)), place) if calm.early else None
+
+    def _dropped_early(self, outcome: Outcome, changed: Cause, schedule: Schedule) -> JobFinding:
+        place = next((step.place for step in watermarks_of(self._job.steps)), self._place)
+        rows = sum(map(len, self._feed))
+        finding = early_told(outcome.early, rows, place, f"; {schedule_told(changed, schedule, self._feed)}")
+        return replace(finding, feed=self._feed, kept=tuple(range(rows)), schedule=schedule, changed=changed)
 
     def _growing(self, calm: Outcome, noted: Noted) -> JobFinding | None:
         timed = {(place, key) for place, timers in calm.timers.items() for key, _ in timers}
@@ -518,7 +537,7 @@ class _Check:
 _HASTY, _HASTY_TRIES = CodeLimits(call_s=1.0), 20
 """Choice: limits of the smaller feeds for code that is known not to end, and their number."""
 
-_ALONE = (Cause.EFFECT, Cause.VALUE, Cause.TIMER, Cause.TTL, Cause.GROWTH)
+_ALONE = (Cause.EFFECT, Cause.VALUE, Cause.TIMER, Cause.TTL, Cause.LATE, Cause.GROWTH)
 """Yield what shows in the undisturbed run."""
 
 

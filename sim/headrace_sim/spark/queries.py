@@ -83,6 +83,7 @@ class Outcome:
         state: Of each stateful stage (by its place among the job's stages): rows by (variable, key).
         timers: Of each stateful stage: (key, expiry in ms), in order of expiry.
         late: How many rows were dropped as late.
+        early: Those of them that came within the delay of their own stream: another one was ahead.
         watermark_ms: After the last batch.
         events: What happened, in order.
         failure: The error that ended the query, if one did.
@@ -96,6 +97,7 @@ class Outcome:
     state: dict[int, dict[tuple[str, Key], Any]] = field(default_factory=dict)
     timers: dict[int, list[tuple[Key, int]]] = field(default_factory=dict)
     late: int = 0
+    early: list[tuple[Any, ...]] = field(default_factory=list)
     watermark_ms: int = 0
     events: list[Event] = field(default_factory=list)
     failure: Exception | None = None
@@ -196,6 +198,8 @@ class _Query:
         self._zombies: list[tuple[int, Batch, list[tuple[Any, ...]]]] = []
         self._watermark = 0
         self._watermarks = Watermarks(job)
+        self._of_streams: list[list[int]] = []
+        self._early: list[tuple[Any, ...]] = []
         self._stages = planned(job, session)
         self._state = {
             place: [Store() for _ in range(self._partitions)]
@@ -251,6 +255,7 @@ class _Query:
         if at_least_ms is not None:
             now = max(now, at_least_ms)
         late = log[-1].watermark_ms if log else 0
+        self._of_streams[number:] = [self._watermarks.of_streams()]
         return Batch(number, tuple(rows), now, late, self._watermark)
 
     def _idle(self, most: int, after_batch: Callable[[Batch, Outcome], None]) -> None:
@@ -289,6 +294,7 @@ class _Query:
         self._state = state
         self.outcome.outputs[batch.number] = rows
         self.outcome.late += late
+        self.outcome.early += self._early if late else []
         self._watermark = max(self._watermark, self._watermarks.after(observed))
         self._note(batch, "committed")
         self._tell_state()
@@ -349,6 +355,7 @@ class _Query:
     def _execute(self, batch: Batch) -> _Done:
         parts = _split(batch.rows, self._partitions)
         state = dict(self._state)
+        self._early = []
         late, observed = 0, dict[int, int]()
         for place, stage in enumerate(self._stages):
             if isinstance(stage.work, Stateful):
@@ -367,6 +374,12 @@ class _Query:
         rows = [tuple(row[stream.column]) for row in batch.rows if row[stream.column] is not None]
         parts = _split(rows, self._partitions)
         for work in stream.work:
+            if isinstance(work, Delay) and batch.number > 0:
+                own = self._of_streams[batch.number - 1][work.number]
+                times = ((row, work.time_ms(row)) for row in _joined(parts))
+                self._early += [
+                    row for row, time in times if time is not None and own < time <= batch.late_ms
+                ]
             parts = self._narrow(parts, work, observed)
         return parts
 

@@ -188,6 +188,10 @@ class Watermarks:
         """Continue as a new driver."""
         self._known = [0] * len(self._known)
 
+    def of_streams(self) -> list[int]:
+        """Return the one of each stream."""
+        return [*self._of_all]
+
     def settled(self) -> int:
         """Return the one that counts once each stream has gone on where it was."""
         return self._chosen(self._of_all, default=0)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
+from headrace_properties.spark_jobs.findings import Cause
 from headrace_properties.spark_jobs.targets import SparkTargetError, spark_target
 from tests.sim.spark.apart import call
 from tests.sim.spark.processors import Processor, ms
@@ -98,3 +99,22 @@ def test_batches_may_be_given_one_after_the_other() -> None:
         "hourly", hourly, schemas=SCHEMA, feed=lambda _seed: (iter(batch) for batch in FEED)
     )
     assert [len(batch) for batch in target.feed] == [2, 1, 1, 1]
+
+
+@pytest.mark.parametrize("policy", ["min", "max"])
+def test_row_dropped_as_late_within_the_delay_of_its_own_stream_is_found(policy: str) -> None:
+    """The right stream is an hour ahead of what the left one may still bring."""
+
+    def counted(spark: Any, left: Any, right: Any) -> Any:
+        spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", policy)
+        return hourly(left, right)
+
+    target = spark_target("counted", counted, schemas={"left": SCHEMA, "right": SCHEMA}, feed=FEED)
+    report = target.verify(schedules=0)
+    assert report.job is not None
+    found = [(finding.cause, finding.kept) for finding in report.job.findings]
+    assert (report.job.late > 0) == bool(found)
+    if policy == "max":
+        assert [cause for cause, _ in found] == [Cause.LATE]
+        assert "dropped as late, though within the delay of its own stream" in report.job.findings[0].told
+        assert target.verify(schedules=0, allow=[Cause.LATE]).job.findings == ()  # type: ignore[union-attr]
