@@ -259,10 +259,12 @@ def _print(verified: Verified, elapsed_s: float, feed: "Feed | None") -> None:
         late = f"; up to {report.job.late:,} rows were late" if report.job.late else ""
         left_out = f"; {report.job.left_out}" if report.job.left_out else ""
         _say(f"{report.name}: {report.job.schedules:,} schedules{late}{left_out}")
-    if report.sink is not None:
+    if report.sink is not None and report.sink.effects:
         effects = ", ".join(map(str, report.sink.effects))
         _say(f"{report.name}: a sink with {effects} effects in {len(report.sink.effects)} batches")
         _say(f"{report.sink.trials:,} trials: each effect of each batch under every fault")
+        for note in report.sink.notes:
+            _say(f"Note: {note}")
     for finding, path in verified.findings:
         _say(f"\nVIOLATED: {finding.name}")
         _say(f"  {finding}")
@@ -289,7 +291,8 @@ def _print_input(finding: "Finding", feed: "Feed") -> None:
 
 
 def _seen(finding: "Finding") -> str:
-    if getattr(finding, "schedule", ...) is None:
+    fault = getattr(finding, "fault", None)
+    if getattr(finding, "schedule", ...) is None or (fault and fault.kind.value == "undisturbed"):
         return "a run without faults"
     trials, word = getattr(finding, "trials", None), "trial"
     if trials is None:
@@ -307,6 +310,7 @@ def _document(verified: Verified) -> dict[str, Any]:
         "left_out": report.job.left_out if report.job else "",
         "trials": report.sink.trials if report.sink else 0,
         "effects": list(report.sink.effects) if report.sink else [],
+        "notes": list(report.sink.notes) if report.sink else [],
         "kept": list(verified.told),
         "findings": [
             _finding_document(finding) | {"replay_file": None if path is None else str(path)}

@@ -20,7 +20,7 @@ from headrace_properties.spark_jobs.outcomes import check_again
 from headrace_properties.spark_jobs.shrinking import narrowed
 from headrace_properties.spark_jobs.targets import Finding, SparkTarget
 from headrace_sim.spark.schedules import Schedule
-from headrace_sim.spark.sinks import Fault, OneTrial
+from headrace_sim.spark.sinks import ALLOWED, Fault, FaultKind, OneTrial
 
 SPARK_FORMAT = 1
 _MOST_PARTITIONS = 1_000
@@ -71,6 +71,17 @@ class SparkReplay(msgspec.Struct, frozen=True):
             "input": (self.input_digest, _digest(narrowed(target.feed, self.kept))),
         }
         return tuple(name for name, (recorded, now) in today.items() if not recorded or recorded != now)
+
+    def allowed(self, causes: Collection[Cause]) -> bool:
+        """Return whether the finding is about what the outcome may depend on."""
+        names = {cause.value for cause in causes}
+        of_sink = self.fault is not None and self.fault.kind in {FaultKind.NONE, FaultKind.REDELIVER}
+        losses = (
+            name
+            for wrong, name in ALLOWED.items()
+            if any(f"({wrong.value})" in told for told in self.violations)
+        )
+        return self.cause in causes or (of_sink and any(name in names for name in losses))
 
     def declared(self, target: SparkTarget) -> SparkTarget:
         """Return the target with the keys that were declared, unless some are."""
@@ -247,7 +258,7 @@ def retry_findings(
     """
     found = []
     for path, file in kept.read(_spark_file):
-        if file.feed != feed or file.cause in allow:
+        if file.feed != feed or file.allowed(allow):
             continue
         target = file.declared(target_of(file.feed_seed))
         if file.spark_job == target.name:

@@ -19,13 +19,31 @@ from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_properties.target_kinds import TargetKind
 from headrace_sim.spark.ddl import Schema, parse_schema
-from headrace_sim.spark.job import Columns, SparkJob, SparkJobError, SparkSink, Step, Union, Watermark
+from headrace_sim.spark.job import (
+    Columns,
+    OutputMode,
+    SparkJob,
+    SparkJobError,
+    SparkSink,
+    Step,
+    Union,
+    Watermark,
+)
 from headrace_sim.spark.queries import run_job
 from headrace_sim.spark.recording import record
 from headrace_sim.spark.refusals import definition_of, place_of_error, shown_place
 from headrace_sim.spark.schedules import Schedule
 from headrace_sim.spark.sessions import as_tuple
-from headrace_sim.spark.sinks import Fault, OneTrial, SinkFinding, SinkReport, check_sink, try_fault
+from headrace_sim.spark.sinks import (
+    Fault,
+    FaultKind,
+    OneTrial,
+    RowsOf,
+    SinkFinding,
+    SinkReport,
+    check_sink,
+    try_fault,
+)
 from headrace_sim.spark.sinks.trial import Progress
 
 FEED = "feed"
@@ -87,6 +105,7 @@ class SparkTarget:
         promises: What its author says of it.
         keys: The columns by which connectors write that are not known, by table of ``df.write``; none: it adds rows.
         limits: Of each call of its code.
+        assumed: Whether nothing is known of the query before the sink, and its rows are drawn.
 
     """
 
@@ -97,6 +116,7 @@ class SparkTarget:
     promises: tuple[Promise, ...] = ()
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     limits: CodeLimits = field(default_factory=CodeLimits)
+    assumed: bool = False
 
     @property
     def kind(self) -> TargetKind:
@@ -160,6 +180,9 @@ class SparkTarget:
                 prepare=self._prepare(),
                 overtaken=overtaken,
                 keys=self.keys,
+                rows_of=self._rows_of(),
+                allow=[cause.value for cause in allow],
+                duplicates=duplicates,
                 progress=progress,
             )
             if not sink.stopped:  # shrinking takes many more trials
@@ -174,7 +197,15 @@ class SparkTarget:
             JobFailsError: As `verify` does; so are the others.
 
         """
-        return try_fault(*self._sink(), fault, prepare=self._prepare(), keys=self.keys)
+        return try_fault(
+            *self._sink(), fault, prepare=self._prepare(), keys=self.keys, rows_of=self._rows_of()
+        )
+
+    def _rows_of(self) -> RowsOf:
+        if not self.job.stateful:
+            return RowsOf.UNKNOWN if self.assumed else RowsOf.SOURCE
+        appended = self.job.stateful[-1].output_mode is OutputMode.APPEND
+        return RowsOf.APPENDED if appended else RowsOf.UPDATED
 
     def _prepare(self) -> Callable[[], Any] | None:
         return None if self.prepare is None else self._confined(self.prepare)
@@ -220,6 +251,8 @@ class SparkTarget:
 
     def _shrunk(self, finding: SinkFinding) -> SinkFinding:
         """Leave out rows as long as the same fault still shows the finding, and record the remaining rows."""
+        if finding.fault.kind is FaultKind.NONE:  # another loss may be the simpler one, and says less
+            return replace(finding, kept=tuple(range(sum(map(len, self.feed)))))
         smallest = finding
 
         def fails(kept: tuple[int, ...], _schedule: Schedule) -> bool:
@@ -315,7 +348,8 @@ def spark_target(
         raise SparkTargetError(
             name, "a key is declared, and no foreachBatch() function is there", "Leave it out"
         )
-    return SparkTarget(name, job, taken, prepare, check_promises_of_job(asked), keys or {})
+    assumed = given is None and not job.steps and found is job.sink.function
+    return SparkTarget(name, job, taken, prepare, check_promises_of_job(asked), keys or {}, assumed=assumed)
 
 
 def _recorded(name: str, build: Callable[..., Any], schemas: Any) -> SparkJob:
@@ -416,6 +450,7 @@ def causes_named(names: Iterable[str]) -> frozenset[Cause]:
             Cause.FRAMES,
             Cause.GROWTH,
             Cause.LATE,
+            Cause.LOSS,
             Cause.ORDER,
             Cause.PARTITIONS,
             Cause.TTL,

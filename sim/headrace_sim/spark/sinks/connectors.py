@@ -108,13 +108,15 @@ def guarantee(
     of_format = [row for row in CONNECTORS if source in row.formats]
     row = next((row for row in of_format if row.applies(mode, options, columns)), None)
     if row is None:
-        known = of_format and mode != "append"
+        known = bool(of_format) and mode != "append"
         question = (
             ""
             if known
             else f"is a second write of the same row a second row? What {source} does is not known"
         )
-        return Guarantee(question=question, remedy=_STAGED)
+        return Guarantee(
+            question=question, remedy=next((row.remedy for row in of_format if row.remedy), _STAGED)
+        )
     if row.repeated is Repeated.ADDS:
         return Guarantee(remedy=row.remedy)
     keys = row.key_columns(options)

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from pyspark.errors import PySparkException
 
-from headrace_sim.spark.refusals import users_place
+from headrace_sim.spark.refusals import shown_place, users_place
 
 KILLED = 137
 """The exit status of a process that was killed."""
@@ -38,6 +38,10 @@ class FaultKind(Enum):
     """The process pauses; another takes over and processes the batch and all after it; then the first goes on with its batch."""
     REORDER = "reordered"
     """The process dies, and the batch comes back with its rows in another order."""
+    NONE = "undisturbed"
+    """Nothing: the run shows it as it is."""
+    REDELIVER = "delivered twice"
+    """Nothing fails, but the source delivers rows again."""
     RESTART = "restarted"
     """The process dies after the batch was committed, and is not processed again."""
 
@@ -120,6 +124,21 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Swallowed:
+    """The function returned from this batch, though an error had been raised in the user's code, at this place."""
+
+    attempt: int
+    batch: int
+    error: str
+    message: str
+    place: str
+
+    def __str__(self) -> str:
+        """Name the error and its place."""
+        return f"{self.error}: {self.message} ({shown_place(self.place)})"
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """The function did something that cannot be followed."""
 
@@ -133,7 +152,7 @@ class Loaded:
     modules: tuple[str, ...]
 
 
-Entry = Effect | Acted | RolledBack | Returned | Failed | Refused | Loaded
+Entry = Effect | Acted | RolledBack | Returned | Failed | Swallowed | Refused | Loaded
 
 
 class Ledger:

@@ -15,9 +15,11 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import time_machine
@@ -30,7 +32,7 @@ from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sessions import Session
 from headrace_sim.spark.sinks.database_servers import answer_databases
 from headrace_sim.spark.sinks.databases import watch_sqlite
-from headrace_sim.spark.sinks.effects import Failed, Fault, Ledger, Loaded, Probe, Refused
+from headrace_sim.spark.sinks.effects import Failed, Fault, Ledger, Loaded, Probe, Refused, Swallowed
 from headrace_sim.spark.sinks.files import watch_files
 from headrace_sim.spark.sinks.requests_over_http import answer_http
 from headrace_sim.spark.sinks.tables import Writer, watch_actions, written
@@ -63,6 +65,9 @@ class Sink:
         batches: The rows of each micro-batch, whose ids are 0, 1, and so on.
         prepare: Called once, in the trial's directory, before the first batch: it makes tables, or directories. Or None.
         keys: The columns of the key of each table of ``df.write`` whose connector is not known, as the author says.
+        in_order: Whether the rows of a batch come in one partition, in their order, instead of in two.
+        heard: Whether the errors are noted that the function catches.
+        first_id: The id of the first batch.
 
     """
 
@@ -71,6 +76,9 @@ class Sink:
     batches: tuple[tuple[tuple[Any, ...], ...], ...]
     prepare: Callable[[], Any] | None
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    in_order: bool = False
+    heard: bool = False
+    first_id: int = 0
 
 
 class OutsideError(HeadraceError):
@@ -186,14 +194,55 @@ def _process(sink: Sink, session: Session, probe: Probe, first: int, reordered: 
     """Call the function for each batch. Return whether all went well."""
     for batch in range(first, len(sink.batches)):
         rows = sink.batches[batch]
-        frame = session.rows(sink.schema, [rows[::-1]] if batch == reordered else [rows[0::2], rows[1::2]])
+        parts = [rows] if sink.in_order else [rows[0::2], rows[1::2]]
+        frame = session.rows(sink.schema, [rows[::-1]] if batch == reordered else parts)
         probe.begin(batch)
-        if not _call(sink.function, (frame, batch), probe, batch):
-            return False
+        listener = _Listener(probe, batch)
+        with listener if sink.heard else nullcontext():
+            if not _call(sink.function, (frame, sink.first_id + batch), probe, batch):
+                return False
+        listener.report()
         probe.returned()
         if probe.was_paused:
             return True  # its commit of the batch is refused, or overwritten by the process that took over
     return True
+
+
+class _Listener:
+    """Hears of each error that passes through the user's code. If the function returns, it caught them all."""
+
+    def __init__(self, probe: Probe, batch: int) -> None:
+        self._probe, self._batch = probe, batch
+        self._errors: list[Swallowed] = []
+        self._last = 0
+
+    def __enter__(self) -> None:
+        sys.settrace(self._trace)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, given: Any) -> Any:
+        file = frame.f_code.co_filename
+        if event == "call" and (refusals.is_library(file) or file.startswith("<frozen ")):
+            return None
+        frame.f_trace_lines = False
+        error = given[1] if event == "exception" else None
+        if (
+            isinstance(error, BaseException)
+            and not isinstance(error, StopIteration)
+            and id(error) != self._last
+        ):
+            # The error itself is not kept: it would keep the frames' connections open.
+            self._last, place = id(error), f"{file}:{frame.f_lineno}"
+            told = (type(error).__name__, str(error).rstrip("."), place)
+            self._errors.append(Swallowed(self._probe.attempt, self._batch, *told))
+        return self._trace
+
+    def report(self) -> None:
+        """Note the errors in the ledger."""
+        for error in self._errors:
+            self._probe.ledger.append(error)
 
 
 def _call(function: Callable[..., Any], given: tuple[Any, ...], probe: Probe, batch: int) -> bool:

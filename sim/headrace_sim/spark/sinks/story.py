@@ -21,6 +21,11 @@ class Wrong(Enum):
     MEMORY = "memory"
     STUCK = "stuck"
     UNCOMMITTED = "never committed"
+    LOST = "lost"
+    SWALLOWED = "lost with an error"
+    OVERWRITTEN = "overwritten"
+    STALE = "stale"
+    REDELIVERED = "delivered twice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +210,10 @@ class Story:
                 return f"in {batch} the driver hung {after}{before}, another took over, and then the first went on"
             case FaultKind.REORDER if at is not None:
                 return f"in {batch} the driver died {after}{before}, and its rows came back in another order"
+            case FaultKind.NONE:
+                return "undisturbed"
+            case FaultKind.REDELIVER:
+                return "the source delivers rows twice"
             case FaultKind.REORDER | FaultKind.RESTART:
                 return f"the driver died after {batch}, before Spark noted it as done, and its rows came back in another order"
 
@@ -227,8 +236,37 @@ def _named(effect: Effect) -> str:
 
 def shown_items(items: Iterable[Item], most: int = 2) -> str:
     """Show the first rows or lines. ``most``: how many."""
-    shown = [
+    texts = [
         item if isinstance(item, str) else "(" + ", ".join(f"{name}={value}" for name, value in item) + ")"
         for item in items
     ]
-    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")
+    return (", ".join(texts[:most]) or "nothing") + (
+        f" and {len(texts) - most} more" if len(texts) > most else ""
+    )
+
+
+def distinct(findings: list[SinkFinding]) -> tuple[SinkFinding, ...]:
+    """Let causes lead, and leave out findings that only repeat another one about the same destination less precisely."""
+    named = {finding.destination for finding in findings if finding.wrong is not Wrong.DIFFERS}
+    caused = {
+        wrong: {finding.destination for finding in findings if finding.wrong is wrong} for wrong in _FOLLOW
+    }
+    return tuple(
+        finding
+        for finding in sorted(findings, key=lambda finding: finding.wrong not in _FOLLOW)
+        if (finding.wrong is not Wrong.DIFFERS or finding.destination not in named)
+        and not any(
+            finding.wrong in _FOLLOW[wrong] and finding.destination in places
+            for wrong, places in caused.items()
+        )
+    )
+
+
+_FOLLOW = {
+    Wrong.MEMORY: {Wrong.MISSING, Wrong.LOST},
+    Wrong.SWALLOWED: {Wrong.MISSING},
+    Wrong.OVERWRITTEN: {Wrong.MISSING, Wrong.TWICE},
+    Wrong.STALE: set[Wrong](),
+    Wrong.LOST: set[Wrong](),
+}
+"""What follows from a cause, in the same destination: the cause says it all."""

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sessions import as_tuple
+from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
 from headrace_sim.spark.sinks.contents import Contents, Expected, Item, Raw, collected, expected
 from headrace_sim.spark.sinks.databases import BEGIN
 from headrace_sim.spark.sinks.effects import (
@@ -36,9 +37,18 @@ from headrace_sim.spark.sinks.effects import (
     Refused,
     Returned,
     RolledBack,
+    Swallowed,
 )
+from headrace_sim.spark.sinks.losses import (
+    RowsOf,
+    redelivered,
+    redeliveries,
+    swallowed_in_trial,
+    told_losses,
+)
+from headrace_sim.spark.sinks.points import fault_points
 from headrace_sim.spark.sinks.processes import Attempt, Sink, SinkFunction
-from headrace_sim.spark.sinks.story import SinkFinding, Story, Wrong, uncommitted
+from headrace_sim.spark.sinks.story import SinkFinding, Story, Wrong, distinct, uncommitted
 from headrace_sim.spark.sinks.tables import TableWrite
 
 Progress = Callable[[int, int], object]
@@ -57,6 +67,7 @@ class SinkReport:
         trials: The number of trials.
         effects: The number of effects of the undisturbed run, by batch.
         stopped: Whether the search was stopped; ``unknown`` says how far it was.
+        notes: What is worth knowing of the undisturbed run, and changes no verdict.
 
     """
 
@@ -65,6 +76,7 @@ class SinkReport:
     trials: int
     effects: tuple[int, ...]
     stopped: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -107,6 +119,9 @@ def check_sink(
     overtaken: bool = True,
     ignore: Sequence[str] = (),
     keys: Mapping[str, Sequence[str]] | None = None,
+    rows_of: RowsOf = RowsOf.SOURCE,
+    allow: Collection[str] = (),
+    duplicates: bool = False,
     progress: Progress | None = None,
 ) -> SinkReport:
     """Check that each row is in its place exactly once, whatever happens to the process that runs the sink.
@@ -122,6 +137,9 @@ def check_sink(
         overtaken: Whether a process that was replaced may go on (a zombie). Leave it out only if something else fences it off.
         ignore: Destinations that need not be the same, such as a log of attempts: ``out.db: attempts``.
         keys: The columns by which a connector of ``df.write`` writes that is not in `CONNECTORS`, by table; none: it adds rows.
+        rows_of: Where the rows come from: a source may deliver them in other batches.
+        allow: What is meant of what the undisturbed run loses: ``batching``, ``order``, ``loss``.
+        duplicates: Whether the source may deliver a row twice.
         progress: Called after each trial; a true result stops the search.
 
     Raises:
@@ -130,7 +148,10 @@ def check_sink(
         PySparkTypeError: If a row does not fit the schema.
 
     """
-    return _Check(_sink(function, batches, schema, prepare, keys), frozenset(ignore)).run(overtaken, progress)
+    check = _Check(
+        _sink(function, batches, schema, prepare, keys), frozenset(ignore), rows_of, frozenset(allow)
+    )
+    return check.run(progress, overtaken=overtaken, duplicates=duplicates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +188,7 @@ def try_fault(
     *,
     prepare: Callable[[], Any] | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,
+    rows_of: RowsOf = RowsOf.SOURCE,
 ) -> OneTrial:
     """Try a sink under one fault, as `check_sink` tries it under each.
 
@@ -176,13 +198,14 @@ def try_fault(
         schema: Their schema.
         fault: What happens.
         prepare: Makes what the function takes for granted.
-        keys: As in `check_sink`.
+        keys: As in `check_sink`; so is ``rows_of``.
+        rows_of: Where the rows come from.
 
     Raises:
         SinkFailsError: As `check_sink` does; so is `UnfollowableSinkError`.
 
     """
-    return _Check(_sink(function, batches, schema, prepare, keys), frozenset()).one(fault)
+    return _Check(_sink(function, batches, schema, prepare, keys), frozenset(), rows_of).one(fault)
 
 
 def _sink(
@@ -241,12 +264,20 @@ class _Check:
 
     sink: Sink
     ignore: frozenset[str]
+    rows_of: RowsOf = RowsOf.SOURCE
+    allow: frozenset[str] = frozenset()
     findings: dict[Any, SinkFinding] = field(default_factory=dict)
     questions: dict[str, str] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    replaced: frozenset[str] = frozenset()
+    swallowed: tuple[Swallowed, ...] = ()
 
-    def run(self, overtaken: bool, progress: Progress | None) -> SinkReport:
-        usual, by_batch, actions = self._calm()
+    def run(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
+        try:
+            usual, by_batch, actions = self._calm()
+        except SinkFailsError as error:
+            return SinkReport((_written_once(error),), (), 0, ())
         unknown = [
             f"{name} differs from one undisturbed run to the next"
             for name in usual.unsteady
@@ -256,7 +287,11 @@ class _Check:
             unknown.append("no effect of the sink was seen: nothing was tried")
         elif not (any(usual.contents.values()) or usual.unsteady or self.findings):
             unknown.append(_nothing_left(by_batch))
-        faults = list(_faults(by_batch, actions, overtaken)) if any(by_batch) else []
+        else:
+            self._judge_calm(usual, by_batch)
+        if duplicates and any(by_batch):
+            self._redeliver(by_batch)
+        faults = list(fault_points(by_batch, actions, overtaken=overtaken)) if any(by_batch) else []
         judged = 0
         for done, fault in enumerate(faults, 1):
             trial = self._trial(fault)
@@ -267,21 +302,35 @@ class _Check:
                 break
             self._judge(trial, fault, usual, by_batch)
             judged = done
-        unknown += self.asked.values()
         counts = tuple(len(batch) for batch in by_batch)
-        findings = _distinct(list(self.findings.values()))
-        return SinkReport(findings, tuple(unknown), judged, counts, stopped=judged < len(faults))
+        found = self._found()
+        asked = [why for name, why in self.asked.items() if name not in {each.destination for each in found}]
+        return SinkReport(
+            found, (*unknown, *asked), judged, counts, stopped=judged < len(faults), notes=self.notes
+        )
 
     def one(self, fault: Fault) -> OneTrial:
-        usual, by_batch, _ = self._calm()
+        try:
+            usual, by_batch, _ = self._calm()
+        except SinkFailsError as error:
+            return OneTrial((_written_once(error),), (), ())
         calm = tuple(effect for effects in by_batch for effect in effects)
+        if fault.kind is FaultKind.NONE or fault.kind is FaultKind.REDELIVER:
+            if fault.kind is FaultKind.NONE and any(usual.contents.values()):
+                self._judge_calm(usual, by_batch)
+            elif calm:
+                self._redeliver(by_batch)
+            return OneTrial(self._found(), calm, (), calm=usual.contents)
         if fault.batch >= len(by_batch) or fault.effect > len(by_batch[fault.batch]) or not calm:
             return OneTrial((), calm, ())
+        if fault.kind is FaultKind.PAUSE and any(usual.contents.values()):
+            self._judge_calm(usual, by_batch)  # an older whole result is mended by the next one
+            self.findings.clear()
         looks: list[tuple[Raw, list[Effect]]] = []
         trial = self._trial(fault, looks)
         self._judge(trial, fault, usual, by_batch)
         return OneTrial(
-            _distinct(list(self.findings.values())),
+            self._found(),
             calm,
             tuple(trial.effects),
             fault,
@@ -291,9 +340,22 @@ class _Check:
             usual.read(trial.contents, trial.effects),
         )
 
+    def _found(self) -> tuple[SinkFinding, ...]:
+        return distinct([self._caused(finding) for finding in self.findings.values()])
+
+    def _caused(self, finding: SinkFinding) -> SinkFinding:
+        """Blame an error that the sink caught in the trial, and not in the undisturbed run, for what is missing."""
+        if finding.wrong is not Wrong.MISSING or finding.fault.kind in {FaultKind.FAIL, FaultKind.REFUSE}:
+            return finding
+        usual = {(entry.error, entry.place) for entry in self.swallowed}
+        heard = self._trial(finding.fault, heard=True).entries
+        errors = (entry for entry in heard if isinstance(entry, Swallowed))
+        caught = next((entry for entry in errors if (entry.error, entry.place) not in usual), None)
+        return finding if caught is None else swallowed_in_trial(finding, caught)
+
     def _calm(self) -> tuple[Expected, list[list[Effect]], list[Acted]]:
         """Run the sink undisturbed, twice; return its results, its effects by batch, and its actions on DataFrames."""
-        calm = [undisturbed(self.sink, chance) for chance in (0, 1)]
+        calm = [undisturbed(replace(self.sink, heard=chance == 0), chance) for chance in (0, 1)]
         effects = calm[0].effects
         by_batch = [
             [effect for effect in effects if effect.batch == batch] for batch in range(len(self.sink.batches))
@@ -301,31 +363,92 @@ class _Check:
         self.questions = _questions(effects, self.sink.keys)
         for effect in _left_open(calm[0].entries):
             self._add(uncommitted(effect, len(by_batch[effect.batch])))
+        self.swallowed = tuple(entry for entry in calm[0].entries if isinstance(entry, Swallowed))
         actions = [entry for entry in calm[0].entries if isinstance(entry, Acted)]
         return expected([(trial.contents, trial.effects) for trial in calm]), by_batch, actions
 
-    def _trial(self, fault: Fault, looks: list[tuple[Raw, list[Effect]]] | None = None) -> Trial:
+    def _judge_calm(self, usual: Expected, by_batch: list[list[Effect]]) -> None:
+        """Judge the undisturbed run: each row leaves a trace, and what stays does not depend on how batches are cut."""
+
+        def run(batches: Batches) -> Contents | None:
+            trial = self._plain(batches)
+            return None if trial is None else by_pattern(usual.read(trial.contents, trial.effects))
+
+        left_out = {pattern_of(name) for name in (*usual.unsteady, *self.ignore)}
+        patterns = Counter(map(pattern_of, usual.contents))
+        compared = {
+            pattern_of(name): name if patterns[pattern_of(name)] == 1 else pattern_of(name)
+            for name in usual.contents
+            if pattern_of(name) not in left_out
+        }
+        caught = frozenset(entry.batch for entry in self.swallowed)
+        baseline = Baseline(self.sink.batches, run, compared, caught)
+
+        def errors_without(rows: Collection[int]) -> set[tuple[str, str]]:
+            trial = self._plain(baseline.without(rows))
+            entries = [] if trial is None else trial.entries
+            return {(entry.error, entry.place) for entry in entries if isinstance(entry, Swallowed)}
+
+        losses = told_losses(
+            baseline, by_batch, self.swallowed, self.rows_of, self.allow, usual.names, errors_without
+        )
+        for finding in losses.findings:
+            self._add(finding)
+        for destination, question in losses.questions:
+            self.asked.setdefault(destination, question)
+        self.notes, self.replaced = losses.notes, losses.replaced
+
+    def _plain(self, batches: Batches, chance: int = 0, first_id: int = 0) -> Trial | None:
+        """Run the sink undisturbed on other batches, whose rows come in order; None if it fails."""
+        rows = tuple(map(tuple, batches))
+        try:
+            sink = replace(
+                self.sink, batches=rows, in_order=True, heard=bool(self.swallowed), first_id=first_id
+            )
+            return undisturbed(sink, chance)
+        except (SinkFailsError, UnfollowableSinkError):
+            return None
+
+    def _redeliver(self, by_batch: list[list[Effect]]) -> None:
+        """Deliver rows twice: in their batch, and after those of the next one. Ids of batches may then differ."""
+        calm = [self._plain(self.sink.batches), self._plain(self.sink.batches, 1, _OTHER_IDS)]
+        runs = [(trial.contents, trial.effects) for trial in calm if trial is not None]
+        if not runs:
+            return
+        usual = expected([runs[0], runs[-1]])
+        for number, batches in enumerate(redeliveries(self.sink.batches)):
+            fault = Fault(FaultKind.REDELIVER, 0, number)
+            trial = self._plain(batches)
+            found = None if trial is None else usual.read(trial.contents, trial.effects)
+            for destination in sorted(set(usual.contents) - {*usual.unsteady, *self.ignore}):
+                if found is None or found.get(destination) != usual.contents[destination]:
+                    self._add(redelivered(destination, usual, found, by_batch, fault))
+
+    def _trial(
+        self, fault: Fault, looks: list[tuple[Raw, list[Effect]]] | None = None, *, heard: bool = False
+    ) -> Trial:
         """Run the sink under a fault. ``looks``: takes what is there before another process takes over."""
+        sink = replace(self.sink, heard=heard)
         with _trial_folder() as (folder, ledger):
-            struck = Attempt(self.sink, folder, ledger, 0, fault=fault)
+            struck = Attempt(sink, folder, ledger, 0, fault=fault)
             first = fault.batch + (fault.kind is FaultKind.RESTART)
             if fault.kind is FaultKind.PAUSE and struck.paused():
                 _look(folder, ledger, looks)
-                self._take_over(folder, ledger, 1, first, None)
+                self._take_over(sink, folder, ledger, 1, first, None)
                 struck.finish()
                 if _last_failure(ledger, 1, locked=True):  # the paused process held a lock
-                    self._take_over(folder, ledger, 2, first, None)
+                    self._take_over(sink, folder, ledger, 2, first, None)
             elif struck.finish() != 0:
                 _look(folder, ledger, looks)
                 self._take_over(
-                    folder, ledger, 1, first, fault.batch if fault.kind is FaultKind.REORDER else None
+                    sink, folder, ledger, 1, first, fault.batch if fault.kind is FaultKind.REORDER else None
                 )
             return _left(fault, folder, ledger)
 
     def _take_over(
-        self, folder: Path, ledger: Ledger, number: int, first: int, reordered: int | None
+        self, sink: Sink, folder: Path, ledger: Ledger, number: int, first: int, reordered: int | None
     ) -> None:
-        Attempt(self.sink, folder, ledger, number, first=first, reordered=reordered).finish()
+        Attempt(sink, folder, ledger, number, first=first, reordered=reordered).finish()
 
     def _judge(self, trial: Trial, fault: Fault, usual: Expected, by_batch: list[list[Effect]]) -> None:
         story = Story(fault, trial.effects, by_batch)
@@ -346,8 +469,11 @@ class _Check:
                 self._add(story.different(destination, surplus, missing, usual))
 
     def _add(self, finding: SinkFinding) -> None:
+        older = finding.fault.kind is FaultKind.PAUSE and finding.destination in self.replaced
+        if older and finding.wrong is Wrong.DIFFERS:
+            return
         question = self.questions.get(finding.destination)
-        if question is not None and finding.wrong in {Wrong.TWICE, Wrong.DIFFERS}:
+        if question is not None and finding.wrong in _BY_KEY:
             self.asked[finding.destination] = question
             return
         key = (finding.wrong, finding.place)
@@ -409,49 +535,20 @@ def _load(modules: tuple[str, ...]) -> None:
             importlib.import_module(name)
 
 
-def _distinct(findings: list[SinkFinding]) -> tuple[SinkFinding, ...]:
-    """Leave out findings that only repeat another one about the same destination less precisely."""
-    named = {finding.destination for finding in findings if finding.wrong is not Wrong.DIFFERS}
-    return tuple(
-        finding
-        for finding in findings
-        if finding.wrong is not Wrong.DIFFERS or finding.destination not in named
-    )
+_BY_KEY = {Wrong.TWICE, Wrong.DIFFERS, Wrong.STALE, Wrong.OVERWRITTEN, Wrong.REDELIVERED}
+"""What depends on the key by which a connector writes."""
+_OTHER_IDS = 1_009
+"""Choice: the id of the first batch, where others are tried."""
 
 
-def _faults(by_batch: list[list[Effect]], actions: list[Acted], overtaken: bool) -> Iterator[Fault]:
-    """Yield every fault at every effect of every batch, batch by batch; then what strikes between effects, or in one."""
-    for batch, effects in enumerate(by_batch):
-        last = len(effects)
-        for place, effect in enumerate(effects):
-            if effect.action != BEGIN:  # which changes nothing, so that it is the same to die later
-                yield Fault(FaultKind.KILL, batch, place)
-            if effect.replied:
-                yield Fault(FaultKind.LOSE_REPLY, batch, place)
-                yield Fault(FaultKind.REFUSE, batch, place)
-        yield Fault(FaultKind.KILL, batch, last)
-        for place in _in_loops(effects):
-            yield Fault(FaultKind.REORDER, batch, place)
-        yield Fault(FaultKind.REORDER, batch, last)
-        yield Fault(FaultKind.RESTART, batch, last)
-        if overtaken:
-            for place in range(-1, last):
-                yield Fault(FaultKind.PAUSE, batch, place)
-    for batch, effects in enumerate(by_batch):
-        yield from (
-            Fault(FaultKind.TEAR, batch, place) for place, effect in enumerate(effects) if effect.parts
-        )
-    for action in dict.fromkeys(actions):
-        yield Fault(FaultKind.FAIL, action.batch, action.effect)
-
-
-def _in_loops(effects: list[Effect]) -> Iterator[int]:
-    """Yield the second effect of each line that has several, unless dying before it undoes the first."""
-    lines = Counter[str]()
-    for place, effect in enumerate(effects):
-        lines[effect.place] += 1
-        if lines[effect.place] == 2 and not effects[place - 1].pending:
-            yield place
+def _written_once(error: SinkFailsError) -> SinkFinding:
+    """Return the finding that a sink can write one batch only; raise the error again if it is another."""
+    if error.batch < 1 or "_ALREADY_EXISTS]" not in error.message:
+        raise error
+    told = f"Batch {error.batch} finds what the batch before wrote, and fails, as each later one will: {error.message}."
+    remedy = "The save mode is errorifexists, the default: say what is meant, append, or overwrite of the batch's own part."
+    fault = Fault(FaultKind.NONE, error.batch, 0)
+    return SinkFinding(Wrong.STUCK, error.error, (), error.place, error.error, told, remedy, fault)
 
 
 @contextlib.contextmanager

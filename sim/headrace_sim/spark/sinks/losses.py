@@ -1,0 +1,237 @@
+"""What is told of rows that the undisturbed run loses: a finding, a question that only the author can answer, or a note."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.sinks.baseline import Baseline, Loss, Lost, grows_whole, pattern_of
+from headrace_sim.spark.sinks.contents import Contents, Expected, destination_of
+from headrace_sim.spark.sinks.effects import Effect, Fault, FaultKind, Swallowed
+from headrace_sim.spark.sinks.story import SinkFinding, Wrong, shown_items
+
+_ALLOWED = {
+    Loss.OVERWRITTEN: "batching",
+    Loss.SKIPPED: "batching",
+    Loss.COMPANIONS: "batching",
+    Loss.STALE: "order",
+    Loss.ORDER: "order",
+    Loss.CHOSEN: "loss",
+}
+ALLOWED = {
+    Wrong.OVERWRITTEN: "batching",
+    Wrong.LOST: "batching",
+    Wrong.SWALLOWED: "loss",
+    Wrong.STALE: "order",
+    Wrong.REDELIVERED: "duplicates",
+}
+"""What the author allows by saying so."""
+
+
+class RowsOf(Enum):
+    """Where the rows of the batches come from."""
+
+    SOURCE = "a source, which may deliver them in other batches, and in another order"
+    UNKNOWN = "a source, or a query whose output mode is not known: each batch may be its whole result"
+    APPENDED = "a query with state in output mode Append: Spark keeps the order of what it yields"
+    UPDATED = "a query with state in another output mode: what comes later is newer"
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What the undisturbed run loses: findings, questions for the author by destination, and notes that change no verdict.
+
+    ``replaced`` are the destinations that each batch replaces with the whole result, so that the next one mends what is old.
+    """
+
+    findings: tuple[SinkFinding, ...] = ()
+    questions: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    replaced: frozenset[str] = frozenset()
+
+
+def told_losses(
+    baseline: Baseline,
+    by_batch: Sequence[Sequence[Effect]],
+    swallowed: Sequence[Swallowed],
+    rows_of: RowsOf,
+    allow: Collection[str],
+    names: frozenset[str],
+    errors_without: Callable[[Collection[int]], Collection[tuple[str, str]]],
+) -> Losses:
+    """Judge the undisturbed run.
+
+    Args:
+        baseline: Its rows, and how to run others.
+        by_batch: Its effects.
+        swallowed: The errors that were raised in it and did not end it.
+        rows_of: Where its rows come from.
+        allow: What the author allows: ``batching``, ``order``, ``loss``.
+        names: The destinations that have the same name in each run.
+        errors_without: Return the errors that the sink catches without these rows, and their places.
+
+    """
+    if rows_of is RowsOf.UPDATED:
+        return Losses()
+    replaced = list[str]()
+    findings, questions, notes = list[SinkFinding](), list[tuple[str, str]](), list[str]()
+    for lost in baseline.lost():
+        ordered = rows_of is RowsOf.APPENDED and lost.loss in {Loss.STALE, Loss.ORDER}
+        whole = lost.loss is Loss.OVERWRITTEN and grows_whole(baseline.batches)
+        caught = [entry for entry in swallowed if entry.batch == lost.batch]
+        if caught and lost.loss is Loss.CHOSEN:
+            others = errors_without(lost.rows)
+            caught = [entry for entry in caught if (entry.error, entry.place) not in others]
+        is_swallowed = bool(caught) and lost.loss is Loss.COMPANIONS
+        allowed = (ALLOWED[Wrong.SWALLOWED] if is_swallowed else _ALLOWED[lost.loss]) in allow
+        if lost.loss is Loss.OVERWRITTEN and (whole or allowed or rows_of is RowsOf.UNKNOWN):
+            replaced.append(lost.destination)
+        if ordered or whole or allowed:
+            continue
+        rows = _rows_told(baseline.batches, lost.rows)
+        question = _question(lost, rows, caught, rows_of)
+        if question:
+            questions.append((lost.destination, f"{_place(lost, by_batch, names, caught)}: {question}"))
+        elif lost.loss is Loss.CHOSEN:
+            notes.append(
+                f"{rows} in no effect, in whatever batch and order: filtered, a duplicate or an older version?"
+            )
+        else:
+            findings.append(_finding(lost, rows, baseline.batches, by_batch, names, caught))
+    if swallowed and not any(finding.wrong is Wrong.SWALLOWED for finding in findings):
+        errors = dict.fromkeys(str(entry) for entry in swallowed)
+        notes += [f"an error was caught in the sink, undisturbed: {error}" for error in list(errors)[:2]]
+    return Losses(tuple(findings), tuple(questions), tuple(notes), frozenset(replaced))
+
+
+def _question(lost: Lost, rows: str, caught: Sequence[Swallowed], rows_of: RowsOf) -> str:
+    if lost.loss is Loss.COMPANIONS and not caught:
+        return (
+            f"{rows} in no effect, and would be in a batch without the others: is that meant, as one row for each batch is? "
+            "If so, say --allow batching"
+        )
+    if lost.loss is Loss.ORDER:
+        return (
+            f"{rows} replaced, or not, by the order in which rows come. A source keeps it within a partition only: if it does "
+            "so for each key, say --allow order; else compare a column of the rows"
+        )
+    if lost.loss is Loss.CHOSEN and caught:
+        return (
+            f"{rows} in no effect, and the sink caught {caught[0]}: is the loss meant? Let the error be raised, or write the "
+            "row elsewhere; if it is meant, say --allow loss"
+        )
+    if lost.loss is Loss.OVERWRITTEN and rows_of is RowsOf.UNKNOWN:
+        return (
+            f"each batch replaces the whole of {lost.destination}. If it is the whole result (output mode Complete), say "
+            "--allow batching; else only the rows of the last batch are left"
+        )
+    return ""
+
+
+def _finding(
+    lost: Lost,
+    rows: str,
+    batches: Sequence[Sequence[Any]],
+    by_batch: Sequence[Sequence[Effect]],
+    names: frozenset[str],
+    caught: Sequence[Swallowed],
+) -> SinkFinding:
+    where = lost.destination
+    if lost.loss is Loss.OVERWRITTEN:
+        wrong = Wrong.OVERWRITTEN
+        story = f"{rows} gone: a later batch replaces what an earlier one wrote to {where}; in one batch all are kept."
+        remedy = "Replace the part of the batch only (its partition, replaceWhere, DELETE ... WHERE batch = ?), or append once."
+    elif lost.loss is Loss.SKIPPED:
+        wrong = Wrong.LOST
+        story = (
+            f"{rows} in no effect, though nothing failed; with the same rows in one batch, {where} has them."
+        )
+        remedy = "Write the rows of each batch before the function returns: Spark does not bring them again."
+    elif lost.loss is Loss.COMPANIONS:
+        wrong = Wrong.SWALLOWED
+        story = f"The sink caught {caught[0]} and returned, so that batch {lost.batch} counts as written: {rows} in no effect."
+        remedy = "Let the error be raised, so that Spark runs the batch again; or set the bad row aside, and write the others."
+    else:
+        wrong = Wrong.STALE
+        instead = _rows_told(batches, lost.instead)
+        story = (
+            f"In one batch the sink leaves out {rows.rpartition(' ')[0]} for newer ones, but in a batch of its own, after them, "
+            f"an older row replaces the newer one in {where}."
+        )
+        if lost.instead:
+            story = f"Undisturbed, {rows} not in {where}, and {instead} there instead; in one batch the sink chooses otherwise."
+        remedy = "Compare with the row that is there, too (DO UPDATE ... WHERE excluded.version > version): it may be newer."
+    blamed = _last(lost, by_batch, names)
+    place, effect = (
+        (caught[0].place, caught[0].error) if wrong is Wrong.SWALLOWED else (blamed.place, blamed.action)
+    )
+    fault = Fault(FaultKind.NONE, lost.batch, 0)
+    return SinkFinding(wrong, where, (), place, effect, story[0].upper() + story[1:], remedy, fault)
+
+
+def _rows_told(batches: Sequence[Sequence[Any]], numbers: Iterable[int]) -> str:
+    """Name rows: ``the row (1, 'a') is``, ``the rows (1, 'a'), (2, 'b') and 3 more are``."""
+    rows = [row for batch in batches for row in batch]
+    shown = [str(tuple(rows[number])) for number in numbers]
+    more = f" and {len(shown) - 2} more" if len(shown) > 2 else ""
+    return f"the row {shown[0]} is" if len(shown) == 1 else f"the rows {', '.join(shown[:2])}{more} are"
+
+
+def _last(lost: Lost, by_batch: Sequence[Sequence[Effect]], names: frozenset[str]) -> Effect:
+    """Return the last effect on the destination, or the last one of all."""
+    effects = [effect for effects in by_batch for effect in effects]
+    of_it = [
+        effect
+        for effect in effects
+        if pattern_of(lost.destination)
+        in {pattern_of(effect.target), pattern_of(destination_of(effect.target, names))}
+    ]
+    return (of_it or effects)[-1]
+
+
+def _place(
+    lost: Lost, by_batch: Sequence[Sequence[Effect]], names: frozenset[str], caught: Sequence[Swallowed]
+) -> str:
+    return shown_place(caught[0].place if caught else _last(lost, by_batch, names).place)
+
+
+def swallowed_in_trial(finding: SinkFinding, caught: Swallowed) -> SinkFinding:
+    """Return the finding that rows are missing because the sink caught an error in a trial and went on."""
+    story = finding.story.replace("; then ", f"; the sink caught {caught} and went on; then ", 1)
+    remedy = "Let the error be raised: Spark then runs the batch again."
+    return replace(finding, place=caught.place, effect=caught.error, story=story, remedy=remedy)
+
+
+def redeliveries(batches: Sequence[Sequence[Any]]) -> tuple[list[list[Any]], ...]:
+    """Return the batches with each row twice in its batch, and with those of each batch again after those of the next one."""
+    again = [[row for row in batch for _ in range(2)] for batch in batches]
+    later = [[*batch, *earlier] for earlier, batch in zip([[], *batches], batches, strict=False)]
+    return (again, later) if len(batches) > 1 else (again,)
+
+
+def redelivered(
+    destination: str,
+    usual: Expected,
+    found: Contents | None,
+    by_batch: Sequence[Sequence[Effect]],
+    fault: Fault,
+) -> SinkFinding:
+    """Return the finding that rows that the source delivers twice change what is left. ``found``: None if the sink failed."""
+    how = "each row twice in its batch" if fault.effect == 0 else "rows again after those of the next batch"
+    what = "the sink fails"
+    if found is not None:
+        surplus = found.get(destination, Counter()) - usual.contents[destination]
+        missing = usual.contents[destination] - found.get(destination, Counter())
+        what = (
+            f"{destination} lacks {shown_items(missing)}"
+            if missing
+            else f"{destination} has {shown_items(surplus)} too often"
+        )
+        if missing and surplus:
+            what = f"{destination} has {shown_items(surplus)} instead of {shown_items(missing)}"
+    blamed = _last(Lost(Loss.CHOSEN, (), 0, destination), by_batch, usual.names)
+    remedy = "Give the rows a key: dropDuplicates() in the batch, and a table that takes each key once, or MERGE, across batches."
+    story = f"If the source delivers {how}, {what}."
+    return SinkFinding(Wrong.REDELIVERED, destination, (), blamed.place, blamed.action, story, remedy, fault)
