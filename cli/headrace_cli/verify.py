@@ -201,7 +201,7 @@ UnknownOption = Annotated[
     typer.Option(
         metavar="NAME,...",
         help="Invariants and promises allowed to go unexercised, or [bold]all[/] invariants. Without timers, nothing can"
-        " exercise S8, S9 and L1. The report lists them.",
+        " exercise S8, S9 and L1. [bold]growth[/]: state may stay that nothing cleans up. The report lists them.",
     ),
 ]
 SchemaOption = Annotated[
