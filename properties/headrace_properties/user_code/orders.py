@@ -11,8 +11,8 @@ Rules of this file:
   This makes no record late; records that are late anyway are left out, since their treatment depends on the low watermark.
 * Default timestamps, those of a production's cause, may differ if nothing else does that comes out in the end: a dedup may let
   either of two equal records pass.
-* A computation that declares ``ordered`` is excused from the order, and not from the clock: if a schedule changes its outcome,
-  the same record on the same state must not do it by its wall time alone.
+* A computation that declares ``ordered`` is excused from the order, also from that of timers and records, and not from the clock:
+  if a schedule changes its outcome, no call of it must make something else by its wall time alone.
 * Computations are compared one by one, sources first. A computation whose input has changed is not accused; the one upstream is.
 * `headrace_properties.user_code.comparison` defines which outcomes count as equal. Between computations, entries of lists may be
   in another order, too, as a group's values are, provided that what comes out in the end is the same. Groupings of the Dataflow
@@ -125,7 +125,7 @@ def _reordered(pipeline: Pipeline, feed: Feed, seed: str, orders: int) -> Ordere
 
 
 ByClock = Callable[[Step, Step], bool]
-"""Returns whether a call comes to something else at the other call's wall time."""
+"""Returns whether a call makes something else at the other call's wall time."""
 
 
 def schedules_of(
@@ -250,12 +250,13 @@ def _difference(
             continue
         difference = _made_otherwise(pipeline, name, base, other) or _left_otherwise(spec, one, two)
         if difference is not None:
-            step, again = _differing(pipeline, one, two, timers=not spec.ordered)
-            is_clock = (
-                by_clock is not None and step is not None and again is not None and by_clock(step, again)
-            )
-            if is_clock or not spec.ordered:
-                return replace(difference, step=step, other=again, by_clock=is_clock)
+            if not spec.ordered:
+                step, again = _differing(pipeline, one, two)
+                return replace(difference, step=step, other=again)
+            for step, _ in one.steps.values():
+                later = replace(step, now=step.now + _LONG_US)
+                if by_clock is not None and by_clock(step, later):
+                    return replace(difference, step=step, other=later, by_clock=True)
     if settled is not None and not settles and settling is not None and settling.regrouping:
         first, second = (_shown_settled(mine - its) for mine, its in (settled, settled[::-1]))
         return Ordered(settling.regrouping, first, second, why=_REGROUPS)
@@ -358,17 +359,12 @@ def _comes_out_otherwise(pipeline: Pipeline, base: _Run, other: _Run) -> bool:
     return False
 
 
-def _differing(
-    pipeline: Pipeline, one: _Told, two: _Told, *, timers: bool
-) -> tuple[Step | None, Step | None]:
-    """Return the first call whose record and state are the same in both runs, but whose outcome differs; or ``None`` twice.
-
-    ``timers``: the timers that it sets are part of the outcome.
-    """
+def _differing(pipeline: Pipeline, one: _Told, two: _Told) -> tuple[Step | None, Step | None]:
+    """Return the first call whose record and state are the same in both runs, but whose outcome differs; or ``None`` twice."""
 
     def outcome(result: StepResult) -> object:
-        asked = {tag: timer and (timer.at, timer.clock) for tag, timer in result.timers.items() if timers}
-        return _leveled(pipeline, result.made), result.state, asked
+        timers = {tag: timer and (timer.at, timer.clock) for tag, timer in result.timers.items()}
+        return _leveled(pipeline, result.made), result.state, timers
 
     for same, (step, result) in one.steps.items():
         other, other_result = two.steps.get(same, (step, result))

@@ -571,6 +571,7 @@ def test_declared_behaviour_is_not_a_finding() -> None:
     assert examine(*numbers(Newest(), ordered=True)) == []
     assert examine(*numbers(Lag(), ordered=True)) == []
     assert examine(*numbers(Sum(flush_by_the_clock), ordered=True)) == []
+    assert examine(*numbers(Batches(), ordered=True)) == []
     reason = "samples one record in ten"
     for note in (produce(random.random), produce(time.time), write_file, with_default):
         assert examine(*numbers(Sum(note), nondeterministic=reason)) == []
@@ -585,6 +586,20 @@ def flush_by_the_clock(context: Context, record: Record) -> None:
     """A wall timer fires before or after a record: an order, too."""
     context.set_wall_timer("flush", at=context.wall_time + 15 * MILLISECOND)
     context.produce("out", context.state["sum"])
+
+
+class Batches(Computation):
+    """Gives what came in a time of the wall clock, whose end it keeps: which records those are is an order, too."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state.setdefault("values", []).append(record.value)
+        if "due" not in context.state:
+            context.state["due"] = context.wall_time + 30 * MILLISECOND
+            context.set_wall_timer("flush", at=context.state["due"], hold=record.timestamp)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("out", context.state["values"])
+        context.clear_state()
 
 
 def day_of_the_clock(context: Context, record: Record) -> None:
