@@ -55,9 +55,13 @@ class EffectRefusedError(HeadraceError, PermissionError):
 
 def refusal_in(error: BaseException | None) -> EffectRefusedError | None:
     """Return the refusal that an error comes from, if it does: libraries raise errors of their own for it."""
-    while error is not None and not isinstance(error, EffectRefusedError):
+    seen = set[int]()  # code may raise its errors from one another in a circle
+    while error is not None and id(error) not in seen:
+        if isinstance(error, EffectRefusedError):
+            return error
+        seen.add(id(error))
         error = error.__cause__ or error.__context__
-    return error
+    return None
 
 
 class EndsProcessError(SystemExit):
