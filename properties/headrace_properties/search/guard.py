@@ -414,12 +414,25 @@ def _start(_place: Place, real: Callable[..., Any], thread: threading.Thread) ->
     real(thread)
 
 
+def _mkdir(place: Place, real: Callable[..., Any], path: Any, *args: Any, **options: Any) -> None:
+    """Make no folder, unless calls are watched: programs make that of a checkpoint before they start, and need not look at it."""
+    if allowing_effects() or _is_scratch("os.mkdir", (path,)):
+        real(path, *args, **options)
+        return
+    effect = f"calls os.mkdir({os.fsdecode(path)!r})"
+    if _watch is not None or _guard is None:
+        _take_effect(_watch, _guard, effect, place)
+    else:
+        _guard.refused.append((effect, place))
+
+
 def _log_file(_place: Place, real: Callable[..., Any], handler: logging.FileHandler) -> Any:
     return real(handler) if allowing_effects() else Path(os.devnull).open("w", encoding="utf-8")
 
 
 _LAST_STANDARD = 2
 _HARMLESS: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+    (os, "mkdir", _mkdir),
     (os, "dup2", _dup2),
     (os, "close", _close),
     (os, "closerange", lambda *_: None),
