@@ -219,8 +219,8 @@ AllowOption = Annotated[
         metavar="NAME,...",
         help="[bold]effect[/]: let your code change files, use sockets and start processes, which is refused otherwise."
         " Spark jobs: on what the outcome may depend: batching, order, partitions; or late (rows that are dropped), growth"
-        " (state that nothing removes), value (state that is not what was put), swallowed (errors of state calls that are"
-        " caught).",
+        " (state that nothing removes), loss (rows that a sink leaves out for an error), value (state that is not what was"
+        " put), swallowed (errors of state calls that are caught).",
     ),
 ]
 DuplicatesOption = Annotated[

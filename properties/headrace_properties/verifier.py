@@ -269,7 +269,7 @@ class Verifier:
             prepare: makes the tables that the sink takes for granted.
             seed: instead of the command line's.
             examples: the number of schedules, instead of the command line's.
-            allow: on what its outcome may depend: ``batching``, ``order``, ``partitions``, ``late``, ``growth``.
+            allow: on what its outcome may depend: ``batching``, ``order``, ``partitions``, ``late``, ``growth``, ``loss``.
             duplicates: whether the source may deliver a row twice.
             promises: what its author says of it; default: the list ``promises`` of the job's module.
             allow_unknown: promises that no run needs to test.
