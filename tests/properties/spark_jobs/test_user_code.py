@@ -17,6 +17,7 @@ from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.spark_jobs.findings import Cause, JobFailsError
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_properties.spark_jobs.targets import SparkTarget, SparkTargetError, spark_target
+from headrace_properties.verifier import InvariantViolatedError, Verifier
 from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.job import ApplyWithState, OutputMode, SparkJob
 from headrace_sim.spark.sinks.trial import SinkFailsError
@@ -203,3 +204,31 @@ def _sink_is_stuck() -> None:
     with guarded():
         report = tried(sorts).verify()
     assert any("0.3 s of CPU time" in str(finding) for finding in report.findings)
+
+
+def never_ends(_numbers: list[int]) -> None:
+    while True:
+        pass
+
+
+def test_the_fixture_limits_the_code_of_a_job_too_and_names_its_own_option(tmp_path: Path) -> None:
+    verifier = Verifier(5, 0, tmp_path, lambda *_: None, code_timeout=0.3)
+    with pytest.raises(JobFailsError, match=r"0\.3 s of CPU time; --headrace-code-timeout allows more"):
+        verifier(counting(never_ends), FEED)
+
+
+def test_the_fixture_refuses_effects_and_keeps_prints_short(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prints_and_writes(numbers: list[int]) -> None:
+        for number in range(1_000):
+            sys.stdout.write(f"{number}\n")
+        writes_a_file(numbers)
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvariantViolatedError, match="writes the file 'written'"):
+        Verifier(5, 0, tmp_path / "kept", lambda *_: None)(counting(prints_and_writes), FEED)
+    assert not (tmp_path / "written").exists()
+    printed = capsys.readouterr().out
+    assert printed.startswith("Your code printed, among others:\n0\n1\n2\n")
+    assert len(printed.splitlines()) < 20
