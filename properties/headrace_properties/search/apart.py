@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace_properties.search.guard import guarded
-from headrace_properties.search.limits import WAITING, CodeLimits, call_time_limited, limit_memory
+from headrace_properties.search.limits import CodeLimits, call_time_limited, limit_memory
 
 ItemT = TypeVar("ItemT")
 
 _BOARD_BYTES = 1 << 20
 _PATIENCE_S = 5.0
-"""CPU time over the limit after which a call that cannot be interrupted is killed with its process."""
+"""Time over the limit after which a call that cannot be interrupted is killed with its process."""
 
 
 class Board:
@@ -112,7 +112,7 @@ def work_apart(
                 count, since = board.count, _times_of(process.pid)
                 continue
             cpu_s, wall_s = (now - then for now, then in zip(_times_of(process.pid), since, strict=True))
-            if limits.overrun(cpu_s - _PATIENCE_S, wall_s - _PATIENCE_S * WAITING):
+            if limits.overrun(cpu_s, wall_s, -_PATIENCE_S):
                 hung = True
                 break
         if hung:
