@@ -21,6 +21,7 @@ _BY_KEY: list[tuple[str, str, dict[str, str]]] = [
     ("hudi", "append", {f"{_HUDI}recordkey.field": "id"}),
     ("hudi", "append", {f"{_HUDI}operation": "insert", f"{_HUDI}{_DROP}": "true", f"{_HUDI}recordkey.field": "id"}),
     ("mongodb", "append", {"idFieldList": "id", "collection": "t"}),
+    ("opensearch", "append", {"opensearch.mapping.id": "id", "opensearch.write.operation": "upsert"}),
     ("org.apache.spark.sql.redis", "append", {"table": "t", "key.column": "id"}),
     ("cosmos.oltp", "append", {"spark.cosmos.container": "t"}),
     ("org.neo4j.spark.DataSource", "overwrite", {"labels": ":T", "node.keys": "id"}),
@@ -36,6 +37,10 @@ _ADDING: list[tuple[str, dict[str, str], str]] = [
     ("mongodb", {"collection": "t", "operationType": "insert", "idFieldList": "id"}, "idFieldList"),
     ("jdbc", {"dbtable": "t"}, "staging table"),
     ("kafka", {"topic": "t"}, "let readers drop"),
+    ("opensearch", {"opensearch.write.operation": "index"}, "opensearch.mapping.id"),
+    ("mongo", {"collection": "t"}, "_id"),
+    ("snowflake", {"dbtable": "t"}, "staging table"),
+    ("bigquery", {"table": "t"}, "staging table"),
     ("redis", {"table": "t"}, "key.column"),
     ("org.neo4j.spark.DataSource", {"labels": ":T"}, "node.keys"),
 ]
@@ -72,7 +77,11 @@ def test_older_row_replaces_the_newer_one_unless_the_connector_compares_them() -
     key = {f"{_HUDI}recordkey.field": "id"}
     older_last = [[(1, 2.0), (1, 1.0)]]
     assert not _check(_written("hudi", "append", key), older_last).holds
+    ordered = key | {"hoodie.table.ordering.fields": "id, v"}
     assert _check(_written("hudi", "append", key | {f"{_HUDI}precombine.field": "v"}), older_last).holds
+    assert _check(_written("hudi", "append", ordered), older_last).holds
+    by_commit = ordered | {"hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING"}
+    assert not _check(_written("hudi", "append", by_commit), older_last).holds
 
 
 def test_unknown_connector_is_asked_about_and_declared() -> None:
@@ -86,6 +95,46 @@ def test_unknown_connector_is_asked_about_and_declared() -> None:
     assert {finding.wrong for finding in _check(sink, keys={"t": []}).findings} == {Wrong.TWICE}
     with pytest.raises(UnfollowableSinkError, match=r"a key is declared of 'other'.* Its tables: t"):
         _check(sink, keys={"other": ["id"]})
+
+
+_ASKED = [
+    (
+        _ES,
+        {
+            "es.mapping.id": "id",
+            "es.write.operation": "upsert",
+            "es.update.script.inline": "ctx._source.n += 1",
+        },
+        "v",
+    ),
+    ("opensearch", {"opensearch.mapping.id": "id", "opensearch.write.operation": "delete"}, "v"),
+    ("redshift", {"dbtable": "t", "preactions": "DELETE FROM t WHERE batch = 1"}, "v"),
+    ("snowflake", {"dbtable": "staged", "postactions": "MERGE INTO t USING staged"}, "v"),
+    ("bigquery", {"table": "t", "writeAtLeastOnce": "true"}, "_CHANGE_TYPE"),
+    ("cosmos.oltp", {"spark.cosmos.container": "t"}, "operationType"),
+    ("cosmos.oltp", {"spark.cosmos.container": "t", "spark.cosmos.write.strategy": "ItemPatch"}, "v"),
+    ("kudu", {"kudu.table": "t", "kudu.operation": "insert"}, "v"),
+    ("mongo", {"collection": "t", "shardKey": '{"id": 1}'}, "v"),
+    ("hudi", {f"{_HUDI}recordkey.field": "id", f"{_HUDI}payload.class": "com.acme.Sum"}, "v"),
+    ("hudi", {f"{_HUDI}recordkey.field": "id", "hoodie.datasource.insert.dup.policy": "drop"}, "v"),
+    ("dev.mauch.spark.excel", {"path": "t"}, "v"),
+]
+
+
+@pytest.mark.parametrize(("source", "options", "column"), _ASKED)
+def test_option_or_column_that_changes_what_a_write_does_is_asked_about(
+    source: str, options: dict[str, str], column: str
+) -> None:
+    report = call(check_sink, _written(source, "append", options), _ROWS, f"id INT, {column} DOUBLE")
+    assert report.findings == ()
+    assert f"What {source} does is not known" in report.unknown[0]
+
+
+def test_old_mongo_connector_replaces_by_id_unless_it_is_told_to_insert() -> None:
+    again = {"collection": "t", "forceInsert": "true"}
+    for options, wrong in (({"collection": "t"}, set()), (again, {Wrong.STUCK})):
+        report = call(check_sink, _written("mongo", "append", options), _ROWS, "_id INT, v DOUBLE")
+        assert {finding.wrong for finding in report.findings} == wrong
 
 
 def test_key_that_the_table_alone_knows_is_asked_for_where_it_matters() -> None:

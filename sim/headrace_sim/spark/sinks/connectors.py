@@ -31,8 +31,9 @@ class Connector:
         keys: The options that name the key's columns; if none is set, ``default`` does. Without either, the table has the key.
         default: The key's columns, if the options do not name them. The row applies only if the rows have these columns.
         needs: Values of options, in lower case, with which the row applies; None among them: not set.
+        lacks: Columns, in lower case, with which the row does not apply: they change what is done with a row.
         modes: Save modes, instead of ``append``.
-        newest: The option that names the column whose greatest value wins.
+        newest: The option that names the columns whose greatest values win.
         within: The options that name further columns of the key, if they are set.
 
     """
@@ -44,6 +45,7 @@ class Connector:
     keys: tuple[str, ...] = ()
     default: tuple[str, ...] = ()
     needs: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    lacks: tuple[str, ...] = ()
     modes: tuple[str, ...] = ("append",)
     newest: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
@@ -62,7 +64,9 @@ class Connector:
         given = {
             name: None if options.get(name) is None else str(options[name]).lower() for name in self.needs
         }
-        return mode in self.modes and has_keys and all(given[name] in self.needs[name] for name in given)
+        if mode not in self.modes or not has_keys or any(name in columns for name in self.lacks):
+            return False
+        return all(given[name] in self.needs[name] for name in given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class Guarantee:
     Attributes:
         repeated: What it does when it is repeated.
         keys: The columns of the key; none: of the whole row, if the key is known to the table alone.
-        newest: The column whose greatest value wins, or "".
+        newest: The columns whose greatest values win, with commas, or "".
         question: What only the author can say, or "".
         remedy: What makes it idempotent.
 
@@ -130,6 +134,20 @@ def guarantee(
 _VERSIONS = "Write only the newest row of each key, chosen by a column of the row, and none that is older than what is there."
 _STAGED = "Write the batch to a staging table that is named by the batch id, and merge it by a key in one transaction."
 _FILES = 'Overwrite the partition of the batch id: mode("overwrite"), partitionOverwriteMode "dynamic", partitionBy the id.'
+_HUDI_UPSERT = {
+    "hoodie.datasource.write.operation": (None, "upsert"),
+    "hoodie.datasource.write.payload.class": (None,),
+    "hoodie.datasource.insert.dup.policy": (None, "none"),
+}
+_MONGO_3 = {
+    "shardkey": (None,),
+    "spark.mongodb.output.shardkey": (None,),
+    "spark.mongodb.output.forceinsert": (None,),
+}
+_ES_UNSCRIPTED, _OPENSEARCH_UNSCRIPTED = (
+    {f"{name}.update.script{kind}": (None,) for kind in ("", ".file", ".inline", ".stored")} for name in ("es", "opensearch")
+)  # fmt: skip
+_ALONE = {"preactions": (None,), "postactions": (None,)}
 
 CONNECTORS = (
     Connector(
@@ -146,28 +164,40 @@ CONNECTORS = (
         "Merge by a key (MERGE INTO), or overwrite the partition of the batch id: writeTo(table).overwritePartitions().",
     ),
     Connector(
-        ("hudi", "org.apache.hudi"), Repeated.KEEPS, "https://hudi.apache.org/docs/write_operations",
+        ("hudi", "org.apache.hudi"), Repeated.KEEPS, "https://hudi.apache.org/docs/configurations",
         keys=("hoodie.datasource.write.recordkey.field",), within=("hoodie.datasource.write.partitionpath.field",),
-        needs={"hoodie.datasource.write.operation": ("insert",), "hoodie.datasource.write.insert.drop.duplicates": ("true",)},
+        needs={
+            "hoodie.datasource.write.operation": (None, "insert", "upsert"),
+            "hoodie.datasource.write.insert.drop.duplicates": ("true",),
+        },
     ),
     Connector(
         ("hudi", "org.apache.hudi"), Repeated.ADDS, "https://hudi.apache.org/docs/write_operations",
         "Write with the operation upsert, the default, and name the record key: hoodie.datasource.write.recordkey.field.",
-        needs={"hoodie.datasource.write.operation": ("insert", "bulk_insert")},
+        needs={
+            "hoodie.datasource.write.operation": ("insert", "bulk_insert"),
+            "hoodie.datasource.write.insert.drop.duplicates": (None, "false"),
+            "hoodie.datasource.insert.dup.policy": (None, "none"),
+        },
     ),
     Connector(
-        ("hudi", "org.apache.hudi"), Repeated.REPLACES, "https://hudi.apache.org/docs/write_operations",
+        ("hudi", "org.apache.hudi"), Repeated.REPLACES, "https://hudi.apache.org/docs/record_merger",
         keys=("hoodie.datasource.write.recordkey.field",), within=("hoodie.datasource.write.partitionpath.field",),
-        needs={"hoodie.datasource.write.operation": (None, "upsert")},
+        needs={**_HUDI_UPSERT, "hoodie.write.record.merge.mode": (None, "event_time_ordering")},
         newest=("hoodie.table.ordering.fields", "hoodie.datasource.write.precombine.field"),
+    ),
+    Connector(
+        ("hudi", "org.apache.hudi"), Repeated.REPLACES, "https://hudi.apache.org/docs/record_merger",
+        keys=("hoodie.datasource.write.recordkey.field",), within=("hoodie.datasource.write.partitionpath.field",),
+        needs={**_HUDI_UPSERT, "hoodie.write.record.merge.mode": ("commit_time_ordering",)},
     ),
     Connector(
         ("jdbc",), Repeated.ADDS, "https://spark.apache.org/docs/latest/sql-data-sources-jdbc.html",
         "JDBC's append has no key: write the batch to a staging table, and merge it with the batch id in one transaction.",
     ),
     Connector(
-        ("com.microsoft.sqlserver.jdbc.spark", "mssql", "sqlserver"), Repeated.ADDS,
-        "https://learn.microsoft.com/sql/connect/spark/connector",
+        ("com.microsoft.sqlserver.jdbc.spark", "mssql"), Repeated.ADDS,
+        "https://github.com/microsoft/sql-spark-connector#supported-options",
         "NO_DUPLICATES covers executors, not a batch that runs again: merge from a staging table with the batch id.",
     ),
     Connector(
@@ -176,7 +206,7 @@ CONNECTORS = (
         "Kafka takes each record again: send an id with each one (key or header), and let readers drop what they have seen.",
     ),
     Connector(
-        ("eventhubs", "kinesis", "aws-kinesis", "pubsublite"), Repeated.ADDS,
+        ("eventhubs",), Repeated.ADDS,
         "https://github.com/Azure/azure-event-hubs-spark/blob/master/docs/PySpark/structured-streaming-pyspark.md",
         "The stream takes each record again: send an id with each one, and let readers drop what they have seen.",
     ),
@@ -192,28 +222,40 @@ CONNECTORS = (
     Connector(
         ("org.elasticsearch.spark.sql", "es", "elasticsearch"), Repeated.REPLACES,
         "https://www.elastic.co/docs/reference/elasticsearch-hadoop/configuration", keys=("es.mapping.id",),
+        needs={"es.write.operation": (None, "index", "update", "upsert"), **_ES_UNSCRIPTED},
     ),
     Connector(
         ("org.elasticsearch.spark.sql", "es", "elasticsearch"), Repeated.ADDS,
         "https://www.elastic.co/docs/reference/elasticsearch-hadoop/configuration",
         "Name the column that identifies a row: option es.mapping.id; else each write gets an id of its own.",
+        needs={"es.mapping.id": (None,), "es.write.operation": (None, "index", "create")},
+    ),
+    Connector(
+        ("org.opensearch.spark.sql", "opensearch"), Repeated.FAILS,
+        "https://github.com/opensearch-project/opensearch-hadoop/blob/main/USER_GUIDE.md",
+        keys=("opensearch.mapping.id",), needs={"opensearch.write.operation": ("create",)},
     ),
     Connector(
         ("org.opensearch.spark.sql", "opensearch"), Repeated.REPLACES,
-        "https://github.com/opensearch-project/opensearch-hadoop", keys=("opensearch.mapping.id",),
-        needs={"opensearch.write.operation": (None, "index", "update", "upsert")},
+        "https://github.com/opensearch-project/opensearch-hadoop/blob/main/USER_GUIDE.md", keys=("opensearch.mapping.id",),
+        needs={"opensearch.write.operation": (None, "index", "update", "upsert"), **_OPENSEARCH_UNSCRIPTED},
     ),
     Connector(
         ("org.opensearch.spark.sql", "opensearch"), Repeated.ADDS,
-        "https://github.com/opensearch-project/opensearch-hadoop",
+        "https://github.com/opensearch-project/opensearch-hadoop/blob/main/USER_GUIDE.md",
         "Name the column that identifies a row: option opensearch.mapping.id; else each write gets an id of its own.",
-        needs={"opensearch.mapping.id": (None,)},
+        needs={"opensearch.mapping.id": (None,), "opensearch.write.operation": (None, "index", "create")},
     ),
     Connector(
         ("mongodb",), Repeated.REPLACES,
         "https://www.mongodb.com/docs/spark-connector/current/batch-mode/batch-write-config/",
         keys=("idfieldlist", "spark.mongodb.write.idfieldlist"), default=("_id",),
         needs={"operationtype": (None, "replace", "update")},
+    ),
+    Connector(
+        ("mongodb",), Repeated.KEEPS,
+        "https://www.mongodb.com/docs/spark-connector/current/batch-mode/batch-write-config/",
+        default=("_id",), needs={"operationtype": ("insert",), "ignoreduplicatesoninsert": ("true",), "ordered": ("false",)},
     ),
     Connector(
         ("mongodb",), Repeated.FAILS,
@@ -227,13 +269,19 @@ CONNECTORS = (
     ),
     Connector(
         ("mongo", "com.mongodb.spark.sql", "com.mongodb.spark.sql.defaultsource"), Repeated.REPLACES,
-        "https://www.mongodb.com/docs/spark-connector/v3.0/configuration/", default=("_id",),
-        needs={"forceinsert": (None, "false")},
+        "https://github.com/mongodb/mongo-spark/blob/r3.0.2/src/main/scala/com/mongodb/spark/MongoSpark.scala", default=("_id",),
+        needs={"forceinsert": (None, "false"), **_MONGO_3},
+    ),
+    Connector(
+        ("mongo", "com.mongodb.spark.sql", "com.mongodb.spark.sql.defaultsource"), Repeated.FAILS,
+        "https://github.com/mongodb/mongo-spark/blob/r3.0.2/src/main/scala/com/mongodb/spark/MongoSpark.scala", default=("_id",),
+        needs={"forceinsert": ("true",), **_MONGO_3},
     ),
     Connector(
         ("mongo", "com.mongodb.spark.sql", "com.mongodb.spark.sql.defaultsource"), Repeated.ADDS,
-        "https://www.mongodb.com/docs/spark-connector/v3.0/configuration/",
+        "https://github.com/mongodb/mongo-spark/blob/r3.0.2/src/main/scala/com/mongodb/spark/MongoSpark.scala",
         "Give each row an _id made of its own columns: rows without one get a new one each time.",
+        needs=_MONGO_3, lacks=("_id",),
     ),
     Connector(
         ("org.apache.spark.sql.redis", "redis"), Repeated.REPLACES,
@@ -246,25 +294,25 @@ CONNECTORS = (
     ),
     Connector(
         ("net.snowflake.spark.snowflake", "snowflake"), Repeated.ADDS,
-        "https://docs.snowflake.com/en/user-guide/spark-connector-use", _STAGED,
+        "https://docs.snowflake.com/en/user-guide/spark-connector-use", _STAGED, needs=_ALONE,
     ),
     Connector(
         ("bigquery", "com.google.cloud.spark.bigquery"), Repeated.ADDS,
-        "https://github.com/GoogleCloudDataproc/spark-bigquery-connector", _STAGED,
+        "https://github.com/GoogleCloudDataproc/spark-bigquery-connector", _STAGED, lacks=("_change_type",),
     ),
     Connector(
         ("io.github.spark_redshift_community.spark.redshift", "com.databricks.spark.redshift", "redshift"), Repeated.ADDS,
-        "https://github.com/spark-redshift-community/spark-redshift", _STAGED,
+        "https://github.com/spark-redshift-community/spark-redshift", _STAGED, needs=_ALONE,
     ),
     Connector(
         ("cosmos.oltp",), Repeated.KEEPS,
         "https://github.com/Azure/azure-sdk-for-java/blob/main/sdk/cosmos/azure-cosmos-spark_3/docs/configuration-reference.md",
-        default=("id",), needs={"spark.cosmos.write.strategy": ("itemappend",)},
+        needs={"spark.cosmos.write.strategy": ("itemappend",)}, lacks=("operationtype",),
     ),
     Connector(
         ("cosmos.oltp",), Repeated.REPLACES,
         "https://github.com/Azure/azure-sdk-for-java/blob/main/sdk/cosmos/azure-cosmos-spark_3/docs/configuration-reference.md",
-        default=("id",), needs={"spark.cosmos.write.strategy": (None, "itemoverwrite")},
+        needs={"spark.cosmos.write.strategy": (None, "itemoverwrite")}, lacks=("operationtype",),
     ),
     Connector(
         ("org.neo4j.spark.datasource", "neo4j"), Repeated.REPLACES, "https://neo4j.com/docs/spark/current/write/labels/",
@@ -275,11 +323,12 @@ CONNECTORS = (
         'Let Neo4j MERGE: mode("overwrite") with node.keys; append always creates.', needs={"query": (None,)},
     ),
     Connector(
-        ("kudu", "org.apache.kudu.spark.kudu"), Repeated.REPLACES, "https://kudu.apache.org/docs/developing.html",
+        ("kudu", "org.apache.kudu.spark.kudu"), Repeated.REPLACES,
+        "https://github.com/apache/kudu/blob/master/java/kudu-spark/src/main/scala/org/apache/kudu/spark/kudu/DefaultSource.scala",
         needs={"kudu.operation": (None, "upsert")},
     ),
     Connector(
-        ("com.crealytics.spark.excel", "excel", "dev.mauch.spark.excel"), Repeated.ADDS,
+        ("excel",), Repeated.ADDS,
         "https://github.com/nightscape/spark-excel", "Write a file that is named by the batch id, with mode overwrite.",
     ),
 )  # fmt: skip
@@ -287,6 +336,6 @@ CONNECTORS = (
 
 TARGETS = (
     "path", "dbtable", "table", "topic", "collection", "spark.mongodb.collection", "es.resource", "es.resource.write",
-    "opensearch.resource", "spark.cosmos.container", "kudu.table", "labels", "relationship",
+    "opensearch.resource", "opensearch.resource.write", "spark.cosmos.container", "kudu.table", "labels", "relationship",
 )  # fmt: skip
 """The options that name what is written to."""

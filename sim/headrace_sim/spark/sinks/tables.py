@@ -126,14 +126,18 @@ def _apply_by_key(write: TableWrite, rows: list[tuple[tuple[str, Any], ...]]) ->
     kept = {_values(row, names): row for row in rows}
     for row in write.rows:
         known = kept.get(key := _values(row, names))
-        older = known is not None and newest and _of_column(row, newest) < _of_column(known, newest)
+        older = known is not None and newest and _version(row, newest) < _version(known, newest)
         if known is None or (write.guarantee.repeated is Repeated.REPLACES and not older):
             kept[key] = row
     rows[:] = kept.values()
 
 
-def _of_column(row: tuple[tuple[str, Any], ...], column: str) -> Any:
-    return next(((value is not None, value) for name, value in row if name.lower() == column), (False, None))
+def _version(row: tuple[tuple[str, Any], ...], columns: str) -> list[Any]:
+    values = {name.lower(): value for name, value in row}
+    return [
+        (False,) if (value := values.get(column.strip())) is None else (True, value)
+        for column in columns.split(",")
+    ]
 
 
 def _values(row: tuple[tuple[str, Any], ...], columns: tuple[str, ...]) -> tuple[str, ...]:
