@@ -131,7 +131,7 @@ def test_a_signal_ends_a_search_with_what_it_found_and_the_shells_exit_code(
 ) -> None:
     (folder / "slow.py").write_text(SLOW)
     with subprocess.Popen(
-        [sys.executable, "-m", "headrace_cli", "verify", "slow:pipeline"],
+        [sys.executable, "-m", "headrace_cli", "verify", "slow:pipeline", "--allow", "effect"],
         cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509  whoever started us may ignore it
     ) as process:  # fmt: skip
