@@ -140,6 +140,7 @@ def check_a_checkpoint_that_was_moved(job: Job) -> None:
     job.checkpoint = home
 
 
+@pytest.mark.nightly
 def test_each_mishap_is_named_and_when_all_are_mended_nothing_is_lost(
     spark: SparkSession, tmp_path: Path
 ) -> None:

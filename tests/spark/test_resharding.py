@@ -493,6 +493,7 @@ def _killed(*_: object) -> None:
     raise Killed
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_drivers_die_and_an_image_is_damaged_in_a_store(
     spark: SparkSession, object_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

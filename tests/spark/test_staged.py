@@ -202,6 +202,7 @@ def test_both_layouts_have_the_same_outputs_through_a_restart(
     assert sum(other.taken("late").values()) == 1  # "d"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", BY_DAY)
 def test_both_layouts_tell_their_progress(name: str, request: pytest.FixtureRequest) -> None:
     """By the job, counted through the restart; and, of each micro-batch, in Spark's own progress reports."""

@@ -137,6 +137,7 @@ def waking() -> Pipeline:
     return pipeline
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
 def test_waiting_for_a_job_ends_although_its_clock_always_has_news(
