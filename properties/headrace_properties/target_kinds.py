@@ -41,6 +41,8 @@ EACH_EFFECT = "every fault at each of its effects is tried, and nothing of it ru
 
 EFFECT = "effect"
 """What a user calls effects outside the process, which any target may be allowed."""
+OF_A_SINK = frozenset({EFFECT, "batching", "loss", "order"})
+"""What a sink may be allowed: what its undisturbed run leaves out, and why."""
 
 
 def check_allowed(names: Iterable[str], kind: TargetKind) -> None:
@@ -50,10 +52,12 @@ def check_allowed(names: Iterable[str], kind: TargetKind) -> None:
         OptionsError: There is something.
 
     """
+    known = {TargetKind.PIPELINE: frozenset({EFFECT}), TargetKind.SINK: OF_A_SINK}
     for name in names:
-        if name != EFFECT and kind is not TargetKind.QUERY:
-            why = f"only a Spark query has an outcome that can depend on it; {EFFECT!r} is for all"
-            raise OptionsError("allow", name, f"left out for {kind.value}: {why}")
+        if kind in known and name not in known[kind]:
+            raise OptionsError(
+                "allow", name, f"left out for {kind.value}, which takes {', '.join(sorted(known[kind]))}"
+            )
 
 
 def refuse_unheeded(

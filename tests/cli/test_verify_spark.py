@@ -244,3 +244,66 @@ def test_key_of_a_table_is_asked_for_and_declared(
     if code == 1:
         again = run("replay", str(next(folder.rglob("headrace-failure-*.json"))))
         assert (again.exit_code, told in again.output) == (1, True), again.output
+
+
+LATEST = """
+import sqlite3
+
+feed = [[("ann", 1), ("bob", 2)], [("cat", 3), ("ann", 4)]]
+
+
+def prepare():
+    with sqlite3.connect("a.db") as db:
+        db.execute("CREATE TABLE latest (account TEXT PRIMARY KEY, amount INT)")
+        db.execute("CREATE TABLE done (batch INT PRIMARY KEY)")
+        db.execute("CREATE TABLE shares (batch INT, account TEXT, share INT, PRIMARY KEY (batch, account))")
+        db.execute("CREATE TABLE firsts (batch INT PRIMARY KEY, account TEXT, amount INT)")
+
+
+def by_arrival(df, batch_id):
+    db = sqlite3.connect("a.db", isolation_level=None)
+    db.execute("BEGIN IMMEDIATE")
+    if not db.execute("SELECT 1 FROM done WHERE batch = ?", (batch_id,)).fetchone():
+        db.execute("INSERT INTO done VALUES (?)", (batch_id,))
+        for row in df.collect():
+            db.execute("INSERT OR REPLACE INTO latest VALUES (?, ?)", (row.account, row.amount))
+    db.execute("COMMIT")
+    db.close()
+
+
+def one_of_each_batch(df, batch_id):
+    (first, *_) = sorted((row.account, row.amount) for row in df.collect())
+    with sqlite3.connect("a.db") as db:
+        db.execute("INSERT OR REPLACE INTO firsts VALUES (?, ?, ?)", (batch_id, *first))
+
+
+def poisoned(df, batch_id):
+    with sqlite3.connect("a.db") as db:
+        for row in df.collect():
+            try:
+                values = (batch_id, row.account, row.amount // (row.amount - 3))
+                db.execute("INSERT OR REPLACE INTO shares VALUES (?, ?, ?)", values)
+            except ZeroDivisionError:
+                continue
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "meant"), [("by_arrival", "order"), ("one_of_each_batch", "batching"), ("poisoned", "loss")]
+)
+def test_what_a_question_about_a_sink_says_is_accepted_and_answers_it(
+    folder: Path, run: Run, target: str, meant: str
+) -> None:
+    (folder / "latest.py").write_text(LATEST)
+    asked = run("verify", f"latest:{target}", *SCHEMA)
+    assert (asked.exit_code, f"say --allow {meant}" in asked.output) == (3, True), asked.output
+    answered = run("verify", f"latest:{target}", *SCHEMA, "--allow", meant)
+    assert answered.exit_code == 0, answered.output
+
+
+def test_what_only_a_query_can_depend_on_is_not_allowed_of_a_sink(payments: Path, run: Run) -> None:
+    refused = run("verify", "payments:replace", *SCHEMA, "--allow", "growth")
+    assert (refused.exit_code, "allow='growth': expected left out for a Spark sink" in refused.output) == (
+        2,
+        True,
+    )
