@@ -85,6 +85,11 @@ def gives_up_at_a_bad_row(db: Any, rows: list[Any], batch: int) -> None:
         pass
 
 
+@_once
+def all_but_the_last(db: Any, rows: list[Any], batch: int) -> None:
+    _add(db, sorted(rows)[:-1], batch)
+
+
 def overwritten(df: Any, batch_id: int) -> None:
     df.write.mode("overwrite").parquet("s3a://bucket/people")
 
@@ -151,6 +156,11 @@ def bad_rows_set_aside(db: Any, rows: list[Any], batch: int) -> None:
             db.execute("INSERT INTO latest VALUES (?, ?, ?)", row)
 
 
+@_once
+def row_that_says_how_the_others_are_written(db: Any, rows: list[Any], batch: int) -> None:
+    _add(db, [row for row in rows if row[1] != "eve"], batch + 100 * any(row[1] == "eve" for row in rows))
+
+
 def partition_of_the_batch(df: Any, batch_id: int) -> None:
     of_batch = df.withColumn("batch", F.lit(batch_id)).write.mode("overwrite").partitionBy("batch")
     of_batch.option("partitionOverwriteMode", "dynamic").parquet("s3a://bucket/people")
@@ -163,12 +173,21 @@ RIGHT = (
     latest_batch_beside_all_rows,
     best_two,
     bad_rows_set_aside,
+    row_that_says_how_the_others_are_written,
     partition_of_the_batch,
 )
 
 
 def _check(sink: Callable[..., Any], rows: Any = _ROWS, **options: Any) -> SinkReport:
     return call(check_sink, sink, rows, _SCHEMA, prepare=_prepare, overtaken=False, **options)
+
+
+def test_row_that_is_left_out_for_the_number_of_rows_is_found_by_those_that_it_lets_in() -> None:
+    """Without the last row of a batch the one before it is left out: that is no trace of the last one."""
+    report = _check(all_but_the_last, [[(1, "ann", 5), (2, "bob", 7)], [(3, "eve", 2), (4, "joe", 1)]])
+    assert [(finding.wrong, "(2, 'bob', 7)" in finding.story) for finding in report.findings] == [
+        (Wrong.LOST, True)
+    ]
 
 
 @pytest.mark.parametrize("sink", WRONG, ids=lambda sink: getattr(sink, "__name__", ""))

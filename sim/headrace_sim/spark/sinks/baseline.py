@@ -85,6 +85,7 @@ class Baseline:
     _runs: int = 0
     _known: dict[tuple[Cut, frozenset[int]], Contents | None] = field(default_factory=dict)
     _lead: int = 0
+    _columns: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def lost(self) -> Iterator[Lost]:
         """Yield the rows that leave no trace, and why."""
@@ -94,7 +95,7 @@ class Baseline:
         held = {
             name: _shown_columns(self._rows, calm[name]) for name in sorted(self.destinations & calm.keys())
         }
-        holding = {name: columns for name, columns in held.items() if columns}
+        self._columns = holding = {name: columns for name, columns in held.items() if columns}
         invisible: dict[tuple[str, ...], list[int]] = {}
         for number, row in enumerate(self._rows):
             names = tuple(name for name in holding if not _is_in(row, calm[name], holding[name]))
@@ -156,11 +157,38 @@ class Baseline:
         In other batches, and where an error was caught, what is not there because of them is no trace.
         """
         whole, without = self._left(cut), self._left(cut, group)
-        if whole is None or without is None:
-            return None
-        added = _added(whole, without)
+        added = self._owed_to(group, whole, without)
+        if added is None or whole is None or without is None:
+            return added
         is_plain = cut is Cut.AS_GIVEN and not self.caught & {self._batch_of(number) for number in group}
         return added | _added(without, whole) if is_plain else added
+
+    def _owed_to(
+        self, group: frozenset[int], whole: Contents | None, without: Contents | None
+    ) -> frozenset[str] | None:
+        """Return the destinations that have something because of these rows; None: it is not known.
+
+        What shows another row is that one's own trace, even if it is there by the number of rows, or as the last but one. If
+        the sink fails without these rows, as on an empty batch, what shows one of them is its trace.
+        """
+        if whole is None or (without is None and not self._columns):
+            return None
+        return frozenset(
+            name
+            for name, items in whole.items()
+            if any(
+                self._is_theirs(item, name, group, alone=without is None)
+                for item in (items if without is None else items - without.get(name, Counter()))
+            )
+        )
+
+    def _is_theirs(self, item: Item, name: str, group: frozenset[int], *, alone: bool) -> bool:
+        """Return whether an item is due to a group. ``alone``: only what shows a row of it is."""
+        columns = self._columns.get(name, frozenset())
+        if not columns:
+            return not alone
+        shown = {number for number, row in enumerate(self._rows) if columns <= _matched(row, item)}
+        return bool(shown & group) or not (shown or alone)
 
     def _untraced(self, group: frozenset[int], names: Sequence[str]) -> Iterator[frozenset[int]]:
         """Yield the parts of a group that leave no trace in any of these destinations, or nowhere if none is given."""
@@ -229,7 +257,7 @@ class Baseline:
                 self._tried([list(part) for part in self._arranged(Cut.AS_GIVEN, left_out)[: batch + 1]])
                 for left_out in (frozenset(), group)
             )
-            written = there is not None and without is not None and name in _added(there, without)
+            written = name in (self._owed_to(group, there, without) or ())
             return Loss.OVERWRITTEN if written else Loss.SKIPPED
         if any(merged):
             return Loss.ORDER
