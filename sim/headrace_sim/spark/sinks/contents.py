@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ Item = str | tuple[tuple[str, str], ...]
 """A line, or a row as (column, value) pairs."""
 Raw = dict[str, list[Item]]
 Contents = dict[str, Counter[Item]]
+Column = tuple[str, str]
+"""A destination, and a column of it."""
 
 _SQLITE = b"SQLite format 3\0"
 _BESIDE_SQLITE = ("-journal", "-wal", "-shm")
@@ -115,6 +118,7 @@ class Expected:
         passing: The columns, by destination, whose values differ from run to run.
         scratch: The places in the code where files are made that are gone in the end.
         unsteady: The destinations that cannot be compared.
+        joins: Columns of random ids, and those of other destinations where each of these ids is, too.
 
     """
 
@@ -123,6 +127,7 @@ class Expected:
     passing: dict[str, frozenset[str]]
     scratch: frozenset[str]
     unsteady: tuple[str, ...]
+    joins: tuple[tuple[Column, Column], ...] = ()
 
     def read(self, raw: Raw, effects: list[Effect]) -> Contents:
         """Return a run's results, without what varies between undisturbed runs."""
@@ -161,7 +166,37 @@ def expected(runs: list[tuple[Raw, list[Effect]]]) -> Expected:
         if any(name == target or name.startswith(f"{target}: ") for name in raw)
     }
     scratch = frozenset(place for _, place, _ in made if place not in lasting)
-    return Expected(groups[0], names, passing, scratch, unsteady)
+    return Expected(groups[0], names, passing, scratch, unsteady, _joins(runs, names, passing))
+
+
+def _joins(
+    runs: list[tuple[Raw, list[Effect]]], names: frozenset[str], passing: dict[str, frozenset[str]]
+) -> tuple[tuple[Column, Column], ...]:
+    found = [ids(raw, names) for raw, _ in runs]
+    drawn = [
+        column for column in sorted(found[0].keys() & found[1].keys()) if column[1] in passing[column[0]]
+    ]
+    joins = [
+        (one, other)
+        for one in drawn
+        for other in drawn
+        if one[0] != other[0] and all(values[one] <= values[other] for values in found)
+    ]
+    return tuple((one, other) for one, other in joins if one < other or (other, one) not in joins)
+
+
+def ids(raw: Raw, names: frozenset[str]) -> dict[Column, set[str]]:
+    """Return the UUIDs in each column of each destination."""
+    found: dict[Column, set[str]] = {}
+    for name, items in raw.items():
+        for item in items:
+            for column, value in item if isinstance(item, tuple) else ():
+                if _UUID.search(value):
+                    found.setdefault((destination_of(name, names), column), set()).add(value)
+    return found
+
+
+_UUID = re.compile(r"\b[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}\b", re.IGNORECASE)
 
 
 def _grouped(raw: Raw, names: frozenset[str], passing: dict[str, frozenset[str]]) -> Contents:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.sinks.contents import Expected, Item, destination_of
+from headrace_sim.spark.sinks.contents import Column, Expected, Item, destination_of
 from headrace_sim.spark.sinks.effects import Effect, Failed, Fault, FaultKind
 from headrace_sim.spark.sinks.requests_over_http import Request
 from headrace_sim.spark.sinks.tables import TableWrite
@@ -26,6 +26,7 @@ class Wrong(Enum):
     OVERWRITTEN = "overwritten"
     STALE = "stale"
     REDELIVERED = "delivered twice"
+    APART = "ids apart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,15 @@ class Story:
             )
         told = f"{self.struck()}; then {destination} has {shown_items(surplus)} once too often."
         return self._blamed(Wrong.TWICE, destination, surplus, blamed, told, _remedy(blamed))
+
+    def apart(self, one: Column, other: Column, value: str, names: frozenset[str]) -> SinkFinding:
+        """The rows are all there, but those of two destinations have random ids of different calls."""
+        told = (
+            f"{self.struck()}; then {one[0]} has {one[1]}={value}, which is not in {other[0]}: one of them was written with"
+            " the ids of the first call, and the other with those of the second."
+        )
+        remedy = "Make the ids of what the row and the batch id say (uuid5), so that each call gives the same ones."
+        return self._blamed(Wrong.APART, other[0], Counter(), self._again(other[0], names), told, remedy)
 
     def _blamed(
         self,

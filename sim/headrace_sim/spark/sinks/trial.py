@@ -23,7 +23,7 @@ from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sessions import as_tuple
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
-from headrace_sim.spark.sinks.contents import Contents, Expected, Item, Raw, collected, expected
+from headrace_sim.spark.sinks.contents import Contents, Expected, Item, Raw, collected, expected, ids
 from headrace_sim.spark.sinks.databases import BEGIN
 from headrace_sim.spark.sinks.effects import (
     Acted,
@@ -467,6 +467,12 @@ class _Check:
             only_order = fault.kind is FaultKind.REORDER and _letters(surplus) == _letters(missing)
             if (surplus or missing) and not only_order:
                 self._add(story.different(destination, surplus, missing, usual))
+        drawn = ids(trial.contents, usual.names)
+        for one, other in usual.joins:
+            lost = drawn.get(one, set()) - drawn.get(other, set())
+            same = all(found.get(name) == usual.contents.get(name) for name, _ in (one, other))
+            if lost and same and not self.ignore & {one[0], other[0]}:
+                self._add(story.apart(one, other, min(lost), usual.names))
 
     def _add(self, finding: SinkFinding) -> None:
         older = finding.fault.kind is FaultKind.PAUSE and finding.destination in self.replaced
