@@ -55,7 +55,7 @@ class Books:
         owners: stage to partition to its owner.
         in_order: stages that promise to keep the order of a key.
         stages: all stages, in the order of the header.
-        sources: all sources, likewise.
+        sources: all sources, in the order of the header.
         waiting: how many records wait for a stage: each counts once for every stage that has not processed it.
     """
 

@@ -7,7 +7,8 @@ from itertools import zip_longest
 from typing import Any
 
 from headrace_properties.spark_jobs.findings import Cause, JobFinding, schedule_told
-from headrace_properties.spark_jobs.outcomes import run_changed, watched_job, without_sink
+from headrace_properties.spark_jobs.outcomes import without_sink
+from headrace_properties.spark_jobs.runs import run_changed, watched_job
 from headrace_properties.spark_jobs.watching import Call, journal
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.queries import ATTEMPT, REPLACED, Event, Outcome

@@ -6,21 +6,15 @@ the date and random numbers.
 """
 
 import math
-import os
-import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
-from unittest.mock import patch
-
-import time_machine
 
 from headrace_properties.promises import Promise
-from headrace_properties.search.guard import EndsProcessError, guarded
-from headrace_properties.search.limits import CodeLimits, CodeOverrunError, call_time_limited
+from headrace_properties.search.guard import guarded
+from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.spark_jobs.findings import (
     ANY_TIMING,
     EFFECT_FIRST,
@@ -43,21 +37,26 @@ from headrace_properties.spark_jobs.findings import (
     swallowed_call,
 )
 from headrace_properties.spark_jobs.promised import Judge
+from headrace_properties.spark_jobs.runs import (
+    StoppedError,
+    place_of_failure,
+    raised_told,
+    run_changed,
+    watched_calmly,
+    watched_job,
+)
 from headrace_properties.spark_jobs.shrinking import TRIES, narrowed, shrunk
 from headrace_properties.spark_jobs.swallowed import Raised, heard_run
 from headrace_properties.spark_jobs.watching import (
     Kept,
     Memory,
     Noted,
-    Watched,
-    WatchedFunction,
     outside_of,
     place_of,
     watched_run,
 )
-from headrace_properties.spark_jobs.workers import SAME_WORKER, WorkerModules
+from headrace_properties.spark_jobs.workers import SAME_WORKER
 from headrace_properties.user_code.comparison import DIGITS
-from headrace_properties.user_code.tracing import Trace, tracing
 from headrace_sim.spark.job import (
     ApplyWithState,
     MapInPandas,
@@ -68,8 +67,7 @@ from headrace_sim.spark.job import (
     TransformWithState,
     watermarks_of,
 )
-from headrace_sim.spark.queries import Batch, Event, Outcome, hashable, run_job
-from headrace_sim.spark.refusals import place_of_error
+from headrace_sim.spark.queries import Outcome, hashable
 from headrace_sim.spark.schedules import Feed, Schedule, draw_schedule
 from headrace_sim.spark.sinks.trial import Progress
 
@@ -340,7 +338,7 @@ class _Check:
 
     def _calm(self) -> Outcome:
         """Run the job undisturbed, and watch it."""
-        calm, noted = _watched_calmly(self._job, self._feed)
+        calm, noted = watched_calmly(self._job, self._feed)
         self._kept = noted.kept
         if calm.failure is not None and not (noted.effects and Cause.EFFECT not in self._allow):
             error = raised_told(calm.failure)
@@ -487,7 +485,7 @@ class _Check:
 
         def found(kept: tuple[int, ...], _schedule: Schedule) -> JobFinding | None:
             feed = narrowed(self._feed, kept)
-            calm, noted = _watched_calmly(self._job, feed)
+            calm, noted = watched_calmly(self._job, feed)
             looks = {
                 Cause.EFFECT: lambda _, noted: next(map(effect_told, noted.effects), None),
                 Cause.VALUE: lambda _, noted: next(map(altered_value, noted.altered), None),
@@ -539,30 +537,6 @@ _HASTY, _HASTY_TRIES = CodeLimits(call_s=1.0), 20
 
 _ALONE = (Cause.EFFECT, Cause.VALUE, Cause.TIMER, Cause.TTL, Cause.LATE, Cause.GROWTH)
 """Yield what shows in the undisturbed run."""
-
-
-def _watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:
-    trace, outside = Trace(), outside_of(job)
-    with _chance(0), tracing(trace):
-        outcome, noted = watched_run(lambda: _ended(lambda: run_job(watched_job(job), feed)))
-    known = {kept.what for kept in noted.kept}
-    noted.kept += [kept for kept in outside.kept() if kept.what not in known]
-    outside.restore()
-    noted.effects = [(what, f"{place.file}:{place.line}") for what, place in trace.effects]
-    return outcome, noted
-
-
-def watched_job(job: SparkJob, memory: Memory = Memory.TASK) -> SparkJob:
-    """Return the job with its processors watched."""
-    steps = tuple(
-        replace(step, processor=Watched(step.processor, memory))
-        if isinstance(step, TransformWithState)
-        else replace(step, function=WatchedFunction(step.function, memory))
-        if isinstance(step, ApplyWithState)
-        else step
-        for step in job.steps
-    )
-    return replace(job, steps=steps)
 
 
 _BY_CLOCK = (
@@ -618,106 +592,6 @@ def _changes(
                 faults=tuple(fault for fault in drawn.faults if fault.kind in SAME_WORKER), workers=(0,)
             ),
         )
-
-
-def run_changed(
-    job: SparkJob,
-    feed: Feed,
-    schedule: Schedule,
-    changed: Cause,
-    watch: Callable[[Event], None] | None = None,
-    after_batch: Callable[[Batch, Outcome], None] | None = None,
-    *,
-    lasts: bool = False,
-) -> Outcome:
-    """Run a job under a schedule; with another date and random numbers, if that is what changes.
-
-    What is outside state lasts for the run. Under faults and at other times it lasts for a task or a batch, as in new processes,
-    or as long as the schedule's workers; unless ``lasts``.
-    """
-    outside = outside_of(job)
-    kept = replace(schedule, workers=()) if lasts else schedule
-    renewed = not lasts and (changed is Cause.CHANCE or bool(schedule.faults))
-    modules = WorkerModules(outside, kept, renewed=renewed)
-
-    def at_event(event: Event) -> None:
-        modules.at_event(event)
-        if watch is not None:
-            watch(event)
-
-    def at_end_of_batch(batch: Batch, outcome: Outcome) -> None:
-        modules.at_end_of_batch()
-        if after_batch is not None:
-            after_batch(batch, outcome)
-
-    with _chance(1 if changed is Cause.CHANCE else 0):
-        try:
-            return _ended(
-                lambda: run_job(
-                    job, feed, schedule, watch=at_event, after_batch=at_end_of_batch, streams_go_on=True
-                )
-            )
-        finally:
-            outside.restore()
-
-
-class StoppedError(Exception):
-    """The code of a job does not end, or ends its process. Fields: told (how, and where), place (``file:line``, or "")."""
-
-    def __init__(self, told: str, place: str) -> None:
-        super().__init__(told, place)
-        self.told, self.place = told, place
-
-    def __str__(self) -> str:
-        """Say what it does."""
-        return self.told
-
-
-def place_of_failure(failure: BaseException, otherwise: str = "") -> str:
-    """Return ``file:line`` of the user's code at which a job fails."""
-    if isinstance(failure, StoppedError):
-        return failure.place or otherwise
-    return place_of_error(failure, otherwise)
-
-
-def raised_told(error: Exception) -> str:
-    """Return the class and the message of an error that ends a job; of its code's end, what it did."""
-    told = str(error) if isinstance(error, StoppedError) else f"{type(error).__name__}: {error}"
-    return told.rstrip(".")
-
-
-def _ended(run: Callable[[], Outcome]) -> Outcome:
-    """Run a job; a call of its code that does not end, or that ends the process, is how the job fails."""
-    try:
-        return run()
-    except (CodeOverrunError, EndsProcessError) as end:
-        place = end.place
-        return Outcome(failure=StoppedError(str(end), "" if place is None else f"{place.file}:{place.line}"))
-    except SystemExit as end:
-        return Outcome(failure=StoppedError(f"its code raises SystemExit({end})", place_of_error(end)))
-
-
-class _chance:  # noqa: N801  a context
-    """Set the date and the random numbers of a run."""
-
-    def __init__(self, seed: int) -> None:
-        self._dice = random.Random(seed)
-        self._day = time_machine.travel(
-            datetime(2030 + seed, 1 + seed, 1 + seed, 7 * seed, tzinfo=UTC), tick=False
-        )
-        self._entropy = patch.object(os, "urandom", self._dice.randbytes)
-
-    def __enter__(self) -> None:
-        self._state = random.getstate()
-        random.seed(self._dice.random())
-        self._day.start()
-        self._entropy.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._entropy.stop()
-        os.environ.setdefault("TZ", "")  # the job may have emptied the environment; the clock takes it back
-        self._day.stop()
-        random.setstate(self._state)
 
 
 def _leveled(value: Any, *, in_any_order: bool = False) -> Any:

@@ -54,8 +54,6 @@ from headrace_sim.spark.sinks.tables import TableWrite
 Progress = Callable[[int, int], object]
 """Told the number of trials that are done, and of all; what it returns says whether to stop, and to report what was found."""
 
-"""Called with the number of trials done, and the total."""
-
 
 @dataclass(frozen=True, slots=True)
 class SinkReport:
