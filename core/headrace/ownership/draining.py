@@ -7,9 +7,10 @@ Rules of this file. A retiring computation gets no new records, but still has to
    checkpoints), and every live process and every expected injector process has adopted the change and waits for no ACK of it;
 3. then a mint, whatever else it changes, marks the table, so that heartbeats from before and after can be told apart
    (they are delayed and reordered: when they arrive says nothing);
-4. **it is empty**: each of its intervals is listed, in a heartbeat that knows the mark, with nothing pending.
+4. **it is empty**: each of its intervals is listed, in a heartbeat that knows the mark, with nothing pending, and still nobody
+   owes it anything: an injector's process that has restarted may owe it again what it re-reads.
 
-After 2 nothing can reach it any more, so that once an interval is empty it stays so. A new master begins again at 2.
+Otherwise nothing can reach it after 2, so that once an interval is empty it stays so. A new master begins again at 2.
 """
 
 import enum
@@ -49,9 +50,16 @@ STAGES: dict[tuple[Stage, StageInput], Stage] = {
 
 @dataclass(slots=True)
 class _Retiring:
-    """One of them. ``version``: heartbeats that know this table or a later one count at this stage."""
+    """One of them.
 
-    version: int
+    Attributes:
+        since: heartbeats that know this table or a later one tell what it is owed.
+        marked: those that know this one or a later one tell whether it is empty.
+        stage: how far it has come.
+    """
+
+    since: int
+    marked: int = 0
     stage: Stage = Stage.OWED
 
     def take(self, given: StageInput, version: int) -> None:
@@ -59,7 +67,7 @@ class _Retiring:
         if after is None:
             raise AssertionError(f"a retiring computation cannot take {given} in {self.stage}")
         if after is Stage.EMPTYING and self.stage is Stage.SETTLED:
-            self.version = version
+            self.marked = version
         self.stage = after
 
 
@@ -100,9 +108,11 @@ class Draining:
         """
         drained = []
         for name, retiring in self._retiring.items():
-            if retiring.stage is Stage.OWED and self._is_settled(name, retiring.version, beats, required):
+            if not self._is_settled(name, retiring.since, beats, required):
+                continue  # an injector's process that has restarted since may owe again what it re-reads
+            if retiring.stage is Stage.OWED:
                 retiring.take(StageInput.NOBODY_OWES, self._table.version)
-            elif retiring.stage is Stage.EMPTYING and self._is_empty(name, retiring.version, beats):
+            elif retiring.stage is Stage.EMPTYING and self._is_empty(name, retiring.marked, beats):
                 drained.append(name)
         return tuple(drained)
 

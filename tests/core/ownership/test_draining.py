@@ -75,7 +75,7 @@ def test_each_stage_and_input_is_declared_or_raises(stage: Stage, given: StageIn
     if expected:
         retiring.take(given, 7)
         marked = (stage, expected) == (Stage.SETTLED, Stage.EMPTYING)
-        assert (retiring.stage, retiring.version) == (expected, 7 if marked else 5)
+        assert (retiring.stage, retiring.since, retiring.marked) == (expected, 5, 7 if marked else 0)
     else:
         with pytest.raises(AssertionError, match="cannot take"):
             retiring.take(given, 7)
@@ -97,6 +97,15 @@ def test_heartbeats_from_before_the_mark_do_not_say_that_it_is_empty() -> None:
     drain.adopt(table(6, "second"))
     assert drain.look(beats(5), REQUIRED) == ()
     assert drain.look(beats(6, pending={"second": 1}), REQUIRED) == ()
+    assert drain.look(beats(6), REQUIRED) == ("second",)
+
+
+def test_it_stays_while_an_injector_that_has_restarted_may_owe_it_again() -> None:
+    """It was owed nothing, and is empty; then the process crashes, and reads again what it had sent."""
+    drain = draining(table(5, "second"))
+    drain.look(beats(5), REQUIRED)
+    drain.adopt(table(6, "second"))
+    assert drain.look(beats(6, owing={"source/0": (("second", 1),)}), REQUIRED) == ()
     assert drain.look(beats(6), REQUIRED) == ("second",)
 
 
