@@ -17,8 +17,8 @@ from headrace_cli._signals import signal_of
 from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import OverrunError
-from headrace_properties.search.user_frames import is_users_file
 from headrace_properties.search.verification import Verification
+from headrace_properties.user_frames import is_users_file
 from headrace_properties.verdict import Unknown, Verdict
 
 

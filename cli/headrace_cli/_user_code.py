@@ -13,8 +13,8 @@ from headrace_cli._consoles import error_console
 from headrace_cli._render import print_text
 from headrace_properties.search.guard import PRINTED_LINES, Guard, guarded
 from headrace_properties.search.limits import CodeLimits, call_time_limited
-from headrace_properties.search.user_frames import Place
 from headrace_properties.target_kinds import EFFECT
+from headrace_properties.user_frames import Place
 
 AllowEffectOption = Annotated[
     str,

@@ -28,7 +28,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 from headrace import HeadraceError
-from headrace_properties.search.user_frames import Place, is_our_file, is_users_file, place_of
+from headrace_properties.user_frames import Place, is_our_file, is_users_file, place_of
 
 PRINTED_LINES = 10
 """How many lines of what user code prints are shown on request."""

@@ -25,7 +25,7 @@ from types import FrameType
 from headrace import format_time
 from headrace.worker.execution import run_record, run_timer
 from headrace_properties.reference import run_step
-from headrace_properties.search.user_frames import Place, is_users_file, place_in
+from headrace_properties.user_frames import Place, is_users_file, place_in
 from headrace_sim.hosting.host import Host
 
 CALL_S = 10.0

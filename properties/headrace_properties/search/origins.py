@@ -14,7 +14,7 @@ from types import ModuleType
 
 import msgspec
 
-from headrace_properties.search.user_frames import NOT_USERS
+from headrace_properties.user_frames import NOT_USERS
 from headrace_sim import Feed
 
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.search.user_frames import is_users_file
+from headrace_properties.user_frames import is_users_file
 from headrace_sim.spark import state_server
 from headrace_sim.spark.state_server import STATE_API
 

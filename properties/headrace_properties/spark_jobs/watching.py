@@ -14,8 +14,8 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from headrace_properties.search.user_frames import own_code_of
 from headrace_properties.user_code.surroundings import Surroundings
+from headrace_properties.user_frames import own_code_of
 from headrace_sim.spark.job import ApplyWithState, Columns, MapInPandas, SparkJob, TransformWithState
 from headrace_sim.spark.refusals import definition_of, is_library, users_place
 from headrace_sim.spark.values import ALTERED, Altered, key_part

@@ -24,7 +24,6 @@ from itertools import count
 
 from headrace import Pipeline
 from headrace_properties.search.limits import CodeLimits, call_time_limited
-from headrace_properties.search.user_frames import own_code_of
 from headrace_properties.user_code.calls import (
     Caller,
 )
@@ -32,6 +31,7 @@ from headrace_properties.user_code.feeds import smallest
 from headrace_properties.user_code.growth import Growth
 from headrace_properties.user_code.habits import ORDERS, Habit, UserFinding, Witness, shown_records
 from headrace_properties.user_code.look import Look, OtherProcess, Report
+from headrace_properties.user_frames import own_code_of
 from headrace_sim import Feed
 
 TRIES = 60

@@ -9,7 +9,7 @@ from headrace_properties.printable import describe_record
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.replay_file import CODE
-from headrace_properties.search.user_frames import Place
+from headrace_properties.user_frames import Place
 from headrace_properties.verdict import Violated
 from headrace_sim import NO_FAULTS, ClusterOptions, Feed
 

@@ -22,7 +22,6 @@ from headrace_properties.search.guard import (
     refusal_in,
 )
 from headrace_properties.search.limits import CodeOverrunError
-from headrace_properties.search.user_frames import Place, place_in, place_of
 from headrace_properties.user_code.calls import (
     ANOTHER_DAY,
     ANOTHER_ZONE,
@@ -50,6 +49,7 @@ from headrace_properties.user_code.tracing import (
     line_found,
     tracing,
 )
+from headrace_properties.user_frames import Place, place_in, place_of
 from headrace_sim import Feed
 
 PERMUTATIONS = 5

@@ -37,7 +37,6 @@ from headrace.wire.effects import SourceRecord
 from headrace_properties.reference import Emitted, RunResult, Step, StepResult, run_reference, run_step
 from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
-from headrace_properties.search.user_frames import Place, is_users_file, place_of
 from headrace_properties.user_code.calls import LOTS, THE_DAY, clock_at
 from headrace_properties.user_code.comparison import leveled_value
 from headrace_properties.user_code.feeds import (
@@ -49,6 +48,7 @@ from headrace_properties.user_code.feeds import (
     without_late_records,
 )
 from headrace_properties.user_code.settled_runs import Settling, settling_of
+from headrace_properties.user_frames import Place, is_users_file, place_of
 from headrace_sim import Feed
 from headrace_sim.feed import FeedEntry
 

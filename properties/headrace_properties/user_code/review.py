@@ -12,7 +12,6 @@ from headrace.dataflow import GroupByKeyAndWindow
 from headrace_properties.promises import Promise
 from headrace_properties.search.apart import Board, ProcessEnded, work_apart
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError
-from headrace_properties.search.user_frames import Place
 from headrace_properties.user_code.feeds import smallest
 from headrace_properties.user_code.findings import Examiner
 from headrace_properties.user_code.growth import GROWTH
@@ -21,6 +20,7 @@ from headrace_properties.user_code.metamorphic import MEANINGLESS, RELATIONS, RE
 from headrace_properties.user_code.orders import combiner_place
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.settled_runs import settling_of
+from headrace_properties.user_frames import Place
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import ClusterOptions, Feed, Versions, versions_of
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from headrace_properties.search.user_frames import is_users_file, is_users_module
+from headrace_properties.user_frames import is_users_file, is_users_module
 
 MOST_THINGS = 50_000
 """Maximum number of objects visited for one computation."""

@@ -27,7 +27,7 @@ from typing import Any
 
 from headrace_properties.search.guard import effects_watched
 from headrace_properties.search.limits import can_profile
-from headrace_properties.search.user_frames import Place, is_users_file, place_of
+from headrace_properties.user_frames import Place, is_users_file, place_of
 
 
 @dataclass(slots=True)

@@ -1,0 +1,129 @@
+"""What is found in a target, and what it claims: one class for pipelines, Spark jobs, sinks and code by itself.
+
+Rules of this file:
+
+* A failure that changes what comes out, a broken promise, something lost or doubled, and code that raises, hangs or escapes are
+  **violated**: exit code 1.
+* What only the author can mean is **undeclared**: batch boundaries, order of arrival, state that lasts. It is a question, told
+  with the line of code that answers it: exit code 3, or 1 with ``--strict``. Never hidden, never before what is violated.
+* What is worth knowing and needs no answer is a **note**.
+* What explains another finding stands above it, and the same cause seen by two checks is one finding.
+"""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.history import Event
+from headrace_properties.user_frames import Place
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+
+
+class FindingClass(enum.Enum):
+    """What a finding claims."""
+
+    VIOLATED = "violated"
+    UNDECLARED = "undeclared"
+    NOTE = "note"
+
+
+class Family(enum.Enum):
+    """What can be found, by who says that it is wrong."""
+
+    INVARIANT = "invariant"
+    """Of the protocol: a checker of ours."""
+    PROMISE = "promise"
+    """A checker of the user's."""
+    CODE = "code"
+    """A habit of user code, seen in the code by itself."""
+    OUTCOME = "outcome"
+    """What the schedules of a Spark query make differ."""
+    SINK = "sink"
+    """What the faults of a sink's trials leave."""
+    ERROR = "error"
+    """The run stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of finding: what is wrong, whoever sees it.
+
+    Attributes:
+        family: who says that it is wrong.
+        name: short, and unique in its family: ``S6``, ``keeps-state``, ``faults``, a promise's name.
+        finding_class: what a finding of this kind claims.
+        rank: its place by explanatory power, within its family: lower ones explain higher ones.
+    """
+
+    family: Family
+    name: str
+    finding_class: FindingClass = FindingClass.VIOLATED
+    rank: int = 0
+
+    def __str__(self) -> str:
+        """Return its name."""
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something found in a target.
+
+    Attributes:
+        kind: what is wrong, and what that claims.
+        message: what is wrong, in a sentence or two, without its place.
+        place: the line of user code to look at; ``None``: unknown.
+        remedy: what to do; of an undeclared one, with the line of code that answers it.
+        story: how it shows, in lines: the input that is left, the fault, the outcomes.
+        trial: what shows it, which its target can run again; ``None``: nothing can.
+        trials: the number of trials in which it showed.
+        witness: the events that show it, in order, if its target records a History.
+    """
+
+    kind: Kind
+    message: str
+    place: Place | None = None
+    remedy: str = ""
+    story: tuple[str, ...] = ()
+    trial: Any = None
+    trials: int = 1
+    witness: tuple[Event, ...] = ()
+
+    @property
+    def finding_class(self) -> FindingClass:
+        """What it claims."""
+        return self.kind.finding_class
+
+    @property
+    def verdict(self) -> Verdict:
+        """It as a verdict: a question is unknown, and a note contradicts nothing."""
+        match self.finding_class:
+            case FindingClass.VIOLATED:
+                return Violated(str(self), self.witness)
+            case FindingClass.UNDECLARED:
+                return Unknown(str(self))
+            case FindingClass.NOTE:
+                return Holds(self.trials)
+
+    def __str__(self) -> str:
+        """Say where, what is wrong, and what to do."""
+        where = f"{self.place}: " if self.place else ""
+        remedy = f" {self.remedy.rstrip('.')}." if self.remedy else ""
+        return f"{where}{self.message.rstrip('.')}.{remedy}"
+
+
+_CLASSES = list(FindingClass)
+_FAMILIES = list(Family)
+
+
+def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings in the order in which they are told: violated ones first, causes before what they explain, each once."""
+    once: dict[tuple[Kind, Place | None], Finding] = {}
+    for finding in findings:
+        once.setdefault((finding.kind, finding.place), finding)
+
+    def precedence(finding: Finding) -> tuple[int, int]:
+        return _CLASSES.index(finding.finding_class), finding.kind.rank
+
+    return tuple(sorted(once.values(), key=precedence))
