@@ -89,7 +89,7 @@ def verify_spark(
         target = _target(name, options)
         refuse_unheeded_options(context, target.kind)
         check_allowed(names_of(options.allow), target.kind)
-        from headrace_properties.spark_jobs.findings import Cause  # noqa: PLC0415
+        from headrace_properties.spark_jobs.causes import Cause  # noqa: PLC0415
         from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
 

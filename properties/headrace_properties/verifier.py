@@ -282,7 +282,7 @@ class Verifier:
         """
         __tracebackhide__ = True
         # PySpark need not be installed.
-        from headrace_properties.spark_jobs.findings import Cause  # noqa: PLC0415
+        from headrace_properties.spark_jobs.causes import Cause  # noqa: PLC0415
         from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named, spark_target  # noqa: PLC0415
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from headrace_properties.spark_jobs.findings import Cause, JobFinding, schedule_told
+from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.findings import JobFinding, schedule_told
 from headrace_properties.spark_jobs.outcomes import without_sink
 from headrace_properties.spark_jobs.runs import run_changed, watched_job
 from headrace_properties.spark_jobs.watching import Call, journal
@@ -14,7 +15,8 @@ from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.queries import ATTEMPT, REPLACED, Event, Outcome
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.schedules import Schedule
-from headrace_sim.spark.sinks import Fault, FaultKind, OneTrial
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks import OneTrial
 from headrace_sim.spark.sinks.contents import Contents
 from headrace_sim.spark.sinks.effects import Effect
 from headrace_sim.spark.sinks.story import shown_items
@@ -233,9 +235,9 @@ def explain_sink(trial: OneTrial) -> Explanation:
     return Explanation((calm, struck), (), tuple(_tables_differing(trial)))
 
 
-def _strikes_at(effects: Sequence[Effect], fault: Fault) -> int:
+def _strikes_at(effects: Sequence[Effect], fault: SinkFault) -> int:
     """Return how many effects come before the fault."""
-    first = fault.effect + (fault.kind in {FaultKind.LOSE_REPLY, FaultKind.TEAR})
+    first = fault.effect + (fault.kind in {SinkFaultKind.LOSE_REPLY, SinkFaultKind.TEAR})
     number = 0
     for place, effect in enumerate(effects):
         if effect.attempt or effect.batch > fault.batch or (effect.batch == fault.batch and number >= first):

@@ -3,40 +3,16 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from headrace.api.errors import HeadraceError
+from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.swallowed import Raised
 from headrace_properties.spark_jobs.watching import ExpiredState, LostTimer
 from headrace_sim.spark.queries import Outcome
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.schedules import Feed, Schedule
 from headrace_sim.spark.values import Altered
-
-
-class Cause(Enum):
-    """Why an outcome is not settled, or what is wrong even so."""
-
-    FAULTS = "faults"
-    PARTITIONS = "partitions"
-    ORDER = "order"
-    BATCHING = "batching"
-    FRAMES = "frames"
-    CHANCE = "chance"
-    LATE = "late"
-    MEMORY = "memory"
-    TIMER = "timer"
-    TTL = "ttl"
-    GROWTH = "growth"
-    ERROR = "error"
-    DUPLICATES = "duplicates"
-    PROMISE = "promise"
-    EFFECT = "effect"
-    VALUE = "value"
-    SWALLOWED = "swallowed"
-    LOSS = "loss"
-
 
 LEADING = (Cause.SWALLOWED, Cause.VALUE, Cause.TIMER, Cause.TTL, Cause.MEMORY, Cause.CHANCE)
 """Causes that name a mistake in the code: what else a job gets wrong may follow from it."""

@@ -15,6 +15,7 @@ from typing import Any
 from headrace_properties.promises import Promise
 from headrace_properties.search.guard import guarded
 from headrace_properties.search.limits import CodeLimits, call_time_limited
+from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.findings import (
     ANY_TIMING,
     EFFECT_FIRST,
@@ -22,7 +23,6 @@ from headrace_properties.spark_jobs.findings import (
     NO_OUTPUT,
     SEVERAL_WINDOWS,
     TOLD,
-    Cause,
     JobFailsError,
     JobFinding,
     JobReport,

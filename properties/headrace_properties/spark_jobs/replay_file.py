@@ -14,13 +14,15 @@ from headrace_properties.printable import printable_json
 from headrace_properties.search.kept_failures import KeptFailures
 from headrace_properties.search.origins import code_digest
 from headrace_properties.search.replay_file import is_spark_file, read_replay
+from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.explaining import Explanation, explain_job, explain_sink, placed
-from headrace_properties.spark_jobs.findings import Cause, JobFinding
+from headrace_properties.spark_jobs.findings import JobFinding
 from headrace_properties.spark_jobs.outcomes import check_again
 from headrace_properties.spark_jobs.shrinking import narrowed
 from headrace_properties.spark_jobs.targets import Finding, SparkTarget
 from headrace_sim.spark.schedules import Schedule
-from headrace_sim.spark.sinks import ALLOWED, Fault, FaultKind, OneTrial
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks import ALLOWED, OneTrial
 
 SPARK_FORMAT = 1
 _MOST_PARTITIONS = 1_000
@@ -57,7 +59,7 @@ class SparkReplay(msgspec.Struct, frozen=True):
     cause: Cause | None = None
     changed: Cause = Cause.FAULTS
     schedule: Schedule | None = None
-    fault: Fault | None = None
+    fault: SinkFault | None = None
     promise: str = ""
     code_digest: str = ""
     input_digest: str = ""
@@ -75,7 +77,7 @@ class SparkReplay(msgspec.Struct, frozen=True):
     def allowed(self, causes: Collection[Cause]) -> bool:
         """Return whether the finding is about what the outcome may depend on."""
         names = {cause.value for cause in causes}
-        of_sink = self.fault is not None and self.fault.kind in {FaultKind.NONE, FaultKind.REDELIVER}
+        of_sink = self.fault is not None and self.fault.kind in {SinkFaultKind.NONE, SinkFaultKind.REDELIVER}
         losses = (
             name
             for wrong, name in ALLOWED.items()

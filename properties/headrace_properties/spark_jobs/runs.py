@@ -11,7 +11,7 @@ import time_machine
 
 from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.limits import CodeOverrunError
-from headrace_properties.spark_jobs.findings import Cause
+from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.watching import (
     Memory,
     Noted,

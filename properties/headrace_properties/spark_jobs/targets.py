@@ -11,9 +11,10 @@ from headrace.api.errors import HeadraceError
 from headrace_properties.promises import Promise
 from headrace_properties.search.guard import effects_let_through, refusal_in
 from headrace_properties.search.limits import CodeLimits, OverrunError, call_time_limited
+from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.explaining import placed
-from headrace_properties.spark_jobs.findings import Cause, JobFailsError, JobFinding, JobReport
+from headrace_properties.spark_jobs.findings import JobFailsError, JobFinding, JobReport
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
@@ -34,16 +35,8 @@ from headrace_sim.spark.recording import record
 from headrace_sim.spark.refusals import definition_of, place_of_error, shown_place
 from headrace_sim.spark.schedules import Schedule
 from headrace_sim.spark.sessions import as_tuple
-from headrace_sim.spark.sinks import (
-    Fault,
-    FaultKind,
-    OneTrial,
-    RowsOf,
-    SinkFinding,
-    SinkReport,
-    check_sink,
-    try_fault,
-)
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks import OneTrial, RowsOf, SinkFinding, SinkReport, check_sink, try_fault
 from headrace_sim.spark.sinks.trial import Progress
 
 FEED = "feed"
@@ -190,7 +183,7 @@ class SparkTarget:
             unknown += sink.unknown
         return SparkReport(self.name, judged, sink, tuple(unknown))
 
-    def try_fault(self, fault: Fault) -> OneTrial:
+    def try_fault(self, fault: SinkFault) -> OneTrial:
         """Try the sink under one fault, on the job's output.
 
         Raises:
@@ -251,7 +244,7 @@ class SparkTarget:
 
     def _shrunk(self, finding: SinkFinding) -> SinkFinding:
         """Leave out rows as long as the same fault still shows the finding, and record the remaining rows."""
-        if finding.fault.kind is FaultKind.NONE:  # another loss may be the simpler one, and says less
+        if finding.fault.kind is SinkFaultKind.NONE:  # another loss may be the simpler one, and says less
             return replace(finding, kept=tuple(range(sum(map(len, self.feed)))))
         smallest = finding
 

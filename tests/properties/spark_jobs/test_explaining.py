@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from headrace_properties.spark_jobs.explaining import Run, explain_sink
-from headrace_sim.spark.sinks import Fault, FaultKind, try_fault
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks import try_fault
 
 pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
 
@@ -36,7 +37,7 @@ def post(df: Any, batch_id: int) -> None:
             return
 
 
-def _struck(sink: Callable[[Any, int], Any], fault: Fault) -> tuple[Run, tuple[str, ...]]:
+def _struck(sink: Callable[[Any, int], Any], fault: SinkFault) -> tuple[Run, tuple[str, ...]]:
     explanation = explain_sink(try_fault(sink, [[(1,)], [(2,)]], "n INT", fault))
     return explanation.runs[1], explanation.difference
 
@@ -48,7 +49,7 @@ def _marked(run: Run) -> list[str]:
 
 
 def test_driver_that_dies_is_told_between_the_attempts() -> None:
-    run, difference = _struck(append, Fault(FaultKind.KILL, 0, 1))
+    run, difference = _struck(append, SinkFault(SinkFaultKind.KILL, 0, 1))
     lines = _marked(run)
     assert lines[0] == "driver 1, batch 0: append (delta) on t"
     assert lines[1].startswith("! in batch 0 the driver died after append (delta) on t")
@@ -62,12 +63,12 @@ def test_driver_that_dies_is_told_between_the_attempts() -> None:
 
 
 def test_open_transaction_is_gone_when_its_driver_died() -> None:
-    run, _ = _struck(insert, Fault(FaultKind.KILL, 1, 2))
+    run, _ = _struck(insert, SinkFault(SinkFaultKind.KILL, 1, 2))
     assert "!   then bank.db: paid has (n=1)" in _marked(run)
 
 
 def test_driver_that_hung_goes_on_behind_its_successor() -> None:
-    run, difference = _struck(append, Fault(FaultKind.PAUSE, 0, 0))
+    run, difference = _struck(append, SinkFault(SinkFaultKind.PAUSE, 0, 0))
     lines = _marked(run)
     assert lines[0].startswith("! in batch 0 the driver hung before append")
     assert lines[-2:] == ["! driver 1 goes on", "driver 1, batch 0: append (delta) on t"]
@@ -75,12 +76,12 @@ def test_driver_that_hung_goes_on_behind_its_successor() -> None:
 
 
 def test_request_whose_reply_is_lost_is_followed_by_the_fault() -> None:
-    lines = _marked(_struck(post, Fault(FaultKind.LOSE_REPLY, 0, 0))[0])
+    lines = _marked(_struck(post, SinkFault(SinkFaultKind.LOSE_REPLY, 0, 0))[0])
     assert lines[0] == "driver 1, batch 0: POST on http://shop/0"
     assert lines[1].startswith("! in batch 0 the request was carried out, but its reply was lost")
     assert lines[2] == "again: driver 1, batch 0: POST on http://shop/0"
 
 
 def test_fault_that_cannot_strike_leaves_the_undisturbed_run() -> None:
-    explanation = explain_sink(try_fault(append, [[(1,)]], "n INT", Fault(FaultKind.KILL, 7, 0)))
+    explanation = explain_sink(try_fault(append, [[(1,)]], "n INT", SinkFault(SinkFaultKind.KILL, 7, 0)))
     assert [run.title for run in explanation.runs] == ["Undisturbed"]

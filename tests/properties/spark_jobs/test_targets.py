@@ -14,8 +14,9 @@ from pyspark.sql import types as t
 from pyspark.sql.streaming import StatefulProcessor
 
 from headrace.api.errors import HeadraceError
+from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.drawn_rows import UndrawableError, drawn_batches
-from headrace_properties.spark_jobs.findings import Cause, JobFinding
+from headrace_properties.spark_jobs.findings import JobFinding
 from headrace_properties.spark_jobs.targets import SparkReport, causes_named, spark_target
 from headrace_properties.verifier import InvariantViolatedError, Verifier
 from headrace_sim.spark.ddl import parse_schema

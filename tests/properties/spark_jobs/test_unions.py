@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from headrace_properties.spark_jobs.findings import Cause
+from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.targets import SparkTargetError, spark_target
 from tests.sim.spark.apart import call
 from tests.sim.spark.processors import Processor, ms

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from headrace_sim.spark.sinks import Fault, FaultKind, RowsOf, SinkReport, Wrong, check_sink, try_fault
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks import RowsOf, SinkReport, Wrong, check_sink, try_fault
 from tests.sim.spark.apart import call
 
 _SCHEMA = "id INT, name STRING, version INT"
@@ -192,14 +193,14 @@ def test_row_that_is_left_out_for_the_number_of_rows_is_found_by_those_that_it_l
 
 @pytest.mark.parametrize("sink", WRONG, ids=lambda sink: getattr(sink, "__name__", ""))
 def test_rows_that_are_lost_while_nothing_fails_are_found(sink: Callable[..., Any]) -> None:
-    undisturbed = Fault(FaultKind.NONE, 0, 0)
+    undisturbed = SinkFault(SinkFaultKind.NONE, 0, 0)
     found = call(try_fault, sink, _ROWS, _SCHEMA, undisturbed, prepare=_prepare).findings
     assert [finding.wrong for finding in found] == [WRONG[sink]]
 
 
 @pytest.mark.parametrize("sink", RIGHT, ids=lambda sink: getattr(sink, "__name__", ""))
 def test_rows_that_are_left_out_on_purpose_are_not(sink: Callable[..., Any]) -> None:
-    undisturbed = Fault(FaultKind.NONE, 0, 0)
+    undisturbed = SinkFault(SinkFaultKind.NONE, 0, 0)
     assert call(try_fault, sink, _ROWS, _SCHEMA, undisturbed, prepare=_prepare).findings == ()
 
 
@@ -279,7 +280,7 @@ def test_error_that_a_sink_caught_in_a_trial_is_blamed_for_missing_rows() -> Non
             pass
 
     found = call(check_sink, goes_on, _ROWS, _SCHEMA, prepare=_prepare).findings
-    told = next(str(finding) for finding in found if finding.fault.kind is FaultKind.PAUSE)
+    told = next(str(finding) for finding in found if finding.fault.kind is SinkFaultKind.PAUSE)
     assert "the sink caught OperationalError: database is locked" in told
     assert told.endswith("Let the error be raised: Spark then runs the batch again.")
 

@@ -21,8 +21,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from headrace_sim.spark.sink_faults import SinkFaultKind
 from headrace_sim.spark.sinks import SinkFailsError, SinkReport, UnfollowableSinkError, Wrong, check_sink
-from headrace_sim.spark.sinks.effects import FaultKind
 from tests.sim.spark.apart import call
 from tests.sim.spark.sink_functions import BATCHES, RIGHT, SCHEMA, WRONG, make_tables
 
@@ -102,7 +102,7 @@ def test_dead_process_runs_no_cleanup() -> None:
 
     finding = _check(clean_up).findings[0]
     assert finding.destination == "rows.txt"
-    assert finding.fault.kind is FaultKind.KILL
+    assert finding.fault.kind is SinkFaultKind.KILL
 
 
 def test_natural_variation_between_runs_is_not_a_finding() -> None:
@@ -167,7 +167,7 @@ def test_order_of_rows_counts_only_where_it_decides_the_result() -> None:
     two_rows = [[("ann", 1), ("bob", 2)]]
     assert _check(write_all, batches=two_rows).holds
     assert [finding.fault.kind for finding in _check(write_last, batches=two_rows).findings] == [
-        FaultKind.REORDER
+        SinkFaultKind.REORDER
     ]
 
 
@@ -198,7 +198,7 @@ def test_request_that_is_retried_after_a_lost_reply_is_found() -> None:
         except (urllib.error.URLError, ConnectionError):
             urllib.request.urlopen("http://bank.test/x", b"[1]").read()  # WRONG
 
-    retried = [finding for finding in _check(post).findings if finding.fault.kind is FaultKind.LOSE_REPLY]
+    retried = [finding for finding in _check(post).findings if finding.fault.kind is SinkFaultKind.LOSE_REPLY]
     assert {finding.place for finding in retried} == _blamed_lines(post)
 
 

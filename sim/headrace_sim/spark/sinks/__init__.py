@@ -1,6 +1,5 @@
 """Sinks under every failure: `check_sink` calls a ``foreachBatch`` function with its process killed, restarted and overtaken."""
 
-from headrace_sim.spark.sinks.effects import Fault, FaultKind
 from headrace_sim.spark.sinks.losses import ALLOWED, RowsOf
 from headrace_sim.spark.sinks.story import SinkFinding, Wrong
 from headrace_sim.spark.sinks.trial import (
@@ -14,8 +13,6 @@ from headrace_sim.spark.sinks.trial import (
 
 __all__ = [
     "ALLOWED",
-    "Fault",
-    "FaultKind",
     "OneTrial",
     "RowsOf",
     "SinkFailsError",

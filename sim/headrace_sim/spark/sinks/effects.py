@@ -9,53 +9,16 @@ import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pyspark.errors import PySparkException
 
 from headrace_sim.spark.refusals import shown_place, users_place
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 
 KILLED = 137
 """The exit status of a process that was killed."""
-
-
-class FaultKind(Enum):
-    """What happens to the attempt that processes a batch."""
-
-    KILL = "killed"
-    """The process dies. The batch is processed again, with the same id."""
-    TEAR = "killed during"
-    """The process dies in the middle of an effect that has several parts."""
-    LOSE_REPLY = "reply lost"
-    """The request is carried out, and its caller gets a connection error."""
-    REFUSE = "request refused"
-    """The request is not carried out, and its caller gets a connection error."""
-    FAIL = "action failed"
-    """An action on the DataFrame fails, and its caller gets Spark's error. The next ones succeed."""
-    PAUSE = "overtaken"
-    """The process pauses; another takes over and processes the batch and all after it; then the first goes on with its batch."""
-    REORDER = "reordered"
-    """The process dies, and the batch comes back with its rows in another order."""
-    NONE = "undisturbed"
-    """Nothing: the run shows it as it is."""
-    REDELIVER = "delivered twice"
-    """Nothing fails, but the source delivers rows again."""
-    RESTART = "restarted"
-    """The process dies after the batch was committed, and is not processed again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One fault: its kind, the index of the batch, and the index of the effect in this batch before or in which it strikes.
-
-    An effect one past the last stands for the function's return, and -1 for its call.
-    """
-
-    kind: FaultKind
-    batch: int
-    effect: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +177,9 @@ class Probe:
 
     """
 
-    def __init__(self, ledger: Ledger, attempt: int, fault: Fault | None, pause: Callable[[], None]) -> None:
+    def __init__(
+        self, ledger: Ledger, attempt: int, fault: SinkFault | None, pause: Callable[[], None]
+    ) -> None:
         self.ledger = ledger
         self.attempt = attempt
         self.was_paused = False
@@ -233,15 +198,15 @@ class Probe:
     def returned(self) -> None:
         """Record that the function returned; inject the fault here if it is due."""
         self.ledger.append(Returned(self.attempt, self._batch))
-        if self._due(FaultKind.KILL, FaultKind.REORDER, FaultKind.RESTART):
+        if self._due(SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART):
             die()
 
     def _pause_if_due(self) -> None:
-        if self._due(FaultKind.PAUSE):
+        if self._due(SinkFaultKind.PAUSE):
             self.was_paused = True
             self._pause()
 
-    def _due(self, *kinds: FaultKind) -> bool:
+    def _due(self, *kinds: SinkFaultKind) -> bool:
         fault = self._fault
         return (
             fault is not None
@@ -283,13 +248,13 @@ class Probe:
         self._busy = True
         place = users_place()
         try:
-            if self._due(FaultKind.KILL, FaultKind.REORDER):
+            if self._due(SinkFaultKind.KILL, SinkFaultKind.REORDER):
                 die()
             self._pause_if_due()
-            if self._due(FaultKind.REFUSE):
+            if self._due(SinkFaultKind.REFUSE):
                 self._fault = None  # or else a loop that tries again would never end
                 raise ConnectionRefusedError(111, "Connection refused")
-            if self._due(FaultKind.TEAR) and half is not None:
+            if self._due(SinkFaultKind.TEAR) and half is not None:
                 half()
                 die()
             yield
@@ -306,7 +271,7 @@ class Probe:
                 connection,
             )
             self.ledger.append(done)
-            lost = self._due(FaultKind.LOSE_REPLY)
+            lost = self._due(SinkFaultKind.LOSE_REPLY)
             self._count += 1
         finally:
             self._busy = False
@@ -325,7 +290,7 @@ class Probe:
             yield
             return
         self.ledger.append(Acted(self._batch, self._count))
-        if self._due(FaultKind.FAIL):
+        if self._due(SinkFaultKind.FAIL):
             self._fault = None  # or else a loop that tries again would never end
             raise PySparkException("Job aborted due to stage failure: an executor was lost")
         self._acting = True

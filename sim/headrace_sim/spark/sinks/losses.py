@@ -7,9 +7,10 @@ from enum import Enum
 from typing import Any
 
 from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Loss, Lost, grows_whole, pattern_of
 from headrace_sim.spark.sinks.contents import Contents, Expected, destination_of
-from headrace_sim.spark.sinks.effects import Effect, Fault, FaultKind, Swallowed
+from headrace_sim.spark.sinks.effects import Effect, Swallowed
 from headrace_sim.spark.sinks.story import SinkFinding, Wrong, shown_items
 
 _ALLOWED = {
@@ -167,7 +168,7 @@ def _finding(
     place, effect = (
         (caught[0].place, caught[0].error) if wrong is Wrong.SWALLOWED else (blamed.place, blamed.action)
     )
-    fault = Fault(FaultKind.NONE, lost.batch, 0)
+    fault = SinkFault(SinkFaultKind.NONE, lost.batch, 0)
     return SinkFinding(wrong, where, (), place, effect, story[0].upper() + story[1:], remedy, fault)
 
 
@@ -216,7 +217,7 @@ def redelivered(
     usual: Expected,
     found: Contents | None,
     by_batch: Sequence[Sequence[Effect]],
-    fault: Fault,
+    fault: SinkFault,
 ) -> SinkFinding:
     """Return the finding that rows that the source delivers twice change what is left. ``found``: None if the sink failed."""
     how = "each row twice in its batch" if fault.effect == 0 else "rows again after those of the next batch"

@@ -3,34 +3,39 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.databases import BEGIN
-from headrace_sim.spark.sinks.effects import Acted, Effect, Fault, FaultKind
+from headrace_sim.spark.sinks.effects import Acted, Effect
 
 
-def fault_points(by_batch: list[list[Effect]], actions: list[Acted], *, overtaken: bool) -> Iterator[Fault]:
+def fault_points(
+    by_batch: list[list[Effect]], actions: list[Acted], *, overtaken: bool
+) -> Iterator[SinkFault]:
     """Yield every fault at every effect of every batch, batch by batch; then what strikes between effects, or in one."""
     for batch, effects in enumerate(by_batch):
         last = len(effects)
         for place, effect in enumerate(effects):
             if effect.action != BEGIN:  # which changes nothing, so that it is the same to die later
-                yield Fault(FaultKind.KILL, batch, place)
+                yield SinkFault(SinkFaultKind.KILL, batch, place)
             if effect.replied:
-                yield Fault(FaultKind.LOSE_REPLY, batch, place)
-                yield Fault(FaultKind.REFUSE, batch, place)
-        yield Fault(FaultKind.KILL, batch, last)
+                yield SinkFault(SinkFaultKind.LOSE_REPLY, batch, place)
+                yield SinkFault(SinkFaultKind.REFUSE, batch, place)
+        yield SinkFault(SinkFaultKind.KILL, batch, last)
         for place in _in_loops(effects):
-            yield Fault(FaultKind.REORDER, batch, place)
-        yield Fault(FaultKind.REORDER, batch, last)
-        yield Fault(FaultKind.RESTART, batch, last)
+            yield SinkFault(SinkFaultKind.REORDER, batch, place)
+        yield SinkFault(SinkFaultKind.REORDER, batch, last)
+        yield SinkFault(SinkFaultKind.RESTART, batch, last)
         if overtaken:
             for place in range(-1, last):
-                yield Fault(FaultKind.PAUSE, batch, place)
+                yield SinkFault(SinkFaultKind.PAUSE, batch, place)
     for batch, effects in enumerate(by_batch):
         yield from (
-            Fault(FaultKind.TEAR, batch, place) for place, effect in enumerate(effects) if effect.parts
+            SinkFault(SinkFaultKind.TEAR, batch, place)
+            for place, effect in enumerate(effects)
+            if effect.parts
         )
     for action in dict.fromkeys(actions):
-        yield Fault(FaultKind.FAIL, action.batch, action.effect)
+        yield SinkFault(SinkFaultKind.FAIL, action.batch, action.effect)
 
 
 def _in_loops(effects: list[Effect]) -> Iterator[int]:

@@ -30,9 +30,10 @@ from headrace_sim.spark import refusals
 from headrace_sim.spark.recorded_columns import columns_without_java
 from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sessions import Session
+from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.database_servers import answer_databases
 from headrace_sim.spark.sinks.databases import watch_sqlite
-from headrace_sim.spark.sinks.effects import Failed, Fault, Ledger, Loaded, Probe, Refused, Swallowed
+from headrace_sim.spark.sinks.effects import Failed, Ledger, Loaded, Probe, Refused, Swallowed
 from headrace_sim.spark.sinks.files import watch_files
 from headrace_sim.spark.sinks.requests_over_http import answer_http
 from headrace_sim.spark.sinks.tables import Writer, watch_actions, written
@@ -122,7 +123,7 @@ class Attempt:
         number: int,
         *,
         first: int = 0,
-        fault: Fault | None = None,
+        fault: SinkFault | None = None,
         reordered: int | None = None,
         chance: int | None = None,
     ) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Column, Expected, Item, destination_of
-from headrace_sim.spark.sinks.effects import Effect, Failed, Fault, FaultKind
+from headrace_sim.spark.sinks.effects import Effect, Failed
 from headrace_sim.spark.sinks.requests_over_http import Request
 from headrace_sim.spark.sinks.tables import TableWrite
 
@@ -54,7 +55,7 @@ class SinkFinding:
     effect: str
     story: str
     remedy: str
-    fault: Fault
+    fault: SinkFault
     trials: int = 1
     kept: tuple[int, ...] = ()
 
@@ -72,7 +73,7 @@ def uncommitted(effect: Effect, last: int) -> SinkFinding:
     """A transaction is open at the end of the undisturbed run. ``last``: the number of effects in the effect's batch."""
     told = f"{_named(effect)} is part of a transaction that the sink leaves open: when its process ends, this is lost."
     remedy = "Commit before the function returns, or let a with statement do it: with connection: ..."
-    fault = Fault(FaultKind.RESTART, effect.batch, last)
+    fault = SinkFault(SinkFaultKind.RESTART, effect.batch, last)
     return SinkFinding(Wrong.UNCOMMITTED, effect.target, (), effect.place, effect.action, told, remedy, fault)
 
 
@@ -80,7 +81,7 @@ def uncommitted(effect: Effect, last: int) -> SinkFinding:
 class Story:
     """Tells what one trial showed."""
 
-    fault: Fault
+    fault: SinkFault
     effects: list[Effect]
     by_batch: list[list[Effect]]
 
@@ -96,7 +97,7 @@ class Story:
     ) -> SinkFinding:
         """Rows are duplicated, missing, or different."""
         instead = f"{destination} has {shown_items(surplus)} instead of {shown_items(missing)}"
-        if self.fault.kind is FaultKind.RESTART:
+        if self.fault.kind is SinkFaultKind.RESTART:
             told = f"after a restart of the driver behind batch {self.fault.batch}, {instead}."
             remedy = "Keep nothing between batches in globals, attributes or caches: a restart empties them. Store it."
             return self._blamed(
@@ -105,13 +106,13 @@ class Story:
         if missing and not surplus:
             told = f"{self.struck()}; then {destination} lacks {shown_items(missing)}."
             remedy = "Mark the batch as done together with its last row, in one transaction or by one rename, not before."
-            if self.fault.kind is FaultKind.REFUSE:
+            if self.fault.kind is SinkFaultKind.REFUSE:
                 remedy = "Let the error be raised: Spark then runs the batch again."
-            if self.fault.kind is FaultKind.FAIL:
+            if self.fault.kind is SinkFaultKind.FAIL:
                 remedy = "Let the error be raised, and commit nothing after it, in except or finally: Spark runs the batch again."
             return self._blamed(Wrong.MISSING, destination, missing, self._last_durable(), told, remedy)
         blamed = self._again(destination, usual.names)
-        if missing and self.fault.kind is FaultKind.REORDER:
+        if missing and self.fault.kind is SinkFaultKind.REORDER:
             remedy = "Do not depend on the order of rows in a batch, which differs when it is run again: sort them first."
             return self._blamed(
                 Wrong.DIFFERS, destination, surplus, blamed, f"{self.struck()}; then {instead}.", remedy
@@ -176,7 +177,7 @@ class Story:
         taken_over = next(
             (place for place, effect in enumerate(self.effects) if effect.attempt > 0), len(self.effects)
         )
-        if self.fault.kind is FaultKind.PAUSE:
+        if self.fault.kind is SinkFaultKind.PAUSE:
             later = [effect for effect in self.effects[taken_over:] if effect.attempt == 0]
         else:
             later = [effect for effect in self.effects[taken_over:] if effect.batch == self.fault.batch]
@@ -201,30 +202,30 @@ class Story:
         before = f"before {_named(at)}" if at is not None else "before Spark noted the batch as done"
         after = f"after {_named(effects[place - 1])} and " if place > 0 else ""
         match self.fault.kind:
-            case FaultKind.KILL:
+            case SinkFaultKind.KILL:
                 return f"in {batch} the driver died {after}{before}"
-            case FaultKind.TEAR:
+            case SinkFaultKind.TEAR:
                 assert at is not None
                 return f"in {batch} the driver died in the middle of {_named(at)}"
-            case FaultKind.LOSE_REPLY:
+            case SinkFaultKind.LOSE_REPLY:
                 assert at is not None
                 return f"in {batch} the request was carried out, but its reply was lost: {_named(at)}"
-            case FaultKind.REFUSE:
+            case SinkFaultKind.REFUSE:
                 assert at is not None
                 return f"in {batch} the request failed, and was not carried out: {_named(at)}"
-            case FaultKind.FAIL:
+            case SinkFaultKind.FAIL:
                 return f"in {batch} a Spark job that the sink started failed {after}{before}"
-            case FaultKind.PAUSE if place < 0:
+            case SinkFaultKind.PAUSE if place < 0:
                 return f"in {batch} the driver hung before it called the function, another took over, and then the first went on"
-            case FaultKind.PAUSE:
+            case SinkFaultKind.PAUSE:
                 return f"in {batch} the driver hung {after}{before}, another took over, and then the first went on"
-            case FaultKind.REORDER if at is not None:
+            case SinkFaultKind.REORDER if at is not None:
                 return f"in {batch} the driver died {after}{before}, and its rows came back in another order"
-            case FaultKind.NONE:
+            case SinkFaultKind.NONE:
                 return "undisturbed"
-            case FaultKind.REDELIVER:
+            case SinkFaultKind.REDELIVER:
                 return "the source delivers rows twice"
-            case FaultKind.REORDER | FaultKind.RESTART:
+            case SinkFaultKind.REORDER | SinkFaultKind.RESTART:
                 return f"the driver died after {batch}, before Spark noted it as done, and its rows came back in another order"
 
 

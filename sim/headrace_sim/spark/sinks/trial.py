@@ -22,6 +22,7 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sessions import as_tuple
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
 from headrace_sim.spark.sinks.contents import Contents, Expected, Item, Raw, collected, expected, ids
 from headrace_sim.spark.sinks.databases import BEGIN
@@ -30,8 +31,6 @@ from headrace_sim.spark.sinks.effects import (
     Effect,
     Entry,
     Failed,
-    Fault,
-    FaultKind,
     Ledger,
     Loaded,
     Refused,
@@ -171,7 +170,7 @@ class OneTrial:
     findings: tuple[SinkFinding, ...]
     undisturbed: tuple[Effect, ...]
     effects: tuple[Effect, ...]
-    fault: Fault | None = None
+    fault: SinkFault | None = None
     told: str = ""
     calm: Contents = field(default_factory=dict)
     struck: Contents | None = None
@@ -182,7 +181,7 @@ def try_fault(
     function: SinkFunction,
     batches: Sequence[Iterable[Any]],
     schema: str | t.StructType,
-    fault: Fault,
+    fault: SinkFault,
     *,
     prepare: Callable[[], Any] | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,
@@ -223,7 +222,7 @@ def _sink(
 class Trial:
     """Return the results of a trial."""
 
-    fault: Fault | None
+    fault: SinkFault | None
     entries: list[Entry]
     contents: dict[str, list[Item]]
 
@@ -307,21 +306,21 @@ class _Check:
             found, (*unknown, *asked), judged, counts, stopped=judged < len(faults), notes=self.notes
         )
 
-    def one(self, fault: Fault) -> OneTrial:
+    def one(self, fault: SinkFault) -> OneTrial:
         try:
             usual, by_batch, _ = self._calm()
         except SinkFailsError as error:
             return OneTrial((_written_once(error),), (), ())
         calm = tuple(effect for effects in by_batch for effect in effects)
-        if fault.kind is FaultKind.NONE or fault.kind is FaultKind.REDELIVER:
-            if fault.kind is FaultKind.NONE and any(usual.contents.values()):
+        if fault.kind is SinkFaultKind.NONE or fault.kind is SinkFaultKind.REDELIVER:
+            if fault.kind is SinkFaultKind.NONE and any(usual.contents.values()):
                 self._judge_calm(usual, by_batch)
             elif calm:
                 self._redeliver(by_batch)
             return OneTrial(self._found(), calm, (), calm=usual.contents)
         if fault.batch >= len(by_batch) or fault.effect > len(by_batch[fault.batch]) or not calm:
             return OneTrial((), calm, ())
-        if fault.kind is FaultKind.PAUSE and any(usual.contents.values()):
+        if fault.kind is SinkFaultKind.PAUSE and any(usual.contents.values()):
             self._judge_calm(usual, by_batch)  # an older whole result is mended by the next one
             self.findings.clear()
         looks: list[tuple[Raw, list[Effect]]] = []
@@ -343,7 +342,10 @@ class _Check:
 
     def _caused(self, finding: SinkFinding) -> SinkFinding:
         """Blame an error that the sink caught in the trial, and not in the undisturbed run, for what is missing."""
-        if finding.wrong is not Wrong.MISSING or finding.fault.kind in {FaultKind.FAIL, FaultKind.REFUSE}:
+        if finding.wrong is not Wrong.MISSING or finding.fault.kind in {
+            SinkFaultKind.FAIL,
+            SinkFaultKind.REFUSE,
+        }:
             return finding
         usual = {(entry.error, entry.place) for entry in self.swallowed}
         heard = self._trial(finding.fault, heard=True).entries
@@ -415,7 +417,7 @@ class _Check:
             return
         usual = expected([runs[0], runs[-1]])
         for number, batches in enumerate(redeliveries(self.sink.batches)):
-            fault = Fault(FaultKind.REDELIVER, 0, number)
+            fault = SinkFault(SinkFaultKind.REDELIVER, 0, number)
             trial = self._plain(batches)
             found = None if trial is None else usual.read(trial.contents, trial.effects)
             for destination in sorted(set(usual.contents) - {*usual.unsteady, *self.ignore}):
@@ -423,14 +425,14 @@ class _Check:
                     self._add(redelivered(destination, usual, found, by_batch, fault))
 
     def _trial(
-        self, fault: Fault, looks: list[tuple[Raw, list[Effect]]] | None = None, *, heard: bool = False
+        self, fault: SinkFault, looks: list[tuple[Raw, list[Effect]]] | None = None, *, heard: bool = False
     ) -> Trial:
         """Run the sink under a fault. ``looks``: takes what is there before another process takes over."""
         sink = replace(self.sink, heard=heard)
         with _trial_folder() as (folder, ledger):
             struck = Attempt(sink, folder, ledger, 0, fault=fault)
-            first = fault.batch + (fault.kind is FaultKind.RESTART)
-            if fault.kind is FaultKind.PAUSE and struck.paused():
+            first = fault.batch + (fault.kind is SinkFaultKind.RESTART)
+            if fault.kind is SinkFaultKind.PAUSE and struck.paused():
                 _look(folder, ledger, looks)
                 self._take_over(sink, folder, ledger, 1, first, None)
                 struck.finish()
@@ -439,7 +441,12 @@ class _Check:
             elif struck.finish() != 0:
                 _look(folder, ledger, looks)
                 self._take_over(
-                    sink, folder, ledger, 1, first, fault.batch if fault.kind is FaultKind.REORDER else None
+                    sink,
+                    folder,
+                    ledger,
+                    1,
+                    first,
+                    fault.batch if fault.kind is SinkFaultKind.REORDER else None,
                 )
             return _left(fault, folder, ledger)
 
@@ -448,7 +455,7 @@ class _Check:
     ) -> None:
         Attempt(sink, folder, ledger, number, first=first, reordered=reordered).finish()
 
-    def _judge(self, trial: Trial, fault: Fault, usual: Expected, by_batch: list[list[Effect]]) -> None:
+    def _judge(self, trial: Trial, fault: SinkFault, usual: Expected, by_batch: list[list[Effect]]) -> None:
         story = Story(fault, trial.effects, by_batch)
         failure = _stuck(trial.entries)
         if failure is not None:
@@ -458,11 +465,11 @@ class _Check:
         for destination in sorted({*found, *usual.contents}):
             if destination in usual.unsteady or destination in self.ignore:
                 continue
-            if fault.kind is FaultKind.FAIL and destination not in usual.contents:
+            if fault.kind is SinkFaultKind.FAIL and destination not in usual.contents:
                 continue  # where the function notes errors
             surplus = found.get(destination, Counter()) - usual.contents.get(destination, Counter())
             missing = usual.contents.get(destination, Counter()) - found.get(destination, Counter())
-            only_order = fault.kind is FaultKind.REORDER and _letters(surplus) == _letters(missing)
+            only_order = fault.kind is SinkFaultKind.REORDER and _letters(surplus) == _letters(missing)
             if (surplus or missing) and not only_order:
                 self._add(story.different(destination, surplus, missing, usual))
         drawn = ids(trial.contents, usual.names)
@@ -473,7 +480,7 @@ class _Check:
                 self._add(story.apart(one, other, min(lost), usual.names))
 
     def _add(self, finding: SinkFinding) -> None:
-        older = finding.fault.kind is FaultKind.PAUSE and finding.destination in self.replaced
+        older = finding.fault.kind is SinkFaultKind.PAUSE and finding.destination in self.replaced
         if older and finding.wrong is Wrong.DIFFERS:
             return
         question = self.questions.get(finding.destination)
@@ -551,7 +558,7 @@ def _written_once(error: SinkFailsError) -> SinkFinding:
         raise error
     told = f"Batch {error.batch} finds what the batch before wrote, and fails, as each later one will: {error.message}."
     remedy = "The save mode is errorifexists, the default: say what is meant, append, or overwrite of the batch's own part."
-    fault = Fault(FaultKind.NONE, error.batch, 0)
+    fault = SinkFault(SinkFaultKind.NONE, error.batch, 0)
     return SinkFinding(Wrong.STUCK, error.error, (), error.place, error.error, told, remedy, fault)
 
 
@@ -569,7 +576,7 @@ def _trial_folder() -> Iterator[tuple[Path, Ledger]]:
         shutil.rmtree(parent)
 
 
-def _left(fault: Fault | None, folder: Path, ledger: Ledger) -> Trial:
+def _left(fault: SinkFault | None, folder: Path, ledger: Ledger) -> Trial:
     entries = ledger.entries()
     for entry in entries:
         if isinstance(entry, Refused):

@@ -1,0 +1,41 @@
+"""What to run again to see a finding about a Spark query, or about its sink. PySpark is not needed to read it from a file."""
+
+import msgspec
+
+from headrace_properties.spark_jobs.causes import Cause
+from headrace_sim.spark.schedules import Schedule
+from headrace_sim.spark.sink_faults import SinkFault
+
+
+class QueryTrial(msgspec.Struct, frozen=True, tag="query"):
+    """One run of a query, and what to look for in it.
+
+    Attributes:
+        cause: what was found.
+        changed: what the schedule changes; `Cause.CHANCE`: the day and the random numbers.
+        schedule: how the query runs; ``None``: the rows alone show it.
+        promise: the name of the promise that is broken, or "".
+        feed_seed: seed of the rows, where they are drawn, or a function of one.
+        kept: which rows to keep, by their order from 0 over all batches; ``None``: all.
+    """
+
+    cause: Cause
+    changed: Cause = Cause.FAULTS
+    schedule: Schedule | None = None
+    promise: str = ""
+    feed_seed: int = 0
+    kept: tuple[int, ...] | None = None
+
+
+class SinkTrial(msgspec.Struct, frozen=True, tag="sink"):
+    """One run of a sink.
+
+    Attributes:
+        fault: what happens to the process that runs it.
+        feed_seed: as in `QueryTrial`; so is ``kept``.
+        kept: which rows to keep.
+    """
+
+    fault: SinkFault
+    feed_seed: int = 0
+    kept: tuple[int, ...] | None = None

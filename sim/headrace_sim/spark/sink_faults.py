@@ -1,0 +1,41 @@
+"""What can happen to the process that runs a sink."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class SinkFaultKind(Enum):
+    """What happens to the attempt that processes a batch."""
+
+    KILL = "killed"
+    """The process dies. The batch is processed again, with the same id."""
+    TEAR = "killed during"
+    """The process dies in the middle of an effect that has several parts."""
+    LOSE_REPLY = "reply lost"
+    """The request is carried out, and its caller gets a connection error."""
+    REFUSE = "request refused"
+    """The request is not carried out, and its caller gets a connection error."""
+    FAIL = "action failed"
+    """An action on the DataFrame fails, and its caller gets Spark's error. The next ones succeed."""
+    PAUSE = "overtaken"
+    """The process pauses; another takes over and processes the batch and all after it; then the first goes on with its batch."""
+    REORDER = "reordered"
+    """The process dies, and the batch comes back with its rows in another order."""
+    NONE = "undisturbed"
+    """Nothing: the run shows it as it is."""
+    REDELIVER = "delivered twice"
+    """Nothing fails, but the source delivers rows again."""
+    RESTART = "restarted"
+    """The process dies after the batch was committed, and is not processed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkFault:
+    """One fault: its kind, the index of the batch, and the index of the effect in this batch before or in which it strikes.
+
+    An effect one past the last stands for the function's return, and -1 for its call.
+    """
+
+    kind: SinkFaultKind
+    batch: int
+    effect: int
