@@ -15,7 +15,7 @@ from headrace import HeadraceError
 from headrace_cli._consoles import error_console
 from headrace_cli._documents import stdout_reserved
 from headrace_cli._signals import signal_of
-from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
+from headrace_cli._targets import DEFAULT_FEED, load_target
 from headrace_properties.mutation.equivalents import OURS, Key, load_notes, void
 from headrace_properties.mutation.judging import Judgement
 from headrace_properties.mutation.measuring import Measured, Unreached, judge_patch, measure, unreached
@@ -31,6 +31,7 @@ from headrace_properties.mutation.sampling import (
     sample,
 )
 from headrace_properties.mutation.survey import Survey, bits, lines_of, survey
+from headrace_properties.pipeline_target import PipelineTarget
 from headrace_properties.search.origins import user_modules
 from headrace_properties.search.user_lines import unreached as unreached_methods
 from headrace_properties.search.workloads import Workload

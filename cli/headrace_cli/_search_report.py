@@ -33,9 +33,9 @@ from headrace_cli._render import (
     print_violations,
 )
 from headrace_cli._scope import result_words, scope_document, scope_lines
-from headrace_cli._targets import PipelineTarget
 from headrace_cli._unseen import print_unreached, print_unseen, unseen_document
 from headrace_properties.checkers import CASES
+from headrace_properties.pipeline_target import PipelineTarget
 from headrace_properties.printable import describe_input
 from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import CALL_S
@@ -58,7 +58,6 @@ class SearchReport:
 
     Attributes:
         target: what was verified.
-        protocol: the state machines that it ran on.
         seed: of the search.
         verification: what was found.
         elapsed_s: wall time, seconds.
@@ -70,12 +69,10 @@ class SearchReport:
         review: of the user's code; none on a broken protocol.
         saved_findings: the replay files of its findings, by their number.
         kept: what came of each failure that was kept.
-        code_timeout: what a call of user code might take, seconds.
         outside: faults outside the model that were wanted.
     """
 
     target: PipelineTarget
-    protocol: Protocol
     seed: int
     verification: Verification
     elapsed_s: float
@@ -87,7 +84,6 @@ class SearchReport:
     review: CodeReview | None = None
     saved_findings: dict[int, Path] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
-    code_timeout: float = CALL_S
     outside: tuple[Breach, ...] = ()
 
     @property
@@ -185,7 +181,7 @@ class SearchReport:
         found = self.verification
         print_text(console, self.headline, style=_STYLES.get(self.code, "bold yellow"))
         names = ", then ".join([self.target.name, *self.target.versions])
-        print_text(console, f"{names}, seed {self.seed}, protocol: {self.protocol.name}")
+        print_text(console, f"{names}, seed {self.seed}, protocol: {self.target.protocol.name}")
         if found.exploration is not None:
             records = self.target.application.feed(self.seed).records
             for line in scope_lines(found.exploration, self.target.application.pipeline, records):
@@ -275,7 +271,7 @@ class SearchReport:
             others = ", ".join(self._only_before_shrinking)
             print_text(console, f"The run that this was shrunk from also violates {others}.")
         if failure.error:
-            print_error(console, failure.error, sound=self.protocol.name == Protocol().name)
+            print_error(console, failure.error, sound=self.target.protocol.name == Protocol().name)
         application = self.target.application
         which = "An" if self.shrinking else "The smallest"
         print_heading(console, f"{which} input found that does this")
@@ -307,7 +303,8 @@ class SearchReport:
         return self._command_for(self.saved_as)
 
     def _command_for(self, path: Path | None) -> str:
-        timeout = f" --code-timeout {self.code_timeout:g}" if self.code_timeout != CALL_S else ""
+        call_s = self.target.application.limits.call_s
+        timeout = f" --code-timeout {call_s:g}" if call_s != CALL_S else ""
         return f"headrace replay {shlex.quote(str(path))}{timeout}"
 
     def document(self) -> dict[str, Any]:
@@ -319,7 +316,7 @@ class SearchReport:
             "feed": self.target.feed_name,
             "seed": self.seed,
             "feed_seeds": list(found.feed_seeds),
-            "protocol": self.protocol.name,
+            "protocol": self.target.protocol.name,
             "result": RESULT_WORDS[self.code],
             "not_judged": [*found.unknown, *([GROWTH] if self.question else [])],
             "runs": found.runs,

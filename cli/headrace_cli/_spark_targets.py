@@ -24,9 +24,10 @@ from headrace_cli._kept import Memory
 from headrace_cli._pictures import Showing
 from headrace_cli._replay_file import save_failure
 from headrace_cli._signals import StopRequest, stop_requested
-from headrace_cli._targets import DEFAULT_FEED, TargetError, load_named, picked
+from headrace_cli._targets import DEFAULT_FEED, load_named, picked
 from headrace_cli._trust import check_trusted
 from headrace_cli._user_code import Confinement, names_of
+from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import check_allowed
 from headrace_scenarios.pictures.side_by_side import side_by_side_html
 

@@ -7,108 +7,34 @@ import importlib
 import importlib.util
 import inspect
 import sys
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from headrace import HeadraceError, Pipeline
+from headrace import Pipeline
 from headrace.api.versions import check_versions
 from headrace_properties.drawn_feeds import feed_function
+from headrace_properties.pipeline_target import PipelineTarget, failure_told, pipeline_target
 from headrace_properties.promises import Promise, check_promises
-from headrace_properties.search.application import Application, stray_entry
-from headrace_properties.search.guard import EndsProcessError
-from headrace_properties.search.limits import OverrunError
-from headrace_sim import Feed
+from headrace_properties.search.limits import CodeLimits, OverrunError
+from headrace_properties.target import TargetError
+from headrace_sim import SOUND, Protocol
 
 DEFAULT_FEED = "feed"
 PROMISES = "promises"
 """The name of a module's list of promises."""
 
-_OUR_PACKAGES = ("headrace", "headrace_sim", "headrace_properties", "headrace_cli")
-
 _NEED_FEED = "def {name}(seed: int) -> Feed (see headrace_sim.FeedBuilder)"
 
 
-class TargetError(HeadraceError):
-    """A pipeline or an input cannot be loaded. Fields: target, problem, remedy."""
-
-    def __init__(self, target: str, problem: str, remedy: str) -> None:
-        super().__init__(target, problem, remedy)
-        self.target, self.problem, self.remedy = target, problem, remedy
-
-    def __str__(self) -> str:
-        """Say what is wrong and how to fix it."""
-        return f"{self.target}: {self.problem}. {self.remedy}"
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineTarget:
-    """What the user wants to verify.
-
-    Attributes:
-        name: ``MODULE:PIPELINE``, as it was written.
-        pipeline: the pipeline, validated.
-        feed_name: the function that makes its input.
-        feed_of: that function.
-        versions: further versions of the pipeline, as they were written and as pipelines.
-        promises: those of the module that are asked for.
-    """
-
-    name: str
-    pipeline: Pipeline
-    feed_name: str
-    feed_of: Callable[[int], object]
-    versions: Mapping[str, Pipeline] = field(default_factory=dict)
-    promises: tuple[Promise, ...] = ()
-
-    @property
-    def deployed(self) -> tuple[Pipeline, ...]:
-        """All versions; the first is in force from the start."""
-        return (self.pipeline, *self.versions.values())
-
-    @property
-    def application(self) -> Application:
-        """It, as a search takes it."""
-        return Application(self.deployed, self.feed, self.promises)
-
-    def feed(self, seed: int) -> Feed:
-        """Make the input.
-
-        Raises:
-            TargetError: the function fails, or what it returns is no input for this pipeline.
-        """
-        function = f"{self.feed_name}({seed})"
-        try:
-            feed = self.feed_of(seed)
-        except (Exception, SystemExit, OverrunError) as error:
-            remedy = "It must return the input, a Feed"
-            raise TargetError(self.name, f"{function} {_failure(error)}", remedy) from error
-        if not isinstance(feed, Feed):
-            problem = f"{function} returned {feed!r:.60} ({type(feed).__name__}), not a Feed"
-            raise TargetError(self.name, problem, "Return FeedBuilder(pipeline).build()")
-        stray = stray_entry(self.pipeline, feed)
-        if stray is not None:
-            problem = f"{function} has an entry for {stray.address!r}, which is not a process of the pipeline's injectors"
-            raise TargetError(self.name, problem, f"Build it with FeedBuilder({self.name.partition(':')[2]})")
-        return feed
-
-
-def check_repeats(target: PipelineTarget, seed: int, feed: Feed) -> None:
-    """Refuse a function that makes another input of the same seed: no failure on it could be replayed.
-
-    Raises:
-        TargetError: it does.
-    """
-    if target.feed(seed) != feed:
-        problem = f"{target.feed_name}({seed}) returned another input when it was called again"
-        raise TargetError(target.name, problem, "Draw everything from the seed, as with random.Random(seed)")
-
-
 def load_target(
-    name: str, feed_name: str = DEFAULT_FEED, versions: Sequence[str] = (), promises: Sequence[str] = ()
+    name: str,
+    feed_name: str = DEFAULT_FEED,
+    versions: Sequence[str] = (),
+    promises: Sequence[str] = (),
+    limits: CodeLimits | None = None,
+    protocol: Protocol = SOUND,
 ) -> PipelineTarget:
     """Import a pipeline and find its input and its promises.
 
@@ -117,6 +43,8 @@ def load_target(
         feed_name: the function or strategy of the same module that makes the input from a seed.
         versions: further versions of the pipeline, also ``MODULE:PIPELINE``.
         promises: names of the promises to keep; none: all of the module.
+        limits: of each call of its code.
+        protocol: the state machines to host.
 
     Raises:
         TargetError: one of them is not there, or not what it should be.
@@ -128,7 +56,16 @@ def load_target(
     deployed = {version: load_pipeline(version) for version in versions}
     check_versions((pipeline, *deployed.values()))
     found = _promises(name, module, (pipeline, *deployed.values()), promises)
-    return PipelineTarget(name, pipeline, feed_name, feed_of, deployed, found)
+    return pipeline_target(
+        name,
+        pipeline,
+        feed_of,
+        feed_name=feed_name,
+        versions=deployed,
+        promises=found,
+        limits=limits,
+        protocol=protocol,
+    )
 
 
 def load_promises(name: str) -> tuple[Promise, ...]:
@@ -327,7 +264,7 @@ def _import(name: str, module_name: str) -> ModuleType:
 
 def _import_failed(name: str, module_name: str, error: BaseException) -> TargetError:
     remedy = "Fix it so that Python can import it"
-    return TargetError(name, f"importing {module_name!r} {_failure(error)}", remedy)
+    return TargetError(name, f"importing {module_name!r} {failure_told(error)}", remedy)
 
 
 def _pipeline(name: str, module: ModuleType, attribute: str) -> Pipeline:
@@ -365,26 +302,3 @@ def _feed_function(
         raise TargetError(name, problem, f"Write one, {wanted}, or name another with --feed")
     function: Callable[[int], object] = found
     return function
-
-
-def _failure(error: BaseException) -> str:
-    """Say that something failed, where in the user's code, and how, without the traceback."""
-    text = " ".join(str(error).split())
-    if not isinstance(error, HeadraceError | OverrunError | EndsProcessError):
-        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return f"failed{_place(error)}: {text}"
-
-
-def _place(error: BaseException) -> str:
-    """The innermost line of the user's own code that was running; a `SyntaxError` names its place itself."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(Path(frame.filename))]
-    if not frames or isinstance(error, SyntaxError):
-        return ""
-    return f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}"
-
-
-def _is_users(path: Path) -> bool:
-    here = Path.cwd()
-    if not path.is_relative_to(here):
-        return False
-    return not {"site-packages", *_OUR_PACKAGES} & set(path.relative_to(here).parts)

@@ -15,7 +15,8 @@ from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import ExitCode, tidy_errors
 from headrace_cli._options import LONGEST_S, JsonOption
 from headrace_cli._progress import RunProgress
-from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
+from headrace_cli._targets import DEFAULT_FEED, load_target
+from headrace_properties.pipeline_target import PipelineTarget
 
 if TYPE_CHECKING:
     from headrace_cli._chaos_report import Chaos

@@ -16,7 +16,8 @@ from headrace_cli._options import JsonOption
 from headrace_cli._progress import RunProgress
 from headrace_cli._render import counted, plain_table, print_heading, print_table, print_text
 from headrace_cli._signals import stop_requested
-from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
+from headrace_cli._targets import DEFAULT_FEED, load_target
+from headrace_properties.pipeline_target import PipelineTarget
 from headrace_properties.search.strong_weak import WAYS, Account, Costs
 from headrace_properties.search.strong_weak import compare as run_each_way
 

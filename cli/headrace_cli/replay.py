@@ -29,7 +29,7 @@ from headrace_cli._render import (
 )
 from headrace_cli._replay_file import Recorded, load_failure
 from headrace_cli._spark_targets import replay_spark
-from headrace_cli._targets import TargetError, load_target
+from headrace_cli._targets import load_target
 from headrace_cli._trust import check_trusted
 from headrace_cli._until import Until, cut, print_until, until_document
 from headrace_cli._user_code import AllowEffectOption, Confinement
@@ -42,6 +42,7 @@ from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.search.limits import CALL_S, CodeLimits, OverrunError, call_time_limited
 from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile, is_spark_file
+from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import TargetKind
 from headrace_properties.user_code.kept_findings import shown_again
 from headrace_properties.verdict import Verdict

@@ -12,7 +12,8 @@ from headrace_cli._endpoints import endpoints
 from headrace_cli._exit import ExitCode, tidy_errors
 from headrace_cli._options import LONGEST_S
 from headrace_cli._signals import stop_requested
-from headrace_cli._targets import TargetError, load_named
+from headrace_cli._targets import load_named
+from headrace_properties.target import TargetError
 
 if TYPE_CHECKING:
     from headrace.spark.jobs.supervision import Status

@@ -17,7 +17,8 @@ from headrace_cli._exit import tidy_errors
 from headrace_cli._options import JsonOption
 from headrace_cli._progress_table import time_cell
 from headrace_cli._render import counted, plain_table, print_heading, print_lines, print_table, print_text
-from headrace_cli._targets import TargetError, load_pipeline
+from headrace_cli._targets import load_pipeline
+from headrace_properties.target import TargetError
 
 if TYPE_CHECKING:
     from headrace.spark import ComputationState, JobState, RowState

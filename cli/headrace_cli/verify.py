@@ -1,9 +1,6 @@
 """``headrace verify``: search for a fault schedule that breaks a pipeline, and shrink it."""
 
-import enum
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -29,31 +26,22 @@ from headrace_cli._signals import signal_of
 from headrace_cli._spark_targets import SparkOptions, verify_spark
 from headrace_cli._targets import (
     DEFAULT_FEED,
-    PipelineTarget,
-    check_repeats,
     is_pipeline,
     is_spark_job,
     load_target,
 )
 from headrace_cli._user_code import Confinement, names_of
-from headrace_properties.search.application import Application
-from headrace_properties.search.enumeration import enumerate_faults
-from headrace_properties.search.exhaustive import explore
+from headrace_properties.pipeline_target import RUNS, PipelineTarget, Search, SearchKind
 from headrace_properties.search.judging import Failure, run_plan
 from headrace_properties.search.kept_failures import found_again, retry
 from headrace_properties.search.limits import CALL_S, CodeLimits
-from headrace_properties.search.lineage import LINEAGE_KINDS, break_lineage
 from headrace_properties.search.outside import breaches_named, is_outside
 from headrace_properties.search.parallel import Jobs
 from headrace_properties.search.replay_file import to_replay
-from headrace_properties.search.scope import USUAL_KINDS, Scope
-from headrace_properties.search.step_faults import single_faults
+from headrace_properties.search.scope import Scope
 from headrace_properties.search.verification import FEEDS, Verification
-from headrace_properties.search.verification import verify as search
 from headrace_properties.target_kinds import TargetKind, check_allowed
 from headrace_properties.user_code.kept_findings import retry_findings
-from headrace_properties.user_code.review import CodeReview, review
-from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
 from headrace_sim.faults import Breach
 
 app = typer.Typer(add_completion=False)
@@ -75,17 +63,6 @@ _EXAMPLES = """[bold]Examples[/]
 [bold]Exit codes[/]
   0 every invariant holds, 1 one is violated, 2 usage error, 3 unknown: no run exercised some invariant
   or promise that --allow-unknown does not name, or a scope was not exhausted, 130 interrupted"""
-
-
-class SearchKind(enum.Enum):
-    """The kinds of search."""
-
-    RANDOM = "random"
-    ENUMERATE = "enumerate"
-    PAIRS = "pairs"
-    EXHAUSTIVE = "exhaustive"
-    LINEAGE = "lineage"
-    PCT = "pct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,25 +139,18 @@ class SearchOptions:
     ] = ""
     code_timeout: CodeTimeoutOption = CALL_S
 
-    @property
-    def breaches(self) -> tuple[Breach, ...]:
-        """The faults outside the model that are wanted.
+    def search(self, scope: Scope, jobs: Jobs) -> Search:
+        """Return them in the search's own type.
 
         Raises:
-            OptionsError: there is none of a name.
+            OptionsError: there is no fault outside the model of a name.
         """
-        return breaches_named(name.strip() for name in self.outside.split(",") if name.strip())
+        outside = breaches_named(names_of(self.outside))
+        return Search(
+            self.how, self.examples, self.until_quiet, self.minutes, self.seed, self.feeds, self.depth, scope, self.resume,
+            outside, jobs,
+        )  # fmt: skip
 
-    @property
-    def runs(self) -> int:
-        """How many runs are wanted."""
-        if self.examples is not None:
-            return self.examples
-        return _NO_LIMIT if self.until_quiet or self.minutes is not None else _EXAMPLES_WANTED
-
-
-_EXAMPLES_WANTED = 200
-_NO_LIMIT = 1_000_000_000
 
 PipelineArgument = Annotated[
     str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
@@ -283,7 +253,7 @@ def verify(
                 allow,
                 duplicates,
                 feed,
-                options.runs,
+                RUNS if options.examples is None else options.examples,
                 options.seed,
                 promise or (),
                 allow_unknown,
@@ -296,13 +266,14 @@ def verify(
             )
         refuse_unheeded_options(context, TargetKind.PIPELINE)
         check_allowed(names_of(allow), TargetKind.PIPELINE)
-        protocol = protocol_without(without)
         with stdout_reserved(), confinement.entered(verbose=verbose):
-            target = load_target(pipeline, feed, versions or (), promise or ())
+            target = load_target(
+                pipeline, feed, versions or (), promise or (), confinement.limits, protocol_without(without)
+            )
             may_be_unknown = invariants_named(allow_unknown, target.deployed, target.promises)
-            memory = Memory(failures, target.name, tuple(target.versions), protocol.name, target.feed_name)
+            memory = Memory(failures, target.name, target.versions, target.protocol.name, target.feed_name)
             with pools.pool() as jobs:
-                report = _search(target, protocol, options, scope.scope, memory, jobs)
+                report = _search(target, options.search(scope.scope, jobs), memory)
         with confinement.entered():  # codecs and promises are asked for what is told
             report.may_be_unknown = may_be_unknown
             _save(report, save, memory, files)
@@ -310,7 +281,7 @@ def verify(
             if (
                 failure is not None and history is not None and not failure.error
             ):  # one that stopped with an error has no History
-                events, _, _ = run_plan(target.application, failure.trial, protocol)
+                events, _, _ = run_plan(target.application, failure.trial, target.protocol)
                 engine = failure.plan.options.engine
                 write_history(files, history, events, header_of(target.deployed, SIMULATED, engine))
             if as_json:
@@ -337,120 +308,46 @@ def _saved(
     report: SearchReport, failure: Failure, path: Path | None, before: Path | None, memory: Memory, files: OutputFiles
 ) -> Path | None:  # fmt: skip
     target = report.target
-    versions = tuple(target.versions)
     data = to_replay(
-        failure, target.name, report.protocol.name, target.feed_name, versions, target.application
+        failure, target.name, target.protocol.name, target.feed_name, target.versions, target.application
     )
     kept = before or (None if is_outside(failure.plan) else memory.keep(data))
     return save_failure(data, path, files) if path or kept is None else kept
 
 
-def _search(
-    target: PipelineTarget,
-    protocol: Protocol,
-    options: SearchOptions,
-    scope: Scope,
-    memory: Memory,
-    jobs: Jobs,
-) -> SearchReport:
+def _search(target: PipelineTarget, search: Search, memory: Memory) -> SearchReport:
     """Try the failures that are kept, then search until it is done or a signal arrives."""
-    application = replace(target.application, limits=CodeLimits(call_s=options.code_timeout))
-    feed = application.feed(options.seed)
-    check_repeats(target, options.seed, feed)
+    target.check_input(search.seed)
+    application = target.application
     stopped_by = verification = review_of_code = again = None
     kept: tuple[str, ...] = ()
-    with SearchProgress(_expected_runs(target, feed, options)) as progress:
+    with SearchProgress(target.expected_runs(search)) as progress:
         try:
-            if protocol is SOUND:
+            review_of_code = target.review(search)
+            if review_of_code is not None:
                 review_of_code, retried = retry_findings(
-                    application, memory.failures.findings(), _review(application, options)
+                    application, memory.failures.findings(), review_of_code
                 )
                 kept = memory.settle(retried)
             if review_of_code is None or not review_of_code.why_no_runs:
-                retried = retry(application, memory.failures.load(), protocol, jobs)
+                retried = retry(application, memory.failures.load(), target.protocol, search.jobs)
                 kept += memory.settle(retried)
                 verification = found_again(retried)
                 again = next((failure.kept.path for failure in retried if failure.failed), None)
                 if verification is None:
-                    verification = _found(application, protocol, options, scope, jobs, progress.on_run)
+                    verification = target.search(search, progress.on_run)
         except KeyboardInterrupt as stop:
             stopped_by = signal_of(stop)
     return SearchReport(
         target=target,
-        protocol=protocol,
-        seed=options.seed,
+        seed=search.seed,
         verification=verification or progress.latest or Verification(),
         elapsed_s=progress.elapsed_s,
         runs_per_second=progress.runs_per_second,
         stopped_by=stopped_by,
-        outside=options.breaches,
+        outside=search.outside,
         shrinking=verification is None and progress.shrinking,
         review=review_of_code,
         kept=kept,
         saved_as=again,
-        code_timeout=options.code_timeout,
-    )
-
-
-def _review(application: Application, options: SearchOptions) -> CodeReview:
-    """Look at user code by itself, over all inputs of the search, before anything else hosts it."""
-    feeds = {seed: application.feed(seed) for seed in application.feed_seeds(options.seed, options.feeds)}
-    return review(application.versions, feeds, seed=options.seed, limits=application.limits)
-
-
-def _expected_runs(target: PipelineTarget, feed: Feed, options: SearchOptions) -> int:
-    if options.how is SearchKind.ENUMERATE:
-        return len(single_faults(target.deployed, feed, ClusterOptions()))
-    return options.runs
-
-
-def _found(
-    application: Application,
-    protocol: Protocol,
-    options: SearchOptions,
-    scope: Scope,
-    jobs: Jobs,
-    on_run: Callable[[Verification], None],
-) -> Verification:
-    examples, seed = options.runs, options.seed
-    if options.how in (SearchKind.RANDOM, SearchKind.PCT):
-        return search(
-            application,
-            examples=examples,
-            seed=seed,
-            feeds=options.feeds,
-            until_quiet=options.until_quiet,
-            minutes=math.inf if options.minutes is None else options.minutes,
-            protocol=protocol,
-            jobs=jobs,
-            outside=options.breaches,
-            depth=options.depth if options.how is SearchKind.PCT else None,
-            on_run=on_run,
-        )
-    if options.how in (SearchKind.EXHAUSTIVE, SearchKind.LINEAGE):
-        scope = replace(scope, outside=options.breaches)
-        if options.how is SearchKind.LINEAGE:
-            kinds = LINEAGE_KINDS if scope.kinds == USUAL_KINDS else scope.kinds
-            scope = replace(scope, delays=0, kinds=kinds)
-        return (explore if options.how is SearchKind.EXHAUSTIVE else break_lineage)(
-            application,
-            scope,
-            feed_seed=seed,
-            protocol=protocol,
-            examples=math.inf if options.examples is None else options.examples,
-            minutes=math.inf if options.minutes is None else options.minutes,
-            jobs=jobs,
-            resume=options.resume,
-            on_run=on_run,
-        )
-    pairs = examples if options.how is SearchKind.PAIRS else 0
-    return enumerate_faults(
-        application,
-        feed_seed=seed,
-        protocol=protocol,
-        pairs=pairs,
-        seed=seed,
-        jobs=jobs,
-        outside=options.breaches,
-        on_run=on_run,
     )

@@ -15,7 +15,7 @@ from headrace_properties.search.guard import unguarded
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.review import CodeReview, review
-from headrace_sim import Feed
+from headrace_sim import ClusterOptions, Feed
 from tests.cli.rig import COLOUR_SWITCHES, Run, write_modules
 
 
@@ -50,18 +50,23 @@ _REVIEWS: dict[object, CodeReview] = {}
 
 
 def _reviewed_once(
-    versions: Sequence[Pipeline], feeds: Mapping[int, Feed], *, seed: int, limits: CodeLimits
+    versions: Sequence[Pipeline],
+    feeds: Mapping[int, Feed],
+    *,
+    options: ClusterOptions | None,
+    seed: int,
+    limits: CodeLimits,
 ) -> CodeReview:
     """The review of the same code on the same inputs, once for all tests, if it has found nothing: it is the longest part
     of a short search."""
     sources = tuple((path.name, path.read_text()) for path in sorted(Path.cwd().rglob("*.py")))
     names = tuple(map(importable_name, versions))
-    asked = sources, names, tuple(feeds.items()), seed, limits
+    asked = sources, names, tuple(feeds.items()), options, seed, limits
     if asked in _REVIEWS:
         return _REVIEWS[asked]
     with unguarded():  # this function of the tests is no user code, whose time is limited
         left = signal.setitimer(signal.ITIMER_REAL, 0)
-    found = review(versions, feeds, seed=seed, limits=limits)
+    found = review(versions, feeds, options=options, seed=seed, limits=limits)
     with unguarded():
         signal.setitimer(signal.ITIMER_REAL, *left)
     if all(names) and not found.findings:
@@ -76,7 +81,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     The same code is reviewed on the same inputs once.
     """
     monkeypatch.setattr("headrace_properties.user_code.review.OtherHashes", _NoOtherHashes)
-    monkeypatch.setattr("headrace_cli.verify.review", _reviewed_once)
+    monkeypatch.setattr("headrace_properties.pipeline_target.review", _reviewed_once)
 
     def invoke(*arguments: str) -> Result:
         return CliRunner().invoke(

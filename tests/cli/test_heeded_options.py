@@ -7,7 +7,8 @@ import typer
 
 from headrace_cli import replay
 from headrace_cli._heeded import OPTIONS, REPLAY_OPTIONS, SEARCHES
-from headrace_cli.verify import SearchKind, app
+from headrace_cli.verify import app
+from headrace_properties.pipeline_target import SearchKind
 from headrace_properties.target_kinds import TargetKind
 from tests.cli.rig import VIEWS, Run
 

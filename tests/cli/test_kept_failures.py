@@ -42,12 +42,12 @@ def test_a_failure_is_tried_first_the_next_time(
     first = run(*BROKEN)
     (kept,) = (KEPT / "views.pipeline").glob("*.json")
     assert f"headrace replay {kept}" in plain(first.stdout)
-    monkeypatch.setattr("headrace_cli.verify.search", no_search)
+    monkeypatch.setattr("headrace_properties.pipeline_target.verify", no_search)
     again = run(*BROKEN[:-2])
     assert (first.exit_code, again.exit_code) == (1, 1)
     assert f"Kept failure {kept}: violated again: " in plain(again.stdout)
     assert f"headrace replay {kept}" in plain(again.stdout)
-    monkeypatch.setattr("headrace_cli.verify.search", search)
+    monkeypatch.setattr("headrace_properties.pipeline_target.verify", search)
     assert "Kept failure" not in run("verify", "views:pipeline", "--examples", "3").stdout, "another protocol"
     assert kept.exists()
 

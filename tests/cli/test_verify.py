@@ -22,7 +22,7 @@ from headrace_properties.search.judging import Failure
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.verification import Verification
 from headrace_properties.verdict import Holds, Verdict, Violated
-from headrace_sim import SOUND, ClusterOptions, FaultSchedule
+from headrace_sim import ClusterOptions, FaultSchedule
 from tests.cli.rig import Run, environment, plain, run_process
 
 
@@ -66,7 +66,7 @@ def test_a_finding_about_weak_code_is_in_the_headline_and_changes_no_exit_code()
     verdicts: dict[str, Verdict] = {"S1": Holds(3), "S5-weak": Violated("two values", ())}
     target = load_target("headrace_scenarios.videos:pipeline")
     found = Verification(verdicts=verdicts, runs=3)
-    report = SearchReport(target, SOUND, seed=0, verification=found, elapsed_s=1.0, runs_per_second=1.0)
+    report = SearchReport(target, seed=0, verification=found, elapsed_s=1.0, runs_per_second=1.0)
     told = "in 3 runs with faults; but S5-weak is a finding about your code"
     assert report.headline == f"HOLDS: every invariant and promise, {told}"
     assert report.code is ExitCode.HOLDS
@@ -78,7 +78,7 @@ def test_violations_only_before_shrinking_are_not_announced_as_below() -> None:
     failure = Failure(Plan(FaultSchedule(()), ClusterOptions(), seed=0), 0, smallest, "")
     found = Verification(verdicts=verdicts, failure=failure)
     target = load_target("headrace_scenarios.videos:pipeline")
-    report = SearchReport(target, SOUND, seed=0, verification=found, elapsed_s=1.0, runs_per_second=1.0)
+    report = SearchReport(target, seed=0, verification=found, elapsed_s=1.0, runs_per_second=1.0)
     console = Console(file=io.StringIO(), width=200)
     report.print(console)
     assert isinstance(console.file, io.StringIO)
@@ -455,7 +455,9 @@ def interrupted_when(condition: Callable[[Verification, int], bool]) -> Callable
 def test_ctrl_c_exits_130_with_a_summary_so_far(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace_cli.verify.search", interrupted_when(lambda found, _: found.runs == 4))
+    monkeypatch.setattr(
+        "headrace_properties.pipeline_target.verify", interrupted_when(lambda found, _: found.runs == 4)
+    )
     result = run("verify", "views:pipeline")
     assert result.exit_code == 130
     assert result.stdout.startswith("INTERRUPTED after 4 runs\n")
@@ -470,7 +472,7 @@ def test_ctrl_c_while_a_failure_is_shrunk_says_how_to_find_it_again(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shrinking = interrupted_when(lambda found, runs: runs > found.runs + found.idle)
-    monkeypatch.setattr("headrace_cli.verify.search", shrinking)
+    monkeypatch.setattr("headrace_properties.pipeline_target.verify", shrinking)
     result = run("verify", "views:pipeline", "--without", "sequencers")
     assert result.exit_code == 130
     assert "while a failure was being shrunk; VIOLATED so far: S" in result.stdout

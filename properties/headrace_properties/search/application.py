@@ -60,6 +60,11 @@ class Application:
         """The version in force from the start."""
         return versions_of(self.versions)[0]
 
+    @property
+    def deployed(self) -> tuple[Pipeline, ...]:
+        """All versions; the first is in force from the start."""
+        return tuple(versions_of(self.versions))
+
     def feed_seeds(self, first: int, most: int) -> tuple[int, ...]:
         """Return the seeds of the different inputs among those of ``most`` seeds in a row.
 

@@ -18,6 +18,7 @@ from headrace_properties.spark_jobs.findings import JobFailsError, JobFinding, J
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
+from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import TargetKind
 from headrace_sim.spark.ddl import Schema, parse_schema
 from headrace_sim.spark.job import (
@@ -49,18 +50,6 @@ SINK_TRIES = 3
 """Choice: the number of smaller inputs tried for a finding about a sink. Each takes a few processes."""
 
 Finding = JobFinding | SinkFinding
-
-
-class SparkTargetError(HeadraceError):
-    """A Spark job or sink cannot be tried. Fields: target, problem, remedy."""
-
-    def __init__(self, target: str, problem: str, remedy: str) -> None:
-        super().__init__(target, problem, remedy)
-        self.target, self.problem, self.remedy = target, problem, remedy
-
-    def __str__(self) -> str:
-        """Say what is wrong and how to fix it."""
-        return f"{self.target}: {self.problem}. {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +292,7 @@ def spark_target(
         keys: The columns by which connectors write that are not known, by table of ``df.write``; none: it adds rows.
 
     Raises:
-        SparkTargetError: If it is none of these, has no function for ``foreachBatch``, or its feed does not fit it.
+        TargetError: If it is none of these, has no function for ``foreachBatch``, or its feed does not fit it.
         HeadraceError: If the job cannot be recorded.
 
     """
@@ -314,7 +303,7 @@ def spark_target(
         job = found
     elif not callable(found) or isinstance(found, type):
         problem = f"{type(found).__name__} is no Spark job"
-        raise SparkTargetError(
+        raise TargetError(
             name, problem, "Name a foreachBatch function, a function that starts a query, or a SparkJob"
         )
     elif not _is_sink(found):
@@ -322,12 +311,12 @@ def spark_target(
     elif isinstance(schemas, str):
         job = SparkJob(parse_schema(schemas), sink=SparkSink(found))
     else:
-        raise SparkTargetError(
+        raise TargetError(
             name, "the schema of its rows is not known", "Give it: --schema 'account STRING, amount INT'"
         )
     if job.sink.function is None and not job.stateful:
         problem = f"the query keeps no state and writes to {job.sink.format or 'nothing'} itself"
-        raise SparkTargetError(
+        raise TargetError(
             name, problem, "There is nothing to try: name one with state, or with foreachBatch()"
         )
     if given is None:
@@ -338,9 +327,7 @@ def spark_target(
     if job.steps and isinstance(job.steps[0], Union):
         taken = _of_streams(name, job.input.names, taken, drawn=given is None)
     if keys and job.sink.function is None:
-        raise SparkTargetError(
-            name, "a key is declared, and no foreachBatch() function is there", "Leave it out"
-        )
+        raise TargetError(name, "a key is declared, and no foreachBatch() function is there", "Leave it out")
     assumed = given is None and not job.steps and found is job.sink.function
     return SparkTarget(name, job, taken, prepare, check_promises_of_job(asked), keys or {}, assumed=assumed)
 
@@ -351,7 +338,7 @@ def _recorded(name: str, build: Callable[..., Any], schemas: Any) -> SparkJob:
     except (SystemExit, OverrunError) as end:
         function = getattr(build, "__name__", str(build))
         told = f"SystemExit({end})" if type(end) is SystemExit else str(end)
-        raise SparkTargetError(
+        raise TargetError(
             name, f"{function}() does not return: {told}", "Let it start a query, and return"
         ) from end
     except SparkJobError as error:
@@ -364,7 +351,7 @@ def _made(name: str, feed: Callable[[int], Any], seed: int) -> Any:
     except (Exception, SystemExit, OverrunError) as error:
         place = shown_place(place_of_error(error, definition_of(feed)))
         problem = f"the feed fails at {place}: {type(error).__name__}: {error}".rstrip(".")
-        raise SparkTargetError(
+        raise TargetError(
             name, problem, "Let it take a seed and return batches of rows: [[row, ...], ...]"
         ) from error
 
@@ -373,14 +360,14 @@ def _as_tuples(name: str, rows: Any, schema: Schema) -> list[list[tuple[Any, ...
     remedy = "Write it as batches of rows: feed = [[row, ...], ...]"
     batches = list(rows) if _lists(rows) else []
     if not batches or not all(map(_lists, batches)):
-        raise SparkTargetError(name, f"the feed is no list of batches: {rows!r:.100}", remedy)
+        raise TargetError(name, f"the feed is no list of batches: {rows!r:.100}", remedy)
     taken = []
     for number, batch in enumerate(batches):
         try:
             taken.append([as_tuple(row, schema) for row in batch])
         except (TypeError, ValueError) as error:
             problem = f"a row of batch {number} of the feed does not fit {schema.simpleString()}: {str(error).rstrip('.')}"
-            raise SparkTargetError(name, problem, "Mend the row, or the schema") from error
+            raise TargetError(name, problem, "Mend the row, or the schema") from error
     return taken
 
 
@@ -403,9 +390,7 @@ def _of_streams(
     for row in (row for batch in batches for row in batch):
         if sum(value is not None for value in row) != 1:
             remedy = f"Write it as {{{streams[0]!r}: (...)}}, so that its stream is known"
-            raise SparkTargetError(
-                name, f"the row {row} is not a row of one of: {', '.join(streams)}", remedy
-            )
+            raise TargetError(name, f"the row {row} is not a row of one of: {', '.join(streams)}", remedy)
     return batches
 
 
@@ -413,7 +398,7 @@ def keys_named(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the columns of each table's key, given as ``table=column,column``; ``table=``: it adds rows.
 
     Raises:
-        SparkTargetError: If a text is of another form.
+        TargetError: If a text is of another form.
 
     """
     keys = {}
@@ -421,7 +406,7 @@ def keys_named(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
         table, equals, columns = text.partition("=")
         if not (equals and table.strip()):
             problem = f"{text!r} does not name a table and its key"
-            raise SparkTargetError(
+            raise TargetError(
                 "--keys", problem, "Write --keys TABLE=COLUMN,COLUMN, or --keys TABLE= if it adds rows"
             )
         keys[table.strip()] = tuple(name.strip() for name in columns.split(",") if name.strip())
@@ -432,7 +417,7 @@ def causes_named(names: Iterable[str]) -> frozenset[Cause]:
     """Return the named things that the outcome may depend on.
 
     Raises:
-        SparkTargetError: If there is no such name.
+        TargetError: If there is no such name.
 
     """
     known = {
@@ -452,9 +437,7 @@ def causes_named(names: Iterable[str]) -> frozenset[Cause]:
     }
     for name in names:
         if name not in known:
-            raise SparkTargetError(
-                "--allow", f"{name!r} cannot be allowed", f"Allow one of: {', '.join(known)}"
-            )
+            raise TargetError("--allow", f"{name!r} cannot be allowed", f"Allow one of: {', '.join(known)}")
     return frozenset(known[name] for name in names)
 
 

@@ -7,7 +7,8 @@ import pytest
 from pyspark.sql import Row
 
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.targets import SparkTargetError, spark_target
+from headrace_properties.spark_jobs.targets import spark_target
+from headrace_properties.target import TargetError
 from tests.sim.spark.apart import call
 from tests.sim.spark.processors import Processor, ms
 
@@ -90,7 +91,7 @@ BAD_FEEDS = {
 @pytest.mark.parametrize("name", BAD_FEEDS)
 def test_feed_that_does_not_fit_is_refused(name: str) -> None:
     feed, message = BAD_FEEDS[name]
-    with pytest.raises(SparkTargetError, match=message):
+    with pytest.raises(TargetError, match=message):
         spark_target("hourly", hourly, schemas=SCHEMA, feed=feed)
 
 

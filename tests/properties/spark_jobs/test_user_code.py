@@ -17,7 +17,8 @@ from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.findings import JobFailsError
 from headrace_properties.spark_jobs.outcomes import check_job
-from headrace_properties.spark_jobs.targets import SparkTarget, SparkTargetError, spark_target
+from headrace_properties.spark_jobs.targets import SparkTarget, spark_target
+from headrace_properties.target import TargetError
 from headrace_properties.verifier import InvariantViolatedError, Verifier
 from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.job import ApplyWithState, OutputMode, SparkJob
@@ -151,7 +152,7 @@ def test_the_function_that_starts_the_query_starts_no_program() -> None:
     ("build", "told"), [(builds_and_exits, r"SystemExit\(0\)"), (builds_without_end, "0.3 s of CPU time")]
 )
 def test_the_function_that_starts_the_query_returns(build: Any, told: str) -> None:
-    with guarded(), call_time_limited(QUICK), pytest.raises(SparkTargetError, match=told):
+    with guarded(), call_time_limited(QUICK), pytest.raises(TargetError, match=told):
         spark_target("job", build, schemas="n INT")
 
 
@@ -160,7 +161,7 @@ def feed_that_exits(seed: int) -> Any:
 
 
 def test_a_feed_that_exits_is_told() -> None:
-    with pytest.raises(SparkTargetError, match=r"the feed fails at .*SystemExit: 0"):
+    with pytest.raises(TargetError, match=r"the feed fails at .*SystemExit: 0"):
         spark_target("sink", sink, schemas="n INT", feed=feed_that_exits)
 
 
