@@ -5,14 +5,14 @@ each: the rule, the invariant that must catch it, and the workload on which it s
 """
 
 from headrace_properties.mutants import (
-    deliveries,
-    injectors,
-    ownership,
-    productions,
-    timers,
-    topology,
-    user_code,
-    watermarks,
+    broken_deliveries,
+    broken_injectors,
+    broken_ownership,
+    broken_productions,
+    broken_timers,
+    broken_topology,
+    broken_user_code,
+    broken_watermarks,
 )
 from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
 from headrace_sim import SOUND, Protocol
@@ -21,7 +21,16 @@ __all__ = ["CATALOGUE", "MUTANTS", "Directed", "Mutant", "Parts", "Probe", "prot
 
 CATALOGUE: dict[str, Mutant] = {
     mutant.name: mutant
-    for area in (deliveries, productions, timers, ownership, topology, watermarks, injectors, user_code)
+    for area in (
+        broken_deliveries,
+        broken_productions,
+        broken_timers,
+        broken_ownership,
+        broken_topology,
+        broken_watermarks,
+        broken_injectors,
+        broken_user_code,
+    )
     for mutant in area.MUTANTS
 }
 """By name."""
