@@ -17,12 +17,12 @@ from headrace_cli._documents import stdout_reserved
 from headrace_cli._signals import signal_of
 from headrace_cli._targets import DEFAULT_FEED, load_target
 from headrace_properties.mutation.equivalents import OURS, Key, load_notes, void
-from headrace_properties.mutation.judging import Judgement
 from headrace_properties.mutation.measuring import Measured, Unreached, judge_patch, measure, unreached
+from headrace_properties.mutation.mutant_judge import Judgement
+from headrace_properties.mutation.mutant_runs import Runs, RunsSpec, engine_spec, pipeline_runs
 from headrace_properties.mutation.operators import Mutation
 from headrace_properties.mutation.patches import PatchError, apply_patch
 from headrace_properties.mutation.reports import survivors_of
-from headrace_properties.mutation.runs import Runs, RunsSpec, engine_spec, pipeline_runs
 from headrace_properties.mutation.sampling import (
     Module,
     engine_modules,

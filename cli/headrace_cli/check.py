@@ -27,7 +27,7 @@ from headrace_cli._render import (
 )
 from headrace_cli._signals import StopRequest, stop_requested
 from headrace_cli._targets import load_named_promises, load_pipeline, load_promises
-from headrace_properties.histories.judging import NOT_TOLD, FileJudge
+from headrace_properties.histories.file_judge import NOT_TOLD, FileJudge
 from headrace_properties.search.judging import violations
 from headrace_properties.verdict import Unknown, Verdict, Violated
 

@@ -10,6 +10,7 @@ from headrace import EngineOptions, Pipeline
 from headrace.history import Event
 from headrace_properties.checkers.authority import WithinReports
 from headrace_properties.checkers.cases import CASES, reached
+from headrace_properties.checkers.checker import Checker
 from headrace_properties.checkers.collection import CollectedAreDone, Drained
 from headrace_properties.checkers.consumers import EveryConsumer
 from headrace_properties.checkers.deliveries import (
@@ -20,10 +21,9 @@ from headrace_properties.checkers.deliveries import (
     NoLoss,
 )
 from headrace_properties.checkers.executions import LateOnlyFromLate, NotBeforeCause, OneAtATime
-from headrace_properties.checkers.finding import Checker
 from headrace_properties.checkers.ledger import WorkLedger
-from headrace_properties.checkers.limits import PercentileOracle, SkewLimit
 from headrace_properties.checkers.owners import Owned
+from headrace_properties.checkers.running_ahead import PercentileOracle, SkewLimit
 from headrace_properties.checkers.soft_state import SoftState
 from headrace_properties.checkers.timers import TimersFire, TimersInOrder, TimersOnce
 from headrace_properties.checkers.topology import Topology

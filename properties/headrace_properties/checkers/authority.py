@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headrace import MIN_TIME, KeyInterval, format_time
 from headrace.history import Event, InjectorReported, IntervalMinted, Published, Reported
-from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.checker import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Unknown, Verdict
 

@@ -6,7 +6,7 @@ from functools import cache
 
 from headrace import Computation, Pipeline, Productions
 from headrace_properties.checkers import all_checkers
-from headrace_properties.checkers.finding import Checker
+from headrace_properties.checkers.checker import Checker
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from headrace.history import (
     ScanEnded,
 )
 from headrace.wire.messages import STORE
+from headrace_properties.checkers.checker import Finding, Handlers
 from headrace_properties.checkers.ending import GRACE_US, SETTLE_US, Calm
-from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Awaited, AwaitedKind
 

@@ -17,7 +17,7 @@ from headrace import format_time
 from headrace.history import Executed, Injected, IntervalMinted, ProcessStarted, VersionAdopted
 from headrace.wire.messages import STORE
 from headrace.wire.rows import Production
-from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.checker import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 
 

@@ -15,8 +15,8 @@ from headrace.history import (
 )
 from headrace.wire.effects import SourceRecord
 from headrace.wire.rows import Production
+from headrace_properties.checkers.checker import Finding, Handlers
 from headrace_properties.checkers.ending import Calm, left
-from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
 from headrace_properties.verdict import Awaited, AwaitedKind

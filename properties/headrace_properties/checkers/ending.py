@@ -4,7 +4,7 @@ from collections import Counter
 
 from headrace import SECOND, format_time
 from headrace.history import FaultStruck, Healed, RunEnded
-from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.checker import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 
 _DELAYED = ("noise_delay", "noise_duplicate", "delay_message", "duplicate_message")

@@ -3,7 +3,7 @@
 from headrace import MIN_TIME, KeyInterval, format_time
 from headrace.history import Applied, Executed, Injected, IntervalMinted
 from headrace.wire.rows import StoredTimer
-from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.checker import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 
 

@@ -11,7 +11,7 @@ from headrace.api.dead_letters import step_letter
 from headrace.api.specs import DeadLetter, Skip
 from headrace.history import DeadLettered, Executed, KeysSampled, UserCodeFailed
 from headrace.wire.rows import Production
-from headrace_properties.checkers.finding import Handlers
+from headrace_properties.checkers.checker import Handlers
 from headrace_properties.checkers.topology import Topology
 
 _Run = tuple[str, str, str]

@@ -12,8 +12,8 @@ from headrace.history import (
 )
 from headrace.wire.keys import cover_same_keys
 from headrace.wire.messages import STORE
+from headrace_properties.checkers.checker import Finding, Handlers
 from headrace_properties.checkers.ending import GRACE_US, Calm
-from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Awaited, AwaitedKind
 

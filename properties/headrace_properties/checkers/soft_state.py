@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from headrace import Clock, format_time
 from headrace.history import Acked, Applied, CheckpointsDeleted, Event, Output, ScanBegun, ScanEnded
 from headrace.wire.rows import Production, StoredTimer
-from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.checker import Finding, Handlers
 from headrace_properties.checkers.ledger import RowWork, WorkLedger
 from headrace_properties.checkers.work import receiver_of
 from headrace_properties.verdict import Verdict, Violated

@@ -17,8 +17,8 @@ from headrace.history import (
 )
 from headrace.wire.messages import Progress
 from headrace.wire.rows import Production
+from headrace_properties.checkers.checker import Finding, Handlers, Sampling
 from headrace_properties.checkers.ending import GRACE_US, Calm, left
-from headrace_properties.checkers.finding import Finding, Handlers, Sampling
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.topology import Topology
 from headrace_properties.checkers.work import WorkItem

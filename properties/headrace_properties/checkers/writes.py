@@ -14,7 +14,7 @@ from headrace.history import (
     Output,
 )
 from headrace.wire.rows import Asked, AskedTimer, Production, RowDelta, Version
-from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.checker import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.letters import StepLetters
 

@@ -27,7 +27,7 @@ from headrace.dataflow import (
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class TriggerEvidence:
     """What a trigger has seen.
 
     Attributes:
@@ -44,7 +44,7 @@ class Evidence:
     fired: bool = False
     of_watermark: bool = False
     index: int = 0
-    parts: tuple["Evidence", ...] = ()
+    parts: tuple["TriggerEvidence", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class TriggerView:
     window: Window
 
 
-def begin(trigger: Trigger) -> Evidence:
+def begin(trigger: Trigger) -> TriggerEvidence:
     """Start a trigger, with its window's first element, or again later."""
     parts = parts_of(trigger)
     if isinstance(trigger, SequenceOf):
         parts = parts[:1]
-    return Evidence(parts=tuple(begin(part) for part in parts))
+    return TriggerEvidence(parts=tuple(begin(part) for part in parts))
 
 
 def parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
@@ -84,14 +84,16 @@ def everywhere(trigger: Trigger, change: Callable[[Trigger], Trigger]) -> Trigge
     return change(made(*parts) if parts else trigger)
 
 
-def _active(trigger: Trigger, evidence: Evidence) -> Iterable[tuple[Trigger, Evidence]]:
+def _active(trigger: Trigger, evidence: TriggerEvidence) -> Iterable[tuple[Trigger, TriggerEvidence]]:
     """Return the live triggers within a trigger, each with its evidence."""
     if isinstance(trigger, SequenceOf):
         return [(trigger.triggers[evidence.index], evidence.parts[0])]
     return zip(parts_of(trigger), evidence.parts, strict=True)
 
 
-def observe(trigger: Trigger, evidence: Evidence, moment: int, now: int, contents: Any) -> Evidence:
+def observe(
+    trigger: Trigger, evidence: TriggerEvidence, moment: int, now: int, contents: Any
+) -> TriggerEvidence:
     """Record an element."""
     if evidence.fired and not evidence.of_watermark:
         return evidence
@@ -100,7 +102,7 @@ def observe(trigger: Trigger, evidence: Evidence, moment: int, now: int, content
     return replace(evidence, seen=evidence.seen | {(moment, now)}, held=held, parts=parts)
 
 
-def _due_us(trigger: AtPeriod | AfterDelay, evidence: Evidence) -> int:
+def _due_us(trigger: AtPeriod | AfterDelay, evidence: TriggerEvidence) -> int:
     """Return when the clock makes it fire: counted from the first element that it has seen, if any."""
     first = min((now for _, now in evidence.seen), default=MAX_TIME)
     if isinstance(trigger, AfterDelay):
@@ -108,7 +110,9 @@ def _due_us(trigger: AtPeriod | AfterDelay, evidence: Evidence) -> int:
     return -(-first // trigger.period_us) * trigger.period_us
 
 
-def asked(trigger: Trigger, evidence: Evidence, view: TriggerView) -> tuple[bool, Evidence | None]:
+def asked(
+    trigger: Trigger, evidence: TriggerEvidence, view: TriggerView
+) -> tuple[bool, TriggerEvidence | None]:
     """Return whether it fires now, and its evidence from now on; ``None``: it is finished."""
     match trigger:
         case Repeat(inner):
@@ -132,7 +136,7 @@ def asked(trigger: Trigger, evidence: Evidence, view: TriggerView) -> tuple[bool
             answers = [asked(part, own, view) for part, own in _active(trigger, evidence)]
             if any(fires for fires, _ in answers):
                 return True, None
-            return False, replace(evidence, parts=tuple(rest or Evidence() for _, rest in answers))
+            return False, replace(evidence, parts=tuple(rest or TriggerEvidence() for _, rest in answers))
         case AllOf():
             parts = tuple(_asked_once(part, own, view) for part, own in _active(trigger, evidence))
             complete = all(part.fired for part in parts)
@@ -142,7 +146,7 @@ def asked(trigger: Trigger, evidence: Evidence, view: TriggerView) -> tuple[bool
             return ready, None if ready else evidence
 
 
-def _is_ready(trigger: Trigger, evidence: Evidence, view: TriggerView) -> bool:
+def _is_ready(trigger: Trigger, evidence: TriggerEvidence, view: TriggerView) -> bool:
     """Return whether a trigger without subtriggers fires now, which finishes it."""
     match trigger:
         case AtWatermark():
@@ -158,8 +162,8 @@ def _is_ready(trigger: Trigger, evidence: Evidence, view: TriggerView) -> bool:
 
 
 def _asked_in_turn(
-    trigger: SequenceOf, evidence: Evidence, view: TriggerView
-) -> tuple[bool, Evidence | None]:
+    trigger: SequenceOf, evidence: TriggerEvidence, view: TriggerView
+) -> tuple[bool, TriggerEvidence | None]:
     """Evaluate the current trigger of a sequence; when it is finished, the next one starts."""
     fires, rest = asked(trigger.triggers[evidence.index], evidence.parts[0], view)
     if rest is not None:
@@ -170,13 +174,13 @@ def _asked_in_turn(
     return fires, replace(evidence, index=following, parts=(begin(trigger.triggers[following]),))
 
 
-def _anew(trigger: Trigger, evidence: Evidence, view: TriggerView) -> tuple[bool, Evidence]:
+def _anew(trigger: Trigger, evidence: TriggerEvidence, view: TriggerView) -> tuple[bool, TriggerEvidence]:
     """Evaluate it; when it is finished, it starts again."""
     fires, rest = asked(trigger, evidence, view)
     return fires, begin(trigger) if rest is None else rest
 
 
-def _asked_once(trigger: Trigger, evidence: Evidence, view: TriggerView) -> Evidence:
+def _asked_once(trigger: Trigger, evidence: TriggerEvidence, view: TriggerView) -> TriggerEvidence:
     """Evaluate a part of `AllOf`, unless it has fired."""
     if evidence.fired:
         return evidence
@@ -185,7 +189,7 @@ def _asked_once(trigger: Trigger, evidence: Evidence, view: TriggerView) -> Evid
     return replace(rest or evidence, fired=fires, of_watermark=fires and not anyway)
 
 
-def together(trigger: Trigger, several: Sequence[Evidence]) -> Evidence:
+def together(trigger: Trigger, several: Sequence[TriggerEvidence]) -> TriggerEvidence:
     """Combine the evidence of windows that merge; for sequences, only that of the most advanced ones.
 
     A watermark that has reached the end of a window need not have reached the end of the merged one.
@@ -193,7 +197,7 @@ def together(trigger: Trigger, several: Sequence[Evidence]) -> Evidence:
     index = max(evidence.index for evidence in several)
     furthest = [evidence for evidence in several if evidence.index == index]
     parts = (trigger.triggers[index],) if isinstance(trigger, SequenceOf) else parts_of(trigger)
-    return Evidence(
+    return TriggerEvidence(
         seen=frozenset().union(*(evidence.seen for evidence in furthest)),
         held=any(evidence.held for evidence in furthest),
         fired=any(evidence.fired and not evidence.of_watermark for evidence in several),
@@ -205,7 +209,7 @@ def together(trigger: Trigger, several: Sequence[Evidence]) -> Evidence:
     )
 
 
-def dues(trigger: Trigger, evidence: Evidence) -> Iterable[int]:
+def dues(trigger: Trigger, evidence: TriggerEvidence) -> Iterable[int]:
     """Yield the wall times at which its clocks are due."""
     if evidence.fired:
         return

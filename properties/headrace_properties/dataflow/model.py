@@ -33,7 +33,15 @@ from headrace.dataflow import (
     Window,
     WindowFn,
 )
-from headrace_properties.dataflow.evidence import Evidence, TriggerView, asked, begin, dues, observe, together
+from headrace_properties.dataflow.evidence import (
+    TriggerEvidence,
+    TriggerView,
+    asked,
+    begin,
+    dues,
+    observe,
+    together,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +222,7 @@ class _Story:
         watermark: as it is by now.
     """
 
-    triggers: dict[Window, Evidence | None] = field(default_factory=dict)
+    triggers: dict[Window, TriggerEvidence | None] = field(default_factory=dict)
     members: list[_WindowedElement] = field(default_factory=list)
     pages: list[_Page] = field(default_factory=list)
     last: list[EmittedPane] = field(default_factory=list)

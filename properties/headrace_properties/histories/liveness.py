@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from headrace import MIN_TIME, format_time
 from headrace.histories import End, In, Out, RecordLine, SourceWatermark, Watermark
-from headrace_properties.checkers.finding import Checker, Finding, Handlers
+from headrace_properties.checkers.checker import Checker, Finding, Handlers
 from headrace_properties.histories.books import Books
 from headrace_properties.verdict import Unknown, Verdict
 

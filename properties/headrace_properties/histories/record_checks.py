@@ -10,7 +10,7 @@ import msgspec
 
 from headrace import format_time
 from headrace.histories import In, Out, State, Watermark
-from headrace_properties.checkers.finding import Checker, Finding, Handlers
+from headrace_properties.checkers.checker import Checker, Finding, Handlers
 from headrace_properties.histories.books import Books
 from headrace_properties.histories.liveness import liveness_checks
 

@@ -19,7 +19,7 @@ from headrace.dataflow import (
     Timing,
     Trigger,
 )
-from headrace_properties.dataflow.cases import GroupingCase
+from headrace_properties.dataflow.drawn_groupings import GroupingCase
 from headrace_properties.dataflow.evidence import everywhere
 from headrace_properties.dataflow.model import EmittedPane, Query, run_model
 from headrace_properties.dataflow.transcripts import run_layer_counting

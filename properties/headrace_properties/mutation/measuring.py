@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from headrace_properties.mutation.equivalents import Key, reason_for
-from headrace_properties.mutation.judging import Judgement, check_control, judge_all, turns
+from headrace_properties.mutation.mutant_judge import Judgement, check_control, judge_all, turns
+from headrace_properties.mutation.mutant_runs import RunsSpec
 from headrace_properties.mutation.operators import SELF_CHECKS
 from headrace_properties.mutation.patches import PatchedModule
-from headrace_properties.mutation.runs import RunsSpec
 from headrace_properties.mutation.sampling import AutomaticMutant, Module
 from headrace_properties.mutation.survey import Survey, SurveyedRun, executable, functions_in
 

@@ -18,7 +18,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from headrace import HeadraceError
-from headrace_properties.mutation.runs import RunsSpec
+from headrace_properties.mutation.mutant_runs import RunsSpec
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.oracles import fired
 from headrace_properties.search.parallel import spread

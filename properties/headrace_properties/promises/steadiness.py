@@ -14,8 +14,8 @@ import msgspec
 from headrace import Pipeline
 from headrace.history import History
 from headrace_properties.promises.errors import PromiseError
-from headrace_properties.promises.judging import judge_promises
 from headrace_properties.promises.promise import Promise
+from headrace_properties.promises.promise_judge import judge_promises
 from headrace_properties.verdict import Unknown, Verdict, Violated
 
 _ANOTHER_DAY = datetime(2025, 4, 5, 19, 58, 38, 777_777, tzinfo=UTC)

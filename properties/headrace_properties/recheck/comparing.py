@@ -23,7 +23,7 @@ from headrace.api.codecs import decode_state
 from headrace.api.specs import ComputationSpec
 from headrace.wire.rows import Production
 from headrace_properties.printable import describe_value, visible
-from headrace_properties.recheck.lineage import Lineage
+from headrace_properties.recheck.provenance import Lineage
 from headrace_properties.recheck.recording import Recording
 from headrace_properties.reference import Emitted
 from headrace_properties.search.ground import ground_of

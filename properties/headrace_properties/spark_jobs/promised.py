@@ -12,8 +12,8 @@ from typing import Any
 
 from headrace_properties.promises import Promise, PromiseError
 from headrace_properties.promises.asking import Answer, ask, changes, reason_of
-from headrace_properties.promises.judging import check_are_promises
 from headrace_properties.promises.promise import Kind, make
+from headrace_properties.promises.promise_judge import check_are_promises
 from headrace_properties.promises.reach import Reach
 from headrace_properties.promises.watch import Watch
 from headrace_sim.spark.job import SparkJob

@@ -11,7 +11,7 @@ from headrace import MILLISECOND, MINUTE, SECOND
 from headrace.dataflow import Accumulation, Timing, Window, read
 from headrace.history import FaultStruck
 from headrace_properties.checkers import judge
-from headrace_properties.dataflow.cases import GroupingCase, cases
+from headrace_properties.dataflow.drawn_groupings import GroupingCase, cases
 from headrace_properties.dataflow.model import EmittedPane, run_model
 from headrace_properties.dataflow.transcripts import (
     PROMPT,

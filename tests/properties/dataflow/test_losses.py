@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from headrace import MIN_TIME, SECOND, TypedCodec
 from headrace.dataflow import Accumulation, FixedWindows, Pane, TimestampCombiner, read
-from headrace_properties.dataflow.cases import SLOTS, GroupingCase, cases, micro_batches
+from headrace_properties.dataflow.drawn_groupings import SLOTS, GroupingCase, cases, micro_batches
 from headrace_properties.dataflow.model import InputStep, Query
 from headrace_properties.dataflow.transcripts import feed_of, run_layer_counting
 from headrace_properties.reference import run_reference

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 
-from headrace_properties.dataflow.cases import GroupingCase, cases, merging_cases
+from headrace_properties.dataflow.drawn_groupings import GroupingCase, cases, merging_cases
 from headrace_properties.dataflow.model import run_model
 from headrace_properties.dataflow.transcripts import run_layer_counting, say
 

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from headrace_properties.dataflow.cases import cases
+from headrace_properties.dataflow.drawn_groupings import cases
 from tests.properties.dataflow.test_cluster import PLANS, faulty_cluster_settles, second_grouping_settles
 from tests.properties.dataflow.test_losses import accounts_for_all, loses_nothing
 from tests.properties.dataflow.test_model import agree

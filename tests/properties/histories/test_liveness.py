@@ -9,7 +9,7 @@ import pytest
 
 from headrace import SECOND
 from headrace.histories import HistoryReader
-from headrace_properties.histories.judging import FileJudge
+from headrace_properties.histories.file_judge import FileJudge
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 Lines = list[dict[str, Any]]

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import SECOND, HistoryFormatError
 from headrace.histories import HistoryReader
-from headrace_properties.histories.judging import NOT_TOLD, FileJudge, record_titles
+from headrace_properties.histories.file_judge import NOT_TOLD, FileJudge, record_titles
 from headrace_properties.histories.translation import JUDGES_RECORDS
 from headrace_properties.promises import Moment, always
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated

@@ -7,7 +7,7 @@ import pytest
 from headrace.dataflow import firing, pardo
 from headrace_properties.mutation.flows import MODEL
 from headrace_properties.mutation.halting_flows import try_halting_flows
-from headrace_properties.mutation.runs import BY_HAND, engine_spec
+from headrace_properties.mutation.mutant_runs import BY_HAND, engine_spec
 
 
 def test_a_watermark_that_must_pass_the_end_of_a_window_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,12 @@ from functools import cache
 
 import pytest
 
-from headrace_properties.mutation import judging
+from headrace_properties.mutation import mutant_judge
 from headrace_properties.mutation import survey as surveying
 from headrace_properties.mutation.flows import try_flows
-from headrace_properties.mutation.judging import (
+from headrace_properties.mutation.measuring import measure, unreached
+from headrace_properties.mutation.more_flows import try_more_flows
+from headrace_properties.mutation.mutant_judge import (
     ChangedRunError,
     Judgement,
     check_control,
@@ -19,9 +21,7 @@ from headrace_properties.mutation.judging import (
     judge_here,
     turns,
 )
-from headrace_properties.mutation.measuring import measure, unreached
-from headrace_properties.mutation.more_flows import try_more_flows
-from headrace_properties.mutation.runs import Runs, RunsSpec, engine_spec
+from headrace_properties.mutation.mutant_runs import Runs, RunsSpec, engine_spec
 from headrace_properties.mutation.sampling import AutomaticMutant, Module, engine_modules, mutants_of
 from headrace_properties.mutation.survey import (
     Survey,
@@ -200,7 +200,7 @@ def test_what_cannot_be_imported_is_unfit_and_what_ends_its_process_is_killed() 
 
 
 def test_what_no_signal_of_python_reaches_is_ended_by_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "CPU_S", 1)
+    monkeypatch.setattr(mutant_judge, "CPU_S", 1)
     endless = {RULES.name: "sum(range(10**15))\n"}
     (ended,) = judge_all([(endless, surveyed().runs[:1])], SPEC, 1)
     assert ended == Judgement(killed_by=("time",), message="its process took more than 1 s of CPU time")
@@ -266,9 +266,9 @@ def test_a_run_that_never_ends_kills_and_so_does_the_first_that_fails(
         return {"maker": "", "arguments": {"does": does}}
 
     monkeypatch.setattr(RunsSpec, "load", lambda one: fake(one.arguments))
-    monkeypatch.setattr(judging, "RUN_S", 0.05)
-    monkeypatch.setattr(judging, "ALL_S", 1.0)  # less than what this process, the tests', has used by now
-    monkeypatch.setattr(judging, "limit_memory", lambda _: None)  # this process is the tests'
+    monkeypatch.setattr(mutant_judge, "RUN_S", 0.05)
+    monkeypatch.setattr(mutant_judge, "ALL_S", 1.0)  # less than what this process, the tests', has used by now
+    monkeypatch.setattr(mutant_judge, "limit_memory", lambda _: None)  # this process is the tests'
     wanted = [("one", 0, "other"), ("one", 1, "1"), ("one", 2, "2")]
     assert judge_here(spec("never ends"), wanted, [])["killed_by"] == ("time",)
     failed = judge_here(spec("fails"), wanted, [])

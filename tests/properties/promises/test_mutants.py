@@ -12,7 +12,7 @@ from headrace_properties.promises import Kind, asking, at_end, linearizability, 
 from headrace_properties.promises.asking import Asker
 from headrace_properties.promises.linearizability import Operation
 from headrace_properties.promises.moment import Moment
-from headrace_properties.promises.trials import _AtEnd, _InTime, _Once, _Rest, _Throughout
+from headrace_properties.promises.promise_checkers import _AtEnd, _InTime, _Once, _Rest, _Throughout
 from headrace_properties.promises.world import StoredRow, World
 from headrace_properties.verdict import Holds
 from tests.properties.promises import test_kinds as kinds

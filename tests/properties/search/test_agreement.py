@@ -13,7 +13,7 @@ from headrace.worker.running import StepRun
 from headrace.worker.seen import SeenFilter
 from headrace.worker.soft_state import SoftState
 from headrace_properties.mutation.disturbed import try_disturbed
-from headrace_properties.mutation.runs import engine_spec
+from headrace_properties.mutation.mutant_runs import engine_spec
 from headrace_properties.search.oracles import plan_of, try_workload
 from headrace_properties.search.workloads import WORKLOADS
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from headrace import SECOND
 from headrace.dataflow import END_OF_TIME, GlobalWindows, Pane, TimestampCombiner, Timing
 from headrace.history import History, Output
-from headrace_properties.dataflow.cases import GroupingCase, cases, merging_cases
+from headrace_properties.dataflow.drawn_groupings import GroupingCase, cases, merging_cases
 from headrace_properties.dataflow.model import EmittedPane, InputStep, Query, run_model
 from headrace_properties.dataflow.transcripts import (
     LOST,

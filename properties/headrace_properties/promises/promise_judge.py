@@ -17,7 +17,7 @@ from headrace_properties.checkers.topology import Topology
 from headrace_properties.promises.asking import Asker
 from headrace_properties.promises.errors import PromiseError
 from headrace_properties.promises.promise import Kind, Promise
-from headrace_properties.promises.trials import TRIALS
+from headrace_properties.promises.promise_checkers import TRIALS
 from headrace_properties.promises.watch import PATIENCE_S, Watch
 from headrace_properties.promises.world import World
 from headrace_properties.verdict import Verdict

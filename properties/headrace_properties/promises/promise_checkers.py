@@ -5,7 +5,7 @@ from typing import Protocol
 
 from headrace import SECOND, Clock
 from headrace.history import Applied, FaultStruck, Healed, Injected, Output, Published, RunEnded
-from headrace_properties.checkers.finding import Handlers
+from headrace_properties.checkers.checker import Handlers
 from headrace_properties.promises.asking import Asker
 from headrace_properties.promises.promise import Kind
 from headrace_properties.verdict import Holds, Unknown, Verdict

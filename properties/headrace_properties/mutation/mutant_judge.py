@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any, Self
 
 from headrace import HeadraceError
-from headrace_properties.mutation.runs import RunsSpec
+from headrace_properties.mutation.mutant_runs import RunsSpec
 from headrace_properties.mutation.survey import SurveyedRun, expected_of, held_in
 from headrace_properties.search.limits import CodeLimits, limit_memory
 from headrace_properties.search.oracles import fired

@@ -15,8 +15,8 @@ from headrace.history import (
     VersionAdopted,
 )
 from headrace.wire.effects import SourceRecord
+from headrace_properties.checkers.checker import Finding, Handlers, Sampling
 from headrace_properties.checkers.ending import SETTLE_US, Calm
-from headrace_properties.checkers.finding import Finding, Handlers, Sampling
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
 
