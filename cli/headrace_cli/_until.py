@@ -10,7 +10,7 @@ from rich.text import Text
 from headrace import format_time
 from headrace.history import Event
 from headrace_cli._render import describe_event, plain_table, print_heading, print_table, print_text
-from headrace_properties.explain.snapshot import World, find_event, world_at
+from headrace_properties.explain.snapshot import Snapshot, find_event, world_at
 from headrace_properties.verdict import Verdict
 
 _TAIL = 12
@@ -29,7 +29,7 @@ class Until:
 
     number: int
     events: Sequence[Event]
-    world: World
+    world: Snapshot
 
 
 def cut(history: Sequence[Event], wanted: str, verdicts: dict[str, Verdict]) -> Until:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headrace import MIN_TIME, KeyInterval, format_time
 from headrace.history import Event, InjectorReported, IntervalMinted, Published, Reported
-from headrace_properties.checkers.checker import Finding, Handlers
+from headrace_properties.checkers.checker import Handlers, OpenVerdict
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Unknown, Verdict
 
@@ -46,8 +46,8 @@ class WithinReports:
         self._ledger = ledger
         self._injectors = ledger.topology.injectors
         self._computations = ledger.topology.computations
-        self._found = Finding("nothing was broadcast")
-        self._ahead = Finding()
+        self._found = OpenVerdict("nothing was broadcast")
+        self._ahead = OpenVerdict()
         self._known: dict[str, list[_ReportedKeys]] = {}
         self._by_sequencer: dict[int, _ReportedKeys] = {}
         self._processes: dict[str, tuple[int, int]] = {}

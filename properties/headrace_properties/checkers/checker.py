@@ -37,11 +37,11 @@ class Checker(Protocol):
 
     @property
     def verdict(self) -> Callable[[], Verdict]:
-        """Returns the verdict on the events so far: `Finding.verdict`, or one made of it."""
+        """Returns the verdict on the events so far: `OpenVerdict.verdict`, or one made of it."""
         ...
 
 
-class Finding:
+class OpenVerdict:
     """A verdict in the making.
 
     Attributes:
@@ -86,7 +86,7 @@ class Sampling:
         handlers: handlers by type of event.
     """
 
-    def __init__(self, found: Finding) -> None:
+    def __init__(self, found: OpenVerdict) -> None:
         self._found = found
         self._fraction = 1.0
         self.handlers: Handlers = {KeysSampled: self._on_sampled}

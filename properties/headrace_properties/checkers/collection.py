@@ -15,7 +15,7 @@ from headrace.history import (
     ScanEnded,
 )
 from headrace.wire.messages import STORE
-from headrace_properties.checkers.checker import Finding, Handlers
+from headrace_properties.checkers.checker import Handlers, OpenVerdict
 from headrace_properties.checkers.ending import GRACE_US, SETTLE_US, Calm
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Awaited, AwaitedKind
@@ -41,7 +41,7 @@ class CollectedAreDone:
     def __init__(self, ledger: WorkLedger, options: EngineOptions | None) -> None:
         self._ledger = ledger
         self._slack_us = 0 if options is None else options.id_slack_us
-        self._found = Finding("no id was collected")
+        self._found = OpenVerdict("no id was collected")
         self.verdict = self._found.verdict
         self._collected: dict[str, dict[str, IdsCollected]] = {}
         self._horizons: dict[str, int] = {}
@@ -128,7 +128,7 @@ class Drained:
         self._ledger = ledger
         options = options or EngineOptions()
         self._slack_us, self._period_us = options.id_slack_us, options.collect_period_us
-        self._found = Finding()
+        self._found = OpenVerdict()
         self.verdict = self._found.verdict
         self._calm = Calm()
         self._rises: dict[str, list[tuple[int, int]]] = {}

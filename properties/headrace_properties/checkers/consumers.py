@@ -17,7 +17,7 @@ from headrace import format_time
 from headrace.history import Executed, Injected, IntervalMinted, ProcessStarted, VersionAdopted
 from headrace.wire.messages import STORE
 from headrace.wire.rows import Production
-from headrace_properties.checkers.checker import Finding, Handlers
+from headrace_properties.checkers.checker import Handlers, OpenVerdict
 from headrace_properties.checkers.ledger import WorkLedger
 
 
@@ -36,7 +36,7 @@ class EveryConsumer:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._versions = ledger.topology.versions
-        self._found = Finding("no record was made")
+        self._found = OpenVerdict("no record was made")
         self.verdict = self._found.verdict
         self._consumers: dict[tuple[int, str], frozenset[str]] = {}
         self._in_force = [0]

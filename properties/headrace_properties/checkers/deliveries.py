@@ -15,7 +15,7 @@ from headrace.history import (
 )
 from headrace.wire.effects import SourceRecord
 from headrace.wire.rows import Production
-from headrace_properties.checkers.checker import Finding, Handlers
+from headrace_properties.checkers.checker import Handlers, OpenVerdict
 from headrace_properties.checkers.ending import Calm, left
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
@@ -35,7 +35,7 @@ class NoLoss:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = Finding()
+        self._found = OpenVerdict()
         self.verdict = self._found.verdict
         self.handlers: Handlers = {RunEnded: self._on_end, ComputationRemoved: self._on_removed}
 
@@ -80,7 +80,7 @@ class DeliveriesArrive:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = Finding()
+        self._found = OpenVerdict()
         self.verdict = self._found.verdict
         self._calm = Calm()
         self.handlers: Handlers = {**self._calm.handlers, RunEnded: self._on_end}
@@ -140,7 +140,7 @@ class ComesToRest:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = Finding()
+        self._found = OpenVerdict()
         self.verdict = self._found.verdict
         self._calm = Calm()
         self.handlers: Handlers = {**self._calm.handlers, RunEnded: self._on_end}
@@ -172,7 +172,7 @@ class ExactlyOnce:
     finding = False
 
     def __init__(self) -> None:
-        self._found = Finding("no record was applied with exactly-once on")
+        self._found = OpenVerdict("no record was applied with exactly-once on")
         self.verdict = self._found.verdict
         self._applied: dict[str, dict[str, Applied]] = {}
         self.handlers: Handlers = {Applied: self._on_applied}
@@ -225,7 +225,7 @@ class AckAfterCommit:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
-        self._found = Finding("nothing was ACKed")
+        self._found = OpenVerdict("nothing was ACKed")
         self.verdict = self._found.verdict
         self._remnants: set[tuple[str, str]] = set()
         self.handlers: Handlers = {AckSent: self._on_ack, CheckpointsDeleted: self._on_deleted}

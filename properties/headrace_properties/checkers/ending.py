@@ -4,7 +4,7 @@ from collections import Counter
 
 from headrace import SECOND, format_time
 from headrace.history import FaultStruck, Healed, RunEnded
-from headrace_properties.checkers.checker import Finding, Handlers
+from headrace_properties.checkers.checker import Handlers, OpenVerdict
 from headrace_properties.checkers.ledger import WorkLedger
 
 _DELAYED = ("noise_delay", "noise_duplicate", "delay_message", "duplicate_message")
@@ -44,7 +44,7 @@ class Calm:
         """Return whether no fault has struck, or all ended long enough ago. ``at_us``: now, true time."""
         return not self._struck and (not self.since_us or self.since_us + for_us <= at_us)
 
-    def is_due(self, end: RunEnded, ledger: WorkLedger, found: Finding) -> bool:
+    def is_due(self, end: RunEnded, ledger: WorkLedger, found: OpenVerdict) -> bool:
         """Return whether liveness can be judged. ``found``: the caller's finding, which says why if not."""
         if end.why == "limit":
             when, rest = format_time(end.at_us), left(end, ledger)

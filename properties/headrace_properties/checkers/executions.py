@@ -3,7 +3,7 @@
 from headrace import MIN_TIME, KeyInterval, format_time
 from headrace.history import Applied, Executed, Injected, IntervalMinted
 from headrace.wire.rows import StoredTimer
-from headrace_properties.checkers.checker import Finding, Handlers
+from headrace_properties.checkers.checker import Handlers, OpenVerdict
 from headrace_properties.checkers.ledger import WorkLedger
 
 
@@ -22,7 +22,7 @@ class OneAtATime:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._loose = ledger.topology.loose
-        self._found = Finding("no user code ran")
+        self._found = OpenVerdict("no user code ran")
         self.verdict = self._found.verdict
         self._intervals: dict[int, KeyInterval] = {}
         self._open: dict[tuple[int, str], Executed] = {}
@@ -89,7 +89,7 @@ class NotBeforeCause:
     finding = False
 
     def __init__(self) -> None:
-        self._found = Finding("nothing was produced")
+        self._found = OpenVerdict("nothing was produced")
         self.verdict = self._found.verdict
         self.handlers: Handlers = {Executed: self._on_executed}
 
@@ -125,7 +125,7 @@ class LateOnlyFromLate:
         self._ledger = ledger
         topology = ledger.topology
         self._excused = topology.loose | topology.percentile
-        self._found = Finding("no record that was in time met a watermark")
+        self._found = OpenVerdict("no record that was in time met a watermark")
         self.verdict = self._found.verdict
         self._late: set[str] = set()
         self._late_versions: set[tuple[int, int]] = set()

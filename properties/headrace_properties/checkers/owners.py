@@ -12,7 +12,7 @@ from headrace.history import (
 )
 from headrace.wire.keys import cover_same_keys
 from headrace.wire.messages import STORE
-from headrace_properties.checkers.checker import Finding, Handlers
+from headrace_properties.checkers.checker import Handlers, OpenVerdict
 from headrace_properties.checkers.ending import GRACE_US, Calm
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Awaited, AwaitedKind
@@ -34,7 +34,7 @@ class Owned:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = Finding()
+        self._found = OpenVerdict()
         self.verdict = self._found.verdict
         self._calm = Calm()
         self._working: set[int] = set()

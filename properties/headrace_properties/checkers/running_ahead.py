@@ -15,7 +15,7 @@ from headrace.history import (
     VersionAdopted,
 )
 from headrace.wire.effects import SourceRecord
-from headrace_properties.checkers.checker import Finding, Handlers, Sampling
+from headrace_properties.checkers.checker import Handlers, OpenVerdict, Sampling
 from headrace_properties.checkers.ending import SETTLE_US, Calm
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
@@ -39,7 +39,7 @@ class SkewLimit:
         self._ledger = ledger
         self._topology = ledger.topology
         self._adopted: dict[str, int] = {}
-        self._found = Finding("no record was injected under a skew limit")
+        self._found = OpenVerdict("no record was injected under a skew limit")
         self.verdict = self._found.verdict
         self.handlers: Handlers = {
             Injected: self._on_injected,
@@ -94,7 +94,7 @@ class PercentileOracle:
         self._ledger = ledger
         self._calm = Calm()
         self._upstream = ledger.topology.upstream
-        self._found = Finding("no percentile watermark ahead of the low watermark was broadcast")
+        self._found = OpenVerdict("no percentile watermark ahead of the low watermark was broadcast")
         sampling = Sampling(self._found)
         self.verdict = sampling.verdict
         self._said: dict[tuple[str, float], int] = {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from headrace import Clock, format_time
 from headrace.history import Acked, Applied, CheckpointsDeleted, Event, Output, ScanBegun, ScanEnded
 from headrace.wire.rows import Production, StoredTimer
-from headrace_properties.checkers.checker import Finding, Handlers
+from headrace_properties.checkers.checker import Handlers, OpenVerdict
 from headrace_properties.checkers.ledger import RowWork, WorkLedger
 from headrace_properties.checkers.work import receiver_of
 from headrace_properties.verdict import Verdict, Violated
@@ -58,7 +58,7 @@ class SoftState:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = Finding("no recovery scan ended")
+        self._found = OpenVerdict("no recovery scan ended")
         self._scans: dict[int, ScanEnded] = {}
         self._scanning: dict[int, _Touched] = {}
         self._lost: list[_Lost] = []

@@ -5,7 +5,7 @@ from itertools import pairwise
 from headrace import MIN_TIME, Clock, format_time
 from headrace.history import Applied, Executed, RunEnded
 from headrace.wire.rows import AskedTimer, StoredTimer
-from headrace_properties.checkers.checker import Finding, Handlers
+from headrace_properties.checkers.checker import Handlers, OpenVerdict
 from headrace_properties.checkers.ending import GRACE_US, SETTLE_US, Calm, left
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
@@ -25,7 +25,7 @@ class TimersInOrder:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = Finding("no timer fired")
+        self._found = OpenVerdict("no timer fired")
         self.verdict = self._found.verdict
         self.handlers: Handlers = {Applied: self._on_applied}
 
@@ -92,7 +92,7 @@ class TimersOnce:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
-        self._found = Finding("no timer fired")
+        self._found = OpenVerdict("no timer fired")
         self.verdict = self._found.verdict
         self._fired: dict[tuple[str, str, str, int, int], Applied] = {}
         self.handlers: Handlers = {Executed: self._on_executed, Applied: self._on_applied}
@@ -161,7 +161,7 @@ class TimersFire:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = Finding()
+        self._found = OpenVerdict()
         self.verdict = self._found.verdict
         self._calm = Calm()
         self._fired = 0

@@ -17,7 +17,7 @@ from headrace.history import (
 )
 from headrace.wire.messages import Progress
 from headrace.wire.rows import Production
-from headrace_properties.checkers.checker import Finding, Handlers, Sampling
+from headrace_properties.checkers.checker import Handlers, OpenVerdict, Sampling
 from headrace_properties.checkers.ending import GRACE_US, Calm, left
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.topology import Topology
@@ -36,7 +36,7 @@ class LowWatermarkOracle:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
-        self._found = Finding("no low watermark was broadcast")
+        self._found = OpenVerdict("no low watermark was broadcast")
         sampling = Sampling(self._found)
         self.verdict = sampling.verdict
         self.handlers: Handlers = {
@@ -119,7 +119,7 @@ class HorizonOracle:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._upstream = ledger.topology.upstream
-        self._found = Finding("no horizon was broadcast")
+        self._found = OpenVerdict("no horizon was broadcast")
         sampling = Sampling(self._found)
         self.verdict = sampling.verdict
         self.handlers: Handlers = {**sampling.handlers, Published: self._on_published}
@@ -163,7 +163,7 @@ class Monotone:
     finding = False
 
     def __init__(self, topology: Topology) -> None:
-        self._found = Finding("no watermark was reported")
+        self._found = OpenVerdict("no watermark was reported")
         self.verdict = self._found.verdict
         self._mints: dict[str, list[IntervalMinted]] = {}
         self._acted: dict[int, InputWatermarkAdvanced] = {}
@@ -264,7 +264,7 @@ class WatermarkArrives:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = Finding()
+        self._found = OpenVerdict()
         self.verdict = self._found.verdict
         self._calm = Calm()
         self._reports: dict[str, list[InjectorReported]] = {}

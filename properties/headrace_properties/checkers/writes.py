@@ -14,7 +14,7 @@ from headrace.history import (
     Output,
 )
 from headrace.wire.rows import Asked, AskedTimer, Production, RowDelta, Version
-from headrace_properties.checkers.checker import Finding, Handlers
+from headrace_properties.checkers.checker import Handlers, OpenVerdict
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.letters import StepLetters
 
@@ -33,7 +33,7 @@ class Atomicity:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
-        self._found = Finding("nothing was applied")
+        self._found = OpenVerdict("nothing was applied")
         self.verdict = self._found.verdict
         self._versions: dict[str, dict[str, tuple[int, int]]] = {}
         self.handlers: Handlers = {Applied: self._on_applied}
@@ -146,7 +146,7 @@ class OneIdOneRecord:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._weak = ledger.topology.weak
-        self._found = Finding("nothing was produced")
+        self._found = OpenVerdict("nothing was produced")
         self.verdict = self._found.verdict
         self._letters: set[str] = set()
         self._step_letters = StepLetters(ledger.topology)
@@ -273,7 +273,7 @@ class WeakRerunsAgree:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._weak = ledger.topology.weak
-        self._found = Finding(
+        self._found = OpenVerdict(
             "no weak step ran twice" if self._weak else "no computation has weak productions"
         )
         self.verdict = self._found.verdict
@@ -331,7 +331,7 @@ class SingleWriter:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = Finding("nothing was applied")
+        self._found = OpenVerdict("nothing was applied")
         self.verdict = self._found.verdict
         self._minted: dict[int, IntervalMinted] = {}
         self.handlers: Handlers = {

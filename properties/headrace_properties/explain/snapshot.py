@@ -40,7 +40,7 @@ class Outstanding(Value, frozen=True):
     since_us: int
 
 
-class World(Value, frozen=True):
+class Snapshot(Value, frozen=True):
     """The state after an event.
 
     Attributes:
@@ -97,10 +97,10 @@ def find_event(history: Sequence[h.Event], wanted: str, verdicts: dict[str, Verd
     raise UnknownEventError(wanted, f"give a number, 'violation', or one of {kinds}")
 
 
-def world_at(history: Sequence[h.Event], number: int) -> World:
+def world_at(history: Sequence[h.Event], number: int) -> Snapshot:
     """Compute the state after an event from the events up to it."""
     past = history[: number + 1]
-    return World(
+    return Snapshot(
         at_us=past[-1].at_us,
         owners=_owners(past, number),
         faults=tuple(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from headrace import MIN_TIME, format_time
 from headrace.histories import End, In, Out, RecordLine, SourceWatermark, Watermark
-from headrace_properties.checkers.checker import Checker, Finding, Handlers
+from headrace_properties.checkers.checker import Checker, Handlers, OpenVerdict
 from headrace_properties.histories.books import Books
 from headrace_properties.verdict import Unknown, Verdict
 
@@ -122,7 +122,7 @@ class WatermarkFollows:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding("no stage promised a second watermark")
+        self._found = OpenVerdict("no stage promised a second watermark")
         self._progress: dict[str, dict[str, _Progress]] = {}
         self._promises: dict[
             str, _Progress
@@ -293,7 +293,7 @@ class SomethingLeaves:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding("no stage with outputs processed a record")
+        self._found = OpenVerdict("no stage with outputs processed a record")
         self._flows = {stage: _Flow() for stage in books.stages if books.outputs(stage)}
         self.handlers: Handlers = {In: self._on_in, Out: self._on_out, End: self._on_end}
 
@@ -351,7 +351,7 @@ class SourceKeepsWatermark:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding("no record was processed whose source had promised a watermark")
+        self._found = OpenVerdict("no record was processed whose source had promised a watermark")
         self._late = 0
         self._first: tuple[str, str] | None = None
         self.handlers: Handlers = {In: self._on_in, Out: self._on_out}

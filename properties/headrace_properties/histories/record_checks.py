@@ -10,7 +10,7 @@ import msgspec
 
 from headrace import format_time
 from headrace.histories import In, Out, State, Watermark
-from headrace_properties.checkers.checker import Checker, Finding, Handlers
+from headrace_properties.checkers.checker import Checker, Handlers, OpenVerdict
 from headrace_properties.histories.books import Books
 from headrace_properties.histories.liveness import liveness_checks
 
@@ -31,7 +31,7 @@ class WatermarkWaits:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding(
+        self._found = OpenVerdict(
             "no process promised a watermark while a record waited for it whose sender promised one, too"
         )
         self.verdict = self._found.verdict
@@ -62,7 +62,7 @@ class NothingBehind:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding("no stage sent a record after it had promised a watermark")
+        self._found = OpenVerdict("no stage sent a record after it had promised a watermark")
         self.verdict = self._found.verdict
         self._late: set[tuple[str, str]] = set()
         self.handlers: Handlers = {In: self._on_in, Out: self._on_out}
@@ -96,7 +96,7 @@ class LateOnlyIfLate:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding("no record was processed whose sender had promised a watermark")
+        self._found = OpenVerdict("no record was processed whose sender had promised a watermark")
         self.verdict = self._found.verdict
         self.handlers: Handlers = {In: self._on_in}
 
@@ -123,7 +123,7 @@ class OneState:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding("no state was told twice as of the same record")
+        self._found = OpenVerdict("no state was told twice as of the same record")
         self.verdict = self._found.verdict
         self._told: dict[tuple[str, str, str], tuple[bytes, int, str]] = {}
         self.handlers: Handlers = {State: self._on_state}
@@ -157,7 +157,7 @@ class InOrder:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding(
+        self._found = OpenVerdict(
             "no stage that promises an order processed two records of a key"
             if books.in_order
             else 'no stage promises an order (set "in_order" in the header)'
@@ -195,7 +195,7 @@ class OnlySent:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = Finding("nobody tells what was sent on a stream that is read")
+        self._found = OpenVerdict("nobody tells what was sent on a stream that is read")
         self.verdict = self._found.verdict
         self._early: dict[str, tuple[int, In]] = {}
         self.handlers: Handlers = {In: self._on_in, Out: self._on_out}

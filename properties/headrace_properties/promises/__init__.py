@@ -45,7 +45,15 @@ the pipeline's own codecs. `Moment.memory` is a dict that the promise has for it
 from headrace_properties.promises.errors import Broken, PromiseError, Unexercised
 from headrace_properties.promises.linearizability import linearizable
 from headrace_properties.promises.moment import Moment, RecordView, RowChange
-from headrace_properties.promises.promise import Kind, Promise, always, at_end, eventually, never, sometimes
+from headrace_properties.promises.promise import (
+    Promise,
+    PromiseKind,
+    always,
+    at_end,
+    eventually,
+    never,
+    sometimes,
+)
 from headrace_properties.promises.promise_judge import PromiseJudge, check_promises, judge_promises
 from headrace_properties.promises.ready_made import (
     answered_once,
@@ -57,11 +65,11 @@ from headrace_properties.promises.ready_made import (
 
 __all__ = [
     "Broken",
-    "Kind",
     "Moment",
     "Promise",
     "PromiseError",
     "PromiseJudge",
+    "PromiseKind",
     "RecordView",
     "RowChange",
     "Unexercised",

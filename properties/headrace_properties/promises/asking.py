@@ -14,13 +14,13 @@ from headrace.history import Event
 from headrace_properties.printable import visible
 from headrace_properties.promises.errors import Broken, PromiseError, Unexercised, UnknownNameError
 from headrace_properties.promises.moment import Moment
-from headrace_properties.promises.promise import Check, Kind, Promise
+from headrace_properties.promises.promise import Check, Promise, PromiseKind
 from headrace_properties.promises.reach import Reach
 from headrace_properties.promises.watch import HangError, Watch
-from headrace_properties.promises.world import Step, World
+from headrace_properties.promises.world import DurableStep, World
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
-_MAY_BE_SILENT = (Kind.ALWAYS, Kind.AT_END)
+_MAY_BE_SILENT = (PromiseKind.ALWAYS, PromiseKind.AT_END)
 """For the others, a forgotten ``return`` would count as an answer."""
 
 _MOST_VALUES = 8
@@ -61,7 +61,7 @@ class Asker:
             return False
         if not promise.of and not promise.streams:
             return True
-        if isinstance(change, Step):
+        if isinstance(change, DurableStep):
             return change.event.computation in promise.of
         return change.production.stream in promise.streams
 
@@ -136,7 +136,7 @@ class Asker:
         """Name the pipeline's settings that may explain it (6.1.3)."""
         topology, change = self.world.topology, self.world.change
         makers = [*topology.computations]
-        if isinstance(change, Step):
+        if isinstance(change, DurableStep):
             makers = [change.event.computation]
         elif change is not None:
             stream = change.production.stream

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
-from headrace_properties.promises.promise import Kind, Promise
+from headrace_properties.promises.promise import Promise, PromiseKind
 
 Span = tuple[str, int, int, int, int]
 """A file, and where in it something begins and ends: lines from 1, columns from 0; below 0: only the lines are known."""
@@ -57,10 +57,10 @@ class Claim:
 def claims_of(promise: Promise) -> tuple[Claim, ...]:
     """Return what a promise claims; none if that is not understood."""
     check: Any = promise.check
-    if promise.kind is Kind.SOMETIMES or not isinstance(check, FunctionType):
+    if promise.kind is PromiseKind.SOMETIMES or not isinstance(check, FunctionType):
         return ()
     try:
-        return tuple(_Reader(broken=promise.kind is Kind.NEVER).read(check))
+        return tuple(_Reader(broken=promise.kind is PromiseKind.NEVER).read(check))
     except _UnclearError:
         return ()
 

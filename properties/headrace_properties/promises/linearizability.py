@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace_properties.promises.errors import Broken, Unexercised
 from headrace_properties.promises.moment import Moment, RecordView
-from headrace_properties.promises.promise import Kind, Promise, make
+from headrace_properties.promises.promise import Promise, PromiseKind, make
 
 Model = Callable[[Any, Any], tuple[Any, Any]]
 """The sequential object: (state, value of a request) -> (new state, answer). It must not change the state that it is given."""
@@ -99,7 +99,7 @@ def linearizable(
 
     title = f"requests on {requests!r} and answers on {answers!r} fit a sequential order, for each key"
     uses = [requests, answers]
-    return make(check, Kind.AT_END, name=name or "linearizable", title=title, uses=uses, written=check)
+    return make(check, PromiseKind.AT_END, name=name or "linearizable", title=title, uses=uses, written=check)
 
 
 def is_linearizable(

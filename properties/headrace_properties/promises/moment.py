@@ -11,7 +11,7 @@ from headrace import MAX_TIME, Encoded, StateCodec, Timer, format_time
 from headrace.api.codecs import decode_state
 from headrace.history import Injected
 from headrace.wire.rows import Production
-from headrace_properties.promises.world import Arrival, Step, World
+from headrace_properties.promises.world import DurableStep, SeenRecord, World
 
 
 class Lender:
@@ -53,7 +53,7 @@ class RecordView:
 
     __slots__ = ("_lender", "_production", "_value", "_world", "consumers", "event", "number")
 
-    def __init__(self, arrival: Arrival, world: World, lender: Lender) -> None:
+    def __init__(self, arrival: SeenRecord, world: World, lender: Lender) -> None:
         self.number = arrival.number
         self.event = arrival.event
         self.consumers = arrival.consumers
@@ -128,7 +128,7 @@ class RowChange:
 
     __slots__ = ("_moment", "_step", "computation", "event", "key", "number")
 
-    def __init__(self, step: Step, moment: "Moment") -> None:
+    def __init__(self, step: DurableStep, moment: "Moment") -> None:
         self._step = step
         self._moment = moment
         self.number = step.number
@@ -199,7 +199,7 @@ class Moment:
         change = self._world.change
         if change is None:
             return None
-        return RowChange(change, self) if isinstance(change, Step) else self.views((change,))[0]
+        return RowChange(change, self) if isinstance(change, DurableStep) else self.views((change,))[0]
 
     def state(self, computation: str, key: str) -> Any:
         """Return the durable state of a key, decoded; the initial state if it has none. Do not change it.
@@ -313,7 +313,7 @@ class Moment:
         self._states[computation, key] = (data, value)
         return value
 
-    def views(self, arrivals: tuple[Arrival, ...]) -> tuple[RecordView, ...]:
+    def views(self, arrivals: tuple[SeenRecord, ...]) -> tuple[RecordView, ...]:
         """Show records."""
         return tuple(RecordView(arrival, self._world, self._lender) for arrival in arrivals)
 
@@ -333,7 +333,7 @@ class Moment:
         return rows
 
     def _views(
-        self, called: str, views: list[RecordView], arrivals: list[Arrival], stream: str | None
+        self, called: str, views: list[RecordView], arrivals: list[SeenRecord], stream: str | None
     ) -> tuple[RecordView, ...]:
         self.widely = True
         if len(views) < len(arrivals):

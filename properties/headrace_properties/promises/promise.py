@@ -16,7 +16,7 @@ Check = Callable[[Moment], bool | None]
 Names = str | Iterable[str]
 
 
-class Kind(enum.Enum):
+class PromiseKind(enum.Enum):
     """When a promise must hold."""
 
     ALWAYS = "always"
@@ -43,14 +43,14 @@ class Promise:
         where: file and line of the function.
         of: computations whose row changes it is checked after.
         streams: streams whose departing records it is checked after. If neither is named: it is checked after all changes.
-        within_us: for `Kind.EVENTUALLY`: the bound, microseconds.
-        ending: for `Kind.ALWAYS`: a further check when the run has come to rest.
+        within_us: for `PromiseKind.EVENTUALLY`: the bound, microseconds.
+        ending: for `PromiseKind.ALWAYS`: a further check when the run has come to rest.
         uses: all computations and streams that the promise names, which must exist.
         bounds: computations of which it says which rows may stay.
     """
 
     name: str
-    kind: Kind
+    kind: PromiseKind
     check: Check
     title: str
     where: str
@@ -84,7 +84,7 @@ def always(
     Raises:
         PromiseError: it is not a plain function of a moment, or the name is not allowed.
     """
-    return _decorate(check, Kind.ALWAYS, name, of=of, stream=stream)
+    return _decorate(check, PromiseKind.ALWAYS, name, of=of, stream=stream)
 
 
 @overload
@@ -95,7 +95,7 @@ def never(
     check: Check | None = None, *, of: Names = (), stream: Names = (), name: str = ""
 ) -> Promise | Callable[[Check], Promise]:
     """Promise what must never be true: ``True`` breaks it. Arguments and errors: as for `always`."""
-    return _decorate(check, Kind.NEVER, name, of=of, stream=stream)
+    return _decorate(check, PromiseKind.NEVER, name, of=of, stream=stream)
 
 
 @overload
@@ -106,7 +106,7 @@ def sometimes(
     check: Check | None = None, *, of: Names = (), stream: Names = (), name: str = ""
 ) -> Promise | Callable[[Check], Promise]:
     """Require some run to reach this by returning ``True``; otherwise, the verdict is unknown. Arguments: as for `always`."""
-    return _decorate(check, Kind.SOMETIMES, name, of=of, stream=stream)
+    return _decorate(check, PromiseKind.SOMETIMES, name, of=of, stream=stream)
 
 
 @overload
@@ -123,7 +123,7 @@ def at_end(check: Check | None = None, *, name: str = "") -> Promise | Callable[
     Raises:
         PromiseError: it is not a plain function of a moment, or the name is not allowed.
     """
-    return _decorate(check, Kind.AT_END, name)
+    return _decorate(check, PromiseKind.AT_END, name)
 
 
 def eventually(*, within_us: int, name: str = "") -> Callable[[Check], Promise]:
@@ -140,7 +140,7 @@ def eventually(*, within_us: int, name: str = "") -> Callable[[Check], Promise]:
     """
 
     def decorator(check: Check) -> Promise:
-        made = make(check, Kind.EVENTUALLY, name=name, within_us=within_us)
+        made = make(check, PromiseKind.EVENTUALLY, name=name, within_us=within_us)
         if type(within_us) is not int or within_us < 0:
             reason = (
                 f"has within_us={within_us!r}. Give the bound as an int of microseconds, such as 10 * SECOND"
@@ -152,7 +152,7 @@ def eventually(*, within_us: int, name: str = "") -> Callable[[Check], Promise]:
 
 
 def _decorate(
-    check: Check | None, kind: Kind, name: str, of: Names = (), stream: Names = ()
+    check: Check | None, kind: PromiseKind, name: str, of: Names = (), stream: Names = ()
 ) -> Promise | Callable[[Check], Promise]:
     def decorator(check: Check) -> Promise:
         return make(check, kind, name=name, of=of, stream=stream)
@@ -162,7 +162,7 @@ def _decorate(
 
 def make(
     check: Check,
-    kind: Kind,
+    kind: PromiseKind,
     *,
     name: str = "",
     title: str = "",
@@ -182,7 +182,7 @@ def make(
         title: default: the first line of its docstring.
         of: computations whose changes it is checked after.
         stream: streams whose departing records it is checked after.
-        within_us: for `Kind.EVENTUALLY`.
+        within_us: for `PromiseKind.EVENTUALLY`.
         ending: see `Promise`.
         uses: further computations and streams that must exist.
         written: the user's function, if ``check`` is not it.

@@ -7,11 +7,11 @@ from headrace import SECOND, Clock
 from headrace.history import Applied, FaultStruck, Healed, Injected, Output, Published, RunEnded
 from headrace_properties.checkers.checker import Handlers
 from headrace_properties.promises.asking import Asker
-from headrace_properties.promises.promise import Kind
+from headrace_properties.promises.promise import PromiseKind
 from headrace_properties.verdict import Holds, Unknown, Verdict
 
 
-class Trial(Protocol):
+class PromiseChecker(Protocol):
     """One promise during one run.
 
     Attributes:
@@ -56,11 +56,11 @@ _NO_REST = {
 
 
 class _Throughout:
-    """`Kind.ALWAYS` and `Kind.NEVER`: asked after each change."""
+    """`PromiseKind.ALWAYS` and `PromiseKind.NEVER`: asked after each change."""
 
     def __init__(self, asker: Asker) -> None:
         self.asker = asker
-        self._wrong = asker.promise.kind is Kind.NEVER
+        self._wrong = asker.promise.kind is PromiseKind.NEVER
         self._reached = 0
         self._why = ""
         self._rest = _Rest()
@@ -102,7 +102,7 @@ class _Throughout:
 
 
 class _Once:
-    """`Kind.SOMETIMES`: asked after each change until it says yes."""
+    """`PromiseKind.SOMETIMES`: asked after each change until it says yes."""
 
     def __init__(self, asker: Asker) -> None:
         self.asker = asker
@@ -118,7 +118,7 @@ class _Once:
 
 
 class _AtEnd:
-    """`Kind.AT_END`: asked when the run has come to rest."""
+    """`PromiseKind.AT_END`: asked when the run has come to rest."""
 
     def __init__(self, asker: Asker) -> None:
         self.asker = asker
@@ -137,7 +137,7 @@ class _AtEnd:
 
 
 class _InTime:
-    """`Kind.EVENTUALLY`: asked from the moment when all faults have healed and all input is in, until it says yes.
+    """`PromiseKind.EVENTUALLY`: asked from the moment when all faults have healed and all input is in, until it says yes.
 
     The last input is known only at the end, so each arriving record restarts the clock.
     """
@@ -218,10 +218,10 @@ class _InTime:
         return ""
 
 
-TRIALS: Mapping[Kind, Callable[[Asker], Trial]] = {
-    Kind.ALWAYS: _Throughout,
-    Kind.NEVER: _Throughout,
-    Kind.SOMETIMES: _Once,
-    Kind.AT_END: _AtEnd,
-    Kind.EVENTUALLY: _InTime,
+CHECKERS: Mapping[PromiseKind, Callable[[Asker], PromiseChecker]] = {
+    PromiseKind.ALWAYS: _Throughout,
+    PromiseKind.NEVER: _Throughout,
+    PromiseKind.SOMETIMES: _Once,
+    PromiseKind.AT_END: _AtEnd,
+    PromiseKind.EVENTUALLY: _InTime,
 }

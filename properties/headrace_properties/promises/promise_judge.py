@@ -16,8 +16,8 @@ from headrace_properties.checkers.catalogue import rules
 from headrace_properties.checkers.topology import Topology
 from headrace_properties.promises.asking import Asker
 from headrace_properties.promises.errors import PromiseError
-from headrace_properties.promises.promise import Kind, Promise
-from headrace_properties.promises.promise_checkers import TRIALS
+from headrace_properties.promises.promise import Promise, PromiseKind
+from headrace_properties.promises.promise_checkers import CHECKERS
 from headrace_properties.promises.watch import PATIENCE_S, Watch
 from headrace_properties.promises.world import World
 from headrace_properties.verdict import Verdict
@@ -92,7 +92,7 @@ def _checked(promises: Iterable[Promise], topology: Topology) -> tuple[Promise, 
 def _check_is_promise(thing: object) -> None:
     if not isinstance(thing, Promise):
         name = getattr(thing, "__name__", repr(thing))
-        kinds = ", ".join(f"@{kind.value}" for kind in Kind)
+        kinds = ", ".join(f"@{kind.value}" for kind in PromiseKind)
         reason = f"is a {type(thing).__name__}, not a promise. Decorate a function with one of {kinds}"
         raise PromiseError(name, "declaration", "", reason)
 
@@ -143,10 +143,10 @@ class PromiseJudge:
         askers = [
             Asker(promise, self._world, self._watch) for promise in _checked(promises, self._world.topology)
         ]
-        self._trials = [TRIALS[asker.promise.kind](asker) for asker in askers]
+        self._checkers = [CHECKERS[asker.promise.kind](asker) for asker in askers]
         self._told: dict[type, list[Callable[[Any], None]]] = {kind: [] for kind in self._world.handlers}
-        for trial in self._trials:
-            for kind, hear in trial.handlers.items():
+        for checker in self._checkers:
+            for kind, hear in checker.handlers.items():
                 self._told.setdefault(kind, []).append(hear)
 
     def take(self, history: Iterable[Event]) -> None:
@@ -155,7 +155,7 @@ class PromiseJudge:
         Raises:
             PromiseError: a promise is wrong in itself.
         """
-        if not self._trials:
+        if not self._checkers:
             return
         world, told = self._world, self._told
         with self._watch.watching():
@@ -174,4 +174,6 @@ class PromiseJudge:
             PromiseError: a promise has changed what it was given.
         """
         with self._watch.watching():
-            return {trial.asker.promise.name: trial.asker.final(trial.verdict) for trial in self._trials}
+            return {
+                checker.asker.promise.name: checker.asker.final(checker.verdict) for checker in self._checkers
+            }

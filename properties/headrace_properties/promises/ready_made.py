@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace_properties.promises.errors import Broken, PromiseError, Unexercised
 from headrace_properties.promises.moment import Moment, RecordView, RowChange
-from headrace_properties.promises.promise import Kind, Promise, make
+from headrace_properties.promises.promise import Promise, PromiseKind, make
 
 Amount = Callable[[Any], Any]
 """Returns the amount that a state or a record's value represents."""
@@ -72,7 +72,7 @@ def conserved(name: str, *, held: Mapping[str, Amount], carried: Mapping[str, Am
     if not held or not carried:
         raise PromiseError(name, "declaration", "", "conserves nothing: give held= and carried=")
     title = f"what comes in on {', '.join(carried)} is held by {', '.join(held)} or leaves"
-    return make(balances, Kind.ALWAYS, name=name, title=title, of=held, uses=uses, ending=nothing_lost)
+    return make(balances, PromiseKind.ALWAYS, name=name, title=title, of=held, uses=uses, ending=nothing_lost)
 
 
 def _moved(change: RowChange) -> str:
@@ -120,7 +120,7 @@ def answered_once(
 
     title = f"each record of {requests!r} is answered exactly once on {answers!r}"
     return make(
-        no_answer_twice, Kind.ALWAYS, name=name or "answered_once", title=title, stream=answers, uses=[requests],
+        no_answer_twice, PromiseKind.ALWAYS, name=name or "answered_once", title=title, stream=answers, uses=[requests],
         ending=all_answered, written=no_answer_twice,
     )  # fmt: skip
 
@@ -153,7 +153,9 @@ def in_order(stream: str, *, by: Callable[[Any], Any], strictly: bool = False, n
             raise Unexercised(f"no key has two records on {stream!r}")
 
     title = f"the records of a key leave in order on {stream!r}"
-    return make(order, Kind.ALWAYS, name=name or "in_order", title=title, stream=stream, ending=some_pair)
+    return make(
+        order, PromiseKind.ALWAYS, name=name or "in_order", title=title, stream=stream, ending=some_pair
+    )
 
 
 def bounded_state(
@@ -181,7 +183,7 @@ def bounded_state(
 
     title = f"no key of {of!r} is left with state that nothing will ever clean up"
     promise = make(
-        last_write, Kind.ALWAYS, name=name or "bounded_state", title=title, of=of, ending=nothing_left
+        last_write, PromiseKind.ALWAYS, name=name or "bounded_state", title=title, of=of, ending=nothing_left
     )
     return replace(promise, bounds=(of,))
 
@@ -221,8 +223,10 @@ def expected(
             _same(moment, stream, _pairs(function(moment.inputs())))
 
         if of:
-            return make(step, Kind.ALWAYS, name=name, of=of, uses=[stream], ending=stepped, written=function)
-        return make(whole, Kind.AT_END, name=name, uses=[stream], written=function)
+            return make(
+                step, PromiseKind.ALWAYS, name=name, of=of, uses=[stream], ending=stepped, written=function
+            )
+        return make(whole, PromiseKind.AT_END, name=name, uses=[stream], written=function)
 
     return decorator
 

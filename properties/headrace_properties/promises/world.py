@@ -24,7 +24,7 @@ from headrace_properties.promises.errors import UnknownNameError
 
 
 @dataclass(slots=True, eq=False)
-class Arrival:
+class SeenRecord:
     """A record that was injected, went outside, or was produced by a step.
 
     Attributes:
@@ -56,7 +56,7 @@ class StoredRow:
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class DurableStep:
     """A durable change of a row.
 
     Attributes:
@@ -74,11 +74,11 @@ class Step:
     key: str
     before: Encoded
     after: Encoded
-    consumed: tuple[Arrival, ...] = ()
-    produced: tuple[Arrival, ...] = ()
+    consumed: tuple[SeenRecord, ...] = ()
+    produced: tuple[SeenRecord, ...] = ()
 
 
-Change = Step | Arrival
+Change = DurableStep | SeenRecord
 
 
 class World:
@@ -105,8 +105,8 @@ class World:
         self.number = -1
         self.at_us = 0
         self.rows: dict[str, dict[str, StoredRow]] = {name: {} for name in self.topology.computations}
-        self.inputs: list[Arrival] = []
-        self.outputs: list[Arrival] = []
+        self.inputs: list[SeenRecord] = []
+        self.outputs: list[SeenRecord] = []
         self.low: dict[str, int] = {}
         self.change: Change | None = None
         self.fraction = 1.0
@@ -122,7 +122,7 @@ class World:
         }
         self._seen_inputs: set[str] = set()
         self._seen_outputs: set[str] = set()
-        self._sent: dict[tuple[str, str], Arrival] = {}
+        self._sent: dict[tuple[str, str], SeenRecord] = {}
         self._runs: dict[tuple[int, int, str], list[Executed]] = {}
         self.handlers: dict[type, Callable[[Any], None]] = {
             Applied: self._on_applied,
@@ -190,10 +190,10 @@ class World:
             timers.pop(tag, None)
         for timer in delta.set_timers:
             timers[timer.tag] = timer
-        self.change = step = Step(self.number, event, key, before, row.state)
+        self.change = step = DurableStep(self.number, event, key, before, row.state)
         self._link(step)
 
-    def _link(self, step: Step) -> None:
+    def _link(self, step: DurableStep) -> None:
         """Find what a step consumed and produced: in its write or, failing that, in the executions it makes durable."""
         event, delta = step.event, step.event.delta
         computation = event.computation
@@ -216,8 +216,8 @@ class World:
         if productions:
             step.produced = tuple(self._send(event, production) for production in productions)
 
-    def _send(self, event: Event, production: Production) -> Arrival:
-        arrival = Arrival(self.number, event, production, (production.consumer,))
+    def _send(self, event: Event, production: Production) -> SeenRecord:
+        arrival = SeenRecord(self.number, event, production, (production.consumer,))
         self._sent[production.consumer, production.record_id] = arrival
         return arrival
 
@@ -236,16 +236,16 @@ class World:
         for record_id, productions in arrivals.items():
             self._seen_inputs.add(record_id)
             consumers = tuple(production.consumer for production in productions)
-            self.change = arrival = Arrival(self.number, event, productions[0], consumers)
+            self.change = arrival = SeenRecord(self.number, event, productions[0], consumers)
             self.inputs.append(arrival)
             for sent in productions:
-                self._sent[sent.consumer, record_id] = Arrival(self.number, event, sent, (sent.consumer,))
+                self._sent[sent.consumer, record_id] = SeenRecord(self.number, event, sent, (sent.consumer,))
 
     def _on_output(self, event: Output) -> None:
         production = event.production
         if production.record_id not in self._seen_outputs:
             self._seen_outputs.add(production.record_id)
-            self.change = Arrival(self.number, event, production, (production.consumer,))
+            self.change = SeenRecord(self.number, event, production, (production.consumer,))
             self.outputs.append(self.change)
 
     def _on_published(self, event: Published) -> None:

@@ -23,12 +23,12 @@ from headrace.api.codecs import decode_state
 from headrace.api.specs import ComputationSpec
 from headrace.wire.rows import Production
 from headrace_properties.printable import describe_value, visible
-from headrace_properties.recheck.provenance import Lineage
-from headrace_properties.recheck.recording import Recording
+from headrace_properties.recheck.provenance import Provenance
+from headrace_properties.recheck.recording import RecordedRun
 from headrace_properties.reference import Emitted
 from headrace_properties.search.ground import ground_of
 from headrace_properties.search.plans import draw_faults
-from headrace_properties.user_code.reexecution import Step, StepReplay
+from headrace_properties.user_code.reexecution import AppliedStep, StepReplay
 from headrace_sim import ClusterOptions, simulate
 from headrace_sim.faults import FaultSchedule, LateRecords
 
@@ -92,7 +92,7 @@ class Recheck:
 
 
 def recheck(
-    recording: Recording,
+    recording: RecordedRun,
     pipeline: Pipeline,
     *,
     plans: int = 20,
@@ -137,7 +137,7 @@ def _reason(spec: ComputationSpec) -> str:
     return "" if spec.exactly_once else "it runs without exactly-once, so records may count twice"
 
 
-def _compare_steps(recording: Recording, pipeline: Pipeline, found: Recheck) -> None:
+def _compare_steps(recording: RecordedRun, pipeline: Pipeline, found: Recheck) -> None:
     """Rerun each recorded step."""
     replay, strange = StepReplay(pipeline), set[str]()
     first: Difference | None = None
@@ -165,7 +165,7 @@ def _compare_steps(recording: Recording, pipeline: Pipeline, found: Recheck) -> 
     ]
 
 
-def _step_difference(step: Step, replay: StepReplay, pipeline: Pipeline) -> Difference | None:
+def _step_difference(step: AppliedStep, replay: StepReplay, pipeline: Pipeline) -> Difference | None:
     delta, name = step.event.delta, step.event.computation
     spec = pipeline.computations[name]
     emitted = {
@@ -218,7 +218,7 @@ def _state(spec: ComputationSpec, state: Encoded) -> str:
 
 
 def _compare_runs(
-    recording: Recording,
+    recording: RecordedRun,
     pipeline: Pipeline,
     found: Recheck,
     plans: int,
@@ -228,7 +228,7 @@ def _compare_runs(
     """Run today's pipeline on the input until a certain difference is found."""
     options = ClusterOptions()
     ground = ground_of(pipeline, recording.feed, options)
-    then = Lineage(recording.events, partial(_alike, pipeline))
+    then = Provenance(recording.events, partial(_alike, pipeline))
     compared = _compared_streams(pipeline, found)
     late = 0
     for number in range(plans + 1):
@@ -243,7 +243,9 @@ def _compare_runs(
             return
         found.runs += 1
         on_run(found.runs)
-        differing = list(_differing(then, Lineage(history, partial(_alike, pipeline)), recording, compared))
+        differing = list(
+            _differing(then, Provenance(history, partial(_alike, pipeline)), recording, compared)
+        )
         if differing and not then.has_late_input:
             found.differences.append(_smallest(differing, pipeline, place))
             return
@@ -301,7 +303,7 @@ class _Differing:
 
 
 def _differing(
-    then: Lineage, now: Lineage, recording: Recording, compared: frozenset[str]
+    then: Provenance, now: Provenance, recording: RecordedRun, compared: frozenset[str]
 ) -> Iterator[_Differing]:
     """Find the differing outputs. A run that did not come to rest might have produced more."""
     for record in dict.fromkeys([*then.outputs, *now.outputs]):

@@ -7,7 +7,7 @@ from headrace.wire.rows import Production
 from headrace_properties.reference import Emitted
 
 
-class Lineage:
+class Provenance:
     """The lineage of a run's outputs.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace_properties.promises import Promise, PromiseError
 from headrace_properties.promises.asking import Answer, ask, changes, reason_of
-from headrace_properties.promises.promise import Kind, make
+from headrace_properties.promises.promise import PromiseKind, make
 from headrace_properties.promises.promise_judge import check_are_promises
 from headrace_properties.promises.reach import Reach
 from headrace_properties.promises.watch import Watch
@@ -20,7 +20,7 @@ from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.queries import Batch, Outcome, hashable
 from headrace_sim.spark.values import InputRows
 
-_ASKED = frozenset({Kind.ALWAYS, Kind.NEVER, Kind.SOMETIMES, Kind.AT_END})
+_ASKED = frozenset({PromiseKind.ALWAYS, PromiseKind.NEVER, PromiseKind.SOMETIMES, PromiseKind.AT_END})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def expected_rows(function: Callable[[tuple[Any, ...]], Iterable[Any]]) -> Promi
         if told:
             raise AssertionError("; ".join(told))
 
-    return make(same, Kind.AT_END, written=function)
+    return make(same, PromiseKind.AT_END, written=function)
 
 
 def check_promises_of_job(promises: object) -> tuple[Promise, ...]:
@@ -110,7 +110,7 @@ class Judge:
 
     def after_batch(self, batch: Batch, outcome: Outcome) -> None:
         """Check what must hold after each batch."""
-        asked = [promise for promise in self._promises if promise.kind is not Kind.AT_END]
+        asked = [promise for promise in self._promises if promise.kind is not PromiseKind.AT_END]
         self._ask(asked, outcome, f"after batch {batch.number}")
 
     def at_end(self, outcome: Outcome) -> "Judge":
@@ -122,7 +122,9 @@ class Judge:
         """
         if outcome.failure is None:
             self._ask(
-                [promise for promise in self._promises if promise.kind is Kind.AT_END], outcome, "at the end"
+                [promise for promise in self._promises if promise.kind is PromiseKind.AT_END],
+                outcome,
+                "at the end",
             )
         if self._error is not None:
             raise self._error
@@ -142,7 +144,7 @@ class Judge:
         shown = repr(moment)
         for promise in promises:
             if promise.name in self.broken or (
-                promise.kind is Kind.SOMETIMES and promise.name in self.tested
+                promise.kind is PromiseKind.SOMETIMES and promise.name in self.tested
             ):
                 continue
             try:
@@ -159,7 +161,7 @@ class Judge:
     def _take(self, promise: Promise, answer: Answer, when: str) -> None:
         if answer.unexercised:
             self.untested[promise.name] = f"was not tested: {answer.unexercised}"
-        elif promise.kind is Kind.SOMETIMES:
+        elif promise.kind is PromiseKind.SOMETIMES:
             self.tested |= {promise.name} if answer.value else set()
         else:
             reach = self._reach[promise.name]
@@ -167,5 +169,5 @@ class Judge:
                 self.tested.add(promise.name)
             else:
                 self.untested[promise.name] = f"was not tested: {reach.untold}"
-            if answer.objection is not None or answer.value is (promise.kind is Kind.NEVER):
+            if answer.objection is not None or answer.value is (promise.kind is PromiseKind.NEVER):
                 self.broken[promise.name] = f"{when}: {reason_of(promise, answer.objection)}"

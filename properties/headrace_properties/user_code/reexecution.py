@@ -21,7 +21,7 @@ from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AppliedStep:
     """A step that was applied.
 
     Attributes:
@@ -36,7 +36,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class StepResult:
+class RerunResult:
     """The outcome of rerunning a step's user code.
 
     Attributes:
@@ -70,7 +70,7 @@ def check_replay(history: Iterable[Event], pipeline: Pipeline) -> Verdict:
     return Holds(steps) if steps else Unknown("no step was applied")
 
 
-def _judge(replay: "StepReplay", step: Step) -> Verdict | None:
+def _judge(replay: "StepReplay", step: AppliedStep) -> Verdict | None:
     event, delta = step.event, step.event.delta
     recorded = (
         delta.state,
@@ -110,7 +110,7 @@ class StepReplay:
         self._states: dict[tuple[str, str], Encoded] = {}
         self._dead: set[str] = set()
 
-    def take(self, event: Event) -> Step | None:
+    def take(self, event: Event) -> AppliedStep | None:
         """Take an event; return the step that it applies, unless one of its records failed for good."""
         if isinstance(event, Injected):
             self._learn(event.productions)
@@ -128,7 +128,7 @@ class StepReplay:
         for production in productions:
             self._records[production.record_id, production.consumer] = production
 
-    def _step(self, event: Applied) -> Step | None:
+    def _step(self, event: Applied) -> AppliedStep | None:
         delta = event.delta
         name = (event.computation, delta.key)
         runs = self._runs.get((event.sequencer, delta.number), [])
@@ -137,13 +137,13 @@ class StepReplay:
             self._states[name] = delta.state
         if not runs or any(run.cause in self._dead for run in runs):
             return None
-        return Step(event, tuple(runs), before)
+        return AppliedStep(event, tuple(runs), before)
 
     def record(self, run: Executed) -> Production | None:
         """Return the record that an execution was for; ``None`` for a timer, or if the History does not contain it."""
         return self._records.get((run.cause, run.computation))
 
-    def compared(self, step: Step, state: Encoded | None, made: Iterable[tuple[Any, ...]]) -> object:
+    def compared(self, step: AppliedStep, state: Encoded | None, made: Iterable[tuple[Any, ...]]) -> object:
         """Return what two outcomes of a step are compared by.
 
         It is the bytes; if runs of a step share the state, what the bytes are read as, which is the same with copies.
@@ -160,7 +160,7 @@ class StepReplay:
         codec = self._pipeline.codec
         return read, [(*place, leveled_value(codec(place[0]), value), at) for *place, value, at in made]
 
-    def again(self, step: Step, later_us: int = 0) -> StepResult | None:
+    def again(self, step: AppliedStep, later_us: int = 0) -> RerunResult | None:
         """Rerun a step's user code, with ``later_us`` added to its wall clock; return ``None`` if it fails."""
         state, after = step.before, None
         emissions: list[tuple[str, bytes, int]] = []
@@ -186,7 +186,7 @@ class StepReplay:
                     (emission.stream, consumer, emission.value, emission.timestamp)
                     for consumer, _ in where.consumers(emission.stream)
                 ]
-        return StepResult(after, tuple(emissions), tuple(productions))
+        return RerunResult(after, tuple(emissions), tuple(productions))
 
 
 def _content(production: Production) -> tuple[str, str, bytes, int]:

@@ -267,7 +267,7 @@ def test_a_run_that_never_ends_kills_and_so_does_the_first_that_fails(
 
     monkeypatch.setattr(RunsSpec, "load", lambda one: fake(one.arguments))
     monkeypatch.setattr(mutant_judge, "RUN_S", 0.05)
-    monkeypatch.setattr(mutant_judge, "ALL_S", 1.0)  # less than what this process, the tests', has used by now
+    monkeypatch.setattr(mutant_judge, "ALL_S", 1.0)  # less than what this process has used by now
     monkeypatch.setattr(mutant_judge, "limit_memory", lambda _: None)  # this process is the tests'
     wanted = [("one", 0, "other"), ("one", 1, "1"), ("one", 2, "2")]
     assert judge_here(spec("never ends"), wanted, [])["killed_by"] == ("time",)

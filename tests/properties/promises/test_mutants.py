@@ -8,7 +8,7 @@ import pytest
 
 from headrace import MAX_TIME
 from headrace.history import Applied, Executed, ProcessStarted, RunEnded
-from headrace_properties.promises import Kind, asking, at_end, linearizability, sometimes, world
+from headrace_properties.promises import PromiseKind, asking, at_end, linearizability, sometimes, world
 from headrace_properties.promises.asking import Asker
 from headrace_properties.promises.linearizability import Operation
 from headrace_properties.promises.moment import Moment
@@ -74,20 +74,20 @@ def copied(row: StoredRow) -> StoredRow:
 
 
 def stale(change: Any) -> Any:
-    if isinstance(change, world.Step):
+    if isinstance(change, world.DurableStep):
         change.after = change.before
     return change
 
 
 def on_undurable_state(self: World, event: Executed) -> None:
     for production in event.productions:
-        self.outputs.append(world.Arrival(self.number, event, production, ("",)))
+        self.outputs.append(world.SeenRecord(self.number, event, production, ("",)))
         self.change = self.outputs[-1]
 
 
 def records_leave_when_produced(self: World, event: Applied) -> None:
     for production in event.delta.productions:
-        self.outputs.append(world.Arrival(self.number, event, production, ("",)))
+        self.outputs.append(world.SeenRecord(self.number, event, production, ("",)))
 
 
 def forget_rows(self: World, _event: ProcessStarted) -> None:
@@ -211,7 +211,7 @@ def no_hold(self: World, event: Applied) -> None:
 
 
 def nothing_consumed(self: World, _event: Any) -> None:
-    if isinstance(self.change, world.Step):
+    if isinstance(self.change, world.DurableStep):
         self.change.consumed = ()
 
 
@@ -359,7 +359,7 @@ MUTANTS: dict[str, Mutant] = {
         ),
     ),
     "a forgotten return is an answer": (
-        replaced(asking, "_MAY_BE_SILENT", tuple(Kind)),
+        replaced(asking, "_MAY_BE_SILENT", tuple(PromiseKind)),
         partial(wrong.test_a_forgotten_return_is_refused, sometimes),
     ),
     "real time is ignored": (ignores_real_time, lin.test_a_request_that_began_after_an_answer_comes_after_it),

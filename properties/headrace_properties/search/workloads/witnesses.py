@@ -12,7 +12,7 @@ from headrace_properties.search.workloads.computations import WINDOW_US, Echo
 from headrace_properties.search.workloads.workload import SHORT, Workload, letters
 
 
-class Witness(Computation):
+class Testifier(Computation):
     """Testifies to all that it is told."""
 
     def process_record(self, context: Context, record: Record) -> None:
@@ -38,7 +38,7 @@ def witnesses() -> Workload:
     """What user code is told, of each record and timer and of the times: it is what the History says of that run."""
     pipeline = Pipeline("witnesses")
     pipeline.injector("letters")
-    pipeline.add(Witness(), name="witnesses", inputs=["letters"], outputs=["told"], split_at=["b"])
+    pipeline.add(Testifier(), name="witnesses", inputs=["letters"], outputs=["told"], split_at=["b"])
     feed = letters(pipeline, "witnesses", records=8, late=True)
     return Workload("witnesses", pipeline, feed, SHORT, unexpected=_misled)
 
