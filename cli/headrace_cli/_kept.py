@@ -1,17 +1,16 @@
 """The failures that ``headrace verify`` keeps, and tries first the next time."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from headrace_cli._consoles import error_console
+from headrace_cli._files import OutputFiles
 from headrace_cli._render import print_text
-from headrace_properties.search.kept_failures import FOLDER, KeptFailures, Retried, is_fit_for_files
-
-if TYPE_CHECKING:
-    from headrace_properties.spark_jobs.replay_file import RetriedFinding
+from headrace_cli._replay_file import save_failure
+from headrace_properties.search.kept_failures import FOLDER, KeptFailures, is_fit_for_files
+from headrace_properties.session import Memory, Session, TrialsT
 
 FailuresOption = Annotated[
     Path | None,
@@ -24,45 +23,39 @@ FailuresOption = Annotated[
 ]
 
 
-class Memory:
-    """Keeps failures, and retires those that no longer fail. An unwritable directory is reported once and changes no result.
+def memory(folder: Path | None, *of: Any) -> Memory:
+    """Return where a command keeps failures, and complains if it cannot.
 
     Args:
         folder: where; ``None``: in the current directory, unless that is a home directory.
         of: what is verified: as `KeptFailures` takes it.
     """
+    failures = KeptFailures(folder or FOLDER, *of)
 
-    def __init__(self, folder: Path | None, *of: Any) -> None:
-        self._writable = folder is not None or is_fit_for_files(Path())
-        self.failures = KeptFailures(folder or FOLDER, *of)
-
-    def keep(self, data: bytes) -> Path | None:
-        """Keep a failure as a replay file, and return the file's path if it could be written."""
-        if not self._writable:
-            return None
-        try:
-            return self.failures.keep(data)
-        except OSError as error:
-            self._complain(error)
-            return None
-
-    def settle(self, retried: "Sequence[Retried | RetriedFinding]") -> tuple[str, ...]:
-        """Retire what passed; return a line for each that was tried, and for each that could not be read."""
-        return (*(self._settled(failure) for failure in retried), *self.failures.unreadable())
-
-    def _settled(self, retried: "Retried | RetriedFinding") -> str:
-        if not retried.passed or not self._writable:
-            return str(retried)
-        try:
-            return f"{retried}; moved to {self.failures.retire(retried.path).parent}"
-        except OSError as error:
-            self._complain(error)
-            return str(retried)
-
-    def _complain(self, error: OSError) -> None:
-        self._writable = False
-        why = error.strerror or str(error)
-        print_text(
-            error_console(),
-            f"Note: {self.failures.folder} cannot be written ({why}), so failures are not kept",
+    def complain(error: OSError) -> None:
+        words = (
+            f"Note: {failures.folder} cannot be written ({error.strerror or error}), so failures are not kept"
         )
+        print_text(error_console(), words)
+
+    return Memory(failures, complain, writable=folder is not None or is_fit_for_files(Path()))
+
+
+def save_findings(session: Session[TrialsT], path: Path | None, files: OutputFiles) -> None:
+    """Keep what is found, and save the leading finding where the user wants it.
+
+    What cannot be kept is saved in the current directory, named by its content.
+
+    Args:
+        session: that has found it.
+        path: of the file that the user wants; ``None``: none.
+        files: writes it.
+    """
+    session.keep()
+    trials = session.trials
+    for number, finding in enumerate(trials.findings):
+        wanted = path if finding is trials.leading else None
+        if wanted is not None or number not in session.files:
+            saved = save_failure(trials.replay(finding), wanted, files)
+            if saved is not None:
+                session.files[number] = saved

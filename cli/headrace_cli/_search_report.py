@@ -7,7 +7,7 @@ import shlex
 import signal
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +35,20 @@ from headrace_cli._render import (
 from headrace_cli._scope import result_words, scope_document, scope_lines
 from headrace_cli._unseen import print_unreached, print_unseen, unseen_document
 from headrace_properties.checkers import CASES
-from headrace_properties.pipeline_target import PipelineTarget
+from headrace_properties.pipeline_target import PipelineTarget, PipelineTrials
 from headrace_properties.printable import describe_input
 from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import CALL_S
 from headrace_properties.search.ordering import Ordering
 from headrace_properties.search.outside import NOTICED_BY
 from headrace_properties.search.verification import Verification
+from headrace_properties.session import Session
 from headrace_properties.user_code.growth import GROWTH
 from headrace_properties.user_code.habits import UserFinding
 from headrace_properties.user_code.review import CodeReview
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import Protocol
-from headrace_sim.faults import ASSUMPTIONS, KINDS, Breach
+from headrace_sim.faults import ASSUMPTIONS, KINDS
 
 _STYLES = {ExitCode.HOLDS: "bold green", ExitCode.VIOLATED: "bold red"}
 
@@ -57,34 +58,39 @@ class SearchReport:
     """A search and its result.
 
     Attributes:
-        target: what was verified.
-        seed: of the search.
-        verification: what was found.
+        session: what was verified, and what was found.
         elapsed_s: wall time, seconds.
         runs_per_second: wall-clock rate, with the runs that shrank a failure.
         stopped_by: the signal that ended it early; ``None``: none.
         shrinking: a failure was being shrunk at that time.
-        saved_as: the replay file, if there is one.
         may_be_unknown: invariants and promises allowed to go unexercised.
-        review: of the user's code; none on a broken protocol.
-        saved_findings: the replay files of its findings, by their number.
-        kept: what came of each failure that was kept.
-        outside: faults outside the model that were wanted.
     """
 
-    target: PipelineTarget
-    seed: int
-    verification: Verification
+    session: Session[PipelineTrials]
     elapsed_s: float
     runs_per_second: float
     stopped_by: signal.Signals | None = None
     shrinking: bool = False
-    saved_as: Path | None = None
     may_be_unknown: tuple[str, ...] = ()
-    review: CodeReview | None = None
-    saved_findings: dict[int, Path] = field(default_factory=dict)
-    kept: tuple[str, ...] = ()
-    outside: tuple[Breach, ...] = ()
+
+    @property
+    def target(self) -> PipelineTarget:
+        """What was verified."""
+        return self.session.trials.target
+
+    @property
+    def verification(self) -> Verification:
+        """What the runs have shown."""
+        return self.session.trials.verification
+
+    @property
+    def review(self) -> CodeReview | None:
+        """What is known of the user's code; none on a broken protocol."""
+        return self.session.trials.code
+
+    @property
+    def _seed(self) -> int:
+        return self.session.trials.wanted.seed
 
     @property
     def code(self) -> ExitCode:
@@ -181,9 +187,9 @@ class SearchReport:
         found = self.verification
         print_text(console, self.headline, style=_STYLES.get(self.code, "bold yellow"))
         names = ", then ".join([self.target.name, *self.target.versions])
-        print_text(console, f"{names}, seed {self.seed}, protocol: {self.target.protocol.name}")
+        print_text(console, f"{names}, seed {self._seed}, protocol: {self.target.protocol.name}")
         if found.exploration is not None:
-            records = self.target.application.feed(self.seed).records
+            records = self.target.application.feed(self._seed).records
             for line in scope_lines(found.exploration, self.target.application.pipeline, records):
                 print_text(console, line)
         if found.events:
@@ -194,13 +200,13 @@ class SearchReport:
             print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
         if found.ordering is not None:
             print_text(console, _bound(found.ordering))
-        for breach in self.outside:
+        for breach in self.session.trials.wanted.outside:
             words = f"Outside the model: {breach.value} struck {counted(found.struck[breach.value], 'time')}"
             noticed = ", ".join(NOTICED_BY[breach])
             print_text(console, f"{words}. It breaks that {ASSUMPTIONS[breach]}; {noticed} should notice")
         print_unseen(console, found)
         self._print_findings(console)
-        for line in self.kept:
+        for line in self.session.kept:
             print_text(console, f"Kept failure {line}")
         print_dropped(console, found.dropped)
         if self.shrinking:
@@ -279,16 +285,17 @@ class SearchReport:
         print_input(console, records, whole=verbose)
         print_heading(console, f"{'A' if self.shrinking else which} fault schedule found that does this")
         print_plan(console, failure.plan)
-        if self.saved_as is not None:
+        path = self.session.files.get(len(self.findings))
+        if path is not None:
             print_heading(console, "Run it again")
-            print_lines(console, self.replay_command, indent=2)
+            print_lines(console, self._command_for(path), indent=2)
 
     def _print_findings(self, console: Console) -> None:
         for number, finding in enumerate(self.findings):
             print_heading(console, finding.habit.verdict_name)
             for sentence in finding.story():
                 print_text(console, sentence, indent=2)
-            path = self.saved_findings.get(number)
+            path = self.session.files.get(number)
             if path is not None:
                 print_text(console, f"Run it again: {self._command_for(path)}", indent=2)
         if self.review is not None and self.review.why_no_runs:
@@ -297,12 +304,7 @@ class SearchReport:
             )
             print_text(console, words)
 
-    @property
-    def replay_command(self) -> str:
-        """Return the command that reruns the failure."""
-        return self._command_for(self.saved_as)
-
-    def _command_for(self, path: Path | None) -> str:
+    def _command_for(self, path: Path) -> str:
         call_s = self.target.application.limits.call_s
         timeout = f" --code-timeout {call_s:g}" if call_s != CALL_S else ""
         return f"headrace replay {shlex.quote(str(path))}{timeout}"
@@ -314,7 +316,7 @@ class SearchReport:
             "pipeline": self.target.name,
             "versions": list(self.target.versions),
             "feed": self.target.feed_name,
-            "seed": self.seed,
+            "seed": self._seed,
             "feed_seeds": list(found.feed_seeds),
             "protocol": self.target.protocol.name,
             "result": RESULT_WORDS[self.code],
@@ -334,7 +336,7 @@ class SearchReport:
             "exploration": scope_document(found.exploration),
             "ordering": None if found.ordering is None else _ordering_document(found.ordering),
             "unseen": unseen_document(found),
-            "kept_failures": list(self.kept),
+            "kept_failures": list(self.session.kept),
             "failure": self._failure_document(),
             "code": None if self.review is None else self._review_document(self.review),
         }
@@ -346,14 +348,17 @@ class SearchReport:
         application = self.target.application
         document = failure_document(failure)
         document["input"] = describe_input(application.pipeline, application.input_of(failure.trial))
-        if self.saved_as is not None:
-            document |= {"saved_as": str(self.saved_as), "replay_command": self.replay_command}
-        return document
+        return document | self._saved(len(self.findings))
+
+    def _saved(self, number: int) -> dict[str, str]:
+        """Return where a finding is on file, by its number among all."""
+        path = self.session.files.get(number)
+        return {} if path is None else {"saved_as": str(path), "replay_command": self._command_for(path)}
 
     def _review_document(self, review: CodeReview) -> dict[str, Any]:
-        findings = [_finding_document(finding) for finding in review.findings]
-        for number, path in self.saved_findings.items():
-            findings[number] |= {"saved_as": str(path), "replay_command": self._command_for(path)}
+        findings = [
+            _finding_document(finding) | self._saved(number) for number, finding in enumerate(review.findings)
+        ]
         return {
             "findings": findings,
             "declared": list(review.declared),

@@ -20,19 +20,19 @@ from headrace_cli._exit import RESULT_WORDS, ExitCode
 from headrace_cli._files import OutputFiles, write_bytes
 from headrace_cli._heeded import refuse_unheeded_options
 from headrace_cli._invariants import invariants_named
-from headrace_cli._kept import Memory
+from headrace_cli._kept import save_findings
 from headrace_cli._pictures import Showing
-from headrace_cli._replay_file import save_failure
 from headrace_cli._signals import StopRequest, stop_requested
 from headrace_cli._targets import DEFAULT_FEED, load_named, picked
 from headrace_cli._trust import check_trusted
 from headrace_cli._user_code import Confinement, names_of
+from headrace_properties.session import Memory, Session
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import check_allowed
 from headrace_scenarios.pictures.side_by_side import side_by_side_html
 
 if TYPE_CHECKING:
-    from headrace_properties.spark_jobs.replay_file import RetriedFinding
+    from headrace_properties.spark_jobs.spark_trials import SparkTrials
     from headrace_properties.spark_jobs.targets import Finding, SparkReport, SparkTarget
     from headrace_sim.spark.schedules import Feed
 
@@ -90,42 +90,28 @@ def verify_spark(
         target = _target(name, options)
         refuse_unheeded_options(context, target.kind)
         check_allowed(names_of(options.allow), target.kind)
-        from headrace_properties.spark_jobs.causes import Cause  # noqa: PLC0415
-        from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
+        from headrace_properties.spark_jobs.spark_trials import SparkTrials  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
 
-        untested = invariants_named(options.allow_unknown, (), target.promises)
-        allowed = causes_named(names_of(options.allow))
         began = time.monotonic()
-        retried = retry_findings(
-            memory.failures,
-            options.feed_name,
-            lambda seed: _target(name, dataclasses.replace(options, seed=seed)),
-            allowed if options.duplicates else allowed | {Cause.DUPLICATES},
-        )
         with stop_requested() as stop:
-            report = target.verify(
-                schedules=options.schedules,
-                seed=options.seed,
-                allow=allowed,
-                duplicates=options.duplicates,
-                allow_unknown=untested,
-                progress=_Progress(name, stop),
+            trials = SparkTrials(
+                target,
+                lambda seed: _target(name, dataclasses.replace(options, seed=seed)),
+                _schemas(name, options.schemas),
+                options.feed_name,
+                options.seed,
+                options.schedules,
+                causes_named(names_of(options.allow)),
+                options.duplicates,
+                invariants_named(options.allow_unknown, (), target.promises),
+                _Progress(name, stop),
             )
+            session = Session(trials, memory)
+            session.run()
         elapsed_s = time.monotonic() - began
-        found = {(finding.name, finding.place) for finding in report.findings}
-        old = tuple(
-            again for again in retried if again.found and (again.found.name, again.found.place) not in found
-        )
-        schemas = _schemas(name, options.schemas)
-        files_of = [
-            to_file(target, finding, schemas, options.feed_name, options.seed) for finding in report.findings
-        ]
-    told = memory.settle(retried)
-    paths = [memory.keep(content) for content in files_of]
-    if paths and save is not None:
-        paths[0] = save_failure(files_of[0], save, files)
-    verified = Verified(report, old, told, tuple(paths), stop.signal)
+        save_findings(session, save, files)
+    verified = Verified(session, stop.signal)
     if as_json:
         print_document(_document(verified))
     else:
@@ -138,24 +124,27 @@ class Verified:
     """What was found, and what came of what was found before.
 
     Attributes:
-        report: What was found now.
-        old: What was kept and shows again, and was not found otherwise.
-        told: A line for each that was kept.
-        paths: The replay file of each finding, or None.
+        session: What was verified, and what was found.
         stopped_by: The signal that ended the search early, or None.
     """
 
-    report: "SparkReport"
-    old: "tuple[RetriedFinding, ...]"
-    told: tuple[str, ...]
-    paths: tuple[Path | None, ...]
+    session: "Session[SparkTrials]"
     stopped_by: signal.Signals | None = None
+
+    @property
+    def report(self) -> "SparkReport":
+        """What came of the search."""
+        report = self.session.trials.report
+        assert report is not None
+        return report
 
     @property
     def findings(self) -> "list[tuple[Finding, Path | None]]":
         """Everything that is wrong, each with its replay file."""
-        kept = [(again.found, again.path) for again in self.old if again.found is not None]
-        return [*kept, *zip(self.report.findings, self.paths, strict=True)]
+        return [
+            (finding, self.session.files.get(number))
+            for number, finding in enumerate(self.session.trials.findings)
+        ]
 
     @property
     def code(self) -> ExitCode:
@@ -254,7 +243,7 @@ class _Progress:
 def _print(verified: Verified, elapsed_s: float, feed: "Feed | None") -> None:
     """Print the report. ``feed``: the target's, to print with each finding what is left of it, or None."""
     report = verified.report
-    for line in verified.told:
+    for line in verified.session.kept:
         _say(line)
     if report.job is not None:
         late = f"; up to {report.job.late:,} rows were late" if report.job.late else ""
@@ -312,7 +301,7 @@ def _document(verified: Verified) -> dict[str, Any]:
         "trials": report.sink.trials if report.sink else 0,
         "effects": list(report.sink.effects) if report.sink else [],
         "notes": list(report.sink.notes) if report.sink else [],
-        "kept": list(verified.told),
+        "kept": list(verified.session.kept),
         "findings": [
             _finding_document(finding) | {"replay_file": None if path is None else str(path)}
             for finding, path in verified.findings

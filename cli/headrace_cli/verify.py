@@ -14,12 +14,11 @@ from headrace_cli._files import ForceOption, OutputFiles
 from headrace_cli._heeded import refuse_unheeded_options
 from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_history
 from headrace_cli._invariants import invariants_named
-from headrace_cli._kept import FailuresOption, Memory
+from headrace_cli._kept import FailuresOption, memory, save_findings
 from headrace_cli._options import CodeTimeoutOption, JsonOption, PromiseOption, VerboseOption, with_options
 from headrace_cli._pools import PoolOptions
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
-from headrace_cli._replay_file import save_failure
 from headrace_cli._scope import ScopeOptions
 from headrace_cli._search_report import SearchReport
 from headrace_cli._signals import signal_of
@@ -31,17 +30,15 @@ from headrace_cli._targets import (
     load_target,
 )
 from headrace_cli._user_code import Confinement, names_of
-from headrace_properties.pipeline_target import RUNS, PipelineTarget, Search, SearchKind
-from headrace_properties.search.judging import Failure, run_plan
-from headrace_properties.search.kept_failures import found_again, retry
+from headrace_properties.pipeline_target import RUNS, PipelineTarget, PipelineTrials, Search, SearchKind
+from headrace_properties.search.judging import run_plan
 from headrace_properties.search.limits import CALL_S, CodeLimits
-from headrace_properties.search.outside import breaches_named, is_outside
+from headrace_properties.search.outside import breaches_named
 from headrace_properties.search.parallel import Jobs
-from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.scope import Scope
-from headrace_properties.search.verification import FEEDS, Verification
+from headrace_properties.search.verification import FEEDS
+from headrace_properties.session import Memory, Session
 from headrace_properties.target_kinds import TargetKind, check_allowed
-from headrace_properties.user_code.kept_findings import retry_findings
 from headrace_sim.faults import Breach
 
 app = typer.Typer(add_completion=False)
@@ -260,9 +257,17 @@ def verify(
                 keys or (),
                 confinement,
             )
-            memory = Memory(failures, pipeline)
             raise typer.Exit(
-                verify_spark(pipeline, asked, memory, files, save, context, as_json=as_json, verbose=verbose)
+                verify_spark(
+                    pipeline,
+                    asked,
+                    memory(failures, pipeline),
+                    files,
+                    save,
+                    context,
+                    as_json=as_json,
+                    verbose=verbose,
+                )
             )
         refuse_unheeded_options(context, TargetKind.PIPELINE)
         check_allowed(names_of(allow), TargetKind.PIPELINE)
@@ -271,12 +276,12 @@ def verify(
                 pipeline, feed, versions or (), promise or (), confinement.limits, protocol_without(without)
             )
             may_be_unknown = invariants_named(allow_unknown, target.deployed, target.promises)
-            memory = Memory(failures, target.name, target.versions, target.protocol.name, target.feed_name)
+            keeping = memory(failures, target.name, target.versions, target.protocol.name, target.feed_name)
             with pools.pool() as jobs:
-                report = _search(target, options.search(scope.scope, jobs), memory)
+                report = _searched(target, options.search(scope.scope, jobs), keeping)
         with confinement.entered():  # codecs and promises are asked for what is told
             report.may_be_unknown = may_be_unknown
-            _save(report, save, memory, files)
+            save_findings(report.session, save, files)
             failure = report.verification.failure
             if (
                 failure is not None and history is not None and not failure.error
@@ -291,63 +296,20 @@ def verify(
         raise typer.Exit(report.code)
 
 
-def _save(report: SearchReport, path: Path | None, memory: Memory, files: OutputFiles) -> None:
-    """Save the failure, if there is one, for the user and for the next search; and the findings about user code."""
-    failure = report.verification.failure
-    again = report.saved_as is not None and path is None  # a kept one that failed again
-    if failure is not None and not again:
-        report.saved_as = _saved(report, failure, path, report.saved_as, memory, files)
-    for number, finding in enumerate(report.findings):
-        to = path if failure is None and number == 0 else None
-        saved = _saved(report, finding.failure, to, None, memory, files)
-        if saved is not None:
-            report.saved_findings[number] = saved
-
-
-def _saved(
-    report: SearchReport, failure: Failure, path: Path | None, before: Path | None, memory: Memory, files: OutputFiles
-) -> Path | None:  # fmt: skip
-    target = report.target
-    data = to_replay(
-        failure, target.name, target.protocol.name, target.feed_name, target.versions, target.application
-    )
-    kept = before or (None if is_outside(failure.plan) else memory.keep(data))
-    return save_failure(data, path, files) if path or kept is None else kept
-
-
-def _search(target: PipelineTarget, search: Search, memory: Memory) -> SearchReport:
-    """Try the failures that are kept, then search until it is done or a signal arrives."""
+def _searched(target: PipelineTarget, search: Search, keeping: Memory) -> SearchReport:
+    """Verify a pipeline until it is done or a signal arrives."""
+    stopped_by = None
     target.check_input(search.seed)
-    application = target.application
-    stopped_by = verification = review_of_code = again = None
-    kept: tuple[str, ...] = ()
     with SearchProgress(target.expected_runs(search)) as progress:
+        session = Session(PipelineTrials(target, search, progress.on_run), keeping)
         try:
-            review_of_code = target.review(search)
-            if review_of_code is not None:
-                review_of_code, retried = retry_findings(
-                    application, memory.failures.findings(), review_of_code
-                )
-                kept = memory.settle(retried)
-            if review_of_code is None or not review_of_code.why_no_runs:
-                retried = retry(application, memory.failures.load(), target.protocol, search.jobs)
-                kept += memory.settle(retried)
-                verification = found_again(retried)
-                again = next((failure.kept.path for failure in retried if failure.failed), None)
-                if verification is None:
-                    verification = target.search(search, progress.on_run)
+            session.run()
         except KeyboardInterrupt as stop:
             stopped_by = signal_of(stop)
     return SearchReport(
-        target=target,
-        seed=search.seed,
-        verification=verification or progress.latest or Verification(),
+        session,
         elapsed_s=progress.elapsed_s,
         runs_per_second=progress.runs_per_second,
         stopped_by=stopped_by,
-        outside=search.outside,
-        shrinking=verification is None and progress.shrinking,
-        review=review_of_code,
-        kept=kept,
-        saved_as=again,
+        shrinking=progress.shrinking and not session.trials.ended,
     )

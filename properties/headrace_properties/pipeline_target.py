@@ -3,23 +3,30 @@
 import enum
 import math
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace import HeadraceError, Pipeline
+from headrace_properties.explain.descriptions import describe_failure
 from headrace_properties.promises import Promise
 from headrace_properties.search.application import Application, FeedOf, stray_entry
 from headrace_properties.search.enumeration import enumerate_faults
 from headrace_properties.search.exhaustive import explore
 from headrace_properties.search.guard import EndsProcessError
+from headrace_properties.search.judging import Failure
+from headrace_properties.search.kept_failures import KeptFailures, Retried, found_again, retry
 from headrace_properties.search.limits import CodeLimits, OverrunError
 from headrace_properties.search.lineage import LINEAGE_KINDS, break_lineage
+from headrace_properties.search.outside import is_outside
 from headrace_properties.search.parallel import Jobs
+from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.scope import USUAL_KINDS, Scope
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.verification import FEEDS, Verification, verify
 from headrace_properties.target import TargetError
+from headrace_properties.user_code.habits import UserFinding
+from headrace_properties.user_code.kept_findings import retry_findings
 from headrace_properties.user_code.review import CodeReview, review
 from headrace_properties.user_frames import is_users_file
 from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
@@ -141,20 +148,6 @@ class PipelineTarget:
             return len(single_faults(self.application.versions, feed, self.options or ClusterOptions()))
         return search.runs
 
-    def review(self, search: Search) -> CodeReview | None:
-        """Look at the user's code by itself, over all inputs of a search, before anything else hosts it.
-
-        Returns:
-            None on a broken protocol, which is not there to judge the code.
-        """
-        if self.protocol is not SOUND:
-            return None
-        application = self.application
-        feeds = {seed: application.feed(seed) for seed in application.feed_seeds(search.seed, search.feeds)}
-        return review(
-            application.versions, feeds, options=self.options, seed=search.seed, limits=application.limits
-        )
-
     def search(self, search: Search, on_run: Callable[[Verification], None] | None = None) -> Verification:
         """Search for a schedule that breaks an invariant or a promise.
 
@@ -206,6 +199,117 @@ class PipelineTarget:
                     outside=search.outside,
                     on_run=on_run,
                 )
+
+
+@dataclass(slots=True)
+class PipelineTrials:
+    """The trials of a pipeline in one session: its code by itself, kept failures, and a search.
+
+    Attributes:
+        target: the pipeline.
+        wanted: the search.
+        on_run: called after each run, for progress.
+        code: what is known about the user's code; ``None``: a broken protocol is not there to judge it.
+        verification: what the runs have shown so far.
+        again: the file of the kept failure that failed again, which is then the result.
+        ended: whether the search has come to its end.
+        elsewhere: names of promises that do not stand in the pipeline's module, where a replay would read them.
+    """
+
+    target: PipelineTarget
+    wanted: Search
+    on_run: Callable[[Verification], None] = lambda _: None
+    code: CodeReview | None = None
+    verification: Verification = field(default_factory=Verification)
+    again: Path | None = None
+    ended: bool = False
+    elsewhere: frozenset[str] = frozenset()
+
+    def review(self) -> None:
+        """Look at the user's code by itself, over all inputs of the search, before anything else hosts it.
+
+        Raises:
+            TargetError: what makes the input makes none, or another one each time.
+        """
+        target, wanted = self.target, self.wanted
+        target.check_input(wanted.seed)
+        if target.protocol is not SOUND:
+            return
+        seeds = target.application.feed_seeds(wanted.seed, wanted.feeds)
+        feeds = {seed: target.feed(seed) for seed in seeds}
+        limits = target.application.limits
+        self.code = review(target.deployed, feeds, options=target.options, seed=wanted.seed, limits=limits)
+
+    def retry(self, kept: KeptFailures) -> Sequence[Retried]:
+        """Try kept findings about the code, and then kept failures of runs again."""
+        target, retried = self.target, list[Retried]()
+        if self.code is not None:
+            self.code, found = retry_findings(target.application, kept.findings(), self.code)
+            retried += found
+        if self._useless:
+            return retried
+        runs = retry(target.application, kept.load(), target.protocol, self.wanted.jobs)
+        verification = found_again(runs)
+        if verification is not None:
+            self.verification, self.ended = verification, True
+            self.again = next(failure.path for failure in runs if failure.failed)
+        return [*retried, *runs]
+
+    def search(self) -> None:
+        """Search, unless a kept failure has failed again, or the runs would do harm."""
+        if not (self.ended or self._useless):
+            self.verification = self.target.search(self.wanted, self._take)
+            self.ended = True
+
+    def _take(self, verification: Verification) -> None:
+        self.verification = verification
+        self.on_run(verification)
+
+    @property
+    def _useless(self) -> bool:
+        return self.code is not None and bool(self.code.why_no_runs)
+
+    @property
+    def findings(self) -> tuple[UserFinding | Failure, ...]:
+        """The findings about user code, and then the failing run."""
+        failure = self.verification.failure
+        return (*(self.code.findings if self.code else ()), *([] if failure is None else [failure]))
+
+    def told(self, finding: UserFinding | Failure) -> str:
+        """Tell a finding in paragraphs, as a test's report shows it."""
+        application = self.target.application
+        if isinstance(finding, Failure):
+            return describe_failure(finding, application).rstrip()
+        story = "\n".join(f"  {sentence}" for sentence in finding.story())
+        return f"{application.pipeline.name} breaks {finding.habit.verdict_name}\n\n{story}"
+
+    @property
+    def leading(self) -> UserFinding | Failure | None:
+        """The failing run, or else the first finding about the code."""
+        return self.verification.failure or next(iter(self.findings), None)
+
+    def replay(self, finding: UserFinding | Failure) -> bytes:
+        """Write a finding for a file."""
+        target, failure = self.target, _failure_of(finding)
+        return to_replay(
+            failure, target.name, target.protocol.name, target.feed_name, target.versions, target.application
+        )
+
+    def file_of(self, finding: UserFinding | Failure) -> Path | None:
+        """Return the file of the kept failure that failed again, if this is it."""
+        return self.again if finding is self.verification.failure else None
+
+    def is_kept(self, finding: UserFinding | Failure) -> bool:
+        """Return whether later sessions try it again: nothing outside the model, and nothing that a replay could not judge."""
+        return not (is_outside(_failure_of(finding).plan) or self.lacking(finding))
+
+    def lacking(self, finding: UserFinding | Failure) -> list[str]:
+        """Return the broken promises that a replay would not find."""
+        return [name for name in _failure_of(finding).violations if name in self.elsewhere]
+
+
+def _failure_of(finding: UserFinding | Failure) -> Failure:
+    return finding.failure if isinstance(finding, UserFinding) else finding
 
 
 def pipeline_target(

@@ -3,7 +3,6 @@
 A failure shows the smallest fault schedule found, what it breaks, and the command that replays it.
 """
 
-import contextlib
 import os
 import shlex
 import sys
@@ -18,18 +17,18 @@ from hypothesis.strategies import SearchStrategy
 from headrace import OptionsError, Pipeline
 from headrace_properties.checkers.catalogue import is_invariant
 from headrace_properties.drawn_feeds import feed_function
-from headrace_properties.explain.descriptions import describe_failure
+from headrace_properties.pipeline_target import PipelineTrials, Search, SearchKind, pipeline_target
 from headrace_properties.promises import Promise, check_promises
-from headrace_properties.search.application import Application, FeedOf, stray_entry
-from headrace_properties.search.exhaustive import explore
+from headrace_properties.search.application import FeedOf
 from headrace_properties.search.guard import PRINTED_LINES, guarded
 from headrace_properties.search.judging import Failure
-from headrace_properties.search.kept_failures import KeptFailures, Retried, found_again, retry
+from headrace_properties.search.kept_failures import KeptFailures
 from headrace_properties.search.limits import CALL_S, CodeLimits, call_time_limited
 from headrace_properties.search.parallel import cores
-from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.scope import Scope
-from headrace_properties.search.verification import FEEDS, Verification, verify
+from headrace_properties.search.verification import Verification
+from headrace_properties.session import Memory, Session, TrialsT
+from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import (
     EACH_EFFECT,
     EFFECT,
@@ -45,12 +44,10 @@ from headrace_properties.target_kinds import (
 )
 from headrace_properties.user_code.growth import GROWTH
 from headrace_properties.user_code.habits import UserFinding
-from headrace_properties.user_code.kept_findings import retry_findings
-from headrace_properties.user_code.review import CodeReview, review
-from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
+from headrace_properties.user_code.review import CodeReview
+from headrace_sim import SOUND, ClusterOptions, Protocol
 
 if TYPE_CHECKING:
-    from headrace_properties.spark_jobs.replay_file import RetriedFinding
     from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
     from headrace_sim.spark.job import SparkJob
 
@@ -201,46 +198,59 @@ class Verifier:
                 or shares state.
             NotExercisedError: nothing is violated, but an invariant or a promise that is not allowed to was never exercised, or
                 state is left that nothing will ever clean up.
-            OptionsError: ``examples`` or ``depth`` is less than 1, there is no such ``search``, it does not heed an argument, or
-                ``feed`` makes no input for this pipeline.
+            OptionsError: ``examples`` or ``depth`` is less than 1, there is no such ``search``, or it does not heed an argument.
+            TargetError: ``feed`` makes no input for this pipeline.
         """
         __tracebackhide__ = True
         arguments = {"depth": depth, "scope": scope, "examples": examples, "options": options}
         _refuse_unsearched(search, {name: value for name, value in arguments.items() if value is not None})
         used_seed, runs = self._instead_of(seed, examples)
-        _check_search(runs, search)
+        wanted = _search_named(search, examples=runs, seed=used_seed, depth=depth, scope=scope)
         check_allowed(allow, TargetKind.PIPELINE)
         asked = _promises_beside(pipeline, feed) if promises is None else promises
-        application = Application(
-            pipeline, feed_function(pipeline, feed), check_promises(asked, [pipeline]), self._limits
+        names = _importable_name(pipeline, feed)
+        made = feed_function(pipeline, feed)
+        if not callable(made):
+            remedy = "Name a function from a seed to a Feed, or a Hypothesis strategy"
+            raise TargetError(pipeline.name, f"its feed is {made!r:.60}, not a function", remedy)
+        target = pipeline_target(
+            names[0] if names else pipeline.name,
+            pipeline,
+            made,
+            feed_name=names[1] if names else getattr(feed, "__name__", "feed"),
+            promises=check_promises(asked, [pipeline]),
+            limits=self._limits,
+            protocol=protocol or SOUND,
+            options=options,
         )
-        _check_feed(application, used_seed)
-        tested = _TestedPipeline(application, feed, protocol or SOUND, self.folder)
-        code = tested.review_code(used_seed, options)
+        memory = self._memory(names, target.protocol.name)
+        trials = PipelineTrials(target, wanted)
+        beside = {promise.name for promise in _promises_beside(pipeline, feed)}
+        trials.elsewhere = frozenset(promise.name for promise in target.promises) - beside
+        session = Session(trials, memory)
+        try:
+            session.run()
+            session.keep()
+        finally:
+            self._record_kept(session)
+        found, code = trials.verification, trials.code or CodeReview(())
         for finding in code.findings:
             self.record("headrace finding", str(finding))
-        broken = [tested.story_of_finding(finding) for finding in code.findings]
-        again = () if code.why_no_runs else tested.retry()
-        self._settle(tested.kept, (*tested.retried, *again))
-        if code.why_no_runs:
-            raise InvariantViolatedError("\n\n".join(broken))
-        found = found_again(again)
-        if found is None and search == "exhaustive":
-            found = tested.explore(scope or Scope(), used_seed)
-        found = found or tested.verify(
-            runs, used_seed, options, (2 if depth is None else depth) if search == "pct" else None
-        )
-        self.record("headrace runs", found.runs)
-        self.record("headrace events", found.events)
-        if found.failure is not None:
-            broken.append(tested.story_of(found.failure))
-        if broken:
-            raise InvariantViolatedError("\n\n".join(broken))
+        if found.runs:
+            self.record("headrace runs", found.runs)
+            self.record("headrace events", found.events)
+        if trials.findings:
+            raise InvariantViolatedError(
+                "\n\n".join(
+                    f"{trials.told(finding)}\n\nRun it again\n  {_lacking(trials, finding) or self._command(session, number)}"
+                    for number, finding in enumerate(trials.findings)
+                )
+            )
         if code.uncompared:
             self.record("headrace not compared", ", ".join(code.uncompared))
         allowed = {*self.allow_unknown, *allow_unknown}
         unknown = _not_allowed(found.unknown, allowed)
-        question = "" if allowed & {_ALL, GROWTH} else code.question(application.promises)
+        question = "" if allowed & {_ALL, GROWTH} else code.question(target.promises)
         if unknown or question:
             raise NotExercisedError(pipeline.name, found.runs, unknown, question)
         return found
@@ -282,13 +292,11 @@ class Verifier:
         """
         __tracebackhide__ = True
         # PySpark need not be installed.
-        from headrace_properties.spark_jobs.causes import Cause  # noqa: PLC0415
-        from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
+        from headrace_properties.spark_jobs.spark_trials import SparkTrials  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named, spark_target  # noqa: PLC0415
 
         used_seed, runs = self._instead_of(seed, examples)
         allow = tuple(allow)
-        allowed = causes_named(allow)
         names = _names_of(job, feed, prepare)
         asked = names.promises if promises is None else promises
 
@@ -308,41 +316,33 @@ class Verifier:
         target = target_of(used_seed)
         _refuse_unheeded({"examples": examples}, target.kind)
         check_allowed(allow, target.kind)
-        kept = KeptFailures(self.folder, names.job) if names.importable else None
-        untold = allowed if duplicates else allowed | {Cause.DUPLICATES}
-        retried = () if kept is None else retry_findings(kept, names.feed, target_of, untold)
-        report = target.verify(
-            schedules=runs,
-            seed=used_seed,
-            allow=allowed,
-            duplicates=duplicates,
-            allow_unknown={*self.allow_unknown, *allow_unknown},
+        untested = {*self.allow_unknown, *allow_unknown}
+        trials = SparkTrials(
+            target, target_of, schema, names.feed, used_seed, runs, causes_named(allow), duplicates, untested
         )
-        self._settle(kept, retried)
+        session = Session(trials, self._memory((names.job, names.feed) if names.importable else None))
+        try:
+            session.run()
+            session.keep()
+        finally:
+            self._record_kept(session)
+        report = trials.report
+        assert report is not None
         if report.job is not None:
             self.record("headrace schedules", report.job.schedules)
         if report.sink is not None:
             self.record("headrace trials", report.sink.trials)
-        found = {(finding.name, finding.place): finding for finding in report.findings}
-        found |= {
-            (result.found.name, result.found.place): result.found
-            for result in retried
-            if result.found is not None
-        }
-        if found:
-            files = {
-                key: to_file(target, finding, schema, names.feed, used_seed) for key, finding in found.items()
-            }
+        if trials.findings:
             raise InvariantViolatedError(
                 "\n\n".join(
-                    f"{target.name} breaks: {finding.name}\n\n  {finding}\n\nRun it again\n  {_kept_command(kept, files[key])}"
-                    for key, finding in found.items()
+                    f"{target.name} breaks: {finding.name}\n\n  {finding}\n\nRun it again\n  {self._command(session, number)}"
+                    for number, finding in enumerate(trials.findings)
                 )
             )
         if report.unknown:
-            untested = (promise.name for promise in target.promises)
+            untold = (promise.name for promise in target.promises)
             asked_for = tuple(
-                name for name in untested if any(f"promise {name} " in why for why in report.unknown)
+                name for name in untold if any(f"promise {name} " in why for why in report.unknown)
             )
             raise NotExercisedError(names.job, runs, asked_for, "; ".join(report.unknown))
         return report
@@ -356,15 +356,24 @@ class Verifier:
         """Return the seed and the number of runs: the test's, or else the command line's."""
         return (self.seed if seed is None else seed), (self.examples if examples is None else examples)
 
-    def _settle(self, kept: KeptFailures | None, retried: "Iterable[Retried | RetriedFinding]") -> None:
-        """Report the results of kept failures, and retire those that pass."""
-        for result in retried:
-            self.record("headrace kept failure", str(result))
-            if kept is not None and result.passed:
-                with contextlib.suppress(OSError):  # a read-only directory: it is tried again
-                    kept.retire(result.path)
-        for line in () if kept is None else kept.unreadable():
+    def _memory(self, names: tuple[str, str] | None, protocol: str = SOUND.name) -> Memory:
+        """Return where failures are kept. ``names``: of what is verified and of its feed; ``None``: no file can name them."""
+        failures = KeptFailures(self.folder, names[0], protocol=protocol, feed=names[1]) if names else None
+        return Memory(failures)
+
+    def _record_kept(self, session: Session[TrialsT]) -> None:
+        for line in session.kept:
             self.record("headrace kept failure", line)
+
+    def _command(self, session: Session[TrialsT], number: int) -> str:
+        """Return the command that runs a finding again, by its number, or why there is none."""
+        path = session.files.get(number)
+        if path is None:
+            why = session.memory.refused
+            return f"(no replay file: cannot write {why.filename}: {why.strerror})" if why else _NO_FILE
+        call_s = self._limits.call_s
+        option = f" --code-timeout {call_s:g}" if call_s != CALL_S else ""
+        return f"headrace replay {shlex.quote(_shown(path))}{option} --explain"
 
 
 ARGUMENTS: Mapping[str, Heeded] = {
@@ -409,31 +418,21 @@ def _refuse_unsearched(search: str, given: Mapping[str, object]) -> None:
             raise OptionsError(name, value, f"given with search={' or '.join(map(repr, _SEARCHES[name]))}")
 
 
-def _check_search(examples: int, search: str) -> None:
+def _search_named(name: str, *, examples: int, seed: int, depth: int | None, scope: Scope | None) -> Search:
     if examples < 1:
         raise OptionsError("examples", examples, "at least 1")
-    if search not in ("random", "pct", "exhaustive"):
-        raise OptionsError("search", search, "random, pct or exhaustive")
-
-
-def _check_feed(application: Application, seed: int) -> None:
-    __tracebackhide__ = True
-    if not callable(application.feed_of):
-        raise OptionsError(
-            "feed", application.feed_of, "a function from a seed to a Feed, or a Hypothesis strategy"
-        )
-    made: object = application.feed(seed)
-    if not isinstance(made, Feed):
-        raise OptionsError(f"feed({seed})", made, "a Feed, such as FeedBuilder(pipeline).build()")
-    if application.feed_of(seed) != made:
-        expected = f"a function that makes the same input of seed {seed} each time"
-        raise OptionsError("feed", application.feed_of, expected)
-    stray = stray_entry(application.pipeline, made)
-    if stray is not None:
-        injectors = ", ".join(map(repr, application.pipeline.injectors))
-        raise OptionsError(
-            f"feed({seed})", stray, f"entries for {injectors}, as FeedBuilder of this pipeline makes them"
-        )
+    kinds = {kind.value: kind for kind in (SearchKind.RANDOM, SearchKind.PCT, SearchKind.EXHAUSTIVE)}
+    if name not in kinds:
+        raise OptionsError("search", name, "random, pct or exhaustive")
+    kind = kinds[name]
+    return Search(
+        kind,
+        None if kind is SearchKind.EXHAUSTIVE else examples,
+        seed=seed,
+        depth=2 if depth is None else depth,
+        scope=scope or Scope(),
+        jobs=_jobs(),
+    )
 
 
 def _not_allowed(unknown: Iterable[str], allowed: Collection[str]) -> tuple[str, ...]:
@@ -443,92 +442,11 @@ def _not_allowed(unknown: Iterable[str], allowed: Collection[str]) -> tuple[str,
     )
 
 
-class _TestedPipeline:
-    """A pipeline that a test verifies, and its kept failures. ``feed``: what the test named so; ``folder``: of all pipelines'."""
-
-    def __init__(self, application: Application, feed: object, protocol: Protocol, folder: Path) -> None:
-        self._application, self._feed, self._protocol = application, feed, protocol
-        self._name = _importable_name(application.pipeline, feed)
-        self._jobs = _jobs()
-        self.retried: tuple[Retried, ...] = ()
-        self.kept = (
-            None
-            if self._name is None
-            else KeptFailures(folder, self._name[0], protocol=protocol.name, feed=self._name[1])
-        )
-
-    def review_code(self, seed: int, options: ClusterOptions | None) -> CodeReview:
-        """Review the user's code by itself, kept findings first; `retried` then has their results."""
-        application = self._application
-        if self._protocol is not SOUND:
-            return CodeReview(())
-        feeds = {feed_seed: application.feed(feed_seed) for feed_seed in application.feed_seeds(seed, FEEDS)}
-        code = review(application.pipeline, feeds, options=options, seed=seed, limits=application.limits)
-        kept = () if self.kept is None else self.kept.findings()
-        code, self.retried = retry_findings(application, kept, code)
-        return code
-
-    def retry(self) -> tuple[Retried, ...]:
-        if self.kept is None:
-            return ()
-        return retry(self._application, self.kept.load(), self._protocol, self._jobs)
-
-    def explore(self, scope: Scope, seed: int) -> Verification:
-        return explore(self._application, scope, feed_seed=seed, protocol=self._protocol, jobs=self._jobs)
-
-    def verify(
-        self, examples: int, seed: int, options: ClusterOptions | None, depth: int | None
-    ) -> Verification:
-        """Run random schedules. ``depth``: with orders of arrival by priorities."""
-        return verify(
-            self._application,
-            examples=examples,
-            seed=seed,
-            options=options,
-            protocol=self._protocol,
-            jobs=self._jobs,
-            depth=depth,
-        )
-
-    def story_of_finding(self, finding: UserFinding) -> str:
-        """Report a finding about user code, and how to reproduce it."""
-        command = self._keep(finding.failure).removesuffix(" --explain")
-        story = "\n".join(f"  {sentence}" for sentence in finding.story())
-        name = self._application.pipeline.name
-        return f"{name} breaks {finding.habit.verdict_name}\n\n{story}\n\nRun it again\n  {command}"
-
-    def story_of(self, failure: Failure) -> str:
-        """Report a failure, and how to reproduce it."""
-        return describe_failure(failure, self._application) + f"\nRun it again\n  {self._keep(failure)}"
-
-    def _keep(self, failure: Failure) -> str:
-        """Keep the failure; return the command that replays it, or why there is none."""
-        application = self._application
-        if self._name is None:
-            return _NO_FILE
-        asked = _promises_beside(application.pipeline, self._feed)
-        beside = {getattr(promise, "name", "") for promise in asked}
-        lacking = [
-            violation
-            for violation in failure.violations
-            if violation.isidentifier() and violation not in beside and not is_invariant(violation)
-        ]
-        if lacking:
-            return f"(no replay file: add {lacking[0]} to a list promises beside the pipeline, where replay reads it)"
-        name, feed_name = self._name
-        data = to_replay(failure, name, self._protocol.name, feed_name, application=application)
-        call_s = application.limits.call_s
-        return _kept_command(self.kept, data, f" --code-timeout {call_s:g}" if call_s != CALL_S else "")
-
-
-def _kept_command(kept: KeptFailures | None, data: bytes, option: str = "") -> str:
-    """Keep a failure; return the command that replays it, or why there is none."""
-    if kept is None:
-        return _NO_FILE
-    try:
-        return f"headrace replay {shlex.quote(_shown(kept.keep(data)))}{option} --explain"
-    except OSError as error:
-        return f"(no replay file: cannot write {error.filename}: {error.strerror})"
+def _lacking(trials: PipelineTrials, finding: UserFinding | Failure) -> str:
+    """Say that a broken promise does not stand where a replay would read it; ``""``: none is broken, or it does."""
+    lacking = trials.lacking(finding)
+    where = "to a list promises beside the pipeline, where replay reads it"
+    return f"(no replay file: add {lacking[0]} {where})" if lacking else ""
 
 
 def _shown(path: Path) -> str:

@@ -17,10 +17,12 @@ from rich.console import Console
 from headrace_cli._exit import ExitCode
 from headrace_cli._search_report import SearchReport
 from headrace_cli._targets import load_target
+from headrace_properties.pipeline_target import PipelineTarget, PipelineTrials, Search
 from headrace_properties.search import verification
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.verification import Verification
+from headrace_properties.session import Memory, Session
 from headrace_properties.verdict import Holds, Verdict, Violated
 from headrace_sim import ClusterOptions, FaultSchedule
 from tests.cli.rig import Run, environment, plain, run_process
@@ -62,11 +64,16 @@ def test_header_and_table_name_the_same_invariants_and_the_input_is_shown_decode
     assert re.match(r"  \d\.\d{6}s record stream=views key='.' timestamp=\d\.\d{6}s value=\d+\n", shown)
 
 
+def _reported(target: PipelineTarget, found: Verification) -> SearchReport:
+    trials = PipelineTrials(target, Search(), verification=found)
+    return SearchReport(Session(trials, Memory(None, lambda _: None)), elapsed_s=1.0, runs_per_second=1.0)
+
+
 def test_a_finding_about_weak_code_is_in_the_headline_and_changes_no_exit_code() -> None:
     verdicts: dict[str, Verdict] = {"S1": Holds(3), "S5-weak": Violated("two values", ())}
     target = load_target("headrace_scenarios.videos:pipeline")
     found = Verification(verdicts=verdicts, runs=3)
-    report = SearchReport(target, seed=0, verification=found, elapsed_s=1.0, runs_per_second=1.0)
+    report = _reported(target, found)
     told = "in 3 runs with faults; but S5-weak is a finding about your code"
     assert report.headline == f"HOLDS: every invariant and promise, {told}"
     assert report.code is ExitCode.HOLDS
@@ -78,7 +85,7 @@ def test_violations_only_before_shrinking_are_not_announced_as_below() -> None:
     failure = Failure(Plan(FaultSchedule(()), ClusterOptions(), seed=0), 0, smallest, "")
     found = Verification(verdicts=verdicts, failure=failure)
     target = load_target("headrace_scenarios.videos:pipeline")
-    report = SearchReport(target, seed=0, verification=found, elapsed_s=1.0, runs_per_second=1.0)
+    report = _reported(target, found)
     console = Console(file=io.StringIO(), width=200)
     report.print(console)
     assert isinstance(console.file, io.StringIO)

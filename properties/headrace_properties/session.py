@@ -1,0 +1,148 @@
+"""One verification of one target, whoever asks: review its code, try what was kept, search, and keep what is found.
+
+Rules of this file:
+
+* Failures of earlier searches are tried before the search. One that fails again ends a search that stops at its first failure.
+* What is found is kept as a replay file. A directory that cannot be written hides no verdict, and is told of once.
+* A signal may stop a session at any time: it has what was found so far.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from headrace_properties.search.kept_failures import KeptFailures
+
+
+class Rechecked(Protocol):
+    """What came of a kept failure; as text, in a line."""
+
+    @property
+    def path(self) -> Path:
+        """Of its file."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether what it violated was exercised and holds."""
+
+
+class Trials(Protocol):
+    """The trials of one target in one session, and what they have shown so far."""
+
+    def review(self) -> None:
+        """Look at what needs no faults."""
+
+    def retry(self, kept: KeptFailures) -> Sequence[Rechecked]:
+        """Try kept failures again."""
+
+    def search(self) -> None:
+        """Make the trials, unless what is known already makes them useless or harmful."""
+
+    @property
+    def findings(self) -> Sequence[Any]:
+        """What is found, the cause first."""
+
+    @property
+    def leading(self) -> Any:
+        """The finding that a user is told first, or None."""
+
+    def replay(self, finding: Any) -> bytes:
+        """Write a finding for a file."""
+
+    def file_of(self, finding: Any) -> Path | None:
+        """Return the file of a kept failure that is found again; ``None``: the finding is new."""
+
+    def is_kept(self, finding: Any) -> bool:
+        """Return whether a new finding is to be tried again by later sessions."""
+
+
+class Memory:
+    """Keeps failures, and retires those that no longer fail. An unwritable directory is reported once and changes no result.
+
+    Args:
+        failures: where; ``None``: nowhere, as no file could name the target.
+        complain: told of the error if the directory cannot be written.
+        writable: whether files may be written there.
+
+    Attributes:
+        failures: where.
+        refused: why the directory could not be written; ``None``: it could.
+    """
+
+    def __init__(
+        self,
+        failures: KeptFailures | None,
+        complain: Callable[[OSError], None] = lambda _: None,
+        *,
+        writable: bool = True,
+    ) -> None:
+        self.failures = failures
+        self.refused: OSError | None = None
+        self._complain = complain
+        self._writable = writable and failures is not None
+
+    def keep(self, data: bytes) -> Path | None:
+        """Keep a failure as a replay file, and return the file's path if it could be written."""
+        if not self._writable or self.failures is None:
+            return None
+        try:
+            return self.failures.keep(data)
+        except OSError as error:
+            self._give_up(error)
+            return None
+
+    def retry(self, trials: Trials) -> tuple[str, ...]:
+        """Try what is kept, and retire what passed; return a line for each, and for each that could not be read."""
+        if self.failures is None:
+            return ()
+        retried = trials.retry(self.failures)
+        return (*map(self._settled, retried), *self.failures.unreadable())
+
+    def _settled(self, rechecked: Rechecked) -> str:
+        if not rechecked.passed or not self._writable or self.failures is None:
+            return str(rechecked)
+        try:
+            return f"{rechecked}; moved to {self.failures.retire(rechecked.path).parent}"
+        except OSError as error:
+            self._give_up(error)
+            return str(rechecked)
+
+    def _give_up(self, error: OSError) -> None:
+        self._writable, self.refused = False, error
+        self._complain(error)
+
+
+TrialsT = TypeVar("TrialsT", bound=Trials)
+
+
+@dataclass(slots=True)
+class Session(Generic[TrialsT]):
+    """One verification.
+
+    Attributes:
+        trials: of the target.
+        memory: what was found before, and keeps what is found now.
+        kept: a line for each failure that was kept.
+        files: the replay file of each finding that has one, by its number.
+    """
+
+    trials: TrialsT
+    memory: Memory
+    kept: tuple[str, ...] = ()
+    files: dict[int, Path] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Review, try what was kept, and search."""
+        self.trials.review()
+        self.kept = self.memory.retry(self.trials)
+        self.trials.search()
+
+    def keep(self) -> None:
+        """Keep what is found."""
+        for number, finding in enumerate(self.trials.findings):
+            path = self.trials.file_of(finding)
+            if path is None and self.trials.is_kept(finding):
+                path = self.memory.keep(self.trials.replay(finding))
+            if path is not None:
+                self.files[number] = path

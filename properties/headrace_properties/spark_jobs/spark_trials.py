@@ -1,0 +1,96 @@
+"""The trials of a Spark job or sink in one session: kept findings, its schedules, and its sink at each of its effects."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace_properties.search.kept_failures import KeptFailures
+from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.outcomes import SCHEDULES
+from headrace_properties.spark_jobs.replay_file import RetriedFinding, retry_findings, to_file
+from headrace_properties.spark_jobs.targets import Finding, SparkReport, SparkTarget
+from headrace_sim.spark.sinks.trial import Progress
+
+
+@dataclass(slots=True)
+class SparkTrials:
+    """The trials of a Spark job or sink, and what they have shown.
+
+    Attributes:
+        target: The job or sink.
+        target_of: Returns it with the rows of another seed.
+        schemas: Of its input, as the user gave them.
+        feed_name: What its module calls its rows.
+        seed: Of its rows and schedules.
+        schedules: How many, for a job that keeps state or calls functions in Python.
+        allow: On what its outcome may depend.
+        duplicates: Whether the source may deliver a row twice.
+        allow_unknown: Promises that no run needs to test.
+        progress: Told how much is done, and of how much; a true result stops the search.
+        report: What came of the search; None: nothing so far.
+        again: What was kept and shows again.
+
+    """
+
+    target: SparkTarget
+    target_of: Callable[[int], SparkTarget]
+    schemas: str | Mapping[str, str] | None
+    feed_name: str
+    seed: int
+    schedules: int = SCHEDULES
+    allow: Collection[Cause] = ()
+    duplicates: bool = False
+    allow_unknown: Collection[str] = ()
+    progress: Progress | None = None
+    report: SparkReport | None = None
+    again: tuple[RetriedFinding, ...] = ()
+
+    def review(self) -> None:
+        """Do nothing: the search watches the job's code in its undisturbed run."""
+
+    def retry(self, kept: KeptFailures) -> Sequence[RetriedFinding]:
+        """Look for kept findings again, unless the outcome may depend on what they are about."""
+        settled = {*self.allow} if self.duplicates else {*self.allow, Cause.DUPLICATES}
+        self.again = retry_findings(kept, self.feed_name, self.target_of, settled)
+        return self.again
+
+    def search(self) -> None:
+        """Run the schedules and the trials of the sink."""
+        self.report = self.target.verify(
+            schedules=self.schedules,
+            seed=self.seed,
+            allow=self.allow,
+            duplicates=self.duplicates,
+            allow_unknown=self.allow_unknown,
+            progress=self.progress,
+        )
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is found, and then what was kept and is found again only under its own schedule."""
+        found = {
+            (finding.name, finding.place): finding
+            for finding in (self.report.findings if self.report else ())
+        }
+        for again in self.again:
+            if again.found is not None:
+                found.setdefault((again.found.name, again.found.place), again.found)
+        return tuple(found.values())
+
+    @property
+    def leading(self) -> Finding | None:
+        """The first of them."""
+        return next(iter(self.findings), None)
+
+    def replay(self, finding: Finding) -> bytes:
+        """Write a finding for a file."""
+        return to_file(self.target, finding, self.schemas, self.feed_name, self.seed)
+
+    def file_of(self, finding: Finding) -> Path | None:
+        """Return the file of a kept finding that is found again only under its own schedule."""
+        return next((again.path for again in self.again if again.found is finding), None)
+
+    def is_kept(self, finding: Finding) -> bool:
+        """Return whether later sessions look for it: always."""
+        del finding
+        return True
