@@ -25,7 +25,7 @@ from headrace.wire.effects import Effect, Event, Wake
 from headrace.wire.messages import STORE, ChangeTopology, MergeIntervals, MoveInterval, Refused, SplitInterval
 from headrace.worker.interval_state import IntervalInput
 from headrace.worker.worker import Worker
-from headrace_properties.mutation.watching import watched
+from headrace_properties.mutation.watched_options import watched
 from headrace_properties.search.agreement import QUIET_US
 from headrace_properties.search.ground import Ground, ground_of
 from headrace_properties.search.judging import JudgedRun

@@ -20,7 +20,7 @@ from headrace.dataflow import (
     Window,
     read,
 )
-from headrace_properties.mutation.watching import watched
+from headrace_properties.mutation.watched_options import watched
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.plans import Plan

@@ -48,7 +48,7 @@ from headrace_properties.mutation.halting import HALTING, try_halting
 from headrace_properties.mutation.halting_flows import HALTING_FLOWS, refuse_wrong, try_halting_flows
 from headrace_properties.mutation.more_flows import MORE_FLOWS, more_flows_pipeline, try_more_flows
 from headrace_properties.mutation.operated import OPERATED, try_operated
-from headrace_properties.mutation.watching import watched
+from headrace_properties.mutation.watched_options import watched
 from headrace_properties.promises import Promise
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE

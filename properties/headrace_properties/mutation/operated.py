@@ -10,7 +10,7 @@ from headrace import MILLISECOND, SECOND, Pipeline
 from headrace.history import History, IntervalMinted
 from headrace.wire.keys import ALL_KEYS, KeyInterval, cover_same_keys
 from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
-from headrace_properties.mutation.watching import watched
+from headrace_properties.mutation.watched_options import watched
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.oracles import EXPECTED
