@@ -71,7 +71,7 @@ def try_all(name: str, first: int = 1, pairs: int = 0, seed: int = 0) -> Tried:
         events += outcome.events
         oracles = fired(outcome)
         if oracles:
-            message = outcome.error if ERROR in oracles else outcome.broken[oracles[0]].message
+            message = str(outcome.error) if ERROR in oracles else outcome.broken[oracles[0]].message
             alarms.append(f"{' and '.join(map(str, faults))}: {', '.join(oracles)}: {message}")
     return Tried(name, len(chosen), struck, events, time.process_time() - began, tuple(alarms))
 

@@ -69,7 +69,7 @@ def failure_document(failure: Failure) -> dict[str, Any]:
     """Return a failing run: what it violated, and everything that determines it."""
     return {
         "violations": invariants_document(failure.violations),
-        "error": failure.error,
+        "error": str(failure.error or ""),
         "fault_schedule": failure.plan.describe(),
         "plan": failure.plan,
         "feed_seed": failure.feed_seed,

@@ -16,6 +16,7 @@ from headrace import format_time
 from headrace_properties.explain.descriptions import describe_fields, plan_lines, titles
 from headrace_properties.search.judging import by_cause, is_finding
 from headrace_properties.search.plans import Plan
+from headrace_properties.search.run_error import RunError, Stop
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 _INDENT = 2
@@ -134,11 +135,11 @@ def print_questions(console: Console, questions: Mapping[str, Unknown]) -> None:
         print_text(console, verdict.why, indent=2)
 
 
-def print_error(console: Console, error: str, *, sound: bool) -> None:
+def print_error(console: Console, error: RunError, *, sound: bool) -> None:
     """Print the error that stopped a run. ``sound``: on the sound protocol, where a failed assertion is a bug of ours."""
     print_heading(console, "The run stopped")
-    print_lines(console, error, indent=2)
-    if sound and error.startswith(AssertionError.__name__):
+    print_lines(console, str(error), indent=2)
+    if sound and error.stop is Stop.DEFECT:
         print_text(console, "This is a bug in Headrace itself, not in your code.", indent=2)
 
 

@@ -15,6 +15,7 @@ from headrace_properties.search.inevitability import CONTINUATIONS, POINTS, Fail
 from headrace_properties.search.judging import violations
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.replay_file import ReplayFile
+from headrace_properties.search.run_error import RunError
 from headrace_properties.verdict import Verdict
 from headrace_sim import Protocol
 
@@ -28,7 +29,7 @@ def measure(
     protocol: Protocol,
     history: Sequence[Event],
     verdicts: Mapping[str, Verdict],
-    error: str,
+    error: RunError | None,
     jobs: int | None,
 ) -> FailureRates:
     """Measure the rates of a run that fails, and show how far it is.

@@ -42,6 +42,7 @@ from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.search.limits import CALL_S, CodeLimits, OverrunError, call_time_limited
 from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile, is_spark_file
+from headrace_properties.search.run_error import RunError
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import TargetKind
 from headrace_properties.user_code.kept_findings import shown_again
@@ -79,7 +80,7 @@ class ReplayedFailure:
     recorded: Recorded
     verdicts: Mapping[str, Verdict]
     digest: str
-    error: str
+    error: RunError | None
     history: History = field(default_factory=History)
     versions: tuple[Pipeline, ...] = ()
     changes: tuple[str, ...] = ()
@@ -91,9 +92,9 @@ class ReplayedFailure:
         file = self.recorded.file
         if file.about_code:
             return violations(dict(self.verdicts)).keys() == file.violations.keys()
-        return self.digest == file.digest and _essence(self.error) == _essence(
-            file.violations.get("error", "")
-        )
+        recorded = RunError.read(file.violations.get("error", ""))
+        essences = [error and error.essence for error in (self.error, recorded)]
+        return self.digest == file.digest and essences[0] == essences[1]
 
     @property
     def code(self) -> ExitCode:
@@ -287,7 +288,7 @@ def _run(
     if file.about_code:
         again = shown_again(application, file).verdicts
         changes = file.changes(application, first)
-        return ReplayedFailure(recorded, again, "", "", changes=changes, records=records)
+        return ReplayedFailure(recorded, again, "", None, changes=changes, records=records)
     try:
         with call_time_limited(application.limits):
             history, verdicts, _ = run_plan(application, file.trial, recorded.protocol)
@@ -296,14 +297,13 @@ def _run(
     except (PromiseError, TargetError):
         raise
     except (HeadraceError, AssertionError, SystemExit, OverrunError) as error:
-        error_text = f"{type(error).__name__}: {error}"
         changes = file.changes(application, first)
-        return ReplayedFailure(recorded, {}, "", error_text, changes=changes, records=records)
+        return ReplayedFailure(recorded, {}, "", RunError.of(error), changes=changes, records=records)
     return ReplayedFailure(
         recorded,
         verdicts,
         history.digest(),
-        "",
+        None,
         history,
         tuple(versions_of(application.versions)),
         file.changes(application, first),
@@ -391,12 +391,6 @@ def _sameness(replayed: ReplayedFailure) -> str:
     )
 
 
-def _essence(error: str) -> list[str]:
-    """Return an error's first and last line; the traceback between them has paths of another machine."""
-    lines = error.splitlines()
-    return [*lines[:1], *lines[-1:]]
-
-
 def _print_json(
     replayed: ReplayedFailure, showing: Showing, stop: Until | None, rates: FailureRates | None
 ) -> None:
@@ -421,7 +415,7 @@ def _document(replayed: ReplayedFailure) -> dict[str, Any]:
         "changed": list(replayed.changes),
         "digest": replayed.digest,
         "recorded_digest": file.digest,
-        "error": replayed.error,
+        "error": str(replayed.error or ""),
         "input": list(replayed.records),
         "fault_schedule": file.plan.describe(),
         "invariants": invariants_document(replayed.verdicts),

@@ -91,7 +91,7 @@ def test_code_that_ends_its_process_is_a_finding_there_too(executors: SparkExecu
     application = Application.with_input(pipeline, letters(pipeline, 3))
     there, here = (verify(application, examples=40, jobs=jobs) for jobs in (executors, 2))
     assert there.failure is not None
-    assert there.failure.error.startswith(
+    assert str(there.failure.error).startswith(
         "ProcessEnded: user code ended its process (killed by signal SIGSEGV)"
     )
     assert there == here

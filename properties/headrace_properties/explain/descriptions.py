@@ -36,7 +36,7 @@ def describe_failure(failure: Failure, application: Application) -> str:
     for invariant, violated in failure.violations.items():
         lines += ["", f"{invariant}, {titles().get(invariant, 'a promise')}", f"  {violated.message}"]
     if failure.error:
-        lines += ["", *failure.error.splitlines()]
+        lines += ["", *str(failure.error).splitlines()]
     records = describe_input(application.pipeline, application.input_of(failure.trial))
     lines += ["", "The smallest input found that does this", *(f"  {line}" for line in records)]
     lines += ["", "The smallest fault schedule found that does this"]

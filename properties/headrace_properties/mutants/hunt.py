@@ -163,7 +163,7 @@ class _Case:
     def again(self, trial: Trial) -> JudgedRun:
         """Run it for a shrinker, to which a run that does not kill is one that does not fail."""
         judged, activations = self.run(trial.plan, trial.kept)
-        return judged if self.kills(judged, activations) else replace(judged, verdicts={}, error="")
+        return judged if self.kills(judged, activations) else replace(judged, verdicts={}, error=None)
 
     def failure(self, plan: Plan, judged: JudgedRun) -> Failure:
         """What is to be made small: only what it is to break counts."""
@@ -179,7 +179,7 @@ def _killed(case: _Case, plan: Plan, judged: JudgedRun, runs: int) -> Hunted:
     messages = [one.message for name, one in small.violations.items() if name in mutant.breaks]
     return Hunted(
         name=mutant.name, breaks=mutant.breaks, activated=True, killed_by=fired(judged), runs=runs, plan=small.plan,
-        feed_seed=case.feed_seed, kept=small.kept, message=small.error or messages[0],
+        feed_seed=case.feed_seed, kept=small.kept, message=str(small.error or messages[0]),
         shrink_cpu_s=time.process_time() - began,
     )  # fmt: skip
 

@@ -23,6 +23,7 @@ from headrace_properties.mutation.watched_options import watched
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.plans import Plan
+from headrace_properties.search.run_error import RunError
 from headrace_properties.search.workloads.workload import SHORT
 from headrace_sim import NO_FAULTS, SOUND, FeedBuilder, Protocol
 
@@ -93,6 +94,11 @@ def try_halting(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
         builder.watermark(at_us=at_us + 1, low_watermark=at_us - 100 * MILLISECOND)
     plan = Plan(NO_FAULTS, watched(SHORT), seed)
     judged = try_plan(Application.with_input((pipeline,), builder.build()), Trial(plan), protocol)
-    is_right = judged.error and all(part in judged.error for part in told)
-    error = "" if is_right else judged.error or f"the run went on, and had to stop with {told[0]}"
-    return dataclasses.replace(judged, error=error)
+    is_right = judged.error is not None and all(part in str(judged.error) for part in told)
+    return stopped_rightly(judged, f"with {told[0]}", is_right=is_right)
+
+
+def stopped_rightly(judged: JudgedRun, how: str, *, is_right: bool) -> JudgedRun:
+    """Return a run that had to stop: what is wrong is an error other than that one, or none."""
+    wrong = judged.error or RunError.wrong(f"the run went on, and had to stop {how}")
+    return dataclasses.replace(judged, error=None if is_right else wrong)

@@ -20,10 +20,12 @@ from headrace.dataflow import (
     Window,
     read,
 )
+from headrace_properties.mutation.halting import stopped_rightly
 from headrace_properties.mutation.watched_options import watched
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.plans import Plan
+from headrace_properties.search.run_error import RunError
 from headrace_properties.search.workloads.workload import SHORT
 from headrace_sim import NO_FAULTS, SOUND, FeedBuilder, Protocol
 
@@ -184,7 +186,7 @@ def try_halting_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
     """
     judged = _tried(seed * _EACH, protocol)
     if problem := refuse_wrong():
-        return dataclasses.replace(judged, error=problem)
+        return dataclasses.replace(judged, error=RunError.wrong(problem))
     for number in range(1, _EACH):
         if not judged.error:
             judged = _tried(seed * _EACH + number, protocol)
@@ -206,9 +208,8 @@ def _tried(number: int, protocol: Protocol) -> JudgedRun:
         Trial(Plan(NO_FAULTS, watched(SHORT), number)),
         protocol,
     )
-    is_right = judged.error.startswith(_PLACES) and (
-        any(f": {problem}. {verb} " in judged.error for verb in ("Return", "Stamp"))
-        or f".{problem}" in judged.error
+    error = str(judged.error or "")
+    is_right = error.startswith(_PLACES) and (
+        any(f": {problem}. {verb} " in error for verb in ("Return", "Stamp")) or f".{problem}" in error
     )
-    error = "" if is_right else judged.error or f"the run went on, and had to stop as {problem}"
-    return dataclasses.replace(judged, error=error)
+    return stopped_rightly(judged, f"as {problem}", is_right=is_right)

@@ -204,7 +204,7 @@ def judge_here(
         else:
             killed_by = fired(judged)
             if killed_by:
-                message = judged.error or judged.broken[killed_by[0]].message
+                message = str(judged.error or judged.broken[killed_by[0]].message)
             else:
                 changed += judged.digest != digest
                 exercised.update(held_in(judged))

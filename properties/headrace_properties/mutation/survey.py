@@ -141,7 +141,7 @@ def _part(
         with _traced(files, runs.roots) as lines:
             judged = runs.run(name, seed)
         if judged.failed:
-            message = judged.error or next(iter(judged.broken.values())).message
+            message = str(judged.error or next(iter(judged.broken.values())).message)
             raise UnsoundRunError(name, seed, fired(judged), message)
         found.append(SurveyedRun(name, seed, judged.digest, lines(), held_in(judged)))
     return found

@@ -18,6 +18,7 @@ from headrace import MILLISECOND
 from headrace.history import Event
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.parallel import RunTrials, runner, useful_jobs
+from headrace_properties.search.run_error import RunError
 from headrace_sim import Protocol, Redraw
 
 POINTS = 20
@@ -78,7 +79,7 @@ def failure_rates(
     violations: Sequence[str],
     *,
     protocol: Protocol,
-    error: str = "",
+    error: RunError | None = None,
     until_us: int | None = None,
     continuations: int = CONTINUATIONS,
     jobs: int = 1,
@@ -118,7 +119,7 @@ def failure_rates(
 class _Search:
     trial: Trial
     violations: Sequence[str]
-    error: str
+    error: RunError | None
     continuations: int
     run: RunTrials
     on_run: Callable[[int], None]

@@ -17,6 +17,7 @@ from headrace_properties.search.coverage import Spot, covered, strikes_of
 from headrace_properties.search.limits import OverrunError, call_time_limited
 from headrace_properties.search.novelty import behaviour
 from headrace_properties.search.plans import Plan
+from headrace_properties.search.run_error import RunError
 from headrace_properties.search.user_lines import Branch, watched
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, Arrivals, Cluster, Protocol, simulate, versions_of
@@ -39,7 +40,7 @@ class Failure:
     feed_seed: int
     violations: dict[str, Violated]
     digest: str
-    error: str = ""
+    error: RunError | None = None
     kept: tuple[int, ...] | None = None
 
     @property
@@ -73,7 +74,7 @@ class JudgedRun:
     strikes: Counter[str]
     events: int
     digest: str
-    error: str = ""
+    error: RunError | None = None
     dropped: Counter[str] = field(default_factory=Counter)
     behaviour: frozenset[str] = frozenset()
     branches: frozenset[Branch] | None = None
@@ -90,11 +91,11 @@ class JudgedRun:
         """Whether it violates an invariant or a promise, or stopped with an error."""
         return bool(self.error or self.broken)
 
-    def fails_like(self, violated: Collection[str], error: str) -> bool:
+    def fails_like(self, violated: Collection[str], error: RunError | None) -> bool:
         """Return whether it violates one of these, or, if there are none, stopped with an error of this one's class."""
         if violated:
             return bool(self.broken.keys() & set(violated))
-        return self.error.partition(":")[0] == error.partition(":")[0] != ""
+        return self.error is not None and error is not None and self.error.name == error.name
 
     def failure(self, trial: Trial) -> Failure:
         """Return the run as a failure. ``trial``: what was run."""
@@ -183,7 +184,7 @@ def try_plan(
     except PromiseError:
         raise
     except (Exception, SystemExit, OverrunError) as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
-        return JudgedRun({}, {}, Counter(), Counter(), 0, "", f"{type(error).__name__}: {error}")
+        return JudgedRun({}, {}, Counter(), Counter(), 0, "", RunError.of(error))
     drops = DropCounter(versions_of(application.versions))
     drops.take(history)
     spots = covered(history)

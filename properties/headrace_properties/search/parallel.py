@@ -19,6 +19,7 @@ from headrace_properties.search.apart import Board, work_apart
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.limits import calls_told, limit_memory
+from headrace_properties.search.run_error import RunError
 from headrace_sim import Protocol
 from headrace_sim.kernel import seldom_collected
 
@@ -189,10 +190,6 @@ def _in_turn(
             yield run_apart(application, trial, protocol)
 
 
-ENDED = "ProcessEnded"
-"""Prefix of the error of a run that ended its process."""
-
-
 def run_apart(application: Application, trial: Trial, protocol: Protocol) -> JudgedRun:
     """Make a run in a separate process; if it ends the process, that is its outcome, with the call that was running."""
 
@@ -210,7 +207,7 @@ def run_apart(application: Application, trial: Trial, protocol: Protocol) -> Jud
         break
     else:
         text = "user code ended its process"
-    return JudgedRun({}, {}, Counter(), Counter(), 0, "", f"{ENDED}: {text}")
+    return JudgedRun({}, {}, Counter(), Counter(), 0, "", RunError.ended(text))
 
 
 _shared: tuple[Application, Protocol]

@@ -94,7 +94,7 @@ def to_replay(
         application: what failed; ``None``: the file does not say what code and input it came from.
     """
     broken = {name: violation.message for name, violation in failure.violations.items()} or {
-        "error": failure.error
+        "error": str(failure.error or "")
     }
     content = ReplayFile(
         pipeline, failure.feed_seed, failure.plan, protocol, failure.digest, broken, feed, kept=failure.kept,

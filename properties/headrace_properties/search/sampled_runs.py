@@ -121,7 +121,7 @@ class SampleResult:
         self.reached.update(judged.cases)
         oracles = fired(judged)
         if oracles:
-            first = judged.error if oracles[0] == ERROR else judged.broken[oracles[0]].message
+            first = str(judged.error) if oracles[0] == ERROR else judged.broken[oracles[0]].message
             self.alarms.append(OracleAlarm(name, case.seed, oracles, first))
 
 

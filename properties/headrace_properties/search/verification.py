@@ -17,7 +17,8 @@ from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun, is_finding, try_plan
 from headrace_properties.search.novelty import Novelty
 from headrace_properties.search.ordering import Ordering, ordering_of
-from headrace_properties.search.parallel import ENDED, Jobs, RunTrials, run_apart, runner, useful_jobs
+from headrace_properties.search.parallel import Jobs, RunTrials, run_apart, runner, useful_jobs
+from headrace_properties.search.run_error import Stop
 from headrace_properties.search.scope import Exploration
 from headrace_properties.search.shrinking import shrink
 from headrace_properties.search.steering import Steering
@@ -194,7 +195,8 @@ def verify(
         _find(found, steering, run, examples, until_quiet, minutes, tell)
     found.end(application)
     if found.failure is not None:
-        make = run_apart if found.failure.error.startswith(ENDED) else try_plan
+        error = found.failure.error
+        make = run_apart if error is not None and error.stop is Stop.ENDED else try_plan
 
         def again(trial: Trial) -> JudgedRun:
             judged = make(application, trial, protocol)

@@ -21,7 +21,7 @@ from headrace_properties.search.workloads import WORKLOADS
 def _error() -> str:
     workload = WORKLOADS["windows"]
     feed = workload.feed(0)
-    return try_workload(workload, feed, plan_of(workload, feed, 0)).error
+    return str(try_workload(workload, feed, plan_of(workload, feed, 0)).error or "")
 
 
 def _takes(request: Any) -> Callable[[Mediator, Any], Any]:
@@ -57,7 +57,7 @@ def test_an_authority_that_does_not_learn_that_it_was_deposed_is_noticed(
         return Renewed(asked.request)
 
     monkeypatch.setattr(Mediator, "_renew", polite)
-    errors = [try_disturbed("deposed", seed).error for seed in range(8)]
+    errors = [str(try_disturbed("deposed", seed).error) for seed in range(8)]
     assert any("believes that it holds" in error for error in errors)
 
 
@@ -72,14 +72,14 @@ def test_a_process_that_sleeps_for_too_long_is_noticed(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Wakes, "came", twice)
     runs = engine_spec(1, ("windows",)).load()
-    assert "believes that it will be woken" in runs.run("windows", 0).error
+    assert "believes that it will be woken" in str(runs.run("windows", 0).error)
 
 
 def test_an_id_that_the_filter_takes_for_new_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new owner does not tell its filter what the rows have."""
     monkeypatch.setattr(SeenFilter, "add_all", lambda *_: None)
     runs = engine_spec(1, ("echoes",)).load()
-    assert "which the filter takes for new" in runs.run("echoes", 0).error
+    assert "which the filter takes for new" in str(runs.run("echoes", 0).error)
 
 
 def test_failures_of_what_has_been_done_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,17 +92,17 @@ def test_failures_of_what_has_been_done_are_noticed(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(StepRun, "_note_executed", keeping)
     runs = engine_spec(1, ("slips",)).load()
-    assert "which have been done since" in runs.run("slips", 0).error
+    assert "which have been done since" in str(runs.run("slips", 0).error)
 
 
 def test_collected_ids_in_a_cached_row_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SoftState, "forget_ids", lambda soft, below: soft.seen_filter.forget_before(below))
     runs = engine_spec(1, ("eager collection",)).load()
-    assert "has ids that were collected" in runs.run("eager collection", 0).error
+    assert "has ids that were collected" in str(runs.run("eager collection", 0).error)
 
 
 def test_a_key_that_is_idle_and_not_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows do not stay in memory there, and the run goes on for longer than idle keys are kept."""
     monkeypatch.setattr(SoftState, "forget_idle", lambda _: None)
     runs = engine_spec(1, ("patient",)).load()
-    assert "and not forgotten" in runs.run("patient", 0).error
+    assert "and not forgotten" in str(runs.run("patient", 0).error)

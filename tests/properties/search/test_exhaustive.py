@@ -62,7 +62,7 @@ def outcomes(
 ) -> set[Outcome]:
     """All outcomes of the schedules of a scope."""
     return {
-        (judged.error,)
+        (str(judged.error),)
         if judged.error
         else outcome_of(plan, protocol, workload, scope.records, with_cases=with_cases)
         for plan, judged in runs_of(scope, protocol, workload)

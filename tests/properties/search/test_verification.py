@@ -295,11 +295,11 @@ def test_user_code_that_fails_in_a_run_is_a_finding_with_its_error() -> None:
     found = verify(Application(brittle(), small_feed), examples=20)
     assert found.ok is False
     assert found.failure is not None
-    assert found.failure.error.startswith("UserCodeError: computation 'brittle'")
-    assert "RuntimeError: mail/0:" in found.failure.error
+    assert str(found.failure.error).startswith("UserCodeError: computation 'brittle'")
+    assert "RuntimeError: mail/0:" in str(found.failure.error)
     assert (found.failure.violations, found.failure.digest) == ({}, "")
     replay = msgspec.json.decode(to_replay(found.failure, "m:p"), type=ReplayFile)
-    assert replay.violations == {"error": found.failure.error}
+    assert replay.violations == {"error": str(found.failure.error)}
 
 
 class Touchy(Computation):
