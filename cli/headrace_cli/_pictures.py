@@ -55,11 +55,6 @@ class Showing:
         """Whether a file is requested."""
         return any(path is not None for _, path in self._paths())
 
-    @property
-    def needs_history(self) -> bool:
-        """Whether a file is requested that is drawn from a History."""
-        return any(path is not None for option, path in self._paths() if option != "html")
-
     def files(self, inputs: Iterable[Path] = ()) -> OutputFiles:
         """Check before a run that the files can be written. ``inputs``: what the command reads.
 

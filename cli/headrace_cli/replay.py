@@ -114,18 +114,6 @@ UntilOption = Annotated[
 ]
 
 
-class NoHistoryError(HeadraceError):
-    """A picture or a History is asked for of a Spark job, which has none. Fields: file."""
-
-    def __init__(self, file: str) -> None:
-        super().__init__(file)
-        self.file = file
-
-    def __str__(self) -> str:
-        """Say what there is instead."""
-        return f"{self.file} is about a Spark job, which has no History to draw, save or cut. Use --explain, --html or --json"
-
-
 @app.command("replay", epilog=_EXAMPLES)
 @with_options
 def replay(
@@ -169,15 +157,15 @@ def replay(
     with tidy_errors():
         files = showing.files([file])
         files.claim(history, HISTORY)
-        others = history is not None or until is not None or when
         confinement = Confinement(CodeLimits(call_s=code_timeout), allow)
         limits = confinement.limits
         confined = confinement.entered
-        _replay_if_spark(
-            context, file, pipeline, showing, files, confinement, others=others, trust=trust, as_json=as_json
-        )
+        _replay_if_spark(context, file, pipeline, showing, files, confinement, trust=trust, as_json=as_json)
         with stdout_reserved(), confined():
             recorded = load_failure(file)
+            refuse_unheeded_options(
+                context, TargetKind.CODE if recorded.file.about_code else TargetKind.PIPELINE
+            )
             if not trust:
                 check_trusted(file, _targets(recorded.file, pipeline), pipeline)
             replayed = _run(recorded, pipeline, promise or (), limits)
@@ -210,14 +198,10 @@ def _replay_if_spark(
     showing: Showing,
     files: OutputFiles,
     confinement: Confinement,
-    *,
-    others: bool,
     **options: bool,
 ) -> None:
-    """End the command with the replay of a Spark job, if the file is about one. ``others``: a History is asked for, or cut."""
+    """End the command with the replay of a Spark job, if the file is about one."""
     if is_spark_file(file):
-        if showing.needs_history or others:
-            raise NoHistoryError(str(file))
         refuse_unheeded_options(context, TargetKind.QUERY)
         raise typer.Exit(replay_spark(file, pipeline, showing, files, confinement, **options))
 

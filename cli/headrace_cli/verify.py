@@ -30,7 +30,7 @@ from headrace_cli._targets import (
     load_target,
 )
 from headrace_cli._user_code import Confinement, names_of
-from headrace_properties.pipeline_target import RUNS, PipelineTarget, PipelineTrials, Search, SearchKind
+from headrace_properties.pipeline_target import RUNS, PipelineTarget, PipelineTrials, Search
 from headrace_properties.search.judging import run_plan
 from headrace_properties.search.limits import CALL_S, CodeLimits
 from headrace_properties.search.outside import breaches_named
@@ -38,7 +38,7 @@ from headrace_properties.search.parallel import Jobs
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.verification import FEEDS
 from headrace_properties.session import Memory, Session
-from headrace_properties.target_kinds import TargetKind, check_allowed
+from headrace_properties.target_kinds import SearchKind, TargetKind, check_allowed
 from headrace_sim.faults import Breach
 
 app = typer.Typer(add_completion=False)

@@ -1,6 +1,5 @@
 """A pipeline as a target: what is searched, and how."""
 
-import enum
 import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from headrace_properties.search.scope import USUAL_KINDS, Scope
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.verification import FEEDS, Verification, verify
 from headrace_properties.target import TargetError
+from headrace_properties.target_kinds import SearchKind
 from headrace_properties.user_code.habits import UserFinding
 from headrace_properties.user_code.kept_findings import retry_findings
 from headrace_properties.user_code.review import CodeReview, review
@@ -35,17 +35,6 @@ from headrace_sim.faults import Breach
 RUNS = 200
 """Runs of a search in which a fault strikes, unless it is told otherwise."""
 _NO_LIMIT = 1_000_000_000
-
-
-class SearchKind(enum.Enum):
-    """The kinds of search."""
-
-    RANDOM = "random"
-    ENUMERATE = "enumerate"
-    PAIRS = "pairs"
-    EXHAUSTIVE = "exhaustive"
-    LINEAGE = "lineage"
-    PCT = "pct"
 
 
 @dataclass(frozen=True, slots=True)

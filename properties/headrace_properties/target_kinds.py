@@ -1,6 +1,10 @@
-"""The kinds of targets, and what each of them heeds: an option that it does not heed is refused, and never ignored."""
+"""The kinds of targets and of searches, and what each of them heeds: an option that has no effect is refused, and never ignored.
 
-from collections.abc import Iterable, Mapping
+One table serves the command ``headrace verify`` and the fixture ``headrace_verify``, by the names that their users write; another
+one the command ``headrace replay``.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -8,15 +12,31 @@ from headrace import OptionsError
 
 
 class TargetKind(Enum):
-    """What is verified."""
+    """What is verified, or run again."""
 
     PIPELINE = "a pipeline"
     QUERY = "a Spark query"
     SINK = "a Spark sink"
+    CODE = "your code by itself"
+    """Only a replay file is about it: a pipeline's search reviews the code."""
 
 
-PIPELINE, SPARK = frozenset({TargetKind.PIPELINE}), frozenset({TargetKind.QUERY, TargetKind.SINK})
-QUERY, ALL = frozenset({TargetKind.QUERY}), frozenset(TargetKind)
+class SearchKind(Enum):
+    """The kinds of search of a pipeline."""
+
+    RANDOM = "random"
+    ENUMERATE = "enumerate"
+    PAIRS = "pairs"
+    EXHAUSTIVE = "exhaustive"
+    LINEAGE = "lineage"
+    PCT = "pct"
+
+
+_PIPELINE = frozenset({TargetKind.PIPELINE})
+_SPARK = frozenset({TargetKind.QUERY, TargetKind.SINK})
+_SCHEDULED = frozenset({TargetKind.PIPELINE, TargetKind.QUERY})
+_RANDOM = frozenset({SearchKind.RANDOM, SearchKind.PCT})
+_SCOPE = frozenset({SearchKind.EXHAUSTIVE, SearchKind.LINEAGE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +46,91 @@ class Heeded:
     Attributes:
         kinds: The kinds of targets that heed the option.
         why: Why the others do not.
+        searches: The searches of a pipeline that heed it.
 
     """
 
-    kinds: frozenset[TargetKind] = ALL
+    kinds: frozenset[TargetKind] = frozenset(TargetKind)
     why: str = ""
+    searches: frozenset[SearchKind] = frozenset(SearchKind)
 
 
-OWN_FAULTS = "it is tried under schedules and faults of its own"
-ONE_INPUT = "all its schedules run on one input, which --seed and --feed choose"
-SPARK_HAS_IT = "only a Spark job has it"
-EACH_EFFECT = "every fault at each of its effects is tried, and nothing of it runs under schedules"
-"""Reasons that several rows give."""
+_OWN_FAULTS = "it is tried under schedules and faults of its own"
+_HERE = "it is simulated in this process"
+_SPARK_HAS_IT = "only a Spark job has it"
+_NO_HISTORY = "it has no History"
+_ONE_RUN = "it is one run, and no moment of it decides"
+_SEARCHED = Heeded(_PIPELINE, _OWN_FAULTS)
+_SCOPED = Heeded(_PIPELINE, _OWN_FAULTS, _SCOPE)
+_SHOWN = Heeded(_PIPELINE, _NO_HISTORY)
+
+OPTIONS: Mapping[str, Heeded] = {
+    "pipeline": Heeded(),
+    "search": _SEARCHED,
+    "examples": Heeded(
+        _SCHEDULED,
+        "every fault at each of its effects is tried, and nothing of it runs under schedules",
+        frozenset(SearchKind) - {SearchKind.ENUMERATE},
+    ),
+    "until_quiet": Heeded(_PIPELINE, _OWN_FAULTS, _RANDOM),
+    "minutes": Heeded(_PIPELINE, _OWN_FAULTS, _RANDOM | _SCOPE),
+    "seed": Heeded(),
+    "feeds": Heeded(_PIPELINE, "all its schedules run on one input, which --seed and --feed choose"),
+    "depth": Heeded(_PIPELINE, _OWN_FAULTS, frozenset({SearchKind.PCT})),
+    "resume": _SCOPED,
+    "outside": _SEARCHED,
+    "code_timeout": Heeded(),
+    "records": _SCOPED,
+    "faults": _SCOPED,
+    "delays": Heeded(_PIPELINE, _OWN_FAULTS, frozenset({SearchKind.EXHAUSTIVE})),
+    "workers": _SCOPED,
+    "fault_kinds": _SCOPED,
+    "scope": Heeded(_PIPELINE, _OWN_FAULTS, frozenset({SearchKind.EXHAUSTIVE})),
+    "options": Heeded(_PIPELINE, _OWN_FAULTS, _RANDOM),
+    "protocol": _SEARCHED,
+    "jobs": Heeded(),  # at most so many processes: one is enough
+    "on": Heeded(_PIPELINE, _HERE),
+    "master": Heeded(_PIPELINE, _HERE),
+    "version": Heeded(_PIPELINE, "it is not deployed anew while it runs"),
+    "feed": Heeded(),
+    "promise": Heeded(),
+    "promises": Heeded(),
+    "without": Heeded(_PIPELINE, "Spark runs it, and no protocol of Headrace"),
+    "allow_unknown": Heeded(),
+    "save": Heeded(),
+    "history": Heeded(_PIPELINE, _NO_HISTORY),
+    "failures": Heeded(),
+    "schema": Heeded(_SPARK, _SPARK_HAS_IT),
+    "prepare": Heeded(_SPARK, _SPARK_HAS_IT),
+    "allow": Heeded(),  # not all of its names: see `check_allowed`
+    "duplicates": Heeded(_SPARK, _SPARK_HAS_IT),
+    "keys": Heeded(_SPARK, "only a sink has tables"),
+    "force": Heeded(),
+    "verbose": Heeded(),
+    "json": Heeded(),
+}
+"""A row for each option of ``headrace verify``, and for each argument of ``headrace_verify``."""
+
+REPLAY_OPTIONS: Mapping[str, Heeded] = {
+    "file": Heeded(),
+    "explain": Heeded(),
+    "html": Heeded(_PIPELINE | _SPARK, _NO_HISTORY),
+    "svg": _SHOWN,
+    "perfetto": _SHOWN,
+    "shiviz": _SHOWN,
+    "force": Heeded(),
+    "pipeline": Heeded(),
+    "promise": Heeded(_PIPELINE, "its file names what it breaks"),
+    "until": _SHOWN,
+    "history": _SHOWN,
+    "trust": Heeded(),
+    "when": Heeded(_PIPELINE, _ONE_RUN),
+    "jobs": Heeded(_PIPELINE, _ONE_RUN),
+    "code_timeout": Heeded(),
+    "allow": Heeded(),
+    "json": Heeded(),
+}
+"""A row for each option of ``headrace replay``."""
 
 EFFECT = "effect"
 """What a user calls effects outside the process, which any target may be allowed."""
@@ -61,19 +154,30 @@ def check_allowed(names: Iterable[str], kind: TargetKind) -> None:
 
 
 def refuse_unheeded(
-    table: Mapping[str, Heeded], given: Iterable[tuple[str, str, object]], kind: TargetKind
+    table: Mapping[str, Heeded],
+    given: Mapping[str, object],
+    kind: TargetKind,
+    search: SearchKind = SearchKind.RANDOM,
 ) -> None:
     """Refuse the first option that would have no effect.
 
     Args:
-        table: What each option is heeded by, by its name.
-        given: The name in the table, the name to show, and the value, of each option that the user gives.
-        kind: What is verified.
+        table: `OPTIONS` or `REPLAY_OPTIONS`.
+        given: The value of each option that the user gives, by its name in the table.
+        kind: What is verified, or run again.
+        search: How a pipeline is searched.
 
     Raises:
         OptionsError: There is one.
 
     """
-    for name, shown, value in given:
-        if kind not in table[name].kinds:
-            raise OptionsError(shown, value, f"left out for {kind.value}: {table[name].why}")
+    for name, value in given.items():
+        row = table[name]
+        if kind not in row.kinds:
+            raise OptionsError(name, value, f"left out for {kind.value}: {row.why}")
+        if kind is TargetKind.PIPELINE and search not in row.searches:
+            raise OptionsError(name, value, f"given with search={' or '.join(_names(row.searches))}")
+
+
+def _names(searches: frozenset[SearchKind]) -> Iterator[str]:
+    return (search.value for search in SearchKind if search in searches)

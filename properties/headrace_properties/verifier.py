@@ -17,7 +17,7 @@ from hypothesis.strategies import SearchStrategy
 from headrace import OptionsError, Pipeline
 from headrace_properties.checkers.catalogue import is_invariant
 from headrace_properties.drawn_feeds import feed_function
-from headrace_properties.pipeline_target import PipelineTrials, Search, SearchKind, pipeline_target
+from headrace_properties.pipeline_target import PipelineTrials, Search, pipeline_target
 from headrace_properties.promises import Promise, check_promises
 from headrace_properties.search.application import FeedOf
 from headrace_properties.search.guard import PRINTED_LINES, guarded
@@ -30,14 +30,9 @@ from headrace_properties.search.verification import Verification
 from headrace_properties.session import Memory, Session, TrialsT
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import (
-    EACH_EFFECT,
     EFFECT,
-    OWN_FAULTS,
-    PIPELINE,
-    QUERY,
-    SPARK,
-    SPARK_HAS_IT,
-    Heeded,
+    OPTIONS,
+    SearchKind,
     TargetKind,
     check_allowed,
     refuse_unheeded,
@@ -146,7 +141,7 @@ class Verifier:
             confined = guarded(allows_effects=EFFECT in given.get("allow", ()))
             with confined as guard, call_time_limited(self._limits):
                 if isinstance(pipeline, Pipeline):
-                    _refuse_unheeded(given, TargetKind.PIPELINE)
+                    _refuse_unheeded(given, TargetKind.PIPELINE, _search_kind(given.get("search", "random")))
                     return self.pipeline(pipeline, feed, **given)
                 _refuse_unheeded(given, TargetKind.QUERY)
                 return self.spark_job(pipeline, feed, **given)
@@ -186,8 +181,8 @@ class Verifier:
             promises: what must hold besides the invariants; default: the list ``promises`` beside the pipeline and its feed.
             allow_unknown: invariants and promises that no run needs to exercise, ``"growth"`` if state may stay that nothing
                 cleans up, or ``["all"]`` for all but promises; added to the setting ``headrace_allow_unknown``.
-            search: ``random``; ``pct``, with orders of arrival by priorities; or ``exhaustive``: every schedule of the scope,
-                whatever ``examples`` and ``options``, which are refused.
+            search: ``random``; ``pct``, with orders of arrival by priorities; or ``exhaustive``: every schedule of the scope, or
+                the first ``examples``. It takes no ``options``.
             depth: with ``pct``, of the failures to look for; default: 2; see docs/explanation/exhaustive.md.
             scope: of an exhaustive search only; default: three records, one fault and two delays, on two workers.
             allow: ``["effect"]``: the code may change files, use sockets and start processes, which is refused otherwise.
@@ -203,9 +198,19 @@ class Verifier:
         """
         __tracebackhide__ = True
         arguments = {"depth": depth, "scope": scope, "examples": examples, "options": options}
-        _refuse_unsearched(search, {name: value for name, value in arguments.items() if value is not None})
+        kind = _search_kind(search)
+        _refuse_unheeded(arguments, TargetKind.PIPELINE, kind)
         used_seed, runs = self._instead_of(seed, examples)
-        wanted = _search_named(search, examples=runs, seed=used_seed, depth=depth, scope=scope)
+        if runs < 1:
+            raise OptionsError("examples", runs, "at least 1")
+        wanted = Search(
+            kind,
+            examples if kind is SearchKind.EXHAUSTIVE else runs,
+            seed=used_seed,
+            depth=2 if depth is None else depth,
+            scope=scope or Scope(),
+            jobs=_jobs(),
+        )
         check_allowed(allow, TargetKind.PIPELINE)
         asked = _promises_beside(pipeline, feed) if promises is None else promises
         names = _importable_name(pipeline, feed)
@@ -376,63 +381,21 @@ class Verifier:
         return f"headrace replay {shlex.quote(_shown(path))}{option} --explain"
 
 
-ARGUMENTS: Mapping[str, Heeded] = {
-    "promises": Heeded(),
-    "allow_unknown": Heeded(),
-    "seed": Heeded(),
-    "examples": Heeded(PIPELINE | QUERY, EACH_EFFECT),
-    "options": Heeded(PIPELINE, OWN_FAULTS),
-    "protocol": Heeded(PIPELINE, OWN_FAULTS),
-    "search": Heeded(PIPELINE, OWN_FAULTS),
-    "depth": Heeded(PIPELINE, OWN_FAULTS),
-    "scope": Heeded(PIPELINE, OWN_FAULTS),
-    "schema": Heeded(SPARK, SPARK_HAS_IT),
-    "prepare": Heeded(SPARK, SPARK_HAS_IT),
-    "duplicates": Heeded(SPARK, SPARK_HAS_IT),
-    "keys": Heeded(SPARK, SPARK_HAS_IT),
-    "allow": Heeded(),  # not all of its names, which are looked at with it
-}
-"""Which kinds of targets heed an argument of the fixture."""
-_SEARCHES = {
-    "depth": ("pct",),
-    "scope": ("exhaustive",),
-    "examples": ("random", "pct"),
-    "options": ("random", "pct"),
-}
-"""The searches that heed an argument."""
-
-
-def _refuse_unheeded(given: Mapping[str, object], kind: TargetKind) -> None:
-    """Refuse arguments that would have no effect. Those that are not known are left to Python."""
+def _search_kind(name: str) -> SearchKind:
     __tracebackhide__ = True
-    known = [
-        (name, name, value) for name, value in given.items() if name in ARGUMENTS and value not in (None, ())
-    ]
-    refuse_unheeded(ARGUMENTS, known, kind)
-
-
-def _refuse_unsearched(search: str, given: Mapping[str, object]) -> None:
-    __tracebackhide__ = True
-    for name, value in given.items():
-        if search not in _SEARCHES[name]:
-            raise OptionsError(name, value, f"given with search={' or '.join(map(repr, _SEARCHES[name]))}")
-
-
-def _search_named(name: str, *, examples: int, seed: int, depth: int | None, scope: Scope | None) -> Search:
-    if examples < 1:
-        raise OptionsError("examples", examples, "at least 1")
     kinds = {kind.value: kind for kind in (SearchKind.RANDOM, SearchKind.PCT, SearchKind.EXHAUSTIVE)}
     if name not in kinds:
         raise OptionsError("search", name, "random, pct or exhaustive")
-    kind = kinds[name]
-    return Search(
-        kind,
-        None if kind is SearchKind.EXHAUSTIVE else examples,
-        seed=seed,
-        depth=2 if depth is None else depth,
-        scope=scope or Scope(),
-        jobs=_jobs(),
-    )
+    return kinds[name]
+
+
+def _refuse_unheeded(
+    given: Mapping[str, object], kind: TargetKind, search: SearchKind = SearchKind.RANDOM
+) -> None:
+    """Refuse arguments that would have no effect. Those that are not known are left to Python."""
+    __tracebackhide__ = True
+    named = {name: value for name, value in given.items() if name in OPTIONS and value not in (None, ())}
+    refuse_unheeded(OPTIONS, named, kind, search)
 
 
 def _not_allowed(unknown: Iterable[str], allowed: Collection[str]) -> tuple[str, ...]:

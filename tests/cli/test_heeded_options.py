@@ -6,11 +6,10 @@ import pytest
 import typer
 
 from headrace_cli import replay
-from headrace_cli._heeded import OPTIONS, REPLAY_OPTIONS, SEARCHES
 from headrace_cli.verify import app
-from headrace_properties.pipeline_target import SearchKind
-from headrace_properties.target_kinds import TargetKind
+from headrace_properties.target_kinds import OPTIONS, REPLAY_OPTIONS, SearchKind, TargetKind
 from tests.cli.rig import VIEWS, Run
+from tests.properties.test_fixture_arguments import SAMPLES as ARGUMENTS
 
 KINDS = (
     VIEWS
@@ -41,7 +40,7 @@ TARGETS = {
     TargetKind.SINK: ("kinds:write", *ROWS),
 }
 SAMPLES = {
-    "how": ("--search", "pct"),
+    "search": ("--search", "pct"),
     "examples": ("--examples", "3"),
     "until_quiet": ("--until-quiet", "0.5"),
     "minutes": ("--minutes", "1"),
@@ -59,7 +58,7 @@ SAMPLES = {
     "jobs": ("--jobs", "1"),
     "on": ("--on", "here"),
     "master": ("--on", "spark", "--master", "local[2]"),
-    "versions": ("--version", "kinds:pipeline"),
+    "version": ("--version", "kinds:pipeline"),
     "feed": (),  # in TARGETS
     "promise": (),  # names one of the module's
     "without": ("--without", "sequencers"),
@@ -73,7 +72,7 @@ SAMPLES = {
     "keys": ("--keys", "t=word"),
     "force": ("--force",),
     "verbose": ("--verbose",),
-    "as_json": ("--json",),
+    "json": ("--json",),
 }
 """How each is given, also by default values: who gives them means something."""
 
@@ -85,15 +84,16 @@ def kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_each_option_has_a_row() -> None:
-    parameters = {parameter.name for parameter in typer.main.get_command(app).params}
-    assert parameters == OPTIONS.keys() == SAMPLES.keys() | {"pipeline"}
-    replays = {parameter.name for parameter in typer.main.get_command(replay.app).params}
-    assert replays == REPLAY_OPTIONS.keys()
-    assert SEARCHES.keys() <= OPTIONS.keys()
-    assert {search for searches in SEARCHES.values() for search in searches} <= {
-        kind.value for kind in SearchKind
-    }
+def names_of(command: typer.Typer) -> set[str]:
+    """Return the names of its options and arguments, as a user writes them."""
+    parameters = typer.main.get_command(command).params
+    return {max(parameter.opts, key=len).lstrip("-").replace("-", "_") for parameter in parameters}
+
+
+def test_each_option_has_a_row_and_each_row_an_option() -> None:
+    assert names_of(app) == SAMPLES.keys() | {"pipeline"}
+    assert OPTIONS.keys() == names_of(app) | ARGUMENTS.keys()
+    assert names_of(replay.app) == REPLAY_OPTIONS.keys()
 
 
 @pytest.mark.usefixtures("kinds")
@@ -105,9 +105,9 @@ def test_each_option_has_a_row() -> None:
             name,
             marks=[pytest.mark.spark] if kind is not TargetKind.PIPELINE or name == "schema" else [],
         )
-        for name, row in OPTIONS.items()
-        for kind in TargetKind
-        if kind not in row.kinds
+        for name in SAMPLES
+        for kind in TARGETS
+        if kind not in OPTIONS[name].kinds
     ],
 )
 def test_option_without_effect_is_refused(run: Run, kind: TargetKind, name: str) -> None:
@@ -121,15 +121,15 @@ def test_option_without_effect_is_refused(run: Run, kind: TargetKind, name: str)
 @pytest.mark.parametrize(
     ("search", "name"),
     [
-        (kind.value, name)
-        for name, searches in SEARCHES.items()
-        for kind in SearchKind
-        if kind.value not in searches
+        (search.value, name)
+        for name in SAMPLES
+        for search in SearchKind
+        if search not in OPTIONS[name].searches
     ],
 )
 def test_option_that_the_search_does_not_heed_is_refused(run: Run, search: str, name: str) -> None:
     done = run("verify", "kinds:pipeline", "--search", search, *SAMPLES[name])
-    assert (done.exit_code, "given with --search" in done.output) == (2, True), done.output
+    assert (done.exit_code, "given with search=" in done.output) == (2, True), done.output
 
 
 @pytest.mark.spark
@@ -153,8 +153,6 @@ def test_replay_refuses_what_a_spark_job_does_not_heed(kinds: Path, run: Run) ->
 @pytest.mark.usefixtures("kinds")
 @pytest.mark.parametrize("kind", [TargetKind.QUERY, TargetKind.SINK])
 def test_options_that_a_spark_job_heeds_are_accepted_together(run: Run, kind: TargetKind) -> None:
-    given = [name for name, row in OPTIONS.items() if kind in row.kinds and name not in {"schema", "keys"}]
-    done = run(
-        "verify", *TARGETS[kind], *(part for name in given if name != "pipeline" for part in SAMPLES[name])
-    )
+    given = [name for name in SAMPLES if kind in OPTIONS[name].kinds and name not in {"schema", "keys"}]
+    done = run("verify", *TARGETS[kind], *(part for name in given for part in SAMPLES[name]))
     assert done.exit_code != 2, done.output

@@ -275,12 +275,16 @@ def test_a_file_from_before_the_project_was_renamed_says_what_to_do(
     assert "CHANGELOG.md" in said
 
 
-def test_a_run_that_stopped_says_that_it_cannot_be_drawn(folder: Path) -> None:
+def test_code_by_itself_has_no_explanation_and_refuses_what_it_has_no_history_for(folder: Path) -> None:
     run_process("verify", "failing:pipeline", "--examples", "3", "--save", "failing.json", cwd=folder)
-    again = run_process("replay", "failing.json", "--explain", "--html", "a.html", cwd=folder)
+    again = run_process("replay", "failing.json", "--explain", cwd=folder)
     assert again.returncode == 1
     assert "This is your code by itself: no explanation or diagram is available" in again.stdout
-    assert not (folder / "a.html").exists()
+    for name in ("html", "svg", "perfetto", "shiviz", "history", "until"):
+        refused = run_process("replay", "failing.json", f"--{name}", "a.jsonl", cwd=folder)
+        told = f"option {name}='a.jsonl': expected left out for your code by itself: it has no History"
+        assert (refused.returncode, told in refused.stderr) == (2, True), refused.stderr
+        assert not (folder / "a.jsonl").exists()
 
 
 # Files of others

@@ -8,8 +8,8 @@ import pytest
 
 from headrace import OptionsError
 from headrace_properties.promises import sometimes
-from headrace_properties.target_kinds import TargetKind
-from headrace_properties.verifier import ARGUMENTS, NotExercisedError, Verifier
+from headrace_properties.target_kinds import OPTIONS, TargetKind
+from headrace_properties.verifier import NotExercisedError, Verifier
 from headrace_scenarios.zeitgeist import feed, pipeline
 from headrace_sim import SOUND, ClusterOptions
 
@@ -41,6 +41,13 @@ def query(words: Any) -> Any:
     return words.mapInPandas(lambda frames: frames, SCHEMA).writeStream.foreachBatch(write).start()
 
 
+TARGETS: dict[TargetKind, tuple[Any, Any]] = {
+    TargetKind.PIPELINE: (pipeline, feed),
+    TargetKind.QUERY: (query, ROWS),
+    TargetKind.SINK: (write, ROWS),
+}
+
+
 @sometimes
 def many_rows(moment: Any) -> bool:
     return len(moment.rows) > 1000
@@ -57,32 +64,27 @@ def test_each_argument_has_a_row() -> None:
         for name, parameter in inspect.signature(method).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
-    assert names == ARGUMENTS.keys() == SAMPLES.keys()
+    assert names == SAMPLES.keys()
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(kind, name) for name, row in ARGUMENTS.items() for kind in TargetKind if kind not in row.kinds],
+    [(kind, name) for name in SAMPLES for kind in TARGETS if kind not in OPTIONS[name].kinds],
 )
 def test_argument_without_effect_is_refused(tmp_path: Path, kind: TargetKind, name: str) -> None:
     given = {name: SAMPLES[name] or object()}
     if kind is not TargetKind.PIPELINE:
         given["schema"] = SCHEMA
-    target = {
-        TargetKind.PIPELINE: (pipeline, feed),
-        TargetKind.QUERY: (query, ROWS),
-        TargetKind.SINK: (write, ROWS),
-    }[kind]
     verifier: Any = _verifier(tmp_path)
     told = "a Spark" if kind is not TargetKind.PIPELINE else "a pipeline"
     with pytest.raises(OptionsError, match=f"option {name}=.*left out for {told}"):
-        verifier(*target, **given)
+        verifier(*TARGETS[kind], **given)
 
 
 @pytest.mark.parametrize(
     ("search", "given"),
-    [("random", {"depth": 2}), ("pct", {"scope": object()}), ("exhaustive", {"examples": 3})],
+    [("random", {"depth": 2}), ("pct", {"scope": object()}), ("exhaustive", {"options": ClusterOptions()})],
 )
 def test_argument_that_the_search_does_not_heed_is_refused(tmp_path: Path, search: Any, given: Any) -> None:
     with pytest.raises(OptionsError, match="given with search="):
