@@ -3,8 +3,8 @@
 import enum
 from collections.abc import Mapping
 
+from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.explain.descriptions import titles
-from headrace_properties.search.judging import is_finding
 from headrace_properties.verdict import Verdict
 
 _CODE = "code:"
@@ -20,7 +20,7 @@ class Concern(enum.Enum):
 
 def concern_of(name: str) -> Concern:
     """Return the subject of a named verdict; a promise may have any name that no invariant has."""
-    if name.startswith(_CODE) or is_finding(name):
+    if name.startswith(_CODE) or is_about_code(name):
         return Concern.CODE
     return Concern.PROTOCOL if name in titles() else Concern.PROMISES
 

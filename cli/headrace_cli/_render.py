@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace import format_time
+from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.explain.descriptions import describe_fields, plan_lines, titles
-from headrace_properties.search.judging import by_cause, is_finding
+from headrace_properties.search.judging import by_cause
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.run_error import RunError, Stop
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -101,7 +102,7 @@ def _verdict_words(name: str, verdict: Verdict) -> tuple[str, str, str]:
     match verdict:
         case Holds(reached=reached):
             return "holds", "green", "once" if reached == 1 else f"{reached:,} times"
-        case Violated() if is_finding(name):
+        case Violated() if is_about_code(name):
             return "finding", "yellow", "see below"
         case Violated():
             return "VIOLATED", "bold red", "see below"
@@ -118,7 +119,7 @@ def print_violations(
 ) -> None:
     """Print each violation, the cause first, and the events that prove it. ``names``: see `print_verdicts`."""
     for name, verdict in by_cause(verdicts).items():
-        word = "a finding about your code" if is_finding(name) else "VIOLATED"
+        word = "a finding about your code" if is_about_code(name) else "VIOLATED"
         title = _title(name, names)
         print_heading(console, f"{name}, {title}: {word}" if title else f"{name}: {word}")
         print_text(console, verdict.message, indent=2)

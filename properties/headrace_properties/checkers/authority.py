@@ -40,7 +40,6 @@ class WithinReports:
     name = "S12"
     title = "the authority says no more than the owners"
     section = "7.2"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger

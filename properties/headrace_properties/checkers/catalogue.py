@@ -7,6 +7,7 @@ from functools import cache
 from headrace import Computation, Pipeline, Productions
 from headrace_properties.checkers import all_checkers
 from headrace_properties.checkers.checker import Checker
+from headrace_properties.checkers.writes import WeakRerunsAgree
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ def _meaning(checker: Checker) -> str:
 def is_invariant(name: str) -> bool:
     """Return whether a name is an invariant's, not that of a promise or a finding about user code."""
     return name in rules()
+
+
+def is_about_code(name: str) -> bool:
+    """Return whether a verdict is about user code under weak productions, and not about the protocol."""
+    return name == WeakRerunsAgree.name
 
 
 def rule(name: str) -> Rule:

@@ -25,14 +25,12 @@ class Checker(Protocol):
         name: short, such as ``S1``.
         title: what holds, in a line.
         section: of the MillWheel paper.
-        finding: a violation accuses the user's code, not the protocol.
         handlers: handlers by type of event.
     """
 
     name: str
     title: str
     section: str
-    finding: bool
     handlers: Handlers
 
     @property

@@ -36,7 +36,6 @@ class CollectedAreDone:
     name = "S13"
     title = "an id is collected when nobody can send it again"
     section = "6.1.1"
-    finding = False
 
     def __init__(self, ledger: WorkLedger, options: EngineOptions | None) -> None:
         self._ledger = ledger
@@ -122,7 +121,6 @@ class Drained:
     name = "L3"
     title = "checkpoints and record ids drain"
     section = "6.1.1, 6.1.2"
-    finding = False
 
     def __init__(self, ledger: WorkLedger, options: EngineOptions | None) -> None:
         self._ledger = ledger

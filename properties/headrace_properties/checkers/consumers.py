@@ -31,7 +31,6 @@ class EveryConsumer:
     name = "S17"
     title = "a record goes to all consumers of its stream"
     section = "2, 3"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger

@@ -31,7 +31,6 @@ class NoLoss:
     name = "S1"
     title = "no record is lost"
     section = "5.2, 6.2"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
@@ -76,7 +75,6 @@ class DeliveriesArrive:
     name = "L2"
     title = "each delivery arrives"
     section = "6.1.1"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
@@ -136,7 +134,6 @@ class ComesToRest:
     name = "L6"
     title = "the run comes to rest"
     section = "6.2"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
@@ -169,7 +166,6 @@ class ExactlyOnce:
     name = "S2"
     title = "each record counts once"
     section = "3, 6.2"
-    finding = False
 
     def __init__(self) -> None:
         self._found = OpenVerdict("no record was applied with exactly-once on")
@@ -220,7 +216,6 @@ class AckAfterCommit:
     name = "S3"
     title = "an ACK means that it is durable"
     section = "6.1.1"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger

@@ -17,7 +17,6 @@ class OneAtATime:
     name = "S14"
     title = "steps of a key do not overlap"
     section = "4.1, 4.2"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
@@ -86,7 +85,6 @@ class NotBeforeCause:
     name = "S15"
     title = "no output is older than its cause"
     section = "4.5"
-    finding = False
 
     def __init__(self) -> None:
         self._found = OpenVerdict("nothing was produced")
@@ -119,7 +117,6 @@ class LateOnlyFromLate:
     name = "S16"
     title = "no record is late that the source gave in time"
     section = "4.5"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger

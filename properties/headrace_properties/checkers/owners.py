@@ -30,7 +30,6 @@ class Owned:
     name = "L5"
     title = "every interval has an owner"
     section = "7.1"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger

@@ -33,7 +33,6 @@ class SkewLimit:
     name = "S18"
     title = "no record passes the skew limit"
     section = "8.4"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
@@ -88,7 +87,6 @@ class PercentileOracle:
     name = "S19"
     title = "percentile watermarks pass outliers only"
     section = "7.2"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger

@@ -54,7 +54,6 @@ class SoftState:
     name = "S7"
     title = "the owner's memory agrees with the rows"
     section = "6.2, 7.1"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger

@@ -21,7 +21,6 @@ class TimersInOrder:
     name = "S8"
     title = "timers of a key fire in order"
     section = "4.6"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
@@ -87,7 +86,6 @@ class TimersOnce:
     name = "S9"
     title = "each timer fires once, and not too early"
     section = "4.6"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
@@ -157,7 +155,6 @@ class TimersFire:
     name = "L1"
     title = "each due timer fires"
     section = "4.6"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger

@@ -31,7 +31,6 @@ class LowWatermarkOracle:
     name = "S10"
     title = "low watermarks reflect all pending work"
     section = "4.5, 7.2"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
@@ -114,7 +113,6 @@ class HorizonOracle:
     name = "S10-horizon"
     title = "horizons reflect all unfinished records"
     section = "6.1.1"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
@@ -160,7 +158,6 @@ class Monotone:
     name = "S11"
     title = "watermarks never go back"
     section = "4.5"
-    finding = False
 
     def __init__(self, topology: Topology) -> None:
         self._found = OpenVerdict("no watermark was reported")
@@ -260,7 +257,6 @@ class WatermarkArrives:
     name = "L4"
     title = "low watermarks reach the sources'"
     section = "4.5"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger

@@ -28,7 +28,6 @@ class Atomicity:
     name = "S4"
     title = "each step is applied whole, or not at all"
     section = "6.2, 7.1"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
@@ -141,7 +140,6 @@ class OneIdOneRecord:
     name = "S5"
     title = "one id, one record"
     section = "6.1.2"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
@@ -269,7 +267,6 @@ class WeakRerunsAgree:
     name = "S5-weak"
     title = "weak productions are the same when they are made again"
     section = "6.1.2, 6.1.3"
-    finding = True
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._weak = ledger.topology.weak
@@ -327,7 +324,6 @@ class SingleWriter:
     name = "S6"
     title = "only the latest owner writes"
     section = "6.2, 7.1"
-    finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger

@@ -118,7 +118,6 @@ class WatermarkFollows:
     name = "H7"
     title = "the watermark follows its inputs"
     section = "4.5"
-    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -289,7 +288,6 @@ class SomethingLeaves:
     name = "H8"
     title = "what has outputs sends something"
     section = "2"
-    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -347,7 +345,6 @@ class SourceKeepsWatermark:
     name = "H9"
     title = "no record of a source is late unannounced"
     section = "5.2"
-    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books

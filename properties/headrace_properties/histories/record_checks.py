@@ -27,7 +27,6 @@ class WatermarkWaits:
     name = "H1"
     title = "no watermark passes an unprocessed record"
     section = "4.5"
-    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -58,7 +57,6 @@ class NothingBehind:
     name = "H2"
     title = "nothing is sent behind the sender's watermark"
     section = "4.5"
-    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -92,7 +90,6 @@ class LateOnlyIfLate:
     name = "H3"
     title = "no record on time is treated as late"
     section = "4.5"
-    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -119,7 +116,6 @@ class OneState:
     name = "H4"
     title = "all see the same state as of a record"
     section = "6.2, 7.1"
-    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -153,7 +149,6 @@ class InOrder:
     name = "H5"
     title = "the records of a key stay in order, where that is promised"
     section = "2"
-    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -191,7 +186,6 @@ class OnlySent:
     name = "H6"
     title = "only what was sent is processed"
     section = "3"
-    finding = False
 
     def __init__(self, books: Books) -> None:
         self._books = books

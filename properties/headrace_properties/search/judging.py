@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from headrace import MAX_TIME
 from headrace.history import History
 from headrace_properties.checkers import judge, reached
+from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.promises import PromiseError
 from headrace_properties.promises.steadiness import judge_steadily
@@ -141,7 +142,7 @@ def run_plan(
     deployed = versions_of(versions)
     verdicts = judge(history, deployed, plan.options.engine)
     verdicts |= judge_steadily(history, application.promises, deployed)
-    if wrong and all(is_finding(name) for name in violations(verdicts)):
+    if wrong and all(is_about_code(name) for name in violations(verdicts)):
         raise wrong[0]
     return history, verdicts, reached(history)
 
@@ -203,14 +204,9 @@ def try_plan(
     )
 
 
-def is_finding(name: str) -> bool:
-    """Return whether a verdict is about user code, and not about the protocol."""
-    return name.endswith("-weak")
-
-
 def violations(verdicts: dict[str, Verdict]) -> dict[str, Violated]:
     """Return the violated ones, the cause first, without findings on user code under weak productions, not the protocol's."""
-    return {name: violated for name, violated in by_cause(verdicts).items() if not is_finding(name)}
+    return {name: violated for name, violated in by_cause(verdicts).items() if not is_about_code(name)}
 
 
 _CAUSES_FIRST = (
@@ -230,6 +226,10 @@ def by_cause(verdicts: Mapping[str, Verdict]) -> dict[str, Violated]:
 
     def precedence(name: str) -> tuple[int, bool, int]:
         rank = _CAUSES_FIRST.index(name) if name in _CAUSES_FIRST else len(_CAUSES_FIRST)
-        return rank, is_finding(name), max((event.at_us for event in broken[name].witness), default=MAX_TIME)
+        return (
+            rank,
+            is_about_code(name),
+            max((event.at_us for event in broken[name].witness), default=MAX_TIME),
+        )
 
     return {name: broken[name] for name in sorted(broken, key=precedence)}

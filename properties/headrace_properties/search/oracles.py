@@ -31,6 +31,7 @@ from headrace.history import (
 )
 from headrace.worker.running import MOST_IN_STEP
 from headrace_properties.checkers import all_checkers
+from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.reference import run_reference
 from headrace_properties.results import result_of
 from headrace_properties.search.application import Application, Trial
@@ -102,7 +103,7 @@ def oracle_names() -> dict[str, str]:
         names |= {
             checker.name: checker.title
             for checker in all_checkers([workload.pipeline])
-            if not checker.finding
+            if not is_about_code(checker.name)
         }
     return names
 

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.budget import Budget
 from headrace_properties.search.coverage import Spot
-from headrace_properties.search.judging import Failure, JudgedRun, is_finding, try_plan
+from headrace_properties.search.judging import Failure, JudgedRun, try_plan
 from headrace_properties.search.novelty import Novelty
 from headrace_properties.search.ordering import Ordering, ordering_of
 from headrace_properties.search.parallel import Jobs, RunTrials, run_apart, runner, useful_jobs
@@ -93,7 +94,7 @@ class Verification:
         return tuple(
             name
             for name, verdict in self.verdicts.items()
-            if isinstance(verdict, Unknown) and not is_finding(name)
+            if isinstance(verdict, Unknown) and not is_about_code(name)
         )
 
     def take(self, judged: JudgedRun) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from headrace import SECOND, Computation, Context, Pipeline, Productions, Record
 from headrace.history import FaultStruck
+from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.mutants import MUTANTS
 from headrace_properties.search.application import Application
-from headrace_properties.search.judging import JudgedRun, is_finding, run_plan, violations
+from headrace_properties.search.judging import JudgedRun, run_plan, violations
 from headrace_properties.search.replay_file import REPLAY_FORMAT, ReplayFile, to_replay
 from headrace_properties.search.verification import Verification, verify
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -322,6 +323,6 @@ def touchy() -> Pipeline:
 
 @pytest.mark.parametrize(("name", "finding"), [("S5-weak", True), ("S5", False), ("S1", False)])
 def test_problems_of_weak_user_code_are_findings_and_not_violations(name: str, finding: bool) -> None:  # noqa: FBT001  a parameter of the test
-    assert is_finding(name) is finding
+    assert is_about_code(name) is finding
     verdicts: dict[str, Verdict] = {name: Violated("two values for one id", ()), "S2": Holds(1)}
     assert violations(verdicts).keys() == (set() if finding else {name})
