@@ -1,4 +1,7 @@
-"""The output of ``--json``: one document on stdout, and nothing else there."""
+"""The output of ``--json``: one document on stdout, and nothing else there.
+
+Rule of this file: a document is made from the commands' values as they are; see `printable_json`.
+"""
 
 import dataclasses
 import sys
@@ -6,11 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
+import msgspec
+
 from headrace import MAX_TIME, MIN_TIME, ComputationProgress
 from headrace_properties.explain.descriptions import titles
 from headrace_properties.printable import printable_json
 from headrace_properties.search.judging import Failure
-from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_properties.verdict import Verdict
 
 
 @contextmanager
@@ -20,8 +25,8 @@ def stdout_reserved() -> Iterator[None]:
         yield
 
 
-def print_document(document: Mapping[str, Any] | list[dict[str, Any]]) -> None:
-    """Write a document to stdout, indented, as UTF-8 whatever the terminal's own encoding."""
+def print_document(document: Any) -> None:
+    """Write a document to stdout, indented, as UTF-8 whatever the terminal's own encoding: values, also nested ones."""
     sys.stdout.buffer.write(printable_json(document) + b"\n")
     sys.stdout.flush()
 
@@ -37,20 +42,9 @@ def invariants_document(
     """
     known = {**titles(), **(names or {})}
     return {
-        name: {"title": known.get(name, ""), **verdict_document(verdict)}
+        name: {"title": known.get(name, ""), **msgspec.to_builtins(verdict)}
         for name, verdict in verdicts.items()
     }
-
-
-def verdict_document(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict with its fields."""
-    match verdict:
-        case Holds(reached=reached):
-            return {"verdict": "holds", "reached": reached}
-        case Violated(message=message, witness=witness):
-            return {"verdict": "violated", "message": message, "witness": list(witness)}
-        case Unknown(why=why):
-            return {"verdict": "unknown", "why": why}
 
 
 def progress_document(progress: Iterable[ComputationProgress]) -> list[dict[str, Any]]:

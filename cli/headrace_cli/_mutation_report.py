@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -12,7 +13,6 @@ from headrace_cli._render import counted, plain_table, print_heading, print_line
 from headrace_cli._unseen import line_ranges, shown_path
 from headrace_properties.mutation.equivalents import key_of
 from headrace_properties.mutation.measuring import Measured, Unreached
-from headrace_properties.mutation.mutant_judge import Judgement
 from headrace_properties.mutation.sampling import package_of
 
 # Automatic mutants
@@ -149,15 +149,12 @@ def automatic_document(result: AutomaticResult) -> dict[str, Any]:
         "stopped": result.stopped_by is not None,
         "table": table_rows(result),
         "mutants": [_document(measured) for measured in result.found],
-        "void_notes": [
-            {"module": key.module, "function": key.function, "line": key.line, "change": key.change}
-            for key in result.void
-        ],
+        "void_notes": result.void,
     }
 
 
 def _document(measured: Measured) -> dict[str, Any]:
-    mutation, judgement = measured.mutant.mutation, measured.judgement
+    mutation = measured.mutant.mutation
     return {
         "module": measured.mutant.module.name,
         "file": shown_path(measured.mutant.module.file),
@@ -170,19 +167,7 @@ def _document(measured: Measured) -> dict[str, Any]:
         "killed": measured.killed,
         "reached_by": measured.reached,
         "equivalent": measured.reason,
-        **_judgement(judgement),
-    }
-
-
-def _judgement(judgement: Judgement) -> dict[str, Any]:
-    return {
-        "killed_by": list(judgement.killed_by),
-        "runs": judgement.runs,
-        "workload": judgement.workload,
-        "seed": judgement.seed,
-        "message": judgement.message,
-        "changed": judgement.changed,
-        "unfit": judgement.unfit,
+        **asdict(measured.judgement),
     }
 
 
@@ -212,13 +197,8 @@ def print_patch(console: Console, result: PatchResult) -> None:
 
 def patch_document(result: PatchResult) -> dict[str, Any]:
     """Return it for ``--json``."""
-    killed = bool(result.judgement.killed_by)
-    return {
-        "patch": result.path,
-        "killed": killed,
-        "reached_by": result.reached,
-        **_judgement(result.judgement),
-    }
+    about = {"patch": result.path, "killed": bool(result.judgement.killed_by), "reached_by": result.reached}
+    return about | asdict(result.judgement)
 
 
 # Code that no run executes
@@ -241,11 +221,6 @@ def print_unreached_code(console: Console, found: Iterable[Unreached]) -> None:
 def unreached_document(found: Iterable[Unreached]) -> list[dict[str, Any]]:
     """Return it for ``--json``."""
     return [
-        {
-            "module": unreached.module.name,
-            "file": shown_path(unreached.module.file),
-            "lines": list(unreached.lines),
-            "of": unreached.of,
-        }
+        {**asdict(unreached), "module": unreached.module.name, "file": shown_path(unreached.module.file)}
         for unreached in found
     ]

@@ -100,7 +100,7 @@ class Showing:
         pipelines: Sequence[Pipeline],
     ) -> dict[str, Any]:
         """Return what this adds to ``--json``. ``pipelines``: have the codecs."""
-        return {"explanation": explanation_document(history, verdicts, pipelines)} if self.explain else {}
+        return {"explanation": narrate(history, verdicts, pipelines=pipelines)} if self.explain else {}
 
     def print_story(
         self,
@@ -133,20 +133,3 @@ def print_saved(console: Console, saved: Sequence[Path]) -> None:
         print_heading(console, "Saved")
     for path in saved:
         console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
-
-
-def explanation_document(
-    history: Sequence[Event], verdicts: Mapping[str, Verdict], pipelines: Sequence[Pipeline] = ()
-) -> dict[str, Any] | None:
-    """Return the explanation for ``--json``: sentences with the numbers of their events."""
-    told = narrate(history, verdicts, pipelines=pipelines)
-    if told is None:
-        return None
-    return {
-        "invariant": told.invariant,
-        "awaited": told.awaited,
-        "sentences": [{"event": sentence.number, "text": sentence.text} for sentence in told.sentences],
-        "next": told.next,
-        "left_out": told.left_out,
-        "rule": told.rule,
-    }

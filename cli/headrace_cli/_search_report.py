@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace_cli._concerns import Concern, about
-from headrace_cli._documents import failure_document, invariants_document, verdict_document
+from headrace_cli._documents import failure_document, invariants_document
 from headrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_search
 from headrace_cli._render import (
     counted,
@@ -368,7 +368,7 @@ class SearchReport:
             "not_compared": list(review.uncompared),
             "not_asked": list(review.not_asked),
             "feeds": review.feeds,
-            "relations": {name: verdict_document(verdict) for name, verdict in review.relations.items()},
+            "relations": review.relations,
         }
 
 

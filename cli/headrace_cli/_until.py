@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -22,14 +21,14 @@ class Until:
     """A run up to an event.
 
     Attributes:
-        number: of the event.
-        events: all up to it, with it.
+        event: its number.
         world: what was so then.
+        events: all up to it, with it.
     """
 
-    number: int
-    events: Sequence[Event]
+    event: int
     world: Snapshot
+    events: Sequence[Event]
 
 
 def cut(history: Sequence[Event], wanted: str, verdicts: dict[str, Verdict]) -> Until:
@@ -39,17 +38,12 @@ def cut(history: Sequence[Event], wanted: str, verdicts: dict[str, Verdict]) -> 
         UnknownEventError: there is no such event.
     """
     number = find_event(history, wanted, verdicts)
-    return Until(number, history[: number + 1], world_at(history, number))
-
-
-def until_document(until: Until) -> dict[str, Any]:
-    """It, for ``--json``."""
-    return {"event": until.number, "world": until.world, "events": list(until.events)}
+    return Until(number, world_at(history, number), history[: number + 1])
 
 
 def print_until(console: Console, until: Until) -> None:
     """Print the last events, and the state of the world."""
-    print_heading(console, f"Up to event {until.number}, {format_time(until.world.at_us)}")
+    print_heading(console, f"Up to event {until.event}, {format_time(until.world.at_us)}")
     skipped = max(0, len(until.events) - _TAIL)
     if skipped:
         print_text(console, f"({skipped:,} earlier events)", indent=2)

@@ -1,7 +1,6 @@
 """``headrace replay --when``: from which moment on a run fails whatever else happens."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -94,13 +93,3 @@ def _conclusion(rates: FailureRates) -> str:
     before, after = rise
     place = f"between {format_time(before.at_us)} and {format_time(after.at_us)}"
     return f"The rate jumps from {before.rate:.0%} to {after.rate:.0%} {place}:"
-
-
-def rates_document(rates: FailureRates) -> dict[str, Any]:
-    """Return them for ``--json``."""
-    return {
-        "points": [
-            {"at_us": point.at_us, "failed": point.failed, "runs": point.runs} for point in rates.points
-        ],
-        "jump": None if rates.jump is None else list(rates.jump),
-    }

@@ -1,6 +1,5 @@
 """``headrace bench``: run a benchmark and print each figure beside its goal."""
 
-import dataclasses
 import os
 import signal
 import time
@@ -153,9 +152,9 @@ def _document(
         "benchmark": benchmark.name,
         "title": benchmark.title,
         "result": "missed" if failed else "reached",
-        "options": dataclasses.asdict(options),
+        "options": options,
         "versions": versions(),
         "machine": machine(),
         "elapsed_s": round(elapsed_s, 3),
-        "figures": [dataclasses.asdict(figure) for figure in figures],
+        "figures": figures,
     }

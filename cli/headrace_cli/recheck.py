@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -65,7 +65,8 @@ def recheck_command(
             )
         code = _code(found)
         if as_json:
-            print_document(_document(history, pipeline, found, code))
+            about = {"history": history, "pipeline": pipeline, "result": RESULT_WORDS[code]}
+            print_document(about | dataclasses.asdict(found))
         else:
             _print(output_console(), history, pipeline, found, code)
         raise typer.Exit(code)
@@ -75,11 +76,6 @@ def _code(found: Recheck) -> ExitCode:
     if found.differences:
         return ExitCode.VIOLATED
     return ExitCode.UNKNOWN if found.unknown else ExitCode.HOLDS
-
-
-def _document(history: Path, pipeline: str, found: Recheck, code: ExitCode) -> dict[str, Any]:
-    result = {"history": str(history), "pipeline": pipeline, "result": RESULT_WORDS[code]}
-    return result | dataclasses.asdict(found)
 
 
 def _print(console: Console, history: Path, pipeline: str, found: Recheck, code: ExitCode) -> None:

@@ -31,9 +31,9 @@ from headrace_cli._replay_file import Recorded, load_failure
 from headrace_cli._spark_targets import replay_spark
 from headrace_cli._targets import load_target
 from headrace_cli._trust import check_trusted
-from headrace_cli._until import Until, cut, print_until, until_document
+from headrace_cli._until import Until, cut, print_until
 from headrace_cli._user_code import AllowEffectOption, Confinement
-from headrace_cli._when import measure, print_rates, rates_document
+from headrace_cli._when import measure, print_rates
 from headrace_properties.printable import describe_input
 from headrace_properties.promises import PromiseError
 from headrace_properties.search.application import Application
@@ -381,9 +381,9 @@ def _print_json(
     story = showing.document(replayed.history, dict(replayed.verdicts), replayed.versions)
     document = _document(replayed) | story
     if stop:
-        document["until"] = until_document(stop)
+        document["until"] = stop
     if rates is not None:
-        document["failure_rates"] = rates_document(rates)
+        document["failure_rates"] = rates
     print_document(document)
 
 

@@ -27,13 +27,15 @@ def visible(text: str) -> str:
 def printable_json(content: Any) -> bytes:
     r"""Encode a document as JSON, indented; what is no Unicode in a text, such as an error's, is written out.
 
+    Structs and dataclasses are their fields, and what JSON has no form for, such as a path, is its text.
+
     >>> printable_json({"error": "\ud800"})
     b'{\n  "error": "\\\\ud800"\n}'
     """
     try:
-        data = msgspec.json.encode(content)
+        data = msgspec.json.encode(content, enc_hook=str)
     except UnicodeEncodeError:
-        data = msgspec.json.encode(_written_out(msgspec.to_builtins(content)))
+        data = msgspec.json.encode(_written_out(msgspec.to_builtins(content, enc_hook=str)))
     return msgspec.json.format(data, indent=2)
 
 

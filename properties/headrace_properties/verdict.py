@@ -1,6 +1,6 @@
 """A checker's verdict on a run, with three possible values.
 
-A property whose interesting case never came up is `Unknown`, never green.
+A property whose interesting case never came up is `Unknown`, never green. Encoded, its field ``verdict`` says which it is.
 """
 
 import enum
@@ -45,7 +45,7 @@ class Awaited(Value, frozen=True):
     time_us: int = 0
 
 
-class Holds(Value, frozen=True):
+class Holds(Value, frozen=True, tag_field="verdict", tag="holds"):
     """The property held every time it was exercised.
 
     Attributes:
@@ -55,7 +55,7 @@ class Holds(Value, frozen=True):
     reached: int
 
 
-class Violated(Value, frozen=True):
+class Violated(Value, frozen=True, tag_field="verdict", tag="violated", omit_defaults=True):
     """The property was broken.
 
     Attributes:
@@ -69,7 +69,7 @@ class Violated(Value, frozen=True):
     awaited: Awaited | None = None
 
 
-class Unknown(Value, frozen=True):
+class Unknown(Value, frozen=True, tag_field="verdict", tag="unknown", omit_defaults=True):
     """The run did not exercise the property, or could not decide it.
 
     Attributes:

@@ -32,11 +32,11 @@ class Sentence:
     """One step of a story.
 
     Attributes:
-        number: the number in the History of the event that it describes.
+        event: the number in the History of the event that it describes.
         text: the sentence, with its time.
     """
 
-    number: int
+    event: int
     text: str
 
 
@@ -201,7 +201,7 @@ class _Narrator:
         ]  # fmt: skip
         tellable = [number for number in sorted(numbers) if self._say(number, self._history[number])]
         told += [self._sentence(run) for run in self._runs(tellable)]
-        return sorted(told, key=lambda sentence: sentence.number)
+        return sorted(told, key=lambda sentence: sentence.event)
 
     def _sentence(self, run: Sequence[int]) -> Sentence:
         """Describe an event, a step with its write, or several writes."""
@@ -273,9 +273,9 @@ class _Narrator:
         """Keep the most relevant sentences: the witness, then writes and owners, then those closest to the witness."""
         if len(sentences) <= LONGEST:
             return sentences
-        ranked = sorted(sentences, key=lambda sentence: (self._rank(sentence.number), -sentence.number))
-        kept = {sentence.number for sentence in ranked[:LONGEST]}
-        return [sentence for sentence in sentences if sentence.number in kept][:LONGEST]
+        ranked = sorted(sentences, key=lambda sentence: (self._rank(sentence.event), -sentence.event))
+        kept = {sentence.event for sentence in ranked[:LONGEST]}
+        return [sentence for sentence in sentences if sentence.event in kept][:LONGEST]
 
     def _rank(self, number: int) -> int:
         event = self._history[number]

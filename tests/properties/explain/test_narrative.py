@@ -146,7 +146,7 @@ def test_the_papers_stories_are_told_in_order_and_briefly(name: str) -> None:
     for violated in outcome.violations:
         narrative = narrate(outcome.history, outcome.verdicts, violated)
         assert narrative is not None
-        numbers = [sentence.number for sentence in narrative.sentences]
+        numbers = [sentence.event for sentence in narrative.sentences]
         assert numbers == sorted(numbers)
         assert 3 <= len(numbers) <= LONGEST
         times = [

@@ -200,11 +200,11 @@ def test_no_story_of_the_papers_says_that_a_sender_may_forget_what_it_was_not_ac
             narrative = narrate(outcome.history, outcome.verdicts, violated)
             assert narrative is not None
             for sentence in narrative.sentences:
-                event = outcome.history[sentence.number]
+                event = outcome.history[sentence.event]
                 if isinstance(event, h.AckSent) and "may now forget" in sentence.text:
                     assert any(
                         isinstance(later, h.Acked) and later.process == event.to and later.record_id in event.record_ids
-                        for later in outcome.history[sentence.number :]
+                        for later in outcome.history[sentence.event :]
                     )  # fmt: skip
 
 

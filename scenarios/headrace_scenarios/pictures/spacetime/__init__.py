@@ -255,7 +255,7 @@ def _violation(
         "message": violated.message,
         "witness": witness,
         "subject": sorted(subject_of(history, witness, links, until)),
-        "story": [{"event": sentence.number, "text": sentence.text} for sentence in sentences],
+        "story": [{"event": sentence.event, "text": sentence.text} for sentence in sentences],
         "moral": [text for text in story.paragraphs if text not in told] if story else [],
     }
 
