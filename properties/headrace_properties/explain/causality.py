@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace import history as h
 from headrace.causes import Causes
+from headrace_properties.closure import closure
 
 
 class LinkKind(enum.Enum):
@@ -68,13 +69,7 @@ def causal_past(links: Iterable[Link], of: Iterable[int]) -> set[int]:
     causes: dict[int, list[int]] = {}
     for link in links:
         causes.setdefault(link.effect, []).append(link.cause)
-    found, waiting = set[int](), list(of)
-    while waiting:
-        number = waiting.pop()
-        if number not in found:
-            found.add(number)
-            waiting.extend(causes.get(number, ()))
-    return found
+    return set(closure(of, lambda number: causes.get(number, ())))
 
 
 def numbers_of(history: Sequence[h.Event], events: Iterable[h.Event]) -> list[int]:

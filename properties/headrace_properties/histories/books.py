@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from headrace import HistoryFormatError
 from headrace.histories import Graph, Header, In, Out, Owns, RecordLine, SourceWatermark, Watermark
+from headrace_properties.closure import closure
 
 
 @dataclass(slots=True, eq=False)
@@ -112,12 +113,8 @@ class Books:
 
     def sources_of(self, stage: str) -> set[str]:
         """Return the sources whose records reach a stage, directly or through others."""
-        found, open_ = set[str](), [stage]
-        while open_:
-            new = [name for name in self.senders(open_.pop()) if name not in found]
-            found.update(new)
-            open_ += [name for name in new if self.is_stage(name)]
-        return {name for name in found if not self.is_stage(name)}
+        upstream = closure([stage], lambda name: self.senders(name) if self.is_stage(name) else ())
+        return {name for name in upstream if not self.is_stage(name)}
 
     def promised_to(self, stage: str) -> int | None:
         """Return the least that anyone who sends to a stage has promised, event time; ``None``: someone said nothing."""

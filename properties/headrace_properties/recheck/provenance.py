@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from headrace.history import Applied, Event, Executed, Injected, Output
 from headrace.wire.rows import Production
+from headrace_properties.closure import closure
 from headrace_properties.reference import Emitted
 
 
@@ -59,10 +60,5 @@ class Provenance:
 
     def behind(self, record_ids: Sequence[str]) -> list[Production]:
         """Return the records of the input that led to some records, in their order."""
-        waiting, seen = list[object](record_ids), set[object]()
-        while waiting:
-            record = waiting.pop()
-            if record is not None and record not in seen:
-                seen.add(record)
-                waiting += self._parents.get(record, ())
-        return [record for record_id, record in self._inputs.items() if record_id in seen]
+        led = closure(list[object](record_ids), lambda record: self._parents.get(record, ()))
+        return [record for record_id, record in self._inputs.items() if record_id in led]

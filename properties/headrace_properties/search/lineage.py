@@ -22,6 +22,7 @@ from pathlib import Path
 from headrace import SECOND, OptionsError
 from headrace.history import Applied, Event, Executed, History, Output, ScanEnded
 from headrace.wire.messages import Deliver
+from headrace_properties.closure import closure
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.ground import ground_of
 from headrace_properties.search.journal import Journal
@@ -200,7 +201,7 @@ class Lineage:
         self.steps = recording.steps
         self._recording = recording
         self._history: History = recording.history
-        self._led_to: defaultdict[int, list[int]] = defaultdict(list)
+        self._led_to: defaultdict[int, list[int | None]] = defaultdict(list)
         self._arrivals = {
             number: arrival for arrival in recording.arrivals.handled for number in arrival.activations
         }
@@ -221,8 +222,7 @@ class Lineage:
                     case ScanEnded(process=process, computation=computation):
                         latest["scanned", process, computation] = number
                     case Executed(computation=computation, key=key, version=version):
-                        of = self._led_to[number]
-                        of += _known(
+                        self._led_to[number] += (
                             latest.get(("delivered", event.process, computation, event.cause)),
                             latest.get(("scanned", event.process, computation)),
                             latest.get(("executed", computation, key)),
@@ -230,8 +230,9 @@ class Lineage:
                         latest["executed", computation, key] = number
                         versions[computation, key, version.sequencer, version.number] = number
                     case Applied(computation=computation, sequencer=sequencer, delta=delta):
-                        made = versions.get((computation, delta.key, sequencer, delta.number))
-                        self._led_to[number] += _known(made)
+                        self._led_to[number].append(
+                            versions.get((computation, delta.key, sequencer, delta.number))
+                        )
                         goals.setdefault(("row", computation, delta.key), []).append(number)
                     case Output(production=sent):
                         goals.setdefault(("output", sent.stream, sent.key), []).append(number)
@@ -247,19 +248,15 @@ class Lineage:
 
     def _support(self, reached: list[int]) -> dict[Step, None]:
         """The steps of all messages without which some activations would not have come about as they did."""
-        steps: dict[Step, None] = {}
-        waiting, known = reached[::-1], set[int]()
-        while waiting:
-            number = waiting.pop()
-            if number in known:
-                continue
-            known.add(number)
-            arrival = self._arrivals.get(number)
-            if arrival is not None and arrival.content is not None:
-                steps |= dict.fromkeys(self._steps_of(arrival))
-            waiting += self._led_to[number]
-            waiting += _known(self._history.activations[number].cause)
-        return steps
+        activations = self._history.activations
+        led = closure(reached[::-1], lambda number: (*self._led_to[number], activations[number].cause))
+        arrivals = [self._arrivals[number] for number in led if number in self._arrivals]
+        return {
+            step: None
+            for arrival in arrivals
+            if arrival.content is not None
+            for step in self._steps_of(arrival)
+        }
 
     def _steps_of(self, arrival: Arrival) -> Iterator[Step]:
         """Yield the steps that sent and received a message, except those of the store, which takes no steps."""
@@ -267,7 +264,3 @@ class Lineage:
             step = told.get((id(arrival.content), arrival.place))
             if step is not None:
                 yield step
-
-
-def _known(*numbers: int | None) -> list[int]:
-    return [number for number in numbers if number is not None]
