@@ -11,7 +11,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import product, takewhile
 from pathlib import Path
 
 import msgspec
@@ -20,10 +20,11 @@ from headrace import MILLISECOND, Computation, EngineOptions, Pipeline, Producti
 from headrace_properties.explain.narrative import narrate
 from headrace_properties.mutants import CATALOGUE, MUTANTS
 from headrace_properties.search.application import Application, Trial
-from headrace_properties.search.exhaustive import count_matched, count_without_reduction, explore
+from headrace_properties.search.exhaustive import Departures, ExhaustiveSearch
 from headrace_properties.search.judging import Failure, run_plan
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.scope import Scope, small_cluster
+from headrace_properties.search.strategy import search
 from headrace_properties.search.workloads import WORKLOADS, Echo, Windows, Workload, same
 from headrace_scenarios import zeitgeist
 from headrace_scenarios.zeitgeist.queries import UserSearch
@@ -149,7 +150,7 @@ def scopes() -> Iterator[Row]:
 
 def _exhausted(measured: Measured) -> Row:
     began_s = time.monotonic()
-    found = explore(measured.application, measured.bounds, jobs=cores())
+    found = search(ExhaustiveSearch(measured.application, measured.bounds), jobs=cores())
     exploration = found.exploration
     assert exploration is not None
     assert exploration.exhausted, f"{measured.name}: {found.failure}"
@@ -179,10 +180,60 @@ def matching() -> Iterator[Row]:
         }
 
 
+def count_without_reduction(application: Application, scope: Scope, *, feed_seed: int = 0) -> int:
+    """Count the schedules that a search without reduction would run, by the possible successors of each.
+
+    Orders that only a run with a longer delay reveals are not counted, so the count is a lower bound.
+
+    Args:
+        application: what is under test.
+        scope: the bounds.
+        feed_seed: of the input.
+    """
+    plain = replace(scope, reduced=False)
+    strategy = ExhaustiveSearch(application, plain, feed_seed=feed_seed)
+    frontier, counted = [Departures()], 1
+    for moves in range(1, scope.moves + 1):
+        children = (
+            schedule.then(move) for schedule in frontier for move in strategy.moves(schedule, every=True)
+        )
+        frontier = list(children) if moves < scope.moves else []
+        counted += len(frontier) or sum(1 for _ in children)
+    return counted
+
+
+def count_matched(application: Application, scope: Scope, *, feed_seed: int = 0) -> tuple[int, int]:
+    """Count the schedules of two departures, and those whose second begins when the first has left no trace.
+
+    That is, all further arrivals equal those of the run without departures, at the same times. State matching could leave
+    out at most these.
+
+    Args:
+        application: what is under test.
+        scope: the bounds.
+        feed_seed: of the input.
+    """
+    strategy = ExhaustiveSearch(application, scope, feed_seed=feed_seed)
+    root = Departures()
+    usual = strategy.recording(root).arrivals.handled
+    counted = matched = 0
+    for schedule in map(root.then, strategy.moves(root)):
+        recording = strategy.recording(schedule)
+        handled = recording.arrivals.handled
+        pairs = zip(reversed(handled), reversed(usual), strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0].is_as(pair[1]), pairs))
+        starts = [move.position.clock for move in strategy.moves(schedule, recording)]
+        counted += len(starts)
+        matched += sum(clock > len(handled) - same for clock in starts)
+    return counted, matched
+
+
 def figure_12() -> Iterator[Row]:
     """Exhaust the figure's scope, and find the shortest counterexample without sequencers."""
     for protocol in (SOUND, MUTANTS["without sequencers"]):
-        found = explore(FIGURE_12.application, FIGURE_12.bounds, protocol=protocol, jobs=cores())
+        found = search(
+            ExhaustiveSearch(FIGURE_12.application, FIGURE_12.bounds, protocol=protocol), jobs=cores()
+        )
         exploration, failure = found.exploration, found.failure
         assert exploration is not None
         assert exploration.exhausted == (failure is None)
@@ -223,7 +274,7 @@ def smallest(workload: Workload, protocol: Protocol) -> tuple[int | str, int | s
     bounds = product((workload.application, burst), ((0, 0), (0, 1), (1, 0)), (1, 2, 3))
     for application, (faults, delays), records in bounds:
         scope = Scope(records, faults, delays, options=options)
-        found = explore(application, scope, protocol=protocol, jobs=cores())
+        found = search(ExhaustiveSearch(application, scope, protocol=protocol), jobs=cores())
         assert found.exploration is not None
         schedules += found.exploration.total
         if found.failure is not None:

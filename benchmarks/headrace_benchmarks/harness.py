@@ -15,9 +15,10 @@ from headrace_benchmarks.trace_hashes import HASH_SEEDS, digests_elsewhere
 from headrace_properties.checkers import CASES
 from headrace_properties.mutants import CATALOGUE
 from headrace_properties.mutants.hunt import Hunted, hunt_all
-from headrace_properties.search.enumeration import enumerate_faults
+from headrace_properties.search.enumeration import Enumeration
 from headrace_properties.search.sampled_runs import SampleResult, spread_sample
 from headrace_properties.search.step_faults import single_faults
+from headrace_properties.search.strategy import search
 from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_sim.faults import KINDS
 
@@ -188,10 +189,11 @@ def _enumerate(
 ) -> tuple[int, list[str]]:
     feed = workload.feed(options.seed)
     total = len(single_faults(workload.deployed, feed, workload.options, size.first))
-    found = enumerate_faults(
-        workload.application, feed_seed=options.seed, options=workload.options, first=size.first, jobs=options.jobs,
+    found = search(
+        Enumeration(workload.application, feed_seed=options.seed, options=workload.options, first=size.first),
+        jobs=options.jobs,
         on_run=lambda now: on_progress(f"single faults, {workload.name}", now.runs + now.idle, total),
-    )  # fmt: skip
+    )
     failure = found.failure
     broken = [] if failure is None else [f"{workload.name}: {', '.join(failure.violations) or failure.error}"]
     return found.runs + found.idle, broken

@@ -16,7 +16,6 @@ from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.steering import Steering
 from headrace_scenarios import zeitgeist
 from headrace_scenarios.examples import bank, orders
-from headrace_sim import ClusterOptions
 from headrace_sim.kernel import seldom_collected
 
 GOAL = 1.15
@@ -65,7 +64,7 @@ def cpu_seconds(application: Application, trials: int, seed: int) -> tuple[list[
         CPU time of each trial without, and of each with promises, seconds.
     """
     plain = replace(application, promises=())
-    steering, made = Steering(plain, ClusterOptions(), seed), list[Trial]()
+    steering, made = Steering(plain, seed=seed, feeds=1), list[Trial]()
     while len(made) < trials:
         made += steering.round(Counter())
     without, promising = list[float](), list[float]()

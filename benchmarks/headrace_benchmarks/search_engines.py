@@ -24,7 +24,6 @@ from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun, try_plan
 from headrace_properties.search.oracles import ERROR, REFERENCE
-from headrace_properties.search.ordering import ordering_of
 from headrace_properties.search.plans import (
     FAULT_SLOTS,
     HEADER_BYTES,
@@ -166,8 +165,9 @@ def by_us(aimed: int, depth: int | None = None) -> Callable[[Mutant, int], Engin
     def search(mutant: Mutant, seed: int) -> EngineTrial:
         trial, workload = EngineTrial(mutant, seed), WORKLOADS[mutant.workload]
         application, covered = _application(workload), Counter[Spot]()
-        ordering = None if depth is None else ordering_of(application, workload.options, 0, depth)
-        steering = Steering(application, workload.options, seed, aimed=aimed, ordering=ordering)
+        steering = Steering(
+            application, seed=seed, feeds=1, options=workload.options, depth=depth, aimed=aimed
+        )
         while trial.failure is None and trial.runs < MOST_RUNS:
             for plan in steering.round(covered.copy()):
                 outcome = trial.test(plan)
@@ -214,7 +214,8 @@ def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
 
     found = {}
     for name, aimed in (("bytes", 0), ("steered bytes", AIMED)):
-        steering, seen = Steering(application, workload.options, seed, aimed=aimed), Counter[Spot]()
+        steering = Steering(application, seed=seed, feeds=1, options=workload.options, aimed=aimed)
+        seen = Counter[Spot]()
         trials = (trial for _ in range(runs) for trial in steering.round(seen.copy()))
         for trial in islice(trials, runs):
             seen.update(try_plan(application, trial).covered)

@@ -17,7 +17,8 @@ import pyspark
 from headrace.spark import session
 from headrace_properties.search.on_spark import SparkExecutors
 from headrace_properties.search.parallel import Jobs, cores
-from headrace_properties.search.verification import verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
 from headrace_properties.search.workloads import WORKLOADS
 
 STORED = Path(__file__).parents[2] / "docs" / "report" / "pools.json"
@@ -33,15 +34,15 @@ def rates(runs: int) -> Iterator[dict[str, str]]:
         master = f"local-cluster[{count},1,1024]"
         with session(master, "headrace pools") as spark:
             executors = SparkExecutors(spark.sparkContext)
-            verify(
-                WORKLOADS["tallies"].application, examples=64, jobs=executors
+            search(
+                Steering(WORKLOADS["tallies"].application), examples=64, jobs=executors
             )  # their processes have started
             yield _rate(f"`--on spark --master '{master}'`", runs, executors)
 
 
 def _rate(name: str, runs: int, jobs: Jobs) -> dict[str, str]:
     began_s = time.monotonic()
-    found = verify(WORKLOADS["tallies"].application, examples=runs, jobs=jobs)
+    found = search(Steering(WORKLOADS["tallies"].application), examples=runs, jobs=jobs)
     per_second = (found.runs + found.idle) / (time.monotonic() - began_s)
     hours = _MILLION / per_second / 3_600
     return {

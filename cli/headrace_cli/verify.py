@@ -36,7 +36,7 @@ from headrace_properties.search.limits import CALL_S, CodeLimits
 from headrace_properties.search.outside import breaches_named
 from headrace_properties.search.parallel import Jobs
 from headrace_properties.search.scope import Scope
-from headrace_properties.search.verification import FEEDS
+from headrace_properties.search.steering import FEEDS
 from headrace_properties.session import Memory, Session
 from headrace_properties.target_kinds import SearchKind, TargetKind, check_allowed
 from headrace_sim.faults import Breach

@@ -10,19 +10,22 @@ from headrace import HeadraceError, Pipeline
 from headrace_properties.explain.descriptions import describe_failure
 from headrace_properties.promises import Promise
 from headrace_properties.search.application import Application, FeedOf, stray_entry
-from headrace_properties.search.enumeration import enumerate_faults
-from headrace_properties.search.exhaustive import explore
+from headrace_properties.search.enumeration import Enumeration
+from headrace_properties.search.exhaustive import ExhaustiveSearch
 from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.kept_failures import KeptFailures, Retried, found_again, retry
 from headrace_properties.search.limits import CodeLimits, OverrunError
-from headrace_properties.search.lineage import LINEAGE_KINDS, break_lineage
+from headrace_properties.search.lineage import LINEAGE_KINDS, LineageSearch
 from headrace_properties.search.outside import is_outside
 from headrace_properties.search.parallel import Jobs
 from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.scope import USUAL_KINDS, Scope
+from headrace_properties.search.steering import FEEDS, Steering
 from headrace_properties.search.step_faults import single_faults
-from headrace_properties.search.verification import FEEDS, Verification, verify
+from headrace_properties.search.strategy import Strategy
+from headrace_properties.search.strategy import search as search_with
+from headrace_properties.search.verification import Verification
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import SearchKind
 from headrace_properties.user_code.habits import UserFinding
@@ -137,56 +140,55 @@ class PipelineTarget:
             return len(single_faults(self.application.versions, feed, self.options or ClusterOptions()))
         return search.runs
 
-    def search(self, search: Search, on_run: Callable[[Verification], None] | None = None) -> Verification:
+    def search(self, search: Search, on_run: Callable[[Verification], None] = lambda _: None) -> Verification:
         """Search for a schedule that breaks an invariant or a promise.
 
         Args:
             search: how.
             on_run: called after each run, for progress.
         """
+        exhausts = search.kind in (SearchKind.EXHAUSTIVE, SearchKind.LINEAGE)
+        lists = search.kind in (SearchKind.ENUMERATE, SearchKind.PAIRS)
+        return search_with(
+            self.strategy(search),
+            examples=math.inf if lists or (exhausts and search.examples is None) else search.runs,
+            until_quiet=0.0 if lists or exhausts else search.until_quiet,
+            minutes=math.inf if lists or search.minutes is None else search.minutes,
+            jobs=search.jobs,
+            resume=search.resume if exhausts else None,
+            on_run=on_run,
+        )
+
+    def strategy(self, search: Search) -> Strategy:
+        """Return what a search runs next, and when it has run everything."""
+        application, seed, protocol = self.application, search.seed, self.protocol
+        scope = replace(search.scope, outside=search.outside)
         match search.kind:
             case SearchKind.RANDOM | SearchKind.PCT:
-                return verify(
-                    self.application,
-                    examples=search.runs,
-                    seed=search.seed,
+                return Steering(
+                    application,
+                    seed=seed,
                     feeds=search.feeds,
-                    until_quiet=search.until_quiet,
-                    minutes=math.inf if search.minutes is None else search.minutes,
                     options=self.options,
-                    protocol=self.protocol,
-                    jobs=search.jobs,
+                    protocol=protocol,
                     outside=search.outside,
                     depth=search.depth if search.kind is SearchKind.PCT else None,
-                    on_run=on_run,
                 )
-            case SearchKind.EXHAUSTIVE | SearchKind.LINEAGE:
-                scope = replace(search.scope, outside=search.outside)
-                if search.kind is SearchKind.LINEAGE:
-                    kinds = LINEAGE_KINDS if scope.kinds == USUAL_KINDS else scope.kinds
-                    scope = replace(scope, delays=0, kinds=kinds)
-                return (explore if search.kind is SearchKind.EXHAUSTIVE else break_lineage)(
-                    self.application,
-                    scope,
-                    feed_seed=search.seed,
-                    protocol=self.protocol,
-                    examples=math.inf if search.examples is None else search.examples,
-                    minutes=math.inf if search.minutes is None else search.minutes,
-                    jobs=search.jobs,
-                    resume=search.resume,
-                    on_run=on_run,
-                )
+            case SearchKind.EXHAUSTIVE:
+                return ExhaustiveSearch(application, scope, feed_seed=seed, protocol=protocol)
+            case SearchKind.LINEAGE:
+                kinds = LINEAGE_KINDS if scope.kinds == USUAL_KINDS else scope.kinds
+                scope = replace(scope, delays=0, kinds=kinds)
+                return LineageSearch(application, scope, feed_seed=seed, protocol=protocol)
             case SearchKind.ENUMERATE | SearchKind.PAIRS:
-                return enumerate_faults(
-                    self.application,
-                    feed_seed=search.seed,
+                return Enumeration(
+                    application,
+                    feed_seed=seed,
                     options=self.options,
-                    protocol=self.protocol,
+                    protocol=protocol,
                     pairs=search.runs if search.kind is SearchKind.PAIRS else 0,
-                    seed=search.seed,
-                    jobs=search.jobs,
+                    seed=seed,
                     outside=search.outside,
-                    on_run=on_run,
                 )
 
 

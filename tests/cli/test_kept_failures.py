@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace_properties.search.kept_failures import KeptFailures
-from headrace_properties.search.verification import verify as search
+from headrace_properties.search.strategy import search
 from tests.cli.rig import Run, plain, run_process, save_zombie
 
 KEPT = Path(".headrace/failures")
@@ -42,12 +42,12 @@ def test_a_failure_is_tried_first_the_next_time(
     first = run(*BROKEN)
     (kept,) = (KEPT / "views.pipeline").glob("*.json")
     assert f"headrace replay {kept}" in plain(first.stdout)
-    monkeypatch.setattr("headrace_properties.pipeline_target.verify", no_search)
+    monkeypatch.setattr("headrace_properties.pipeline_target.search_with", no_search)
     again = run(*BROKEN[:-2])
     assert (first.exit_code, again.exit_code) == (1, 1)
     assert f"Kept failure {kept}: violated again: " in plain(again.stdout)
     assert f"headrace replay {kept}" in plain(again.stdout)
-    monkeypatch.setattr("headrace_properties.pipeline_target.verify", search)
+    monkeypatch.setattr("headrace_properties.pipeline_target.search_with", search)
     assert "Kept failure" not in run("verify", "views:pipeline", "--examples", "3").stdout, "another protocol"
     assert kept.exists()
 

@@ -18,7 +18,7 @@ from headrace_cli._exit import ExitCode
 from headrace_cli._search_report import SearchReport
 from headrace_cli._targets import load_target
 from headrace_properties.pipeline_target import PipelineTarget, PipelineTrials, Search
-from headrace_properties.search import verification
+from headrace_properties.search import strategy
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.verification import Verification
@@ -442,7 +442,7 @@ def test_an_unwritable_file_is_reported_before_the_search(
 
 def interrupted_when(condition: Callable[[Verification, int], bool]) -> Callable[..., Verification]:
     """A search interrupted by Ctrl-C once the condition holds for the result so far and the count of runs."""
-    real = verification.verify
+    real = strategy.search
 
     def search(*arguments: Any, on_run: Callable[[Verification], None], **options: Any) -> Verification:
         runs = 0
@@ -463,7 +463,7 @@ def test_ctrl_c_exits_130_with_a_summary_so_far(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "headrace_properties.pipeline_target.verify", interrupted_when(lambda found, _: found.runs == 4)
+        "headrace_properties.pipeline_target.search_with", interrupted_when(lambda found, _: found.runs == 4)
     )
     result = run("verify", "views:pipeline")
     assert result.exit_code == 130
@@ -479,7 +479,7 @@ def test_ctrl_c_while_a_failure_is_shrunk_says_how_to_find_it_again(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shrinking = interrupted_when(lambda found, runs: runs > found.runs + found.idle)
-    monkeypatch.setattr("headrace_properties.pipeline_target.verify", shrinking)
+    monkeypatch.setattr("headrace_properties.pipeline_target.search_with", shrinking)
     result = run("verify", "views:pipeline", "--without", "sequencers")
     assert result.exit_code == 130
     assert "while a failure was being shrunk; VIOLATED so far: S" in result.stdout

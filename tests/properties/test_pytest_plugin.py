@@ -399,7 +399,7 @@ def test_a_strategy_is_an_input_in_a_test_and_beside_a_pipeline_of_the_settings(
 
 CORES = """
 import pytest
-from headrace_properties.search import kept_failures, parallel, verification
+from headrace_properties.search import kept_failures, parallel, strategy
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch):
@@ -408,7 +408,7 @@ def two_cores(monkeypatch):
         used.append(jobs)
         return begin(application, protocol, jobs)
     monkeypatch.setattr(parallel, "cores", lambda: 2)
-    monkeypatch.setattr(verification, "runner", noted)
+    monkeypatch.setattr(strategy, "runner", noted)
     yield
     print("jobs:", *used)
 """

@@ -10,7 +10,8 @@ from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.results import outputs_of
 from headrace_properties.search.application import Application
 from headrace_properties.search.plans import draw_faults, ground_of
-from headrace_properties.search.verification import verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
 from headrace_properties.verdict import Violated
 from headrace_scenarios.videos import (
     AdView,
@@ -84,7 +85,7 @@ def test_the_totals_are_the_same_on_the_other_engines(engine: Batch | MicroBatch
 
 
 def test_every_invariant_holds_under_faults() -> None:
-    verification = verify(Application(pipeline, feed), examples=12)
+    verification = search(Steering(Application(pipeline, feed)), examples=12)
     assert verification.failure is None
     assert [name for name, verdict in verification.verdicts.items() if isinstance(verdict, Violated)] == []
 

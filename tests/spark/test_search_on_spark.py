@@ -26,13 +26,15 @@ from headrace_cli.main import app
 from headrace_properties.mutants import MUTANTS
 from headrace_properties.mutants.hunt import Hunted, hunt_all
 from headrace_properties.search.application import Application
-from headrace_properties.search.enumeration import enumerate_faults
-from headrace_properties.search.exhaustive import explore
-from headrace_properties.search.lineage import break_lineage
+from headrace_properties.search.enumeration import Enumeration
+from headrace_properties.search.exhaustive import ExhaustiveSearch
+from headrace_properties.search.lineage import LineageSearch
 from headrace_properties.search.on_spark import SparkExecutors
 from headrace_properties.search.parallel import Jobs
 from headrace_properties.search.scope import Scope
-from headrace_properties.search.verification import Verification, verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
+from headrace_properties.search.verification import Verification
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_scenarios.chaos.processes import ancestor, processes_of, send
 from tests.cli.rig import VIEWS, environment
@@ -43,11 +45,13 @@ BROKEN = MUTANTS["without sequencers"]
 SMALL = Scope(records=1, faults=1, delays=0, kinds=("crash",))
 
 SEARCHES: dict[str, Callable[[Jobs], Verification]] = {
-    "random": lambda jobs: verify(TALLIES, examples=40, jobs=jobs),
-    "random, which finds a failure": lambda jobs: verify(TALLIES, examples=40, protocol=BROKEN, jobs=jobs),
-    "exhaustive": lambda jobs: explore(TALLIES, SMALL, examples=60, jobs=jobs),
-    "lineage": lambda jobs: break_lineage(TALLIES, SMALL, examples=30, jobs=jobs),
-    "enumerate": lambda jobs: enumerate_faults(TALLIES, protocol=BROKEN, first=1, jobs=jobs),
+    "random": lambda jobs: search(Steering(TALLIES), examples=40, jobs=jobs),
+    "random, which finds a failure": lambda jobs: search(
+        Steering(TALLIES, protocol=BROKEN), examples=40, jobs=jobs
+    ),
+    "exhaustive": lambda jobs: search(ExhaustiveSearch(TALLIES, SMALL), examples=60, jobs=jobs),
+    "lineage": lambda jobs: search(LineageSearch(TALLIES, SMALL), examples=30, jobs=jobs),
+    "enumerate": lambda jobs: search(Enumeration(TALLIES, protocol=BROKEN, first=1), jobs=jobs),
 }
 
 
@@ -89,7 +93,7 @@ def test_code_that_ends_its_process_is_a_finding_there_too(executors: SparkExecu
     pipeline.injector("mail")
     pipeline.add(Deadly(), name="deadly", inputs=["mail"])
     application = Application.with_input(pipeline, letters(pipeline, 3))
-    there, here = (verify(application, examples=40, jobs=jobs) for jobs in (executors, 2))
+    there, here = (search(Steering(application), examples=40, jobs=jobs) for jobs in (executors, 2))
     assert there.failure is not None
     assert str(there.failure.error).startswith(
         "ProcessEnded: user code ended its process (killed by signal SIGSEGV)"
@@ -113,7 +117,7 @@ def test_pipeline_that_cannot_be_sent_is_refused_with_what_to_do(executors: Spar
         r"'locked' cannot be sent to executors: TypeError: cannot pickle '_thread.lock' object\. .* --jobs"
     )
     with pytest.raises(SparkHostError, match=expected):
-        verify(application, examples=40, jobs=executors)
+        search(Steering(application), examples=40, jobs=executors)
 
 
 def test_another_job_of_the_session_outlives_a_search(

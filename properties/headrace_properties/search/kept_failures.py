@@ -217,16 +217,11 @@ def retry(
 def found_again(retried: Sequence[Retried]) -> Verification | None:
     """Return the runs' verification if one of them failed; the first one is the failure."""
     runs = [(retry.kept.file, retry.judged) for retry in retried if retry.judged is not None]
-    failing = next(((file, judged) for file, judged in runs if judged.failed), None)
-    if failing is None:
-        return None
     seeds = tuple(dict.fromkeys(file.feed_seed for file, _ in runs))
     found = Verification(feed_seeds=seeds, feeds_asked=len(seeds))
-    for _, judged in runs:
-        found.take(judged)
-    file, judged = failing
-    found.fail(judged.failure(file.trial))
-    return found
+    for file, judged in runs:
+        found.take(file.trial, judged)
+    return None if found.failure is None else found
 
 
 def is_fit_for_files(folder: Path) -> bool:

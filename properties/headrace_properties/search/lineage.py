@@ -12,30 +12,24 @@ Rules of this file (Alvaro, Rosen and Hellerstein, SIGMOD 2015):
 A result holds for this input and these latencies, since a fault also shifts what comes after it.
 """
 
-import math
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 
-from headrace import SECOND, OptionsError
+from headrace import OptionsError
 from headrace.history import Applied, Event, Executed, History, Output, ScanEnded
 from headrace.wire.messages import Deliver
 from headrace_properties.closure import closure
 from headrace_properties.search.application import Application, Trial
-from headrace_properties.search.ground import ground_of
-from headrace_properties.search.journal import Journal
-from headrace_properties.search.parallel import Jobs, runner
-from headrace_properties.search.plans import Plan
-from headrace_properties.search.schedules import Recording
+from headrace_properties.search.parallel import RunTrials
+from headrace_properties.search.schedules import Recording, ScopedRuns
 from headrace_properties.search.scope import FAULT_KINDS, Exploration, Scope
 from headrace_properties.search.step_faults import faults_at
+from headrace_properties.search.strategy import Batch
 from headrace_properties.search.verification import Verification
-from headrace_sim import SOUND, Does, FaultSchedule, Moment, Protocol, Step, StepFault
+from headrace_sim import SOUND, Does, Moment, Protocol, Step, StepFault
 from headrace_sim import faults as f
 from headrace_sim.arrivals import Arrival
-from headrace_sim.kernel import seldom_collected
 
 LINEAGE_KINDS = ("crash", "drop", "cut")
 """The kinds of faults, as in `FAULT_KINDS`, that keep a message from its effect."""
@@ -46,97 +40,54 @@ Goal = tuple[str, str, str]
 _Faults = tuple[StepFault, ...]
 
 
-def break_lineage(
-    application: Application,
-    scope: Scope,
-    *,
-    feed_seed: int = 0,
-    protocol: Protocol = SOUND,
-    examples: float = math.inf,
-    minutes: float = math.inf,
-    jobs: Jobs = 1,
-    resume: Path | None = None,
-    on_run: Callable[[Verification], None] | None = None,
-) -> Verification:
-    """Run every set of faults that hits all known supports of a goal, smallest first, until one breaks something or none is left.
+class LineageSearch:
+    """Every set of faults that hits all known supports of a goal, smallest first.
 
     Args:
         application: what is under test.
         scope: how many records and faults, and which kinds of `LINEAGE_KINDS`; no arrival is delayed.
         feed_seed: of the input.
         protocol: the state machines to host.
-        examples: stop after so many runs.
-        minutes: stop after so much wall time; how far it has come then depends on the machine.
-        jobs: processes that share the runs, or a pool of them. The result does not depend on it.
-        resume: a file to go on from, and to note all runs in; a new one is begun.
-        on_run: told after each run, for progress.
 
     Raises:
-        JournalError: ``resume`` is the file of another search.
         OptionsError: a latency of the scope's cluster is no interval, or a kind of fault is none of `LINEAGE_KINDS`.
     """
-    for kind in (*scope.kinds, *(breach.value for breach in scope.outside)):
-        if kind not in LINEAGE_KINDS:
-            raise OptionsError("kinds", kind, f"one of {', '.join(LINEAGE_KINDS)} in a search by lineage")
-    exploration = Exploration(scope, lineage=True)
-    found = Verification(feed_seeds=(feed_seed,), exploration=exploration)
-    search = _Search(application, scope, feed_seed, protocol, exploration)
-    until_s = time.monotonic() + minutes * 60
-    candidates: list[_Faults] = [()]
-    with seldom_collected(), runner(application, protocol, jobs) as run:
-        if resume is not None:
-            words = f"a search by {scope} of input {feed_seed} on the protocol {protocol.name}, lineage"
-            run = Journal(resume, words, application).through(run)  # noqa: PLW2901  the same runs
-        for size in range(scope.faults + 1):
-            exploration.done, exploration.expected = 0, len(candidates)
-            trials = [search.trial(faults) for faults in candidates]
-            for trial, judged in zip(trials, run(trials), strict=True):
-                found.take(judged)
-                exploration.runs[size, 0] += 1
-                exploration.done += 1
-                if judged.failed:
-                    found.fail(judged.failure(trial))
-                    exploration.stopped_for = "failure"
-                elif exploration.total >= examples:
-                    exploration.stopped_for = "examples"
-                elif time.monotonic() >= until_s:
-                    exploration.stopped_for = "minutes"
-                if on_run is not None:
-                    on_run(found)
-                if exploration.stopped_for:
-                    return found
-            exploration.rounds = size + 1
-            if size < scope.faults:
-                candidates = search.larger(candidates)
-    exploration.exhausted = True
-    return found
 
+    usual = None
 
-class _Search:
     def __init__(
-        self,
-        application: Application,
-        scope: Scope,
-        feed_seed: int,
-        protocol: Protocol,
-        exploration: Exploration,
+        self, application: Application, scope: Scope, *, feed_seed: int = 0, protocol: Protocol = SOUND
     ) -> None:
-        self._application, self._protocol, self._feed_seed = application, protocol, feed_seed
-        self._scope, self._exploration = scope, exploration
-        self._kept = tuple(range(min(scope.records, application.feed(feed_seed).records)))
-        feed = application.feed(feed_seed).only(self._kept)
-        self._ground = ground_of(application.versions, feed, scope.options)
-        self._heal_at_us = self._ground.horizon_us + SECOND
+        for kind in (*scope.kinds, *(breach.value for breach in scope.outside)):
+            if kind not in LINEAGE_KINDS:
+                raise OptionsError("kinds", kind, f"one of {', '.join(LINEAGE_KINDS)} in a search by lineage")
+        self.application, self.protocol = application, protocol
+        self._exploration = Exploration(scope, lineage=True)
+        self.found = Verification(feed_seeds=(feed_seed,), exploration=self._exploration)
+        self._runs = ScopedRuns(application, scope, feed_seed)
         self._supports: dict[frozenset[StepFault], dict[Goal, dict[StepFault, None]]] = {}
 
-    def trial(self, faults: _Faults) -> Trial:
-        schedule = FaultSchedule((), self._heal_at_us, at_steps=faults)
-        return Trial(Plan(schedule, self._scope.options, 0, ()), self._feed_seed, self._kept)
+    @property
+    def described(self) -> str:
+        """What the search is."""
+        return f"{self._runs.described} on the protocol {self.protocol.name}, lineage"
 
-    def larger(self, sets: list[_Faults]) -> list[_Faults]:
+    def batches(self, run: RunTrials) -> Iterator[Batch]:
+        """Run the sets by their size."""
+        exploration, candidates = self._exploration, list[_Faults]([()])
+        for size in range(self._runs.scope.faults + 1):
+            if size:
+                candidates = self._larger(candidates)
+            exploration.done, exploration.expected = 0, len(candidates)
+            trials = [self._runs.trial(faults) for faults in candidates]
+            yield zip(trials, run(trials), strict=True)
+            exploration.rounds = size + 1
+        exploration.exhausted = True
+
+    def _larger(self, sets: list[_Faults]) -> list[_Faults]:
         """Return the sets with one more fault that are worth running. ``sets``: of faults, each run without a failure."""
         for faults in sets:
-            lineage = Lineage(self._application, self.trial(faults), self._protocol)
+            lineage = Lineage(self.application, self._runs.trial(faults), self.protocol)
             self._supports[frozenset(faults)] = {
                 goal: dict.fromkeys(fault for step in steps for fault in self._faults_at(step))
                 for goal, steps in lineage.supports.items()
@@ -170,8 +121,8 @@ class _Search:
 
     def _faults_at(self, step: Step) -> Iterator[StepFault]:
         """Yield the faults that prevent the effect of a step's message."""
-        wanted = tuple(FAULT_KINDS[kind] for kind in LINEAGE_KINDS if kind in self._scope.kinds)
-        for tied in faults_at(step, self._ground):
+        wanted = tuple(FAULT_KINDS[kind] for kind in LINEAGE_KINDS if kind in self._runs.scope.kinds)
+        for tied in faults_at(step, self._runs.ground):
             if not isinstance(tied.fault, wanted):
                 continue
             match tied.fault:

@@ -5,15 +5,49 @@ from itertools import chain, islice
 
 import msgspec
 
+from headrace import SECOND
 from headrace_properties.search.application import Application, Trial
-from headrace_properties.search.ground import Ground
+from headrace_properties.search.ground import Ground, ground_of
 from headrace_properties.search.judging import arrivals_of
 from headrace_properties.search.outside import breaches_at
-from headrace_properties.search.scope import FAULT_KINDS
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.scope import FAULT_KINDS, Scope
 from headrace_properties.search.step_faults import faults_at
-from headrace_sim import Arrivals, Delay, Does, Moment, Protocol, Step, StepFault, start
+from headrace_sim import Arrivals, Delay, Does, FaultSchedule, Moment, Protocol, Step, StepFault, start
 from headrace_sim import faults as f
 from headrace_sim.arrivals import Routine, overtakers
+
+
+class ScopedRuns:
+    """The runs of an application within a scope.
+
+    Args:
+        application: what is run.
+        scope: the bounds.
+        feed_seed: of the input.
+
+    Attributes:
+        scope: the bounds.
+        ground: what there is to disturb.
+    """
+
+    def __init__(self, application: Application, scope: Scope, feed_seed: int) -> None:
+        self.scope = scope
+        self._feed_seed = feed_seed
+        feed = application.feed(feed_seed)
+        self._kept = tuple(range(min(scope.records, feed.records)))
+        self.ground = ground_of(application.versions, feed.only(self._kept), scope.options)
+        self._heal_at_us = self.ground.horizon_us + SECOND
+
+    @property
+    def described(self) -> str:
+        """Which runs they are."""
+        return f"a search by {self.scope} of input {self._feed_seed}"
+
+    def trial(self, faults: tuple[StepFault, ...] = (), delays: tuple[Delay, ...] = ()) -> Trial:
+        """Return the run with some departures."""
+        schedule = FaultSchedule((), self._heal_at_us, at_steps=faults)
+        return Trial(Plan(schedule, self.scope.options, 0, delays), self._feed_seed, self._kept)
 
 
 class Position(msgspec.Struct, frozen=True, order=True):

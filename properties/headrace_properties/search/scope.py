@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from headrace import OptionsError
+from headrace_properties.search.plans import Plan
 from headrace_sim import ClusterOptions
 from headrace_sim import faults as f
 
@@ -96,6 +97,11 @@ class Exploration:
     stopped_for: str = ""
     lineage: bool = False
     singles: int = 0
+
+    def take(self, plan: Plan) -> None:
+        """Count a schedule that has been run."""
+        self.runs[len(plan.faults.at_steps), len(plan.delays or ())] += 1
+        self.done += 1
 
     @property
     def total(self) -> int:

@@ -12,7 +12,7 @@ Rules of this file:
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from random import Random
 from unittest.mock import patch
@@ -26,14 +26,20 @@ from hypothesis.internal.conjecture import providers
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
-from headrace_properties.search.ordering import Ordering
+from headrace_properties.search.ordering import ordering_of
 from headrace_properties.search.outside import Breaker, breaches_of
+from headrace_properties.search.parallel import RunTrials
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.step_faults import single_faults
+from headrace_properties.search.strategy import Batch
 from headrace_properties.search.user_lines import EVERY
-from headrace_sim import ClusterOptions, StepFault
+from headrace_properties.search.verification import Verification
+from headrace_sim import SOUND, ClusterOptions, Protocol, StepFault
 from headrace_sim.faults import Breach
 from headrace_sim.steps import role_of
+
+FEEDS = 12
+"""Inputs of a search, unless it is told otherwise. Choice: each gets many runs."""
 
 ROUND = 32
 """Plans in a round. Choice: enough to keep several processes busy, and few enough to aim each round well."""
@@ -83,53 +89,69 @@ def drawn(seed: int, number: int) -> tuple[bytes, ...]:
 
 
 class Steering:
-    """Draws the plans of a search, round by round.
+    """Random plans, round by round, steered to where no fault has struck.
 
     Args:
-        application: what is under test.
-        base: options that plans vary.
-        seed: of all draws.
-        feed_seeds: of the inputs, which take turns; default: the search's seed.
+        application: what is under test; plans put its versions in force, if there are several.
+        seed: of all draws, and of the first input.
+        feeds: how many inputs the runs take turns with: those of this seed and the next ones.
+        options: of the cluster; each plan draws some of them itself.
+        protocol: the state machines to host.
+        outside: faults outside the model, of which each plan gets one more.
+        depth: draw the order of arrivals by priorities, for failures of this depth (`ordering`); default: draw latencies.
         aimed: faults that a plan is given where none has struck yet; 0: plans are left as they are drawn.
         table: of the kinds of those faults; a seed means the same faults of the same table for ever.
-        outside: faults outside the model, of which each plan gets one more.
-        ordering: draws also the order of arrivals of each plan; default: it depends on drawn latencies.
+
+    Raises:
+        OptionsError: with ``depth``, it is below 1, or a latency of the options is no interval.
     """
+
+    described = ""
 
     def __init__(
         self,
         application: Application,
-        base: ClusterOptions,
-        seed: int,
-        feed_seeds: Sequence[int] | None = None,
+        *,
+        seed: int = 0,
+        feeds: int = FEEDS,
+        options: ClusterOptions | None = None,
+        protocol: Protocol = SOUND,
+        outside: Collection[Breach] = (),
+        depth: int | None = None,
         aimed: int = AIMED,
         table: int = FIRST_TABLE,
-        outside: Collection[Breach] = (),
-        ordering: Ordering | None = None,
     ) -> None:
-        self._ordering = ordering
-        self._feed_seeds = feed_seeds or (seed,)
+        self.application, self.protocol = application, protocol
+        self.usual = base = options or ClusterOptions()
+        self._feed_seeds = application.feed_seeds(seed, feeds)
+        self._ordering = None if depth is None else ordering_of(application, base, seed, depth)
+        self.found = Verification(feed_seeds=self._feed_seeds, feeds_asked=feeds, ordering=self._ordering)
         self._grounds = [
             ground_of(application.versions, application.feed(feed_seed), base)
             for feed_seed in self._feed_seeds
         ]
-        self._base = base
         self._seed = seed
         self._aimed = aimed
         self._rounds = 0
         self._tried: Counter[Spot] = Counter()
         self._faults: defaultdict[Spot, list[StepFault]] = defaultdict(list)
-        feed = application.feed(self._feed_seeds[0])
+        feed = application.feed(seed)
         self._breaker = Breaker(breaches_of(application.versions, feed, base, outside), seed)
-        for fault in self._all_faults(application, table):
+        for fault in self._all_faults(table):
             self._faults[spot_of(fault)].append(fault)
 
-    def _all_faults(self, application: Application, table: int) -> list[StepFault]:
+    def batches(self, run: RunTrials) -> Iterator[Batch]:
+        """Run round after round, each steered by what those before it have reached."""
+        while True:
+            trials = self.round(self.found.covered)
+            yield zip(trials, run(trials), strict=True)
+
+    def _all_faults(self, table: int) -> list[StepFault]:
         if not self._aimed:
             return []
         try:
-            feed = application.feed(self._feed_seeds[0])
-            faults = single_faults(application.versions, feed, self._base, table=table)
+            feed = self.application.feed(self._seed)
+            faults = single_faults(self.application.versions, feed, self.usual, table=table)
         except Exception:  # noqa: BLE001  user code that fails without any fault: the first plan will show it
             return []
         Random(f"{self._seed}/steering").shuffle(faults)
@@ -148,7 +170,7 @@ class Steering:
         turn = number % len(self._feed_seeds)
         in_newest = number // ROUND % _NEWEST_EVERY == _NEWEST_EVERY - 1
         plan = decode_plan(
-            data + bytes([NEWEST_TABLE]) if in_newest else data, self._grounds[turn], self._base
+            data + bytes([NEWEST_TABLE]) if in_newest else data, self._grounds[turn], self.usual
         )
         aimed = self._aim(plan, covered) if plan.faults.count else plan
         if self._ordering is not None:

@@ -23,7 +23,8 @@ from headrace.dataflow import (
 from headrace.dataflow.keys import key_text
 from headrace_properties.reference import run_reference
 from headrace_properties.search.application import Application
-from headrace_properties.search.verification import verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
 from headrace_sim import Feed, FeedBuilder
 
 MARKED = st.text('="[]{}$1a,:', max_size=8).map(lambda text: f"={text}")
@@ -202,6 +203,6 @@ def test_keys_survive_faults() -> None:
     keyed = flatten(read("orders").key_by(place), read("orders").key_by(lambda order: order["shop"]))
     flow = keyed.map(amounts).window_into(FixedWindows(SECOND)).sum().to("out")
     pipeline = flow.pipeline("shop")
-    found = verify(Application.with_input(pipeline, feed_of(pipeline)), examples=25)
+    found = search(Steering(Application.with_input(pipeline, feed_of(pipeline))), examples=25)
     assert found.failure is None
     assert outputs(flow) == SUMS + Counter([(7, 20), (8, 1)])

@@ -33,7 +33,8 @@ from headrace.dataflow import (
 from headrace.dataflow.pardo import Shard, Unshard
 from headrace_properties.reference import run_reference
 from headrace_properties.search.application import Application
-from headrace_properties.search.verification import verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
 from headrace_properties.user_code.orders import schedules_of
 from headrace_properties.verdict import Violated
 from headrace_sim import Feed, FeedBuilder
@@ -319,7 +320,7 @@ def test_no_value_is_forgotten_that_an_element_waits_for_when_the_watermark_leap
     feed = builder.build()
     ((sent, _),) = run_reference(pipeline, feed).outputs.items()
     assert pipeline.codec("out").decode(sent.value).value == [7, 3]
-    assert verify(Application.with_input(pipeline, feed), examples=3).failure is None
+    assert search(Steering(Application.with_input(pipeline, feed)), examples=3).failure is None
 
 
 def test_the_greatest_by_a_key_does_not_depend_on_the_order_of_arrival() -> None:
@@ -381,7 +382,7 @@ def small(stream: str) -> PCollection[Any]:
 def dropped(flow: Flow) -> dict[str, int]:
     """What groupings drop in the cluster under faults, of input that is all on time."""
     pipeline = flow.pipeline("ads")
-    found = verify(Application(pipeline, lambda seed: many(pipeline, seed)), examples=20)
+    found = search(Steering(Application(pipeline, lambda seed: many(pipeline, seed))), examples=20)
     assert found.failure is None
     return dict(found.dropped)
 
@@ -434,7 +435,7 @@ def _both(view: int, rates: Any) -> list[Any]:
 @pytest.mark.parametrize("name", FLOWS)
 def test_no_fault_changes_what_comes_out(name: str) -> None:
     pipeline = FLOWS[name]().pipeline(name)
-    found = verify(Application(pipeline, lambda seed: many(pipeline, seed)), examples=12)
+    found = search(Steering(Application(pipeline, lambda seed: many(pipeline, seed))), examples=12)
     assert found.failure is None
     assert [checker for checker, verdict in found.verdicts.items() if isinstance(verdict, Violated)] == []
 

@@ -23,7 +23,8 @@ from headrace.dataflow import (
     read,
 )
 from headrace_properties.search.application import Application
-from headrace_properties.search.verification import verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
 from headrace_properties.verdict import Violated
 from headrace_sim import Feed, FeedBuilder
 
@@ -91,6 +92,6 @@ def feed_of(pipeline: Pipeline, seed: int) -> Feed:
 @pytest.mark.parametrize("name", PIPELINES)
 def test_every_invariant_holds(name: str) -> None:
     pipeline = PIPELINES[name]
-    verification = verify(Application(pipeline, lambda seed: feed_of(pipeline, seed)), examples=6)
+    verification = search(Steering(Application(pipeline, lambda seed: feed_of(pipeline, seed))), examples=6)
     assert verification.failure is None
     assert [name for name, verdict in verification.verdicts.items() if isinstance(verdict, Violated)] == []

@@ -7,7 +7,8 @@ from headrace.dataflow import FixedWindows, read
 from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.reference import run_reference
 from headrace_properties.search.application import Application
-from headrace_properties.search.verification import verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
 from headrace_sim import Feed, FeedBuilder, simulate
 
 pipeline = read("scores").window_into(FixedWindows(SECOND)).sum().to("sums").pipeline("games")
@@ -36,5 +37,5 @@ def test_it_is_counted_in_a_run(host: str) -> None:
 
 
 def test_it_is_counted_in_a_search() -> None:
-    verification = verify(Application(pipeline, feed), examples=3)
+    verification = search(Steering(Application(pipeline, feed)), examples=3)
     assert verification.dropped["sum"] >= 9

@@ -16,7 +16,8 @@ from headrace_properties.mutants.hunt import Hunted, hunt, hunt_all
 from headrace_properties.mutants.mutant import RULE_NAMES, overridden
 from headrace_properties.search.application import Application
 from headrace_properties.search.oracles import fired, oracle_names, plan_of, try_workload
-from headrace_properties.search.verification import verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
 from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_properties.verdict import Violated
 from headrace_sim import SOUND, FaultSchedule, Protocol, simulate
@@ -221,8 +222,8 @@ def test_without_faults_nobody_can_tell_a_store_without_sequencers_from_the_soun
 
 def test_verify_kills_a_mutant_on_a_pipeline_of_the_user() -> None:
     protocol: Protocol = MUTANTS["without sequencers"]
-    found = verify(
-        Application.with_input(mail(), letters(mail(), 20)), examples=100, seed=6, protocol=protocol
+    found = search(
+        Steering(Application.with_input(mail(), letters(mail(), 20)), seed=6, protocol=protocol), examples=100
     )
     assert found.failure is not None
     assert found.failure.violations or found.failure.error

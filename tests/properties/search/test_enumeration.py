@@ -3,10 +3,11 @@
 import pytest
 
 from headrace_properties.mutants import MUTANTS
-from headrace_properties.search.enumeration import enumerate_faults
+from headrace_properties.search.enumeration import Enumeration
 from headrace_properties.search.plans import ground_of
 from headrace_properties.search.scope import small_cluster
 from headrace_properties.search.step_faults import faults_at, pairs_of, single_faults, steps_of
+from headrace_properties.search.strategy import search
 from headrace_properties.search.verification import Verification
 from headrace_properties.search.workloads import WORKLOADS, Workload, tallies
 from headrace_sim import ClusterOptions, Does, Step
@@ -45,7 +46,7 @@ def test_a_message_is_struck_once_in_flight() -> None:
 
 
 def check_every_single_fault(workload: Workload, options: ClusterOptions, more_than: int) -> None:
-    found = enumerate_faults(workload.application, options=options, first=1, jobs=2)
+    found = search(Enumeration(workload.application, options=options, first=1), jobs=2)
     assert found.failure is None, found.failure
     assert found.runs > more_than
     assert found.idle < found.runs / 10
@@ -63,18 +64,18 @@ def test_the_sound_protocol_holds_for_every_single_fault_at_every_step(workload:
 
 
 def test_it_finds_a_store_without_sequencers() -> None:
-    found = enumerate_faults(TALLIES.application, protocol=MUTANTS["without sequencers"], first=1, jobs=2)
+    found = search(Enumeration(TALLIES.application, protocol=MUTANTS["without sequencers"], first=1), jobs=2)
     assert found.failure is not None
     assert found.failure.plan.faults.count == 1
     assert found.ok is False
 
 
 def test_the_findings_do_not_depend_on_the_number_of_processes() -> None:
-    def search(jobs: int) -> Verification:
+    def report(jobs: int) -> Verification:
         broken = MUTANTS["without sequencers"]
-        return enumerate_faults(TALLIES.application, protocol=broken, first=1, pairs=60, seed=1, jobs=jobs)
+        return search(Enumeration(TALLIES.application, protocol=broken, first=1, pairs=60, seed=1), jobs=jobs)
 
-    alone, shared = search(1), search(2)
+    alone, shared = report(1), report(2)
     assert told(alone) == told(shared)
     assert alone.failure == shared.failure
 
@@ -89,8 +90,8 @@ def test_pairs_are_all_or_drawn_without_repetition() -> None:
 
 def test_progress_is_reported_after_each_run() -> None:
     seen: list[int] = []
-    found = enumerate_faults(
-        TALLIES.application, pairs=5, on_run=lambda now: seen.append(now.runs + now.idle)
+    found = search(
+        Enumeration(TALLIES.application, pairs=5), on_run=lambda now: seen.append(now.runs + now.idle)
     )
     assert seen == [1, 2, 3, 4, 5]
     assert found.runs + found.idle == 5

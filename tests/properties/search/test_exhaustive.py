@@ -10,17 +10,20 @@ import pytest
 from headrace import SECOND, OptionsError
 from headrace.history import History
 from headrace.wire import messages as m
+from headrace_benchmarks.exhaustive import count_without_reduction
 from headrace_properties.checkers import judge, reached
 from headrace_properties.mutants import CATALOGUE, MUTANTS
 from headrace_properties.results import result_of
 from headrace_properties.search.application import Trial
-from headrace_properties.search.exhaustive import count_without_reduction, explore
+from headrace_properties.search.exhaustive import ExhaustiveSearch
 from headrace_properties.search.judging import JudgedRun, arrivals_of, run_plan, try_plan, violations
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.replay_file import read_replay, to_replay
 from headrace_properties.search.scope import Scope, small_cluster
+from headrace_properties.search.strategy import search
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import SOUND, Delay, Protocol, arrivals, versions_of
+from tests.properties.search.every_run import every_run
 
 TALLIES = WORKLOADS["tallies"].application
 SEQUENCERS = Scope(records=1, faults=1, delays=0, kinds=("reassign",))
@@ -32,10 +35,8 @@ def runs_of(
     scope: Scope, protocol: Protocol = SOUND, workload: str = "tallies"
 ) -> list[tuple[Plan, JudgedRun]]:
     """The schedules that are run, and what they come to."""
-    runs: list[tuple[Plan, JudgedRun]] = []
-    application = WORKLOADS[workload].application
-    explore(application, scope, protocol=protocol, on_judged=lambda plan, judged: runs.append((plan, judged)))
-    return runs
+    strategy = ExhaustiveSearch(WORKLOADS[workload].application, scope, protocol=protocol)
+    return [(trial.plan, judged) for trial, judged in every_run(strategy)]
 
 
 def plans_of(scope: Scope, workload: str = "tallies") -> list[Plan]:
@@ -216,7 +217,7 @@ def test_every_schedule_is_run_once() -> None:
 
 
 def test_a_scope_is_exhausted_when_all_its_schedules_have_been_run() -> None:
-    found = explore(TALLIES, Scope(records=1, faults=0, delays=1))
+    found = search(ExhaustiveSearch(TALLIES, Scope(records=1, faults=0, delays=1)))
     exploration = found.exploration
     assert exploration is not None
     assert (exploration.exhausted, exploration.stopped_for, exploration.rounds) == (True, "", 2)
@@ -225,7 +226,9 @@ def test_a_scope_is_exhausted_when_all_its_schedules_have_been_run() -> None:
 
 
 def test_a_search_that_was_cut_short_has_not_exhausted_its_scope() -> None:
-    exploration = explore(TALLIES, Scope(records=1, faults=1, delays=1), examples=5).exploration
+    exploration = search(
+        ExhaustiveSearch(TALLIES, Scope(records=1, faults=1, delays=1)), examples=5
+    ).exploration
     assert exploration is not None
     assert (exploration.exhausted, exploration.stopped_for, exploration.total) == (False, "examples", 5)
     assert exploration.rounds == 1  # only the run without departures is known
@@ -233,7 +236,7 @@ def test_a_search_that_was_cut_short_has_not_exhausted_its_scope() -> None:
 
 def test_the_result_does_not_depend_on_the_number_of_processes() -> None:
     scope = Scope(records=1, faults=0, delays=1)
-    alone, shared = explore(TALLIES, scope), explore(TALLIES, scope, jobs=2)
+    alone, shared = search(ExhaustiveSearch(TALLIES, scope)), search(ExhaustiveSearch(TALLIES, scope), jobs=2)
     assert alone.exploration == shared.exploration
     assert (alone.verdicts, alone.reached, alone.events) == (shared.verdicts, shared.reached, shared.events)
 
@@ -244,7 +247,11 @@ def test_the_first_counterexample_has_the_fewest_departures_and_runs_again_from_
     """Without sequencers one reassignment is enough; the file has the order of arrivals."""
     protocol = MUTANTS["without sequencers"]
     application = WORKLOADS["windows"].application
-    found = explore(application, Scope(records=1, faults=1, delays=1, kinds=("reassign",)), protocol=protocol)
+    found = search(
+        ExhaustiveSearch(
+            application, Scope(records=1, faults=1, delays=1, kinds=("reassign",)), protocol=protocol
+        )
+    )
     failure, exploration = found.failure, found.exploration
     assert failure is not None
     assert exploration is not None

@@ -9,7 +9,8 @@ from headrace_properties.mutants import MUTANTS
 from headrace_properties.search.application import Application
 from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.sampled_runs import case_of
-from headrace_properties.search.verification import verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import SOUND, Feed
 from tests.sim.rig import letters, mail
@@ -21,9 +22,9 @@ def small_feed(_seed: int) -> Feed:
 
 def report() -> str:
     """What a search over the sound protocol counts, and the file that one over a broken protocol writes."""
-    sound = verify(Application(mail(), small_feed), examples=6, seed=1)
-    broken = verify(
-        Application(mail(), small_feed), examples=50, seed=1, protocol=MUTANTS["without sequencers"]
+    sound = search(Steering(Application(mail(), small_feed), seed=1), examples=6)
+    broken = search(
+        Steering(Application(mail(), small_feed), seed=1, protocol=MUTANTS["without sequencers"]), examples=50
     )
     assert broken.failure is not None
     counted = (

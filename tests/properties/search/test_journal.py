@@ -6,11 +6,12 @@ import pytest
 
 from headrace_properties.search import journal
 from headrace_properties.search.application import Application, Trial
-from headrace_properties.search.exhaustive import explore
+from headrace_properties.search.exhaustive import ExhaustiveSearch
 from headrace_properties.search.journal import JournalError
 from headrace_properties.search.judging import JudgedRun, try_plan
-from headrace_properties.search.lineage import break_lineage
+from headrace_properties.search.lineage import LineageSearch
 from headrace_properties.search.scope import Scope
+from headrace_properties.search.strategy import search
 from headrace_properties.search.verification import Verification
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import Protocol
@@ -25,51 +26,53 @@ def result(found: Verification) -> tuple[object, ...]:
 
 def test_a_resumed_search_has_the_result_of_an_uninterrupted_one(tmp_path: Path) -> None:
     path = tmp_path / "search"
-    stopped = explore(TALLIES, SCOPE, examples=10, resume=path)
+    stopped = search(ExhaustiveSearch(TALLIES, SCOPE), examples=10, resume=path)
     assert stopped.exploration is not None
     assert not stopped.exploration.exhausted
     with path.open("ab") as file:
         file.write(b"[{")  # a line that was being written when the process was killed
-    whole = explore(TALLIES, SCOPE)
+    whole = search(ExhaustiveSearch(TALLIES, SCOPE))
     assert whole.exploration is not None
-    assert result(explore(TALLIES, SCOPE, resume=path)) == result(whole)
+    assert result(search(ExhaustiveSearch(TALLIES, SCOPE), resume=path)) == result(whole)
     assert len(path.read_bytes().splitlines()) == 1 + whole.exploration.total
 
 
 def test_runs_in_the_file_are_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, made = tmp_path / "search", list[int]()
-    whole = explore(TALLIES, SCOPE, resume=path)
+    whole = search(ExhaustiveSearch(TALLIES, SCOPE), resume=path)
 
     def counted(application: Application, trial: Trial, protocol: Protocol) -> JudgedRun:
         made.append(1)
         return try_plan(application, trial, protocol)
 
     monkeypatch.setattr("headrace_properties.search.parallel.try_plan", counted)
-    assert result(explore(TALLIES, SCOPE, resume=path)) == result(whole)
+    assert result(search(ExhaustiveSearch(TALLIES, SCOPE), resume=path)) == result(whole)
     assert len(made) == 1  # the first, to compare
 
 
 def test_a_search_by_lineage_also_resumes(tmp_path: Path) -> None:
     path, scope = tmp_path / "search", Scope(1, 1, 0, ("drop",))
-    break_lineage(TALLIES, scope, examples=7, resume=path)
-    assert result(break_lineage(TALLIES, scope, resume=path)) == result(break_lineage(TALLIES, scope))
+    search(LineageSearch(TALLIES, scope), examples=7, resume=path)
+    assert result(search(LineageSearch(TALLIES, scope), resume=path)) == result(
+        search(LineageSearch(TALLIES, scope))
+    )
 
 
 def test_the_file_of_another_search_pipeline_or_of_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "search"
-    explore(TALLIES, SCOPE, examples=3, resume=path)
+    search(ExhaustiveSearch(TALLIES, SCOPE), examples=3, resume=path)
     with pytest.raises(JournalError, match="and this is"):
-        explore(TALLIES, Scope(records=2, faults=0, delays=1), resume=path)
+        search(ExhaustiveSearch(TALLIES, Scope(records=2, faults=0, delays=1)), resume=path)
     with pytest.raises(JournalError, match="has changed since it was written"):
-        explore(WORKLOADS["windows"].application, SCOPE, resume=path)
+        search(ExhaustiveSearch(WORKLOADS["windows"].application, SCOPE), resume=path)
     path.write_text("hello\n")
     with pytest.raises(JournalError, match="no journal"):
-        explore(TALLIES, SCOPE, resume=path)
+        search(ExhaustiveSearch(TALLIES, SCOPE), resume=path)
 
 
 def test_a_change_of_the_code_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "search"
-    explore(TALLIES, SCOPE, examples=3, resume=path)
+    search(ExhaustiveSearch(TALLIES, SCOPE), examples=3, resume=path)
     monkeypatch.setattr(journal, "code_digest", lambda _: "another")
     with pytest.raises(JournalError, match="has changed since it was written"):
-        explore(TALLIES, SCOPE, examples=3, resume=path)
+        search(ExhaustiveSearch(TALLIES, SCOPE), examples=3, resume=path)

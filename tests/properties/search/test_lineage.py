@@ -7,9 +7,10 @@ from headrace_properties.mutants import CATALOGUE, MUTANTS
 from headrace_properties.results import result_of
 from headrace_properties.search.application import Trial
 from headrace_properties.search.judging import run_plan
-from headrace_properties.search.lineage import LINEAGE_KINDS, Lineage, break_lineage
+from headrace_properties.search.lineage import LINEAGE_KINDS, Lineage, LineageSearch
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.scope import Scope
+from headrace_properties.search.strategy import search
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import Does, FaultSchedule, StepFault
 from headrace_sim.faults import DropMessage
@@ -44,7 +45,7 @@ def test_an_outcome_survives_the_loss_of_any_message_that_it_does_not_rest_on() 
 
 def test_the_search_ends_on_the_sound_engine_in_fewer_runs_than_there_are_single_faults() -> None:
     told = []
-    found = break_lineage(TALLIES, ONE, on_run=lambda found: told.append(found.runs))
+    found = search(LineageSearch(TALLIES, ONE), on_run=lambda found: told.append(found.runs))
     exploration = found.exploration
     assert exploration is not None
     assert (exploration.exhausted, found.failure, exploration.rounds) == (True, None, 2)
@@ -55,7 +56,7 @@ def test_the_search_ends_on_the_sound_engine_in_fewer_runs_than_there_are_single
 @pytest.mark.parametrize("name", ["checkpoints not replayed", "no recovery scan", "a role is granted once"])
 def test_a_broken_recovery_shows_with_one_fault(name: str) -> None:
     application = WORKLOADS[CATALOGUE[name].workload].application
-    found = break_lineage(application, Scope(3, 1, 0, LINEAGE_KINDS), protocol=MUTANTS[name], jobs=1)
+    found = search(LineageSearch(application, Scope(3, 1, 0, LINEAGE_KINDS), protocol=MUTANTS[name]), jobs=1)
     assert found.failure is not None
     assert found.exploration is not None
     assert found.failure.plan.faults.count == 1
@@ -64,7 +65,7 @@ def test_a_broken_recovery_shows_with_one_fault(name: str) -> None:
 
 def test_a_pair_is_run_only_if_it_hits_what_each_of_its_faults_left() -> None:
     """Of one kind, a lost message: what was sent again in its place has to be lost, too."""
-    found = break_lineage(TALLIES, Scope(1, 2, 0, ("drop",)), examples=40)
+    found = search(LineageSearch(TALLIES, Scope(1, 2, 0, ("drop",))), examples=40)
     exploration = found.exploration
     assert exploration is not None
     singles = exploration.runs[1, 0]
@@ -76,11 +77,11 @@ def test_a_pair_is_run_only_if_it_hits_what_each_of_its_faults_left() -> None:
 
 def test_a_fault_that_cuts_nothing_off_is_refused() -> None:
     with pytest.raises(OptionsError, match="crash, drop, cut in a search by lineage"):
-        break_lineage(TALLIES, Scope(1, 1, 0, ("pause",)))
+        search(LineageSearch(TALLIES, Scope(1, 1, 0, ("pause",))))
 
 
 def test_the_number_of_processes_makes_no_difference() -> None:
     scope = Scope(1, 1, 0, ("drop",))
-    alone, shared = break_lineage(TALLIES, scope), break_lineage(TALLIES, scope, jobs=2)
+    alone, shared = search(LineageSearch(TALLIES, scope)), search(LineageSearch(TALLIES, scope), jobs=2)
     assert alone.exploration == shared.exploration
     assert (alone.verdicts, alone.events) == (shared.verdicts, shared.events)

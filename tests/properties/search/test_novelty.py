@@ -10,8 +10,10 @@ from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import try_plan
 from headrace_properties.search.novelty import Novelty
 from headrace_properties.search.plans import Plan
+from headrace_properties.search.steering import FEEDS, Steering
+from headrace_properties.search.strategy import search
 from headrace_properties.search.user_lines import EVERY
-from headrace_properties.search.verification import FEEDS, Verification, verify
+from headrace_properties.search.verification import Verification
 from headrace_sim import ClusterOptions, FaultSchedule
 from tests.sim.rig import city, letters, mail
 
@@ -60,7 +62,7 @@ def test_the_curve_begins_at_the_first_run_and_ends_at_the_last() -> None:
 
 @pytest.fixture(scope="module")
 def found() -> Verification:
-    return verify(Application(mail(), lambda seed: letters(mail(), 5 + seed)), examples=40)
+    return search(Steering(Application(mail(), lambda seed: letters(mail(), 5 + seed))), examples=40)
 
 
 def test_a_search_counts_what_its_runs_have_shown(found: Verification) -> None:
@@ -71,7 +73,7 @@ def test_a_search_counts_what_its_runs_have_shown(found: Verification) -> None:
 
 
 def test_it_is_the_same_with_any_number_of_processes(found: Verification) -> None:
-    again = verify(Application(mail(), lambda seed: letters(mail(), 5 + seed)), examples=40, jobs=2)
+    again = search(Steering(Application(mail(), lambda seed: letters(mail(), 5 + seed))), examples=40, jobs=2)
     assert again == found
 
 
@@ -81,14 +83,14 @@ def test_the_watched_runs_take_turns_with_all_inputs() -> None:
 
 def test_a_search_stops_once_it_is_quiet() -> None:
     application = Application.with_input(mail(), letters(mail(), 3))
-    found = verify(application, examples=10_000, until_quiet=0.9)
+    found = search(Steering(application), examples=10_000, until_quiet=0.9)
     assert found.stopped_for == "quiet"
     assert found.chance_of_news < 0.9
     assert found.runs < 1_000
 
 
 def test_a_search_stops_after_its_time() -> None:
-    found = verify(Application.with_input(mail(), letters(mail(), 3)), examples=10_000, minutes=0)
+    found = search(Steering(Application.with_input(mail(), letters(mail(), 3))), examples=10_000, minutes=0)
     assert (found.stopped_for, found.runs + found.idle) == ("minutes", 1)
 
 
@@ -109,7 +111,7 @@ def test_lines_that_no_run_reached_are_listed() -> None:
     pipeline = Pipeline("choosy")
     pipeline.injector("mail")
     pipeline.add(Choosy(), name="choosy", inputs={"mail": city}, outputs=["never"])
-    found = verify(Application.with_input(pipeline, letters(pipeline, 5)), examples=3)
+    found = search(Steering(Application.with_input(pipeline, letters(pipeline, 5))), examples=3)
     source = Path(__file__).read_text().splitlines()
     expected = [(__file__, n) for n, line in enumerate(source, 1) if line.endswith("# unreached")]
     assert [*found.unreached] == expected

@@ -11,7 +11,8 @@ from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import try_plan
 from headrace_properties.search.ordering import Ordering, ordering_of
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.verification import verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import NO_FAULTS, Arrivals, ClusterOptions, LogNormal, Priorities, simulate
 from headrace_sim.arrivals import Arrival
@@ -91,8 +92,9 @@ def test_a_failure_is_found_shrunk_and_reproduced() -> None:
     mutant = CATALOGUE["ack on receipt"]
     workload = WORKLOADS[mutant.workload]
     application = Application.with_input(workload.deployed, workload.feed(0))
-    found = verify(
-        application, examples=100, feeds=1, depth=2, options=workload.options, protocol=mutant.protocol()
+    found = search(
+        Steering(application, feeds=1, depth=2, options=workload.options, protocol=mutant.protocol()),
+        examples=100,
     )
     failure = found.failure
     assert failure is not None
@@ -102,7 +104,7 @@ def test_a_failure_is_found_shrunk_and_reproduced() -> None:
 
 
 def test_the_sound_engine_holds_in_orders_by_priorities() -> None:
-    found = verify(TALLIES, examples=60, feeds=1, depth=3, options=WORKLOAD.options)
+    found = search(Steering(TALLIES, feeds=1, depth=3, options=WORKLOAD.options), examples=60)
     assert found.failure is None
     assert found.ordering is not None
     assert found.ordering.messages > 50
@@ -118,6 +120,6 @@ def test_each_run_has_its_own_order() -> None:
 
 def test_an_ordering_without_a_bound_is_refused() -> None:
     with pytest.raises(OptionsError, match="depth"):
-        verify(TALLIES, depth=0)
+        search(Steering(TALLIES, depth=0))
     with pytest.raises(OptionsError, match="link"):
-        verify(TALLIES, depth=2, options=ClusterOptions(link=LogNormal(MILLISECOND, 0.5)))
+        search(Steering(TALLIES, depth=2, options=ClusterOptions(link=LogNormal(MILLISECOND, 0.5))))

@@ -9,17 +9,19 @@ from headrace import SECOND, OptionsError
 from headrace.store.mediator import Mediator
 from headrace_properties.results import result_of
 from headrace_properties.search.application import Trial
-from headrace_properties.search.exhaustive import explore
+from headrace_properties.search.exhaustive import ExhaustiveSearch
 from headrace_properties.search.ground import ground_of
 from headrace_properties.search.judging import JudgedRun, run_plan, try_plan
 from headrace_properties.search.outside import NOTICED_BY, breaches_named, breaches_of, is_outside
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.scope import Scope, small_cluster
-from headrace_properties.search.verification import verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import FaultSchedule
 from headrace_sim.endpoints.breaches import Breaches
 from headrace_sim.faults import ASSUMPTIONS, Breach, BreakStore
+from tests.properties.search.every_run import every_run
 
 WINDOWS = WORKLOADS["windows"].application
 OPTIONS = WORKLOADS["windows"].options
@@ -59,7 +61,7 @@ def test_nothing_breaks_where_the_store_keeps_its_guarantees(monkeypatch: pytest
 
 @pytest.mark.parametrize("breach", Breach)
 def test_a_random_search_notices_it(breach: Breach) -> None:
-    found = verify(WINDOWS, examples=40, outside=(breach,))
+    found = search(Steering(WINDOWS, outside=(breach,)), examples=40)
     assert found.failure is not None
     assert set(NOTICED_BY[breach]) & set(found.verdicts)
     assert is_outside(found.failure.plan)
@@ -75,7 +77,7 @@ def uncached(breach: Breach) -> Scope:
 
 @pytest.mark.parametrize("breach", [breach for breach in Breach if breach is not Breach.OLD_SNAPSHOT])
 def test_an_exhaustive_search_notices_it_with_one_fault(breach: Breach) -> None:
-    found = explore(WINDOWS, uncached(breach))
+    found = search(ExhaustiveSearch(WINDOWS, uncached(breach)))
     assert found.failure is not None
     assert set(NOTICED_BY[breach]) <= found.failure.violations.keys()
     assert found.failure.plan.faults.count == 1
@@ -84,21 +86,18 @@ def test_an_exhaustive_search_notices_it_with_one_fault(breach: Breach) -> None:
 def test_an_old_row_that_only_user_code_reads_is_beyond_the_invariants() -> None:
     """A known limit: no event tells which state user code was given, so only a promise can tell; a scan is checked by S7."""
     states = []
-
-    def take(plan: Plan, judged: JudgedRun) -> None:
-        history, _, _ = run_plan(WINDOWS, Trial(plan, 0, (0, 1)))
+    for trial, judged in every_run(ExhaustiveSearch(WINDOWS, uncached(Breach.OLD_SNAPSHOT))):
+        history, _, _ = run_plan(WINDOWS, trial)
         states.append((judged.failed, judged.strikes["old_snapshot"], result_of(history).states))
-
-    explore(WINDOWS, uncached(Breach.OLD_SNAPSHOT), on_judged=take)
     (_, _, right), *others = states
     assert [failed for failed, _, _ in states if failed] == []
     assert any(struck and came != right for _, struck, came in others)
 
 
 def test_no_search_tries_them_unless_requested() -> None:
-    found = explore(WINDOWS, Scope(1, 1, 0, ("reassign",)))
+    found = search(ExhaustiveSearch(WINDOWS, Scope(1, 1, 0, ("reassign",))))
     assert not {breach.value for breach in Breach} & found.struck.keys()
-    found = verify(WINDOWS, examples=20)
+    found = search(Steering(WINDOWS), examples=20)
     assert not {breach.value for breach in Breach} & found.struck.keys()
     assert found.failure is None
 

@@ -17,7 +17,8 @@ from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.search.parallel import KilledProcessError, runner, spread
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.verification import verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
 from headrace_sim import NO_FAULTS, SOUND, ClusterOptions
 from tests.sim.rig import letters
 
@@ -88,7 +89,7 @@ def test_a_signal_amid_the_start_of_a_pool_leaves_no_process(monkeypatch: pytest
 
 
 def test_a_run_that_kills_its_process_is_a_failure_that_names_the_call() -> None:
-    found = verify(Application.with_input(_deadly(), letters(_deadly(), 3)), examples=40, jobs=2)
+    found = search(Steering(Application.with_input(_deadly(), letters(_deadly(), 3))), examples=40, jobs=2)
     assert found.failure is not None
     assert str(found.failure.error).startswith(
         "ProcessEnded: user code ended its process (killed by signal SIGSEGV), on mail"

@@ -30,7 +30,7 @@ NOTHING: Counter[Spot] = Counter()
 
 
 def steering(seed: int = 0, aimed: int = AIMED) -> Steering:
-    return Steering(APPLICATION, OPTIONS, seed, aimed=aimed)
+    return Steering(APPLICATION, seed=seed, feeds=1, aimed=aimed)
 
 
 def plans(steered: Steering, covered: Counter[Spot] = NOTHING) -> list[Plan]:
@@ -85,7 +85,7 @@ def test_adding_a_kind_keeps_the_targets_of_a_seed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(STEP_TABLES, newest + 1, (_added, *STEP_TABLES[newest]))
     assert [plans(steering(seed)) for seed in range(3)] == before
     assert single_faults(TALLIES.pipeline, FEED, OPTIONS) == singles
-    new = plans(Steering(APPLICATION, OPTIONS, 0, table=newest + 1))
+    new = plans(Steering(APPLICATION, feeds=1, table=newest + 1))
     assert [
         step for plan in new for step in plan.faults.at_steps if getattr(step.fault, "for_us", 0) == 12_345
     ]

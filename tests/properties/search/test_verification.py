@@ -12,13 +12,16 @@ from headrace import SECOND, Computation, Context, Pipeline, Productions, Record
 from headrace.history import FaultStruck
 from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.mutants import MUTANTS
-from headrace_properties.search.application import Application
+from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, run_plan, violations
+from headrace_properties.search.plans import Plan
 from headrace_properties.search.replay_file import REPLAY_FORMAT, ReplayFile, to_replay
-from headrace_properties.search.verification import Verification, verify
+from headrace_properties.search.steering import Steering
+from headrace_properties.search.strategy import search
+from headrace_properties.search.verification import Verification
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_scenarios import zeitgeist
-from headrace_sim import SOUND, Feed
+from headrace_sim import NO_FAULTS, SOUND, Feed
 from headrace_sim import faults as f
 from tests.sim.rig import CHECKED, Sorter, city, letters, mail
 
@@ -35,7 +38,7 @@ def small_feed(_seed: int) -> Feed:
 
 @pytest.fixture(scope="module")
 def sound() -> Verification:
-    return verify(Application(zeitgeist.pipeline, zeitgeist.feed), examples=40)
+    return search(Steering(Application(zeitgeist.pipeline, zeitgeist.feed)), examples=40)
 
 
 def test_zeitgeist_holds_under_forty_schedules(sound: Verification) -> None:
@@ -65,7 +68,7 @@ def test_forty_schedules_reach_the_hard_cases(sound: Verification) -> None:
 
 
 def test_weak_zeitgeist_holds_too() -> None:
-    found = verify(Application(zeitgeist.weak_pipeline, zeitgeist.feed), examples=15, seed=1)
+    found = search(Steering(Application(zeitgeist.weak_pipeline, zeitgeist.feed), seed=1), examples=15)
     assert found.failure is None
     assert found.reached["a straggler was checkpointed"] or found.runs == 15
 
@@ -83,7 +86,7 @@ def test_weak_zeitgeist_holds_too() -> None:
 def test_a_small_pipeline_holds_with_every_process_checking_its_invariants(
     switches: dict[str, Any],
 ) -> None:
-    found = verify(Application(mail(**switches), small_feed), examples=25, options=CHECKED)
+    found = search(Steering(Application(mail(**switches), small_feed), options=CHECKED), examples=25)
     assert found.failure is None, found.failure
     assert found.runs == 25
 
@@ -97,7 +100,7 @@ def test_every_run_that_counts_had_a_fault_in_it() -> None:
     def note(found: Verification) -> None:
         seen.append((found.runs, found.idle, found.struck.total()))
 
-    found = verify(Application(mail(), small_feed), examples=12, seed=3, on_run=note)
+    found = search(Steering(Application(mail(), small_feed), seed=3), examples=12, on_run=note)
     assert found.runs == 12
     assert [runs + idle for runs, idle, _ in seen] == list(range(1, 12 + found.idle + 1))
     for (runs, _, strikes), (next_runs, _, next_strikes) in pairwise(seen):
@@ -105,13 +108,13 @@ def test_every_run_that_counts_had_a_fault_in_it() -> None:
 
 
 def test_the_ends_of_faults_are_not_counted_as_faults() -> None:
-    found = verify(Application(mail(), small_feed), examples=12, seed=3)
+    found = search(Steering(Application(mail(), small_feed), seed=3), examples=12)
     assert not {"restart", "revive"} & found.struck.keys()
 
 
 def test_the_same_seed_makes_the_same_search() -> None:
     first, again, other = (
-        verify(Application(mail(), small_feed), examples=8, seed=seed) for seed in (5, 5, 6)
+        search(Steering(Application(mail(), small_feed), seed=seed), examples=8) for seed in (5, 5, 6)
     )
     assert (first.struck, first.reached, first.verdicts) == (again.struck, again.reached, again.verdicts)
     assert first.struck != other.struck
@@ -121,7 +124,9 @@ def test_the_result_is_the_same_with_any_number_of_processes() -> None:
     """What is found first is what is first in the order of the plans, whoever has run it."""
     for protocol in (SOUND, BROKEN):
         one, other = (
-            verify(Application(mail(), small_feed), examples=16, seed=2, protocol=protocol, jobs=jobs)
+            search(
+                Steering(Application(mail(), small_feed), seed=2, protocol=protocol), examples=16, jobs=jobs
+            )
             for jobs in (1, 2)
         )
         assert one == other
@@ -136,21 +141,21 @@ def test_the_runs_take_turns_with_a_dozen_inputs() -> None:
         made.append(seed)
         return letters(touchy(), 21 if seed == 17 else seed)
 
-    found = verify(Application(touchy(), feed), examples=40, seed=9, jobs=1)
+    found = search(Steering(Application(touchy(), feed), seed=9), examples=40, jobs=1)
     assert found.feed_seeds == tuple(range(9, 21))
     assert sorted(made) == list(range(9, 21))
     assert found.failure is not None
     assert (found.failure.feed_seed, found.failure.plan.faults.count, found.failure.kept) == (17, 0, (20,))
-    assert verify(Application(touchy(), feed), examples=40, seed=9, feeds=1).failure is None
+    assert search(Steering(Application(touchy(), feed), seed=9, feeds=1), examples=40).failure is None
 
 
 def test_inputs_that_are_the_same_take_one_turn() -> None:
-    found = verify(Application(mail(), lambda seed: letters(mail(), 5 + seed % 2)), examples=3)
+    found = search(Steering(Application(mail(), lambda seed: letters(mail(), 5 + seed % 2))), examples=3)
     assert (found.feed_seeds, found.feeds_asked) == ((0, 1), 12)
 
 
 def test_the_first_plan_is_the_one_without_faults() -> None:
-    assert verify(Application(mail(), small_feed), examples=1).idle == 1
+    assert search(Steering(Application(mail(), small_feed)), examples=1).idle == 1
 
 
 def test_an_unexercised_invariant_leaves_the_result_open() -> None:
@@ -158,7 +163,7 @@ def test_an_unexercised_invariant_leaves_the_result_open() -> None:
     pipeline = Pipeline("post")
     pipeline.injector("mail")
     pipeline.add(Sorter(), name="sorter", inputs={"mail": city}, outputs=["sorted"])
-    found = verify(Application(pipeline, small_feed), examples=5)
+    found = search(Steering(Application(pipeline, small_feed)), examples=5)
     assert found.ok is None
     assert isinstance(found.verdicts["S8"], Unknown)
     assert isinstance(found.verdicts["S1"], Holds)
@@ -179,13 +184,13 @@ CUT_SHORT = Unknown("the run was ended at its limit", cut_short=True)
 def test_a_run_that_was_cut_short_leaves_the_result_open_whatever_the_others_say(
     verdicts: tuple[Verdict, ...],
 ) -> None:
-    found = Verification()
+    found, trial = Verification(), Trial(Plan(NO_FAULTS, CHECKED, 0))
     for verdict in verdicts:
-        found.take(JudgedRun({"L2": verdict}, {}, Counter(), Counter({"crash": 1}), 1, ""))
+        found.take(trial, JudgedRun({"L2": verdict}, {}, Counter(), Counter({"crash": 1}), 1, ""))
     assert found.verdicts == {"L2": CUT_SHORT}
     assert found.ok is None
     violated = Violated("stuck", ())
-    found.take(JudgedRun({"L2": violated}, {}, Counter(), Counter({"crash": 1}), 1, ""))
+    found.take(trial, JudgedRun({"L2": violated}, {}, Counter(), Counter({"crash": 1}), 1, ""))
     assert found.verdicts == {"L2": violated}
 
 
@@ -205,8 +210,9 @@ def short_evening(seed: int) -> Feed:
 
 @pytest.fixture(scope="module")
 def broken() -> Verification:
-    return verify(
-        Application(zeitgeist.pipeline, short_evening), examples=100, seed=BROKEN_SEED, protocol=BROKEN
+    return search(
+        Steering(Application(zeitgeist.pipeline, short_evening), seed=BROKEN_SEED, protocol=BROKEN),
+        examples=100,
     )
 
 
@@ -229,7 +235,7 @@ def test_a_failure_is_shrunk_to_at_most_three_faults(broken: Verification) -> No
 
 @pytest.mark.parametrize("seed", [1, 7])
 def test_it_is_detected_on_a_small_pipeline_by_any_seed(seed: int) -> None:
-    found = verify(Application(mail(), small_feed), examples=100, seed=seed, protocol=BROKEN)
+    found = search(Steering(Application(mail(), small_feed), seed=seed, protocol=BROKEN), examples=100)
     assert found.failure is not None
     assert found.failure.plan.faults.count <= 3
 
@@ -293,7 +299,7 @@ def brittle() -> Pipeline:
 
 def test_user_code_that_fails_in_a_run_is_a_finding_with_its_error() -> None:
     """The object is shared by all runs of the search, so that the second run of any plan fails: shrinking ends at no fault."""
-    found = verify(Application(brittle(), small_feed), examples=20)
+    found = search(Steering(Application(brittle(), small_feed)), examples=20)
     assert found.ok is False
     assert found.failure is not None
     assert str(found.failure.error).startswith("UserCodeError: computation 'brittle'")
