@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import typer
 
 from headrace import HistoryFormatError
@@ -26,6 +27,7 @@ from headrace_cli._signals import StopRequest, stop_requested
 from headrace_cli._targets import DEFAULT_FEED, load_named, picked
 from headrace_cli._trust import check_trusted
 from headrace_cli._user_code import Confinement, names_of
+from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.session import Memory, Session
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import check_allowed
@@ -33,7 +35,7 @@ from headrace_scenarios.pictures.side_by_side import side_by_side_html
 
 if TYPE_CHECKING:
     from headrace_properties.spark_jobs.spark_trials import SparkTrials
-    from headrace_properties.spark_jobs.targets import Finding, SparkReport, SparkTarget
+    from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
     from headrace_sim.spark.schedules import Feed
 
 _LINE_PERIOD_S = 10.0
@@ -140,7 +142,7 @@ class Verified:
 
     @property
     def findings(self) -> "list[tuple[Finding, Path | None]]":
-        """Everything that is wrong, each with its replay file."""
+        """Everything that was found, each with its replay file; violated ones first."""
         return [
             (finding, self.session.files.get(number))
             for number, finding in enumerate(self.session.trials.findings)
@@ -151,9 +153,11 @@ class Verified:
         """The command's exit code."""
         if self.stopped_by is not None:
             return ExitCode(128 + self.stopped_by)
-        if self.findings:
+        classes = {finding.finding_class for finding, _ in self.findings}
+        if FindingClass.VIOLATED in classes:
             return ExitCode.VIOLATED
-        return ExitCode.UNKNOWN if self.report.unknown else ExitCode.HOLDS
+        is_open = self.report.unknown or FindingClass.UNDECLARED in classes
+        return ExitCode.UNKNOWN if is_open else ExitCode.HOLDS
 
 
 def _target(name: str, options: SparkOptions) -> "SparkTarget":
@@ -255,8 +259,10 @@ def _print(verified: Verified, elapsed_s: float, feed: "Feed | None") -> None:
         _say(f"{report.sink.trials:,} trials: each effect of each batch under every fault")
         for note in report.sink.notes:
             _say(f"Note: {note}")
+    for note in () if report.job is None else report.job.notes:
+        _say(f"Note: {note}")
     for finding, path in verified.findings:
-        _say(f"\nVIOLATED: {finding.name}")
+        _say(f"\n{finding.finding_class.name}: {finding.kind.title}")
         _say(f"  {finding}")
         _say(f"  Seen in {_seen(finding)}.")
         if feed is not None:
@@ -275,19 +281,16 @@ def _say(line: str, style: str = "") -> None:
 def _print_input(finding: "Finding", feed: "Feed") -> None:
     from headrace_properties.spark_jobs.shrinking import narrowed  # noqa: PLC0415
 
-    for number, rows in enumerate(narrowed(feed, finding.kept) if finding.kept else feed):
+    for number, rows in enumerate(narrowed(feed, finding.trial.kept)):
         for row in rows:
             _say(f"  batch {number} has {row}")
 
 
 def _seen(finding: "Finding") -> str:
-    fault = getattr(finding, "fault", None)
-    if getattr(finding, "schedule", ...) is None or (fault and fault.kind.value == "undisturbed"):
+    fault, trials = getattr(finding.trial, "fault", None), finding.trials
+    if fault.kind.value == "undisturbed" if fault else finding.trial.schedule is None:
         return "a run without faults"
-    trials, word = getattr(finding, "trials", None), "trial"
-    if trials is None:
-        trials, word = getattr(finding, "schedules", 0), "schedule"
-    return f"{trials:,} {word}{'s' * (trials != 1)}"
+    return f"{trials:,} {'trial' if fault else 'schedule'}{'s' * (trials != 1)}"
 
 
 def _document(verified: Verified) -> dict[str, Any]:
@@ -300,7 +303,7 @@ def _document(verified: Verified) -> dict[str, Any]:
         "left_out": report.job.left_out if report.job else "",
         "trials": report.sink.trials if report.sink else 0,
         "effects": list(report.sink.effects) if report.sink else [],
-        "notes": list(report.sink.notes) if report.sink else [],
+        "notes": [*(report.job.notes if report.job else ()), *(report.sink.notes if report.sink else ())],
         "kept": list(verified.session.kept),
         "findings": [
             _finding_document(finding) | {"replay_file": None if path is None else str(path)}
@@ -311,18 +314,17 @@ def _document(verified: Verified) -> dict[str, Any]:
 
 
 def _finding_document(finding: "Finding") -> dict[str, Any]:
-    """All its fields, with what is no plain value as text."""
-    fields = {field.name: getattr(finding, field.name) for field in dataclasses.fields(finding)}
-    document = {name: getattr(value, "value", value) for name, value in fields.items()}
-    if "fault" in document:
-        fault = document["fault"]
-        document["fault"] = {"kind": fault.kind.value, "batch": fault.batch, "effect": fault.effect}
-    if "schedule" in document:
-        document |= {
-            "feed": [[repr(row) for row in batch] for batch in document["feed"]],
-            "schedule": repr(document["schedule"]),
-        }
-    return document
+    return {
+        "name": finding.kind.title,
+        "kind": finding.kind.name,
+        "class": finding.finding_class.value,
+        "message": finding.message,
+        "place": None if finding.place is None else str(finding.place),
+        "remedy": finding.remedy,
+        "story": list(finding.story),
+        "trials": finding.trials,
+        "trial": msgspec.to_builtins(finding.trial),
+    }
 
 
 def replay_spark(
@@ -364,9 +366,10 @@ def replay_spark(
         again, changes = Again(file, target), file.changes(target)
         explanation = again.explanation() if showing.explain or showing.html is not None else None
     finding = again.finding
-    code = ExitCode.VIOLATED if finding else ExitCode.UNKNOWN if changes else ExitCode.HOLDS
+    is_violated = finding is not None and finding.finding_class is FindingClass.VIOLATED
+    code = ExitCode.VIOLATED if is_violated else ExitCode.UNKNOWN if finding or changes else ExitCode.HOLDS
     if showing.html is not None:
-        said = "Nothing is violated." if finding is None else f"{finding.name}: {finding}"
+        said = "Nothing is violated." if finding is None else f"{finding.kind.title}: {finding}"
         runs, difference = (explanation.runs, explanation.difference) if explanation else ((), ())
         page = side_by_side_html(runs, title=name, said=said, difference=difference)
         files.write(showing.html, "--html", write_bytes(page.encode()))
@@ -381,9 +384,10 @@ def replay_spark(
         print_document(document | ({"explanation": explanation} if showing.explain else {}))
         return code
     if finding is not None:
-        _say(f"VIOLATED again: {finding.name}", "bold red")
+        style = "bold red" if is_violated else "bold yellow"
+        _say(f"{finding.finding_class.name} again: {finding.kind.title}", style)
         _say(f"  {finding}")
-        if finding.name not in file.violations:
+        if finding.kind.title not in file.violations:
             _say(f"Recorded was: {', '.join(file.violations)}")
     elif changes:
         what = " and the ".join(changes)

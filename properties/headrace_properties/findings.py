@@ -61,6 +61,19 @@ class Kind:
     finding_class: FindingClass = FindingClass.VIOLATED
     rank: int = 0
 
+    @property
+    def title(self) -> str:
+        """What is broken."""
+        match self.family:
+            case Family.PROMISE:
+                return f"the promise {self.name}"
+            case Family.OUTCOME:
+                return f"the same outcome always ({self.name})"
+            case Family.SINK:
+                return f"each row exactly once ({self.name})"
+            case _:
+                return self.name
+
     def __str__(self) -> str:
         """Return its name."""
         return self.name

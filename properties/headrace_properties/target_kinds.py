@@ -34,6 +34,7 @@ class SearchKind(Enum):
 
 _PIPELINE = frozenset({TargetKind.PIPELINE})
 _SPARK = frozenset({TargetKind.QUERY, TargetKind.SINK})
+_QUERY = frozenset({TargetKind.QUERY})
 _SCHEDULED = frozenset({TargetKind.PIPELINE, TargetKind.QUERY})
 _RANDOM = frozenset({SearchKind.RANDOM, SearchKind.PCT})
 _SCOPE = frozenset({SearchKind.EXHAUSTIVE, SearchKind.LINEAGE})
@@ -58,6 +59,7 @@ class Heeded:
 _OWN_FAULTS = "it is tried under schedules and faults of its own"
 _HERE = "it is simulated in this process"
 _SPARK_HAS_IT = "only a Spark job has it"
+_KEEPS_STATE = "only a Spark query keeps state"
 _NO_HISTORY = "it has no History"
 _ONE_RUN = "it is one run, and no moment of it decides"
 _SEARCHED = Heeded(_PIPELINE, _OWN_FAULTS)
@@ -105,6 +107,10 @@ OPTIONS: Mapping[str, Heeded] = {
     "allow": Heeded(),  # not all of its names: see `check_allowed`
     "duplicates": Heeded(_SPARK, _SPARK_HAS_IT),
     "keys": Heeded(_SPARK, "only a sink has tables"),
+    "ordered": Heeded(_SPARK, _SPARK_HAS_IT),
+    "running": Heeded(_SPARK, _SPARK_HAS_IT),
+    "late": Heeded(_QUERY, _KEEPS_STATE),
+    "bounded_by": Heeded(_QUERY, _KEEPS_STATE),
     "force": Heeded(),
     "verbose": Heeded(),
     "json": Heeded(),

@@ -30,15 +30,17 @@ class Place:
     Attributes:
         file: its path.
         line: number of the line, from 1.
-        function: the function's name.
+        function: the function's name; "": unknown.
     """
 
     file: str
     line: int
-    function: str
+    function: str = ""
 
     def __str__(self) -> str:
         """Format it for messages."""
+        if not self.function:
+            return f"{self.file.removeprefix(f'{Path.cwd()}{os.sep}')}:{self.line}"
         return f"line {self.line} of {Path(self.file).name}, in {self.function}"
 
 

@@ -17,6 +17,7 @@ from hypothesis.strategies import SearchStrategy
 from headrace import OptionsError, Pipeline
 from headrace_properties.checkers.catalogue import is_invariant
 from headrace_properties.drawn_feeds import feed_function
+from headrace_properties.findings import FindingClass
 from headrace_properties.pipeline_target import PipelineTrials, Search, pipeline_target
 from headrace_properties.promises import Promise, check_promises
 from headrace_properties.search.application import FeedOf
@@ -44,9 +45,11 @@ from headrace_sim import SOUND, ClusterOptions, Protocol
 
 if TYPE_CHECKING:
     from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
+    from headrace_sim.spark.declares import Declares
     from headrace_sim.spark.job import SparkJob
 
 _ALL = "all"
+_VERBS = {FindingClass.VIOLATED: "breaks", FindingClass.UNDECLARED: "leaves open", FindingClass.NOTE: "shows"}
 _PROMISES = "promises"
 _NO_FILE = "(no replay file: it names the module that has both the pipeline and its feed, and there is none)"
 
@@ -126,6 +129,10 @@ class Verifier:
         promises: Sequence[Promise] | None = None,
         allow_unknown: Collection[str] = (),
         keys: Mapping[str, Sequence[str]] | None = None,
+        ordered: bool = False,
+        running: bool = False,
+        late: bool = False,
+        bounded_by: str | int = "",
     ) -> "SparkReport": ...
 
     def __call__(self, pipeline: Any, feed: Any = None, **given: Any) -> Any:
@@ -274,6 +281,10 @@ class Verifier:
         promises: Sequence[Promise] | None = None,
         allow_unknown: Collection[str] = (),
         keys: Mapping[str, Sequence[str]] | None = None,
+        ordered: bool = False,
+        running: bool = False,
+        late: bool = False,
+        bounded_by: str | int = "",
     ) -> "SparkReport":
         """Run a Spark job under schedules, try its sink at each of its effects, and fail the test unless all outcomes are equal.
 
@@ -289,21 +300,27 @@ class Verifier:
             promises: what its author says of it; default: the list ``promises`` of the job's module.
             allow_unknown: promises that no run needs to test.
             keys: the columns by which a connector of ``df.write`` that is not known writes, by table; none: it adds rows.
+            ordered: whether rows arrive in the order in which they count. It and the next three add to what its module declares.
+            running: whether each batch gives a running result.
+            late: whether rows behind the watermark may be lost.
+            bounded_by: what bounds state that nothing removes, in words, or the greatest number of keys that have some.
 
         Raises:
             InvariantViolatedError: the outcome depends on something else, or an effect is not idempotent.
-            NotExercisedError: nothing is violated, but something could not be judged.
+            NotExercisedError: nothing is violated, but something could not be judged, or only its author knows what is meant.
             HeadraceError: the job cannot be tried.
         """
         __tracebackhide__ = True
         # PySpark need not be installed.
         from headrace_properties.spark_jobs.spark_trials import SparkTrials  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named, spark_target  # noqa: PLC0415
+        from headrace_sim.spark.declares import Declares  # noqa: PLC0415
 
         used_seed, runs = self._instead_of(seed, examples)
         allow = tuple(allow)
         names = _names_of(job, feed, prepare)
         asked = names.promises if promises is None else promises
+        meant = Declares(ordered=ordered, running=running, late=late, bounded_by=bounded_by)
 
         def target_of(seed: int) -> "SparkTarget":
             target = spark_target(
@@ -315,11 +332,13 @@ class Verifier:
                 prepare=prepare,
                 promises=asked,
                 keys=keys,
+                declares=(names.declares or Declares()) | meant,
             )
             return replace(target, limits=self._limits)
 
         target = target_of(used_seed)
-        _refuse_unheeded({"examples": examples}, target.kind)
+        stateful = {"late": late or None, "bounded_by": bounded_by or None}
+        _refuse_unheeded({"examples": examples, **stateful}, target.kind)
         check_allowed(allow, target.kind)
         untested = {*self.allow_unknown, *allow_unknown}
         trials = SparkTrials(
@@ -337,19 +356,19 @@ class Verifier:
             self.record("headrace schedules", report.job.schedules)
         if report.sink is not None:
             self.record("headrace trials", report.sink.trials)
-        if trials.findings:
-            raise InvariantViolatedError(
-                "\n\n".join(
-                    f"{target.name} breaks: {finding.name}\n\n  {finding}\n\nRun it again\n  {self._command(session, number)}"
-                    for number, finding in enumerate(trials.findings)
-                )
-            )
-        if report.unknown:
+        told = [
+            f"{target.name} {_VERBS[finding.finding_class]}: {finding.kind.title}\n\n  {finding}\n\n"
+            f"Run it again\n  {self._command(session, number)}"
+            for number, finding in enumerate(trials.findings)
+        ]
+        if any(finding.finding_class is FindingClass.VIOLATED for finding in trials.findings):
+            raise InvariantViolatedError("\n\n".join(told))
+        if report.unknown or told:
             untold = (promise.name for promise in target.promises)
             asked_for = tuple(
                 name for name in untold if any(f"promise {name} " in why for why in report.unknown)
             )
-            raise NotExercisedError(names.job, runs, asked_for, "; ".join(report.unknown))
+            raise NotExercisedError(names.job, runs, asked_for, "\n\n".join([*report.unknown, *told]))
         return report
 
     @property
@@ -438,16 +457,19 @@ class _NamesOfJob:
         feed: what its module calls its rows.
         importable: whether a replay file can name it.
         promises: that its module makes.
+        declares: what its module declares, or ``None``.
     """
 
     job: str
     feed: str
     importable: bool
     promises: Sequence[Promise]
+    declares: "Declares | None"
 
 
 def _names_of(job: Any, feed: Any, prepare: Callable[[], Any] | None) -> _NamesOfJob:
-    from headrace_properties.spark_jobs.targets import FEED, PREPARE  # noqa: PLC0415  PySpark need not be installed
+    # PySpark need not be installed.
+    from headrace_properties.spark_jobs.targets import DECLARES, FEED, PREPARE  # noqa: PLC0415
 
     names = _importable_name(job, job if feed is None else feed)
     module = sys.modules.get(names[0].partition(":")[0]) if names else None
@@ -459,6 +481,7 @@ def _names_of(job: Any, feed: Any, prepare: Callable[[], Any] | None) -> _NamesO
         FEED if names is None or feed is None else names[1],
         names is not None,
         getattr(home, _PROMISES, ()),
+        getattr(home, DECLARES, None),
     )
 
 

@@ -98,9 +98,9 @@ def test_findings_are_replayed_with_the_rows_that_they_need(prices: Path, run: R
     assert sorted(kept) == ["order", "twice"]
     document = json.loads(kept["order"].read_bytes())
     assert document["kept"] == [0, 2]
-    for path in kept.values():
-        again = run("replay", str(path))
-        assert (again.exit_code, "VIOLATED again" in again.output) == (1, True), again.output
+    for name, said, code in (("order", "UNDECLARED again", 3), ("twice", "VIOLATED again", 1)):
+        again = run("replay", str(kept[name]))
+        assert (again.exit_code, said in again.output) == (code, True), again.output
 
 
 def test_explanation_shows_both_outcomes_and_where_they_diverge(prices: Path, run: Run) -> None:
@@ -124,15 +124,15 @@ def test_fixed_findings_are_retired_and_others_reported_again(prices: Path, run:
     _edit(prices, WRITES, SAFE)
     assert run("replay", str(twice)).exit_code == 3  # nothing is violated, but the code has changed
     again = run(*VERIFY)
-    assert again.exit_code == 1
+    assert again.exit_code == 3
     assert "no longer violates each row exactly once (twice); its code changed; moved to" in again.output
-    assert "violated again: the same outcome always (order)" in again.output
+    assert "undeclared again: the same outcome always (order)" in again.output
     assert not twice.exists()
 
 
 def test_kept_finding_is_found_without_any_schedule(prices: Path, run: Run) -> None:
     found = run(*VERIFY[:-1], "1")
-    assert "VIOLATED: the same outcome always (order)" in found.output
+    assert "UNDECLARED: the same outcome always (order)" in found.output
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_implausible_file_is_refused(prices: Path, run: Run, change: dict[str, o
 
 def test_both_runs_are_drawn_side_by_side(prices: Path, run: Run) -> None:
     kept = _kept(prices)
-    assert run("replay", str(kept["order"]), "--html", "order.html").exit_code == 1
+    assert run("replay", str(kept["order"]), "--html", "order.html").exit_code == 3
     page = (prices / "order.html").read_text()
     first = page.index('<tr id="first-difference">')
     assert "a: last.update((1,))  (prices.py:15)</td>" in page[first:]

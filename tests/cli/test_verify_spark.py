@@ -130,9 +130,12 @@ def test_json_names_the_line_and_the_fault(payments: Path, run: Run) -> None:
     done = run("verify", "payments:append", *SCHEMA, "--json")
     document = json.loads(done.stdout)
     finding = document["findings"][0]
-    assert (document["result"], document["effects"], finding["wrong"]) == ("violated", [2, 2], "twice")
-    assert finding["fault"] == {"kind": "killed", "batch": 0, "effect": 2}
-    assert finding["place"] == f"{payments}/payments.py:13"
+    assert (document["result"], document["effects"], finding["kind"]) == ("violated", [2, 2], "twice")
+    assert (finding["class"], finding["trial"]["fault"]) == (
+        "violated",
+        {"kind": "killed", "batch": 0, "effect": 2},
+    )
+    assert finding["place"] == "payments.py:13"
 
 
 @pytest.mark.parametrize(

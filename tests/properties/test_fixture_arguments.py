@@ -30,6 +30,10 @@ SAMPLES: dict[str, Any] = {
     "duplicates": True,
     "keys": {"t": ("word",)},
     "allow": ["batching"],
+    "ordered": True,
+    "running": True,
+    "late": True,
+    "bounded_by": "words",
 }
 
 

@@ -46,12 +46,14 @@ class CauseRow:
         remedy: what to do.
         finding_class: what its findings claim, unless the author has declared what is broken.
         allowable: whether the author may allow it by name.
+        answer: what the author declares if it is meant; "": nothing.
     """
 
     what: str = ""
     remedy: str = ""
     finding_class: FindingClass = FindingClass.VIOLATED
     allowable: bool = False
+    answer: str = ""
 
 
 _ASKED = FindingClass.UNDECLARED
@@ -104,26 +106,30 @@ CAUSES = {
     Cause.LOSS: CauseRow(finding_class=_ASKED, allowable=True),
     Cause.LATE: CauseRow(
         "loses rows that come behind the watermark",
-        "Allow them more time in withWatermark(), or send them elsewhere before; or allow it, if the loss is meant",
+        "Allow them more time in withWatermark(), or send them elsewhere before",
         _ASKED,
         allowable=True,
+        answer="late=True",
+    ),
+    Cause.BATCHING: CauseRow(
+        "depends on how the input is cut into batches",
+        "Tell results when a timer fires, not once for each call",
+        _ASKED,
+        allowable=True,
+        answer="running=True",
     ),
     Cause.ORDER: CauseRow(
         "depends on the order of rows",
         "Compare event times instead of relying on arrival",
         _ASKED,
         allowable=True,
-    ),
-    Cause.BATCHING: CauseRow(
-        "depends on how the input is cut into batches",
-        "Tell results when a timer fires, not once for each call; or allow it, if a running result is meant",
-        _ASKED,
-        allowable=True,
+        answer="ordered=True",
     ),
     Cause.GROWTH: CauseRow(
-        remedy="Register a timer that clears it, or give it a TTL; or allow it, if there are few keys",
+        remedy="Register a timer that clears it, or give it a TTL",
         finding_class=_ASKED,
         allowable=True,
+        answer="bounded_by='what bounds its keys'",
     ),
 }
 """A row for each cause: what stands higher explains what stands below."""

@@ -6,15 +6,18 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
+from headrace_properties.findings import Finding
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.findings import JobFinding, schedule_told
+from headrace_properties.spark_jobs.findings import place_at, schedule_told
 from headrace_properties.spark_jobs.outcomes import without_sink
 from headrace_properties.spark_jobs.runs import run_changed, watched_job
+from headrace_properties.spark_jobs.shrinking import narrowed
+from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.spark_jobs.watching import Call, journal
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.queries import ATTEMPT, REPLACED, Event, Outcome
 from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.schedules import Schedule
+from headrace_sim.spark.schedules import Feed, Schedule
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import OneTrial
 from headrace_sim.spark.sinks.contents import Contents
@@ -80,20 +83,22 @@ class Explanation:
             yield from (f"  {line}" for line in self.difference)
 
 
-def explain_job(job: SparkJob, finding: JobFinding) -> Explanation:
-    """Rerun the feed of a finding, with and without its schedule, and record each step.
+def explain_query(job: SparkJob, feed: Feed, trial: QueryTrial) -> Explanation:
+    """Run a trial again, with and without its schedule, and record each step.
 
     Args:
         job: The job.
-        finding: What was found.
+        feed: All rows of its input.
+        trial: What to run.
 
     """
-    calm, calm_journal = _journaled(job, finding, (finding.schedule or Schedule()).undisturbed)
+    rows = narrowed(feed, trial.kept)
+    calm, calm_journal = _journaled(job, rows, (trial.schedule or Schedule()).undisturbed)
     undisturbed = _run("Undisturbed", calm, calm_journal)
-    if finding.schedule is None:
+    if trial.schedule is None:
         return Explanation((undisturbed,))
-    other, journaled = _journaled(job, finding, finding.schedule)
-    title = schedule_told(finding.changed, finding.schedule, finding.feed).capitalize()
+    other, journaled = _journaled(job, rows, trial.schedule, trial.changed)
+    title = schedule_told(trial.changed, trial.schedule, rows).capitalize()
     parting = _parting(calm_journal, journaled)
     lines = [
         f"{word} {'nothing more' if call is None else _call_told(call)}"
@@ -112,21 +117,27 @@ def _differing(calm: Run, other: Run) -> tuple[str, ...]:
     return (*(f"has: {line}" for line in (two - one).elements()), *lacking)
 
 
-def placed(job: SparkJob, finding: JobFinding) -> JobFinding:
+def placed(job: SparkJob, feed: Feed, finding: Finding) -> Finding:
     """Return the finding with the line of the first state call or output that differs, unless another line is to blame."""
-    if finding.schedule is None or finding.cause in {Cause.LATE, Cause.MEMORY, Cause.ERROR, Cause.PROMISE}:
+    trial: QueryTrial = finding.trial
+    if trial.schedule is None or trial.cause in _PLACED:
         return finding
-    journals = [
-        _journaled(job, finding, schedule)[1] for schedule in (finding.schedule.undisturbed, finding.schedule)
-    ]
-    place = next((call.place for call in reversed(_parting(*journals)) if call is not None), "")
-    return replace(finding, place=place or finding.place)
+    rows = narrowed(feed, trial.kept)
+    calm = _journaled(job, rows, trial.schedule.undisturbed)[1]
+    other = _journaled(job, rows, trial.schedule, trial.changed)[1]
+    place = next((call.place for call in reversed(_parting(calm, other)) if call is not None), "")
+    return replace(finding, place=place_at(place) or finding.place)
 
 
-def _journaled(job: SparkJob, finding: JobFinding, schedule: Schedule) -> tuple[Outcome, list[Any]]:
-    changed = finding.changed if schedule is finding.schedule else Cause.FAULTS
+_PLACED = frozenset({Cause.LATE, Cause.MEMORY, Cause.ERROR, Cause.PROMISE, Cause.SWALLOWED})
+"""Causes of findings that have the line to blame."""
+
+
+def _journaled(
+    job: SparkJob, rows: Feed, schedule: Schedule, changed: Cause = Cause.FAULTS
+) -> tuple[Outcome, list[Any]]:
     with journal() as written:
-        outcome = run_changed(watched_job(without_sink(job)), finding.feed, schedule, changed, written.append)
+        outcome = run_changed(watched_job(without_sink(job)), rows, schedule, changed, written.append)
     return outcome, written
 
 

@@ -1,4 +1,4 @@
-"""What is found in a Spark job: its causes, and how they are told."""
+"""How what is found in a Spark job is told."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,106 +6,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.findings import Finding, FindingClass
+from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.swallowed import Raised
 from headrace_properties.spark_jobs.watching import ExpiredState, LostTimer
+from headrace_properties.user_frames import Place
 from headrace_sim.spark.queries import Outcome
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.schedules import Feed, Schedule
 from headrace_sim.spark.values import Altered
 
-LEADING = (Cause.SWALLOWED, Cause.VALUE, Cause.TIMER, Cause.TTL, Cause.MEMORY, Cause.CHANCE)
-"""Causes that name a mistake in the code: what else a job gets wrong may follow from it."""
-
-
 NO_OUTPUT = (
     "the job gave no output. Give it a feed for which it has some: feed = [[row, ...], ...] in its module"
 )
-ANY_TIMING = "Let the code accept these rows at any time: Spark promises neither batches nor their times"
 SEVERAL_WINDOWS = (
     "A call may have rows of several windows or sessions, whose timers fire only after it: keep state for each of them, and "
-    "tell it when its timer fires; or allow it, if a running result is meant"
+    "tell it when its timer fires"
 )
 """What to do if a job with timers of event time depends on batching."""
-TOLD = {
-    Cause.FAULTS: (
-        "depends on faults",
-        "Keep everything in state, and do nothing outside it: a task that died runs again",
-    ),
-    Cause.PARTITIONS: (
-        "depends on the number of partitions",
-        "Count by key, not by task: a task has some of the keys only",
-    ),
-    Cause.DUPLICATES: (
-        "changes when the source delivers a row twice",
-        "Keep the ids of rows that have been counted in state, or dropDuplicatesWithinWatermark() before",
-    ),
-    Cause.ORDER: (
-        "depends on the order of rows",
-        "Compare event times instead of relying on arrival",
-    ),
-    Cause.BATCHING: (
-        "depends on how the input is cut into batches",
-        "Tell results when a timer fires, not once for each call; or allow it, if a running result is meant",
-    ),
-    Cause.FRAMES: (
-        "depends on how a key's rows are cut into pandas frames",
-        "Read every frame of the iterator, `for frame in rows`: Spark cuts at spark.sql.execution.arrow.maxRecordsPerBatch",
-    ),
-    Cause.CHANCE: (
-        "depends on the clock or on chance",
-        "Take times from the rows or the watermark, and ids from the key",
-    ),
-    Cause.LATE: (
-        "loses rows that come behind the watermark",
-        "Allow them more time in withWatermark(), or send them elsewhere before; or allow it, if the loss is meant",
-    ),
-    Cause.MEMORY: (
-        "depends on what is kept outside state",
-        "Keep it in a state variable: an object lasts for a task, a module for a worker, and any worker may run the next task",
-    ),
-}
-"""What to say of a cause, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobFinding:
-    """Something that a job gets wrong.
-
-    Attributes:
-        cause: What it depends on.
-        place: ``file:line`` of the code to look at.
-        told: What is wrong, in a sentence or two. remedy: What to do.
-        feed: The smallest feed found that shows it.
-        schedule: The schedule that does, or None if the feed alone does.
-        schedules: The number of schedules in which it showed.
-        changed: What the schedule changes: `Cause.CHANCE` for another day and other random numbers.
-        kept: Which rows of the whole feed are left, numbered from 0 over all batches.
-        promise: The name of the promise that is broken, or "".
-
-    """
-
-    cause: Cause
-    place: str
-    told: str
-    remedy: str
-    feed: Feed
-    schedule: Schedule | None = None
-    schedules: int = 1
-    changed: Cause = Cause.FAULTS
-    kept: tuple[int, ...] = ()
-    promise: str = ""
-
-    @property
-    def name(self) -> str:
-        """What is broken."""
-        if self.promise:
-            return f"the promise {self.promise}"
-        return f"the same outcome always ({self.cause.value})"
-
-    def __str__(self) -> str:
-        """Say what is wrong, where, and what to do."""
-        return f"{shown_place(self.place)}: {self.told}. {self.remedy}."
+AFTER_A_FAULT = "Let the code accept what an earlier attempt left behind"
+"""What to do if it fails after a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +33,23 @@ class JobReport:
     """The results of a job's schedules.
 
     Attributes:
-        findings: What it gets wrong.
+        findings: What was found, violated ones first.
         unknown: What was not judged, each with the reason.
         schedules: How many were run.
         late: The greatest number of late rows in one of them.
         outcome: The run without faults.
         left_out: Which schedules were not tried, and why; "" if all were.
+        notes: What was declared, and how it shows.
 
     """
 
-    findings: tuple[JobFinding, ...]
+    findings: tuple[Finding, ...]
     unknown: tuple[str, ...]
     schedules: int
     late: int
     outcome: Outcome
     left_out: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class JobFailsError(HeadraceError):
@@ -148,6 +70,33 @@ EFFECT_FIRST = (
     "no schedules: an effect of the job's code outside its process is refused, and the job fails of it"
 )
 """Why a job was not tried."""
+
+
+def finding_of(
+    cause: Cause, place: str, message: str, remedy: str = "", finding_class: FindingClass | None = None
+) -> Finding:
+    """Return a finding, with what to do, or how to answer if it is a question.
+
+    Args:
+        cause: What is wrong.
+        place: ``file:line`` of the code to look at; something else: unknown.
+        message: What is wrong, in a sentence or two.
+        remedy: What to do, if not what the cause's row says.
+        finding_class: What it claims, if not what the cause's row says.
+
+    """
+    kind, row = cause.kind(finding_class), CAUSES[cause]
+    remedy = remedy or row.remedy
+    if kind.finding_class is FindingClass.UNDECLARED:
+        meant = f"Is that meant? Then declare {row.answer}, or say --allow {cause.value}"
+        remedy = f"{meant}. If not: {remedy[0].lower()}{remedy[1:]}"
+    return Finding(kind, message, place_at(place), remedy)
+
+
+def place_at(text: str) -> Place | None:
+    """Return the place that is written as ``file:line``; ``None``: it is written otherwise."""
+    file, _, line = text.rpartition(":")
+    return Place(file, int(line)) if file and line.isdigit() else None
 
 
 def difference_told(what: str, surplus: Counter[Any], missing: Counter[Any]) -> str:
@@ -176,51 +125,49 @@ def _few(items: Counter[Any]) -> str:
     return ", ".join(shown[:2]) + (f" and {len(shown) - 2} more" if len(shown) > 2 else "")
 
 
-def effect_told(effect: tuple[str, str]) -> JobFinding:
+def effect_told(effect: tuple[str, str]) -> Finding:
     """Return the finding that a task has an effect outside its process. ``effect``: what it does, and where."""
     what, place = effect
-    remedy = "Yield what is to be written, and write it in foreachBatch"
-    told = f"the code of a task {what}, which a task that is run again repeats"
-    return JobFinding(Cause.EFFECT, place, told, remedy, ())
+    return finding_of(
+        Cause.EFFECT, place, f"the code of a task {what}, which a task that is run again repeats"
+    )
 
 
-def lost_timer_told(lost: LostTimer) -> JobFinding:
+def lost_timer_told(lost: LostTimer) -> Finding:
     """Return the finding that a timer is lost."""
-    told = f"the timer at {lost.expiry_ms} ms is registered again while it fires, and Spark then deletes it"
-    return JobFinding(Cause.TIMER, lost.place, told, "Register a later time", ())
+    message = (
+        f"the timer at {lost.expiry_ms} ms is registered again while it fires, and Spark then deletes it"
+    )
+    return finding_of(Cause.TIMER, lost.place, message)
 
 
-def early_told(early: Sequence[Any], rows: int, place: str, when: str = ", undisturbed") -> JobFinding:
+def early_told(early: Sequence[Any], rows: int, place: str, when: str) -> Finding:
     """Return the finding that rows are dropped as late within the delay of their own stream. ``rows``: how many there are."""
-    told = (
+    message = (
         f"{len(early)} of {rows} rows {'is' if len(early) == 1 else 'are'} dropped as late, though within the delay of "
         f"its own stream, such as {early[0]}: with the policy max, the stream that is ahead decides for all{when}"
     )
     remedy = "Set spark.sql.streaming.multipleWatermarkPolicy to min; or allow it, if the loss is meant"
-    return JobFinding(Cause.LATE, place, told, remedy, ())
+    return finding_of(Cause.LATE, place, message, remedy, FindingClass.VIOLATED)
 
 
-def expired_told(expired: ExpiredState) -> JobFinding:
+def expired_told(expired: ExpiredState) -> Finding:
     """Return the finding that state expires before the timer that needs it."""
-    told = (
+    message = (
         f"the state {expired.name!r} of key {expired.key} expires before its timer fires: its TTL is {expired.ttl_ms} ms, "
         f"and the timer is registered for {expired.wait_ms} ms later"
     )
-    remedy = (
-        "Let the TTL outlast the timer, or let the timer alone clear the state; or allow it, if it is meant"
-    )
-    return JobFinding(Cause.TTL, expired.place, told, remedy, ())
+    return finding_of(Cause.TTL, expired.place, message)
 
 
-def altered_value(altered: Altered) -> JobFinding:
+def altered_value(altered: Altered) -> Finding:
     """Return the finding that state does not hold what it was given."""
     what = f"the state {altered.variable!r} does not hold {altered.given!r} in its column {altered.column}"
-    told = f"{what}: Spark keeps {'null' if altered.kept is None else altered.kept}, and says nothing"
-    remedy = "Declare a type that holds it, or convert the value; or allow it, if it is meant"
-    return JobFinding(Cause.VALUE, altered.place, told, remedy, ())
+    kept = "null" if altered.kept is None else altered.kept
+    return finding_of(Cause.VALUE, altered.place, f"{what}: Spark keeps {kept}, and says nothing")
 
 
-def swallowed_call(raised: Raised, feed: Feed) -> JobFinding:
+def swallowed_call(raised: Raised, feed: Feed) -> Finding:
     """Return the finding that the code catches an error of a state call. ``feed``: the rows that show it."""
     rows = [str(row) for batch in feed for row in batch]
     of = f" of {' and '.join(rows)}" if len(rows) <= 2 else ""
@@ -229,9 +176,8 @@ def swallowed_call(raised: Raised, feed: Feed) -> JobFinding:
         if raised.is_silent
         else "tells of it neither in its output nor in its state"
     )
-    told = f"{raised.call} raises {raised.error}, and the code catches it and {what}: what was to be kept{of} is lost"
-    remedy = "Fix the call, and let errors of the state end the task, or yield the row to where failed ones are kept"
-    return JobFinding(Cause.SWALLOWED, raised.place, told, remedy, feed)
+    message = f"{raised.call} raises {raised.error}, and the code catches it and {what}: what was to be kept{of} is lost"
+    return finding_of(Cause.SWALLOWED, raised.place, message)
 
 
 def size_told(feed: Feed) -> str:

@@ -10,16 +10,18 @@ import msgspec
 
 from headrace import HistoryFormatError
 from headrace.api.json_text import JsonError, read_json
+from headrace_properties.findings import Finding
 from headrace_properties.printable import printable_json
 from headrace_properties.search.kept_failures import KeptFailures
 from headrace_properties.search.origins import code_digest
 from headrace_properties.search.replay_file import is_spark_file, read_replay
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.explaining import Explanation, explain_job, explain_sink, placed
-from headrace_properties.spark_jobs.findings import JobFinding
+from headrace_properties.spark_jobs.explaining import Explanation, explain_query, explain_sink, placed
 from headrace_properties.spark_jobs.outcomes import check_again
 from headrace_properties.spark_jobs.shrinking import narrowed
-from headrace_properties.spark_jobs.targets import Finding, SparkTarget
+from headrace_properties.spark_jobs.sink_findings import finding_of_sink
+from headrace_properties.spark_jobs.targets import SparkTarget
+from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_sim.spark.schedules import Schedule
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import ALLOWED, OneTrial
@@ -122,26 +124,28 @@ def to_file(
         seed: Of the rows.
 
     """
+    trial = finding.trial
+    kept = tuple(range(sum(map(len, target.feed)))) if trial.kept is None else trial.kept
     file = SparkReplay(
         target.name,
-        {finding.name: str(finding)},
+        {finding.kind.title: str(finding)},
         dict(schemas) if isinstance(schemas, Mapping) else schemas,
         feed,
         seed,
-        finding.kept,
+        kept,
         code_digest=code_digest([target.name]),
-        input_digest=_digest(narrowed(target.feed, finding.kept)),
+        input_digest=_digest(narrowed(target.feed, kept)),
         keys={table: tuple(columns) for table, columns in target.keys.items()},
     )
     about: dict[str, Any] = (
         {
-            "cause": finding.cause,
-            "changed": finding.changed,
-            "schedule": finding.schedule,
-            "promise": finding.promise,
+            "cause": trial.cause,
+            "changed": trial.changed,
+            "schedule": trial.schedule,
+            "promise": trial.promise,
         }
-        if isinstance(finding, JobFinding)
-        else {"fault": finding.fault}
+        if isinstance(trial, QueryTrial)
+        else {"fault": trial.fault}
     )
     return printable_json(msgspec.structs.replace(file, **about)) + b"\n"
 
@@ -185,23 +189,22 @@ class Again:
         self._target = target
         self.finding: Finding | None = None
         self._trial: OneTrial | None = None
-        feed = narrowed(target.feed, file.kept)
         if file.cause is not None:
-            promise = next((promise for promise in target.promises if promise.name == file.promise), None)
-            found = check_again(
-                target.job, feed, file.cause, file.changed, file.schedule, promise, target.limits
+            trial = QueryTrial(
+                file.cause, file.changed, file.schedule, file.promise, file.feed_seed, file.kept
             )
-            self.finding = None if found is None else placed(target.job, replace(found, kept=file.kept))
+            found = check_again(target.job, target.feed, trial, target.promises, target.limits)
+            self.finding = None if found is None else placed(target.job, target.feed, found)
         elif file.fault is not None and target.job.sink.function is not None:
-            self._trial = replace(target, feed=feed).try_fault(file.fault)
-            same = [found for found in self._trial.findings if found.name in file.violations]
-            sink = next(iter(same or self._trial.findings), None)
-            self.finding = None if sink is None else replace(sink, kept=file.kept)
+            self._trial = replace(target, feed=narrowed(target.feed, file.kept)).try_fault(file.fault)
+            shown = [finding_of_sink(found, file.feed_seed, file.kept) for found in self._trial.findings]
+            same = [found for found in shown if found.kind.title in file.violations]
+            self.finding = next(iter(same or shown), None)
 
     def explanation(self) -> Explanation | None:
         """Explain the finding, if there is one."""
-        if isinstance(self.finding, JobFinding):
-            return explain_job(self._target.job, self.finding)
+        if self.finding is not None and isinstance(self.finding.trial, QueryTrial):
+            return explain_query(self._target.job, self._target.feed, self.finding.trial)
         return None if self._trial is None or self.finding is None else explain_sink(self._trial)
 
 
@@ -234,7 +237,7 @@ class RetriedFinding:
         if self.wrong:
             return f"{self.path}: skipped: {self.wrong}"
         if self.found is not None:
-            return f"{self.path}: violated again: {self.found.name}"
+            return f"{self.path}: {self.found.finding_class.value} again: {self.found.kind.title}"
         since = f"; its {' and '.join(self.changes)} changed" if self.changes else ""
         return f"{self.path}: no longer violates {', '.join(self.file.violations)}{since}"
 

@@ -4,11 +4,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace_properties.findings import Finding, ranked
 from headrace_properties.search.kept_failures import KeptFailures
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.outcomes import SCHEDULES
 from headrace_properties.spark_jobs.replay_file import RetriedFinding, retry_findings, to_file
-from headrace_properties.spark_jobs.targets import Finding, SparkReport, SparkTarget
+from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
 from headrace_sim.spark.sinks.trial import Progress
 
 
@@ -67,15 +68,9 @@ class SparkTrials:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is found, and then what was kept and is found again only under its own schedule."""
-        found = {
-            (finding.name, finding.place): finding
-            for finding in (self.report.findings if self.report else ())
-        }
-        for again in self.again:
-            if again.found is not None:
-                found.setdefault((again.found.name, again.found.place), again.found)
-        return tuple(found.values())
+        """What is found, and what was kept and is found again only under its own schedule: violated ones first."""
+        again = (kept.found for kept in self.again if kept.found is not None)
+        return ranked([*(self.report.findings if self.report else ()), *again])
 
     @property
     def leading(self) -> Finding | None:

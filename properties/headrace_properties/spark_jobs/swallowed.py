@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.user_frames import is_users_file
@@ -47,11 +47,12 @@ class Raised:
     is_silent: bool
 
 
+Result = TypeVar("Result")
 _raised: list[Raised] = []
 _silenced = False
 
 
-def heard_run(run: Callable[[], Any], *, silenced: bool = False) -> tuple[Any, list[Raised]]:
+def heard_run(run: Callable[[], Result], *, silenced: bool = False) -> tuple[Result, list[Raised]]:
     """Return what a function returns that runs a job, and the state calls that raised in it.
 
     Args:

@@ -7,20 +7,25 @@ from functools import reduce
 from types import ModuleType
 from typing import Any
 
+from msgspec import structs
+
 from headrace.api.errors import HeadraceError
+from headrace_properties.findings import Finding, ranked
 from headrace_properties.promises import Promise
 from headrace_properties.search.guard import effects_let_through, refusal_in
 from headrace_properties.search.limits import CodeLimits, OverrunError, call_time_limited
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.explaining import placed
-from headrace_properties.spark_jobs.findings import JobFailsError, JobFinding, JobReport
+from headrace_properties.spark_jobs.findings import JobFailsError, JobReport
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
+from headrace_properties.spark_jobs.sink_findings import finding_of_sink
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import TargetKind
 from headrace_sim.spark.ddl import Schema, parse_schema
+from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import (
     Columns,
     OutputMode,
@@ -43,13 +48,13 @@ from headrace_sim.spark.sinks.trial import Progress
 FEED = "feed"
 PREPARE = "prepare"
 PROMISES = "promises"
-"""What a module calls the rows of its batches, or the function that makes them from a seed; and what makes a sink's tables."""
+DECLARES = "declares"
+"""What a module calls the rows of its batches, or the function that makes them from a seed; what makes a sink's tables; what its
+author promises; and what its outcome may depend on."""
 
 
 SINK_TRIES = 3
 """Choice: the number of smaller inputs tried for a finding about a sink. Each takes a few processes."""
-
-Finding = JobFinding | SinkFinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class SparkReport:
         name: As the user wrote it.
         job: The results of its schedules, or None if it neither keeps state nor calls functions in Python.
         sink: The results of its sink's trials, or None if it has no sink of its own.
+        findings: What was found of both, violated ones first.
         unknown: What was not judged, each with the reason.
 
     """
@@ -67,12 +73,8 @@ class SparkReport:
     name: str
     job: JobReport | None
     sink: SinkReport | None
+    findings: tuple[Finding, ...] = ()
     unknown: tuple[str, ...] = ()
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """All findings."""
-        return (*(self.job.findings if self.job else ()), *(self.sink.findings if self.sink else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class SparkTarget:
         keys: The columns by which connectors write that are not known, by table of ``df.write``; none: it adds rows.
         limits: Of each call of its code.
         assumed: Whether nothing is known of the query before the sink, and its rows are drawn.
+        feed_seed: From which the rows are drawn, or made.
 
     """
 
@@ -99,6 +102,7 @@ class SparkTarget:
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     limits: CodeLimits = field(default_factory=CodeLimits)
     assumed: bool = False
+    feed_seed: int = 0
 
     @property
     def kind(self) -> TargetKind:
@@ -148,10 +152,11 @@ class SparkTarget:
                 limits=self.limits,
                 progress=progress,
             )
-            judged = replace(judged, findings=tuple(placed(self.job, finding) for finding in judged.findings))
+            judged = replace(judged, findings=tuple(map(self._stamped, judged.findings)))
         sink, unknown = None, list(judged.unknown if judged is not None else ())
+        findings = judged.findings if judged is not None else ()
         if judged is not None and judged.outcome.failure is not None:
-            return SparkReport(self.name, judged, None, tuple(unknown))
+            return SparkReport(self.name, judged, None, findings, tuple(unknown))
         stopped = judged is not None and judged.schedules < schedules
         if self.job.sink.function is not None and not stopped:
             unknown += (
@@ -163,14 +168,24 @@ class SparkTarget:
                 overtaken=overtaken,
                 keys=self.keys,
                 rows_of=self._rows_of(),
-                allow=[cause.value for cause in allow],
+                allow=self._allowed_of_sink(allow),
                 duplicates=duplicates,
                 progress=progress,
             )
-            if not sink.stopped:  # shrinking takes many more trials
-                sink = replace(sink, findings=tuple(map(self._shrunk, sink.findings)))
+            shrink = not sink.stopped  # it takes many more trials
+            findings += tuple(map(self._shrunk if shrink else self._unshrunk, sink.findings))
             unknown += sink.unknown
-        return SparkReport(self.name, judged, sink, tuple(unknown))
+        return SparkReport(self.name, judged, sink, ranked(findings), tuple(unknown))
+
+    def _allowed_of_sink(self, allow: Collection[Cause]) -> list[str]:
+        declares = self.job.declares
+        declared = {Cause.ORDER: declares.ordered, Cause.BATCHING: declares.running}
+        return [cause.value for cause in Cause if cause in allow or declared.get(cause)]
+
+    def _stamped(self, finding: Finding) -> Finding:
+        """Return a finding of the job with its line, and the seed of its rows."""
+        trial = structs.replace(finding.trial, feed_seed=self.feed_seed)
+        return replace(placed(self.job, self.feed, finding), trial=trial)
 
     def try_fault(self, fault: SinkFault) -> OneTrial:
         """Try the sink under one fault, on the job's output.
@@ -231,10 +246,13 @@ class SparkTarget:
         """Return the place of the first step that runs code of the user's."""
         return next((step.place for step in self.job.working), "")
 
-    def _shrunk(self, finding: SinkFinding) -> SinkFinding:
+    def _unshrunk(self, finding: SinkFinding) -> Finding:
+        return finding_of_sink(finding, self.feed_seed, None)
+
+    def _shrunk(self, finding: SinkFinding) -> Finding:
         """Leave out rows as long as the same fault still shows the finding, and record the remaining rows."""
         if finding.fault.kind is SinkFaultKind.NONE:  # another loss may be the simpler one, and says less
-            return replace(finding, kept=tuple(range(sum(map(len, self.feed)))))
+            return self._unshrunk(finding)
         smallest = finding
 
         def fails(kept: tuple[int, ...], _schedule: Schedule) -> bool:
@@ -250,7 +268,7 @@ class SparkTarget:
             return False
 
         kept, _ = shrunk(sum(map(len, self.feed)), Schedule(), fails, SINK_TRIES)
-        return replace(smallest, trials=finding.trials, kept=kept)
+        return finding_of_sink(replace(smallest, trials=finding.trials), self.feed_seed, kept)
 
 
 def _computed(rows: Any, step: Step) -> Any:
@@ -277,6 +295,7 @@ def spark_target(
     prepare: Callable[[], Any] | None = None,
     promises: Sequence[Promise] | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,
+    declares: Declares | None = None,
 ) -> SparkTarget:
     """Return what a user names, ready to be tried.
 
@@ -290,6 +309,7 @@ def spark_target(
         prepare: Makes what the sink takes for granted. Default: the module's.
         promises: What the author says of the job. Default: the module's.
         keys: The columns by which connectors write that are not known, by table of ``df.write``; none: it adds rows.
+        declares: What its outcome may depend on. Default: the module's.
 
     Raises:
         TargetError: If it is none of these, has no function for ``foreachBatch``, or its feed does not fit it.
@@ -328,8 +348,16 @@ def spark_target(
         taken = _of_streams(name, job.input.names, taken, drawn=given is None)
     if keys and job.sink.function is None:
         raise TargetError(name, "a key is declared, and no foreachBatch() function is there", "Leave it out")
+    meant = getattr(module, DECLARES, None) if declares is None else declares
+    if meant is not None and not isinstance(meant, Declares):
+        raise TargetError(
+            name, f"declares is {meant!r:.100}", "Write it as declares = Declares(ordered=True)"
+        )
+    job = replace(job, declares=job.declares | (meant or Declares()))
     assumed = given is None and not job.steps and found is job.sink.function
-    return SparkTarget(name, job, taken, prepare, check_promises_of_job(asked), keys or {}, assumed=assumed)
+    return SparkTarget(
+        name, job, taken, prepare, check_promises_of_job(asked), keys or {}, assumed=assumed, feed_seed=seed
+    )
 
 
 def _recorded(name: str, build: Callable[..., Any], schemas: Any) -> SparkJob:
@@ -420,24 +448,12 @@ def causes_named(names: Iterable[str]) -> frozenset[Cause]:
         TargetError: If there is no such name.
 
     """
-    known = {
-        cause.value: cause
-        for cause in (
-            Cause.BATCHING,
-            Cause.EFFECT,
-            Cause.FRAMES,
-            Cause.GROWTH,
-            Cause.LATE,
-            Cause.LOSS,
-            Cause.ORDER,
-            Cause.PARTITIONS,
-            Cause.TTL,
-            Cause.VALUE,
-        )
-    }
+    known = {cause.value: cause for cause in Cause if CAUSES[cause].allowable}
     for name in names:
         if name not in known:
-            raise TargetError("--allow", f"{name!r} cannot be allowed", f"Allow one of: {', '.join(known)}")
+            raise TargetError(
+                "--allow", f"{name!r} cannot be allowed", f"Allow one of: {', '.join(sorted(known))}"
+            )
     return frozenset(known[name] for name in names)
 
 

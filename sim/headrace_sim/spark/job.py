@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
+from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.frames import Rows
 
 Frame = Any
@@ -211,6 +212,7 @@ class SparkJob:
         sink: Where the output goes.
         partitions: Into how many partitions a shuffle by key deals the rows.
         policy: Which of several watermarks counts.
+        declares: What its author means.
 
     """
 
@@ -219,6 +221,7 @@ class SparkJob:
     sink: SparkSink = field(default_factory=SparkSink)
     partitions: int = 2
     policy: WatermarkPolicy = WatermarkPolicy.MIN
+    declares: Declares = field(default_factory=Declares)
 
     @property
     def output(self) -> t.StructType:

@@ -206,9 +206,9 @@ class LastOfCall(Processor):
 
 class NeverCleaned(Processor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
-        for row in rows:
+        for _row in rows:
             if not self.sum.containsKey((0,)):
-                self.sum.updateValue((0,), (row.n,))
+                self.sum.updateValue((0,), (1,))
                 yield Row(k=key[0], n=0)
 
 

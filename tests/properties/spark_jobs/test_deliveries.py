@@ -65,15 +65,15 @@ ALLOW = frozenset({Cause.GROWTH})
 
 
 def _causes(report: JobReport) -> list[Cause]:
-    return [finding.cause for finding in report.findings]
+    return [finding.trial.cause for finding in report.findings]
 
 
 def test_delayed_row_breaks_only_jobs_that_depend_on_arrival() -> None:
     finding = check_job(job(FirstToArrive()), ONE_BY_ONE, schedules=60, allow=ALLOW).findings[0]
-    assert finding.cause is Cause.ORDER
-    assert finding.schedule is not None
-    assert finding.schedule.delayed == (0,)
-    assert "comes two batches later" in finding.told
+    assert finding.trial.cause is Cause.ORDER
+    assert finding.trial.schedule is not None
+    assert finding.trial.schedule.delayed == (0,)
+    assert "comes two batches later" in finding.message
 
 
 def test_jumping_batch_clock_breaks_only_jobs_that_use_it() -> None:
@@ -89,9 +89,9 @@ def test_duplicated_row_counts_once_where_ids_are_kept() -> None:
 def test_effect_in_a_task_is_found_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     finding = check_job(job(WritesLog()), ONE_BY_ONE, schedules=5, allow=ALLOW).findings[0]
-    assert (finding.cause, len(finding.kept)) == (Cause.EFFECT, 1)
-    assert "test_deliveries.py:" in finding.place
-    assert "writes the file 'rows.log', which a task that is run again repeats" in finding.told
+    assert (finding.trial.cause, len(finding.trial.kept)) == (Cause.EFFECT, 1)
+    assert "test_deliveries.py:" in str(finding.place)
+    assert "writes the file 'rows.log', which a task that is run again repeats" in finding.message
 
 
 def test_restored_checkpoint_runs_batches_again_to_the_same_outcome() -> None:

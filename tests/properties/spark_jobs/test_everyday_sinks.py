@@ -71,7 +71,7 @@ def test_rows_that_are_written_twice_are_found_and_the_fixed_twin_holds(made: Ca
         spark_target("job", made(save), schemas=SCHEMA, feed=FEED).verify(overtaken=False)
         for save in (_appended, _appended_once)
     ]
-    assert [[finding.name for finding in report.findings] for report in reports] == [
+    assert [[finding.kind.title for finding in report.findings] for report in reports] == [
         ["each row exactly once (twice)"],
         [],
     ]

@@ -100,7 +100,7 @@ def test_what_a_function_of_a_column_keeps_in_its_module_is_found() -> None:
         return made.writeStream.format("memory").queryName("q").start()
 
     report = check_job(record(build, "user STRING, at TIMESTAMP"), FEED, schedules=40, allow={Cause.GROWTH})
-    assert {finding.cause for finding in report.findings} == {Cause.MEMORY}
+    assert {finding.trial.cause for finding in report.findings} == {Cause.MEMORY}
 
 
 def test_sound_sessions_hold() -> None:
@@ -122,13 +122,13 @@ def test_mistake_is_found_by_its_name_and_again_from_its_schedule(
     function: Function, cause: Cause, told: str
 ) -> None:
     job = _job(function)
-    found = {finding.cause: finding for finding in check_job(job, FEED, schedules=80).findings}
+    found = {finding.trial.cause: finding for finding in check_job(job, FEED, schedules=80).findings}
     assert cause in found
     assert re.search(told, str(found[cause]))
     one = found[cause]
-    again = check_again(job, one.feed, cause, one.changed, one.schedule)
+    again = check_again(job, FEED, one.trial)
     assert again is not None
-    assert again.name == one.name
+    assert again.kind == one.kind
 
 
 @pytest.mark.parametrize("value", [at(1), None, pd.Timestamp(at(1))])
@@ -145,5 +145,5 @@ def test_time_in_state_is_kept(value: Any) -> None:
         return made.writeStream.format("memory").queryName("q").start()
 
     report = check_job(record(build, "user STRING, at TIMESTAMP"), FEED, schedules=0)
-    assert Cause.VALUE not in {finding.cause for finding in report.findings}
+    assert Cause.VALUE not in {finding.trial.cause for finding in report.findings}
     assert (f"{value}", 1) in {row for rows in report.outcome.outputs.values() for row in rows}

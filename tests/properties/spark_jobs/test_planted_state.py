@@ -47,7 +47,7 @@ def total_is_doubled(moment: Any) -> bool:
 
 def test_what_is_kept_in_a_module_leads_and_the_promise_that_it_breaks_follows() -> None:
     report = check_job(job(CacheBeforeState()), FEED, schedules=40, promises=[total_is_doubled])
-    assert [finding.cause for finding in report.findings] == [Cause.MEMORY, Cause.PROMISE]
+    assert [finding.trial.cause for finding in report.findings] == [Cause.MEMORY, Cause.PROMISE]
 
 
 class CountsByStruct(CountsByClock):
@@ -70,7 +70,7 @@ def test_key_of_any_type_is_watched(key: str) -> None:
 def test_time_mode_of_batches_without_timer_and_ttl_leaves_nothing_out() -> None:
     report = check_job(_updating(Forgets()), FEED, schedules=30, allow={Cause.GROWTH})
     assert report.left_out == ""
-    assert Cause.BATCHING in {finding.cause for finding in report.findings}
+    assert Cause.BATCHING in {finding.trial.cause for finding in report.findings}
     assert Cause.BATCHING not in {
-        finding.cause for finding in check_job(_updating(Counts()), FEED, schedules=30).findings
+        finding.trial.cause for finding in check_job(_updating(Counts()), FEED, schedules=30).findings
     }

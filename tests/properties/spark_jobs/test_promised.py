@@ -69,19 +69,17 @@ def test_promises_that_are_kept_hold() -> None:
 
 def test_job_with_unexpected_output_is_reported_with_the_smallest_feed() -> None:
     finding = _report([sum_of_each_minute], job(SumOfCall())).findings[0]
-    assert (finding.name, len(finding.kept)) == ("the promise sum_of_each_minute", 1)
-    assert "at the end: not expected: ('a', 1); with 1 row in batches of 1, undisturbed" in finding.told
-    assert "test_promised.py:" in finding.place
+    assert (finding.kind.title, len(finding.trial.kept)) == ("the promise sum_of_each_minute", 1)
+    assert "at the end: not expected: ('a', 1); with 1 row in batches of 1, undisturbed" in finding.message
+    assert "test_promised.py:" in str(finding.place)
 
 
 def test_promise_is_asked_after_each_batch() -> None:
     finding = _report([totals_stay_small]).findings[0]
-    assert "after batch 3: totals_stay_small: this is not so" in finding.told
-    again = check_again(
-        MENDED, finding.feed, finding.cause, finding.changed, finding.schedule, totals_stay_small
-    )
+    assert "after batch 3: totals_stay_small: this is not so" in finding.message
+    again = check_again(MENDED, FEED, finding.trial, [totals_stay_small])
     assert again is not None
-    assert again.told == finding.told
+    assert again.message == finding.message
 
 
 def test_sometimes_that_never_came_true_is_unknown() -> None:
@@ -95,7 +93,7 @@ def test_replay_file_has_the_promise_and_refuses_one_that_is_gone() -> None:
     assert file.promise == "totals_stay_small"
     found = Again(file, target).finding
     assert found is not None
-    assert found.name == report.findings[0].name
+    assert found.kind.title == report.findings[0].kind.title
     gone = spark_target("x:y", MENDED, feed=FEED, promises=[])
     assert "which the module no longer makes" in file.wrong(gone)
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row
 
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.explaining import explain_job
+from headrace_properties.spark_jobs.explaining import explain_query
 from headrace_properties.spark_jobs.findings import JobFailsError
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_sim.spark.ddl import parse_schema
@@ -177,22 +177,23 @@ class AsksForWhatIsNotThere(Keeps):
 def test_caught_error_of_a_state_call_leads_with_its_row(processor: Keeps, call: str, lost: str) -> None:
     job = by_clock(processor)
     finding = check_job(job, FEED, schedules=1).findings[0]
-    assert (finding.cause, finding.schedule) == (Cause.SWALLOWED, None)
-    assert call in finding.told
-    assert lost in finding.told
-    assert sum(map(len, finding.feed)) == 1
-    again = check_again(job, finding.feed, finding.cause, finding.changed, finding.schedule)
+    assert (finding.trial.cause, finding.trial.schedule) == (Cause.SWALLOWED, None)
+    assert call in finding.message
+    assert lost in finding.message
+    assert len(finding.trial.kept) == 1
+    again = check_again(job, FEED, finding.trial)
     assert again is not None
-    assert again.told == finding.told
+    assert again.message == finding.message
 
 
 def test_error_that_is_caught_only_in_another_order_is_found_with_its_schedule() -> None:
     feed = [[("a", at(1), 1), ("a", at(2), 30)]]
-    (finding,) = check_job(by_clock(OnlyInOtherOrder()), feed, schedules=40, allow=ALLOW).findings
-    assert finding.cause is Cause.SWALLOWED
-    assert finding.schedule is not None
+    allow = {Cause.GROWTH, Cause.BATCHING}
+    finding = check_job(by_clock(OnlyInOtherOrder()), feed, schedules=40, allow=allow).findings[0]
+    assert finding.trial.cause is Cause.SWALLOWED
+    assert finding.trial.schedule is not None
     job = by_clock(OnlyInOtherOrder())
-    assert check_again(job, finding.feed, finding.cause, finding.changed, finding.schedule) is not None
+    assert check_again(job, feed, finding.trial) is not None
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_error_that_ends_the_task_is_that_of_the_job(processor: Keeps) -> None:
 
 def test_call_that_raises_is_in_the_explanation() -> None:
     finding = check_job(by_clock(Logs()), FEED, schedules=1).findings[0]
-    lines = list(explain_job(by_clock(Logs()), finding).paragraphs())
+    lines = list(explain_query(by_clock(Logs()), FEED, finding.trial).paragraphs())
     assert any("large.appendValue(30)" in line and "TypeError" in line for line in lines)
 
 
@@ -265,6 +266,6 @@ def test_errors_of_a_group_state_are_heard(function: Any, called: str) -> None:
     )
     job = SparkJob(INPUT).then(Watermark("at", 0, INPUT)).then(step)
     findings = check_job(job, [[row] for batch in FEED for row in batch], schedules=1, allow=ALLOW).findings
-    assert [finding.told[: len(called)] for finding in findings if finding.cause is Cause.SWALLOWED] == (
-        [called] if called else []
-    )
+    assert [
+        finding.message[: len(called)] for finding in findings if finding.trial.cause is Cause.SWALLOWED
+    ] == ([called] if called else [])

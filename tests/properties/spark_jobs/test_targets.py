@@ -16,8 +16,8 @@ from pyspark.sql.streaming import StatefulProcessor
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.drawn_rows import UndrawableError, drawn_batches
-from headrace_properties.spark_jobs.findings import JobFinding
 from headrace_properties.spark_jobs.targets import SparkReport, causes_named, spark_target
+from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.verifier import InvariantViolatedError, Verifier
 from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.recording import record
@@ -54,7 +54,7 @@ def _use_fixture(folder: Path, function: Callable[..., Any], feed: Any = None) -
 
 
 def _causes(report: SparkReport) -> set[Cause]:
-    return {finding.cause for finding in report.findings if isinstance(finding, JobFinding)}
+    return {finding.trial.cause for finding in report.findings if isinstance(finding.trial, QueryTrial)}
 
 
 def test_stateless_job_is_run_up_to_its_sink() -> None:
@@ -92,8 +92,8 @@ def test_functions_of_columns_of_a_stateless_job_are_run_under_schedules() -> No
     )
     assert Cause.PARTITIONS in _causes(report)
     place = f"test_targets.py:{shares.__code__.co_firstlineno + 1}"
-    found = [finding for finding in report.findings if isinstance(finding, JobFinding)]
-    assert all(finding.place.endswith(place) for finding in found)
+    found = [finding for finding in report.findings if isinstance(finding.trial, QueryTrial)]
+    assert all(str(finding.place).endswith(place) for finding in found)
 
 
 def test_columns_of_a_stateless_job_are_computed_again_when_a_batch_is() -> None:
@@ -230,7 +230,7 @@ def test_drawn_rows_lie_on_both_sides_of_a_sessions_gap(gap_ms: int) -> None:
         return rows.writeStream.format("memory").start()
 
     report = spark_target("sessions", sessions, schemas="user STRING, at TIMESTAMP").verify(schedules=40)
-    assert [finding.cause for finding in report.job.findings if report.job] == [Cause.BATCHING]  # type: ignore[union-attr]
+    assert [finding.trial.cause for finding in report.job.findings if report.job] == [Cause.BATCHING]  # type: ignore[union-attr]
 
 
 class _Sessions(StatefulProcessor):

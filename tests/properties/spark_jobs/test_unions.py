@@ -113,9 +113,9 @@ def test_row_dropped_as_late_within_the_delay_of_its_own_stream_is_found(policy:
     target = spark_target("counted", counted, schemas={"left": SCHEMA, "right": SCHEMA}, feed=FEED)
     report = target.verify(schedules=0)
     assert report.job is not None
-    found = [(finding.cause, finding.kept) for finding in report.job.findings]
+    found = [(finding.trial.cause, finding.trial.kept) for finding in report.job.findings]
     assert (report.job.late > 0) == bool(found)
     if policy == "max":
         assert [cause for cause, _ in found] == [Cause.LATE]
-        assert "dropped as late, though within the delay of its own stream" in report.job.findings[0].told
+        assert "dropped as late, though within the delay of its own stream" in report.job.findings[0].message
         assert target.verify(schedules=0, allow=[Cause.LATE]).job.findings == ()  # type: ignore[union-attr]

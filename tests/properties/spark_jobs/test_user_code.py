@@ -75,9 +75,10 @@ def vanishes_in_order(numbers: list[int]) -> None:
 )
 def test_code_that_stops_in_another_order_only_is_a_finding_with_its_line(handle: Any, told: str) -> None:
     report = check_job(counting(handle), FEED, schedules=20, limits=QUICK)
-    (finding,) = (finding for finding in report.findings if finding.cause is Cause.ERROR)
-    assert told in finding.told
-    assert finding.place.partition(":")[0] == __file__
+    (finding,) = (finding for finding in report.findings if finding.trial.cause is Cause.ERROR)
+    assert told in finding.message
+    assert finding.place is not None
+    assert finding.place.file == __file__
     assert report.schedules <= 20
 
 
@@ -113,7 +114,7 @@ def test_an_effect_of_a_task_is_refused_and_is_the_finding(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     report = check_job(counting(effect), FEED, schedules=5)
-    assert [finding.cause for finding in report.findings] == [Cause.EFFECT]
+    assert [finding.trial.cause for finding in report.findings] == [Cause.EFFECT]
     assert not list(tmp_path.iterdir())
 
 

@@ -44,7 +44,6 @@ class SinkFinding:
         remedy: What to do.
         fault: The first fault that showed it.
         trials: The number of trials in which it showed.
-        kept: Which rows of the job's input are left, numbered from 0 over all batches, if the input was shrunk.
 
     """
 
@@ -57,12 +56,6 @@ class SinkFinding:
     remedy: str
     fault: SinkFault
     trials: int = 1
-    kept: tuple[int, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """What is broken."""
-        return f"each row exactly once ({self.wrong.value})"
 
     def __str__(self) -> str:
         """Say what is wrong, how it came about, and what to do."""

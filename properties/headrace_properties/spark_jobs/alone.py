@@ -1,0 +1,89 @@
+"""What shows in the undisturbed run of a job, without any schedule."""
+
+from collections.abc import Callable, Mapping
+
+from headrace_properties.findings import Finding, FindingClass
+from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.findings import (
+    altered_value,
+    early_told,
+    effect_told,
+    expired_told,
+    finding_of,
+    lost_timer_told,
+)
+from headrace_properties.spark_jobs.watching import Noted, place_of
+from headrace_sim.spark.job import SparkJob, TimeMode, TransformWithState, watermarks_of
+from headrace_sim.spark.queries import Outcome
+
+Look = Callable[[SparkJob, Outcome, Noted], Finding | None]
+
+
+def _idle_timer(job: SparkJob, calm: Outcome, noted: Noted) -> Finding | None:
+    """Find a timer that never fires for want of a watermark, or else one that is lost."""
+    for place, step in enumerate(job.steps):
+        timed = isinstance(step, TransformWithState) and step.time_mode is TimeMode.EVENT_TIME
+        if not timed or any(watermarks_of(job.steps[:place])):
+            continue
+        if calm.timers.get(place):
+            message = "no timer fires: the time mode is EventTime, and without withWatermark() the watermark stays at 0"
+            remedy = "Call withWatermark() before groupBy(); Spark does not ask for it"
+            return finding_of(Cause.TIMER, step.place, message, remedy)
+    return next(map(lost_timer_told, noted.lost), None)
+
+
+def _early(job: SparkJob, calm: Outcome, _noted: Noted) -> Finding | None:
+    """Find rows that are dropped as late, though they come within the delay of their own stream."""
+    return dropped_early(job, calm, ", undisturbed")
+
+
+def dropped_early(job: SparkJob, outcome: Outcome, when: str) -> Finding | None:
+    """Find rows that are dropped as late within the delay of their own stream. ``when``: in which run, for the message."""
+    if not outcome.early or job.declares.late:
+        return None
+    rows = sum(len(batch.rows) for batch in outcome.batches)
+    return early_told(outcome.early, rows, place_of_watermark(job), when)
+
+
+def place_of_watermark(job: SparkJob) -> str:
+    """Return the place of the first watermark, or of the first step that runs code of the user's."""
+    steps = (*watermarks_of(job.steps), *job.working)
+    return next((step.place for step in steps), "")
+
+
+def _growing(job: SparkJob, calm: Outcome, noted: Noted) -> Finding | None:
+    """Find state that nothing removes, unless as few keys have some as its author declares."""
+    growing, bound = lasting(calm, noted), job.declares.bounded_by
+    keys = {(place, key) for place, _, key in growing}
+    if not growing or (len(keys) <= bound if isinstance(bound, int) else bound):
+        return None
+    _, name, key = growing[0]
+    message = f"nothing will ever remove the state {name!r} of key {key}: it has no timer and no TTL"
+    step = job.stateful[0]
+    place = place_of(step.processor if isinstance(step, TransformWithState) else step.function)
+    if not isinstance(bound, int):
+        return finding_of(Cause.GROWTH, place, message)
+    message = f"{len(keys)} keys have state that lasts, though {bound} are declared: {message}"
+    return finding_of(Cause.GROWTH, place, message, finding_class=FindingClass.VIOLATED)
+
+
+def lasting(calm: Outcome, noted: Noted) -> list[tuple[int, str, tuple[object, ...]]]:
+    """Return the state that nothing will remove: its step, its name and its key."""
+    timed = {(place, key) for place, timers in calm.timers.items() for key, _ in timers}
+    return [
+        (place, name, key)
+        for place, state in calm.state.items()
+        for name, key in state
+        if (place, key) not in timed and name not in noted.expiring
+    ]
+
+
+LOOKS: Mapping[Cause, Look] = {
+    Cause.EFFECT: lambda _job, _calm, noted: next(map(effect_told, noted.effects), None),
+    Cause.VALUE: lambda _job, _calm, noted: next(map(altered_value, noted.altered), None),
+    Cause.TIMER: _idle_timer,
+    Cause.TTL: lambda _job, _calm, noted: next(map(expired_told, noted.expired), None),
+    Cause.LATE: _early,
+    Cause.GROWTH: _growing,
+}
+"""How each cause is looked for in the undisturbed run."""

@@ -1,0 +1,73 @@
+"""What the schedules of a job change: one thing each, so that a difference has a name, and what is undeclared hides nothing."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.workers import SAME_WORKER
+from headrace_sim.spark.job import ApplyWithState, MapInPandas, SparkJob, TimeMode
+from headrace_sim.spark.schedules import Schedule
+
+_OTHER_START_MS = 1_900_000_000_000
+BY_CLOCK = (
+    "its timers or TTLs follow the clock of batches, so other times were not tried, and other cuts of the input and delayed rows "
+    "only while it stands still"
+)
+"""Which schedules are not tried for a job that follows the clock of batches, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a schedule changes, and how it is made from a drawn one."""
+
+    cause: Cause
+    of: Callable[[Schedule], Schedule]
+
+
+def changes_of(job: SparkJob, *, duplicates: bool, timed: bool, kept: bool) -> Iterator[Change]:
+    """Yield what a schedule may change.
+
+    Args:
+        job: The job.
+        duplicates: Whether the source may deliver a row twice.
+        timed: Whether the clock of batches decides what becomes of its state. Other times of its rows may then mean another
+            outcome, so the clock stands still in both of the runs that are compared.
+        kept: Whether its code keeps something outside state.
+
+    """
+    still = Schedule(step_ms=0) if timed else Schedule()
+    if timed:
+        yield Change(Cause.CHANCE, lambda _drawn: Schedule())
+    else:  # no intended behaviour follows the clock of batches, which may jump
+        yield Change(Cause.CHANCE, lambda drawn: Schedule(start_ms=_OTHER_START_MS, steps_ms=drawn.steps_ms))
+    yield Change(Cause.FAULTS, lambda drawn: Schedule(faults=drawn.faults))
+    yield Change(Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or job.partitions + 2))
+    if not job.declares.ordered:
+        yield Change(Cause.ORDER, lambda drawn: Schedule(order=drawn.order))
+    if duplicates:
+        yield Change(Cause.DUPLICATES, lambda drawn: Schedule(twice=drawn.twice))
+    if any(
+        isinstance(step, MapInPandas | ApplyWithState) or getattr(step, "pandas", False) for step in job.steps
+    ):
+        yield Change(Cause.FRAMES, lambda _drawn: Schedule(frame_rows=1))
+    if not job.declares.ordered:
+        yield Change(Cause.ORDER, lambda drawn: replace(still, delayed=drawn.delayed))
+    yield Change(Cause.BATCHING, lambda drawn: replace(still, cuts=drawn.cuts, idle_after=drawn.idle_after))
+    if kept:
+        yield Change(Cause.MEMORY, lambda drawn: Schedule(workers=drawn.workers))
+        yield Change(Cause.FAULTS, _in_one_worker)
+
+
+def _in_one_worker(drawn: Schedule) -> Schedule:
+    faults = tuple(fault for fault in drawn.faults if fault.kind in SAME_WORKER)
+    return Schedule(faults=faults, workers=(0,))
+
+
+def by_clock(job: SparkJob) -> bool:
+    """Return whether timers and TTLs of a job, if it has any, follow the clock of batches."""
+    return any(step.time_mode is TimeMode.PROCESSING_TIME for step in job.stateful)
+
+
+def cuts_otherwise(schedule: Schedule) -> bool:
+    """Return whether the rows of a key come in other batches than in the undisturbed run."""
+    return bool(schedule.cuts or schedule.delayed or schedule.twice)

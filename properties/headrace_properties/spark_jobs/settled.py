@@ -1,0 +1,87 @@
+"""The settled outcome of a run: all output, and the state that is left. It must be the same in each run."""
+
+import math
+from collections import Counter
+from typing import Any
+
+from headrace_properties.spark_jobs.findings import difference_told
+from headrace_properties.user_code.comparison import DIGITS
+from headrace_sim.spark.job import OutputMode, SparkJob
+from headrace_sim.spark.queries import Outcome, hashable
+
+
+def difference(job: SparkJob, expected: Outcome, found: Outcome, *, last_only: bool = False) -> str | None:
+    """Describe what differs in the settled outcomes of two runs; ``None``: nothing.
+
+    Args:
+        job: What was run.
+        expected: The outcome of the undisturbed run.
+        found: The other one.
+        last_only: Whether only the last row of each key counts, as it always does if rows are updates.
+
+    """
+    for what, one, other in zip(
+        ("output", "state"),
+        _settled(job, expected, last_only=last_only),
+        _settled(job, found, last_only=last_only),
+        strict=True,
+    ):
+        if one != other:
+            return difference_told(what, other - one, one - other)
+    return None
+
+
+def has_more(job: SparkJob, found: Outcome, other: Outcome) -> bool:
+    """Return whether an outcome has output or state that the other one lacks."""
+    settled = zip(_settled(job, found), _settled(job, other), strict=True)
+    return any(one - two for one, two in settled)
+
+
+def _settled(
+    job: SparkJob, outcome: Outcome, *, last_only: bool = False
+) -> tuple[Counter[Any], Counter[Any]]:
+    last = job.stateful[-1] if job.stateful else None
+    if last is not None and (last_only or last.output_mode is not OutputMode.APPEND):
+        rows = _last_by_key(outcome, job.output.names, last.keys)
+    else:
+        rows = Counter(hashable(_leveled(row)) for row in outcome.rows().elements())
+    held = {
+        (place, *key): hashable(_leveled(value, in_any_order=True))
+        for place, state in outcome.state.items()
+        for key, value in state.items()
+    }
+    return rows, Counter((hashable(key), value) for key, value in held.items())
+
+
+def _last_by_key(outcome: Outcome, columns: list[str], keys: tuple[str, ...]) -> Counter[Any]:
+    places = [columns.index(name) for name in keys if name in columns]
+    if len(places) < len(keys):
+        return Counter()  # the key of a row is unknown, so only the state is compared
+    last: dict[Any, Any] = {}
+    for _, rows in sorted(outcome.outputs.items()):
+        last.update(
+            {tuple(hashable(row[place]) for place in places): hashable(_leveled(row)) for row in rows}
+        )
+    return Counter(last.values())
+
+
+def _leveled(value: Any, *, in_any_order: bool = False) -> Any:
+    """Return what is equal for values that count as equal: the last digits of a sum of floats depend on the order of its rows.
+
+    Args:
+        value: Of a row, or of state.
+        in_any_order: Whether the order of lists does not count, as in state: what was appended may be sorted later; if it is not,
+            output shows it.
+
+    """
+    match value:
+        case float():
+            return float(f"{value:.{DIGITS}g}") if value == value else math.nan  # noqa: PLR0124  one NaN for all
+        case list() if in_any_order:
+            return sorted((_leveled(part, in_any_order=True) for part in value), key=repr)
+        case list() | tuple():
+            return tuple(_leveled(part, in_any_order=in_any_order) for part in value)
+        case dict():
+            return {key: _leveled(part, in_any_order=in_any_order) for key, part in value.items()}
+        case _:
+            return value

@@ -1,0 +1,33 @@
+"""What the author of a streaming query means where its code alone cannot say. PySpark is not needed to declare it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Declares:
+    """What the outcome of a query may depend on, because it is meant.
+
+    >>> declares = Declares(ordered=True, bounded_by="one key for each account")
+
+    Attributes:
+        ordered: The rows of a key arrive in the order in which they count: the outcome may depend on it.
+        running: Each batch gives a running result, so what is given out may depend on how the input is cut into batches. The last
+            result of each key and the state may not.
+        late: Rows behind the watermark may be lost.
+        bounded_by: What bounds state that nothing removes, in words; a number: at most so many keys have such state. "": nothing.
+
+    """
+
+    ordered: bool = False
+    running: bool = False
+    late: bool = False
+    bounded_by: str | int = ""
+
+    def __or__(self, more: "Declares") -> "Declares":
+        """Return what either of them declares."""
+        return Declares(
+            self.ordered or more.ordered,
+            self.running or more.running,
+            self.late or more.late,
+            more.bounded_by or self.bounded_by,
+        )

@@ -1,0 +1,158 @@
+"""What only the author can mean is asked, and answered by a declaration; what a failure changes is violated all the same."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from headrace_properties.findings import FindingClass
+from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.findings import JobReport
+from headrace_properties.spark_jobs.outcomes import check_job
+from headrace_properties.spark_jobs.targets import spark_target
+from headrace_properties.target import TargetError
+from headrace_sim.spark.declares import Declares
+from headrace_sim.spark.job import SparkJob
+from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumOfCall, at, job
+
+KEPT = "one key for each customer"
+FEW = [[("a", at(1), 1), ("a", at(2), 2)], [("a", at(3), 4), ("b", at(4), 5)], [("b", at(5), 6)]]
+
+
+class RunningTotal(Processor):
+    """Tells the total so far in each call, and keeps it for ever."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        total = self.before(key) + sum(row.n for row in rows)
+        self.sum.updateValue((0,), (total,))
+        yield Row(k=key[0], n=total)
+
+    def before(self, key: Any) -> int:
+        return int(self.sum.getValue((0,))[0]) if self.sum.containsKey((0,)) else 0
+
+
+class Latest(Processor):
+    """Keeps the row of each key that arrived last."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        for row in rows:
+            self.sum.updateValue((0,), (row.n,))
+        yield from ()
+
+
+_cached: dict[str, int] = {}
+
+
+class CachedTotal(RunningTotal):
+    """Trusts what the worker's module has of a key: the mistake, below three questions."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        for row in super().handleInputRows(key, rows, timerValues):
+            _cached[key[0]] = row.n
+            yield row
+
+    def before(self, key: Any) -> int:
+        return _cached.get(key[0]) or super().before(key)
+
+
+class LatestOfTask(Latest):
+    """Numbers its rows on the object, besides."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        for row in rows:
+            self.number = getattr(self, "number", 0) + 1
+            self.sum.updateValue((0,), (row.n * 100 + self.number,))
+        yield from ()
+
+
+class TotalOfIds(RunningTotal):
+    """Counts each number of a key once."""
+
+    def init(self, handle: Any) -> None:
+        super().init(handle)
+        self.seen = handle.getMapState("seen", "n INT", "x INT")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        new = [row for row in rows if not self.seen.containsKey((row.n,))]
+        for row in new:
+            self.seen.updateValue((row.n,), (1,))
+        yield from super().handleInputRows(key, iter(new), timerValues)
+
+
+def _declaring(tried: SparkJob, **declares: Any) -> SparkJob:
+    return replace(tried, declares=Declares(**declares))
+
+
+def _claims(report: JobReport) -> dict[str, FindingClass]:
+    return {finding.kind.name: finding.finding_class for finding in report.findings}
+
+
+QUESTIONS = {
+    "running total": (job(RunningTotal()), {"batching", "growth"}, {"running": True, "bounded_by": KEPT}),
+    "latest": (job(Latest()), {"order", "growth"}, {"ordered": True, "bounded_by": KEPT}),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_sound_job_is_asked_what_it_means_and_holds_once_it_says_so(name: str) -> None:
+    sound, asked, declares = QUESTIONS[name]
+    assert _claims(check_job(sound, FEW, schedules=40)) == dict.fromkeys(asked, FindingClass.UNDECLARED)
+    assert check_job(_declaring(sound, **declares), FEW, schedules=40).findings == ()
+
+
+def test_question_has_the_line_that_answers_it() -> None:
+    report = check_job(job(Latest()), FEW, schedules=20)
+    told = {finding.kind.name: str(finding) for finding in report.findings}
+    assert "Is that meant? Then declare ordered=True, or say --allow order. If not: compare" in told["order"]
+    assert "declare bounded_by='what bounds its keys', or say --allow growth" in told["growth"]
+
+
+@pytest.mark.parametrize(
+    ("planted", "declares"),
+    [(CachedTotal(), {"running": True}), (LatestOfTask(), {"ordered": True})],
+    ids=["running", "ordered"],
+)
+def test_mistake_below_a_question_is_found_and_stands_first(planted: Any, declares: dict[str, Any]) -> None:
+    for tried in (job(planted), _declaring(job(planted), bounded_by=KEPT, **declares)):
+        first = check_job(tried, FEW, schedules=20).findings[0]
+        assert (first.kind.name, first.finding_class) == ("memory", FindingClass.VIOLATED)
+
+
+def test_running_result_that_does_not_come_to_the_same_is_violated() -> None:
+    report = check_job(_declaring(job(SumOfCall()), running=True), FEED, schedules=40)
+    assert _claims(report) == {"batching": FindingClass.VIOLATED}
+    assert "though a running result is declared" in str(report.findings[0])
+
+
+@pytest.mark.parametrize(("bound", "claims"), [(1, {"growth": FindingClass.VIOLATED}), (2, {}), (KEPT, {})])
+def test_bound_of_lasting_state_is_told_and_a_number_is_checked(
+    bound: str | int, claims: dict[str, FindingClass]
+) -> None:
+    declared = _declaring(job(Latest()), ordered=True, bounded_by=bound)
+    report = check_job(declared, FEW, schedules=20)
+    assert _claims(report) == claims
+    told = KEPT if bound == KEPT else f"at most {bound} keys"
+    assert report.notes == (f"nothing removes the state of 2 keys on this input: declared is {told}",)
+
+
+def test_row_delivered_twice_is_found_only_where_it_counts_twice() -> None:
+    counted = _claims(check_job(job(RunningTotal()), FEW, schedules=60, duplicates=True))
+    assert counted["duplicates"] is FindingClass.VIOLATED
+    assert "duplicates" not in _claims(check_job(job(TotalOfIds()), FEW, schedules=60, duplicates=True))
+
+
+def test_allowed_by_name_means_the_same_as_declared() -> None:
+    allowed = check_job(job(SumOfCall()), FEED, schedules=12, allow={Cause.BATCHING})
+    declared = check_job(_declaring(job(SumOfCall()), running=True), FEED, schedules=12)
+    assert allowed.findings == declared.findings
+
+
+def test_module_declares_beside_its_feed() -> None:
+    module: Any = type("module", (), {"feed": FEW, "declares": Declares(ordered=True)})
+    target = spark_target("m:job", replace(MENDED, declares=Declares(running=True)), module=module)
+    assert target.job.declares == Declares(ordered=True, running=True)
+    module.declares = {"ordered": True}
+    with pytest.raises(TargetError, match="Write it as declares = Declares"):
+        spark_target("m:job", MENDED, module=module)
