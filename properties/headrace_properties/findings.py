@@ -122,8 +122,12 @@ class Finding:
     def __str__(self) -> str:
         """Say where, what is wrong, and what to do."""
         where = f"{self.place}: " if self.place else ""
-        remedy = f" {self.remedy.rstrip('.')}." if self.remedy else ""
-        return f"{where}{self.message.rstrip('.')}.{remedy}"
+        remedy = f" {_sentence(self.remedy)}" if self.remedy else ""
+        return f"{where}{_sentence(self.message)}{remedy}"
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(("?", ".")) else f"{text}."
 
 
 _CLASSES = list(FindingClass)

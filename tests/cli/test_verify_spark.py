@@ -231,7 +231,11 @@ def store(df, batch_id):
 @pytest.mark.parametrize(
     ("options", "code", "told"),
     [
-        ((), 3, "UNKNOWN: store.py:5: t: is a second write of the same row a second row?"),
+        (
+            (),
+            3,
+            "UNDECLARED: each row exactly once (keys)\n  store.py:5: t: is a second write of the same row a second row?",
+        ),
         (("--keys", "t=account"), 0, "Holds"),
         (("--keys", "t="), 1, "t has (account='ann', amount=1) once too often"),
         (("--keys", "account"), 2, "does not name a table and its key"),

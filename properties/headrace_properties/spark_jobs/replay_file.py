@@ -19,7 +19,7 @@ from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.explaining import Explanation, explain_query, explain_sink, placed
 from headrace_properties.spark_jobs.outcomes import check_again
 from headrace_properties.spark_jobs.shrinking import narrowed
-from headrace_properties.spark_jobs.sink_findings import finding_of_sink
+from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_sim.spark.schedules import Schedule
@@ -80,12 +80,9 @@ class SparkReplay(msgspec.Struct, frozen=True):
         """Return whether the finding is about what the outcome may depend on."""
         names = {cause.value for cause in causes}
         of_sink = self.fault is not None and self.fault.kind in {SinkFaultKind.NONE, SinkFaultKind.REDELIVER}
-        losses = (
-            name
-            for wrong, name in ALLOWED.items()
-            if any(f"({wrong.value})" in told for told in self.violations)
-        )
-        return self.cause in causes or (of_sink and any(name in names for name in losses))
+        losses = names | {wrong.value for wrong, name in ALLOWED.items() if name in names}
+        is_loss = any(told.endswith(f"({loss})") for told in self.violations for loss in losses)
+        return self.cause in causes or (of_sink and is_loss)
 
     def declared(self, target: SparkTarget) -> SparkTarget:
         """Return the target with the keys that were declared, unless some are."""
@@ -198,6 +195,7 @@ class Again:
         elif file.fault is not None and target.job.sink.function is not None:
             self._trial = replace(target, feed=narrowed(target.feed, file.kept)).try_fault(file.fault)
             shown = [finding_of_sink(found, file.feed_seed, file.kept) for found in self._trial.findings]
+            shown += [question_of_sink(asked, file.feed_seed, file.kept) for asked in self._trial.questions]
             same = [found for found in shown if found.kind.title in file.violations]
             self.finding = next(iter(same or shown), None)
 

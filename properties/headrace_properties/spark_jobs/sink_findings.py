@@ -4,7 +4,7 @@ from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.spark_jobs.causes import CAUSES
 from headrace_properties.spark_jobs.findings import place_at
 from headrace_properties.spark_jobs.trials import SinkTrial
-from headrace_sim.spark.sinks import SinkFinding
+from headrace_sim.spark.sinks import SinkFinding, SinkQuestion
 
 
 def finding_of_sink(found: SinkFinding, feed_seed: int, kept: tuple[int, ...] | None) -> Finding:
@@ -24,4 +24,15 @@ def finding_of_sink(found: SinkFinding, feed_seed: int, kept: tuple[int, ...] | 
         (f"{found.effect} on {found.destination}",),
         SinkTrial(found.fault, feed_seed, kept),
         found.trials,
+    )
+
+
+def question_of_sink(asked: SinkQuestion, feed_seed: int, kept: tuple[int, ...] | None) -> Finding:
+    """Return what only the author of a sink can mean, as a finding. The arguments are those of `finding_of_sink`."""
+    return Finding(
+        Kind(Family.SINK, asked.about.value, FindingClass.UNDECLARED, len(CAUSES)),
+        asked.message,
+        place_at(asked.place),
+        asked.answer,
+        trial=SinkTrial(asked.fault, feed_seed, kept),
     )

@@ -21,7 +21,7 @@ from headrace_properties.spark_jobs.findings import JobFailsError, JobReport
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
-from headrace_properties.spark_jobs.sink_findings import finding_of_sink
+from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import TargetKind
 from headrace_sim.spark.ddl import Schema, parse_schema
@@ -174,6 +174,7 @@ class SparkTarget:
             )
             shrink = not sink.stopped  # it takes many more trials
             findings += tuple(map(self._shrunk if shrink else self._unshrunk, sink.findings))
+            findings += tuple(question_of_sink(asked, self.feed_seed, None) for asked in sink.questions)
             unknown += sink.unknown
         return SparkReport(self.name, judged, sink, ranked(findings), tuple(unknown))
 

@@ -227,7 +227,9 @@ def test_error_that_loses_only_its_own_row_is_a_question_and_a_filter_a_note() -
 
     report = _check(bad_rows_left_out, _ROWS[:1])
     assert report.findings == ()
-    assert "the row (1, 'ann', 5) is in no effect, and the sink caught ZeroDivisionError" in report.unknown[0]
+    assert "the row (1, 'ann', 5) is in no effect, and the sink caught ZeroDivisionError" in str(
+        report.questions[0]
+    )
     assert _check(bad_rows_left_out, _ROWS[:1], allow=["loss"]).holds
     report = _check(filtered, _ROWS[:1])
     assert report.holds
@@ -241,7 +243,7 @@ def test_last_row_of_a_key_is_a_matter_of_order_that_only_the_author_knows() -> 
 
     report = _check(last, _ROWS)
     assert report.findings == ()
-    assert "say --allow order" in report.unknown[0]
+    assert "say --allow order" in str(report.questions[0])
     assert _check(last, _ROWS, allow=["order"]).holds
 
 
@@ -250,7 +252,7 @@ def test_whole_result_may_replace_the_one_before() -> None:
     assert call(check_sink, overwritten, growing, _SCHEMA).holds
     report = call(check_sink, overwritten, _ROWS, _SCHEMA, rows_of=RowsOf.UNKNOWN)
     assert report.findings == ()
-    assert "each batch replaces the whole of s3a://bucket/people" in report.unknown[0]
+    assert "each batch replaces the whole of s3a://bucket/people" in str(report.questions[0])
 
 
 def test_cause_leads_and_hides_what_follows_from_it() -> None:

@@ -1,7 +1,7 @@
 """Sinks under every failure: `check_sink` calls a ``foreachBatch`` function with its process killed, restarted and overtaken."""
 
 from headrace_sim.spark.sinks.losses import ALLOWED, RowsOf
-from headrace_sim.spark.sinks.story import SinkFinding, Wrong
+from headrace_sim.spark.sinks.story import SinkFinding, SinkQuestion, Wrong
 from headrace_sim.spark.sinks.trial import (
     OneTrial,
     SinkFailsError,
@@ -17,6 +17,7 @@ __all__ = [
     "RowsOf",
     "SinkFailsError",
     "SinkFinding",
+    "SinkQuestion",
     "SinkReport",
     "UnfollowableSinkError",
     "Wrong",

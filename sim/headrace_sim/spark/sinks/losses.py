@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Loss, Lost, grows_whole, pattern_of
 from headrace_sim.spark.sinks.contents import Contents, Expected, destination_of
 from headrace_sim.spark.sinks.effects import Effect, Swallowed
-from headrace_sim.spark.sinks.story import SinkFinding, Wrong, shown_items
+from headrace_sim.spark.sinks.story import Asked, SinkFinding, SinkQuestion, Wrong, shown_items
 
 _ALLOWED = {
     Loss.OVERWRITTEN: "batching",
@@ -42,13 +41,13 @@ class RowsOf(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What the undisturbed run loses: findings, questions for the author by destination, and notes that change no verdict.
+    """What the undisturbed run loses: findings, questions for the author, and notes that change no verdict.
 
     ``replaced`` are the destinations that each batch replaces with the whole result, so that the next one mends what is old.
     """
 
     findings: tuple[SinkFinding, ...] = ()
-    questions: tuple[tuple[str, str], ...] = ()
+    questions: tuple[SinkQuestion, ...] = ()
     notes: tuple[str, ...] = ()
     replaced: frozenset[str] = frozenset()
 
@@ -77,7 +76,7 @@ def told_losses(
     if rows_of is RowsOf.UPDATED:
         return Losses()
     replaced = list[str]()
-    findings, questions, notes = list[SinkFinding](), list[tuple[str, str]](), list[str]()
+    findings, questions, notes = list[SinkFinding](), list[SinkQuestion](), list[str]()
     for lost in baseline.lost():
         ordered = rows_of is RowsOf.APPENDED and lost.loss in {Loss.STALE, Loss.ORDER}
         whole = lost.loss is Loss.OVERWRITTEN and grows_whole(baseline.batches)
@@ -93,8 +92,9 @@ def told_losses(
             continue
         rows = _rows_told(baseline.batches, lost.rows)
         question = _question(lost, rows, caught, rows_of)
-        if question:
-            questions.append((lost.destination, f"{_place(lost, by_batch, names, caught)}: {question}"))
+        if question is not None:
+            place = caught[0].place if caught else _last(lost, by_batch, names).place
+            questions.append(SinkQuestion(question[0], lost.destination, place, *question[1:]))
         elif lost.loss is Loss.CHOSEN:
             notes.append(
                 f"{rows} in no effect, in whatever batch and order: filtered, a duplicate or an older version?"
@@ -107,28 +107,35 @@ def told_losses(
     return Losses(tuple(findings), tuple(questions), tuple(notes), frozenset(replaced))
 
 
-def _question(lost: Lost, rows: str, caught: Sequence[Swallowed], rows_of: RowsOf) -> str:
+def _question(
+    lost: Lost, rows: str, caught: Sequence[Swallowed], rows_of: RowsOf
+) -> tuple[Asked, str, str] | None:
+    """Return what is asked about a loss, what the sink does, and how to answer."""
     if lost.loss is Loss.COMPANIONS and not caught:
         return (
-            f"{rows} in no effect, and would be in a batch without the others: is that meant, as one row for each batch is? "
-            "If so, say --allow batching"
+            Asked.BATCHING,
+            f"{rows} in no effect, and would be in a batch without the others",
+            "Is that meant, as one row for each batch is? Then declare running=True, or say --allow batching",
         )
     if lost.loss is Loss.ORDER:
         return (
-            f"{rows} replaced, or not, by the order in which rows come. A source keeps it within a partition only: if it does "
-            "so for each key, say --allow order; else compare a column of the rows"
+            Asked.ORDER,
+            f"{rows} replaced, or not, by the order in which rows come. A source keeps it within a partition only",
+            "Does it so for each key? Then declare ordered=True, or say --allow order. If not: compare a column of the rows",
         )
     if lost.loss is Loss.CHOSEN and caught:
         return (
-            f"{rows} in no effect, and the sink caught {caught[0]}: is the loss meant? Let the error be raised, or write the "
-            "row elsewhere; if it is meant, say --allow loss"
+            Asked.LOSS,
+            f"{rows} in no effect, and the sink caught {caught[0]}",
+            "Is the loss meant? Then say --allow loss. If not: let the error be raised, or write the row elsewhere",
         )
     if lost.loss is Loss.OVERWRITTEN and rows_of is RowsOf.UNKNOWN:
         return (
-            f"each batch replaces the whole of {lost.destination}. If it is the whole result (output mode Complete), say "
-            "--allow batching; else only the rows of the last batch are left"
+            Asked.BATCHING,
+            f"each batch replaces the whole of {lost.destination}",
+            "Is it the whole result (output mode Complete)? Then say --allow batching. If not: the last rows alone are left",
         )
-    return ""
+    return None
 
 
 def _finding(
@@ -190,12 +197,6 @@ def _last(lost: Lost, by_batch: Sequence[Sequence[Effect]], names: frozenset[str
         in {pattern_of(effect.target), pattern_of(destination_of(effect.target, names))}
     ]
     return (of_it or effects)[-1]
-
-
-def _place(
-    lost: Lost, by_batch: Sequence[Sequence[Effect]], names: frozenset[str], caught: Sequence[Swallowed]
-) -> str:
-    return shown_place(caught[0].place if caught else _last(lost, by_batch, names).place)
 
 
 def swallowed_in_trial(finding: SinkFinding, caught: Swallowed) -> SinkFinding:

@@ -30,6 +30,44 @@ class Wrong(Enum):
     APART = "ids apart"
 
 
+_UNDISTURBED = SinkFault(SinkFaultKind.NONE, 0, 0)
+
+
+class Asked(Enum):
+    """What only the author of a sink can say, by the name that answers it."""
+
+    BATCHING = "batching"
+    ORDER = "order"
+    LOSS = "loss"
+    KEYS = "keys"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkQuestion:
+    """Something that a sink does, and that may be meant.
+
+    Attributes:
+        about: What is asked.
+        destination: Where.
+        place: ``file:line`` of the effect.
+        message: What it does.
+        answer: How to say that it is meant, and what to do if it is not.
+        fault: The first fault that showed it.
+
+    """
+
+    about: Asked
+    destination: str
+    place: str
+    message: str
+    answer: str
+    fault: SinkFault = _UNDISTURBED
+
+    def __str__(self) -> str:
+        """Say where, what it does, and how to answer."""
+        return f"{shown_place(self.place)}: {self.message}. {self.answer}"
+
+
 @dataclass(frozen=True, slots=True)
 class SinkFinding:
     """Something that a sink gets wrong.

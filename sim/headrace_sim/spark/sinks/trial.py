@@ -47,7 +47,15 @@ from headrace_sim.spark.sinks.losses import (
 )
 from headrace_sim.spark.sinks.points import fault_points
 from headrace_sim.spark.sinks.processes import Attempt, Sink, SinkFunction
-from headrace_sim.spark.sinks.story import SinkFinding, Story, Wrong, distinct, uncommitted
+from headrace_sim.spark.sinks.story import (
+    Asked,
+    SinkFinding,
+    SinkQuestion,
+    Story,
+    Wrong,
+    distinct,
+    uncommitted,
+)
 from headrace_sim.spark.sinks.tables import TableWrite
 
 Progress = Callable[[int, int], object]
@@ -61,6 +69,7 @@ class SinkReport:
     Attributes:
         findings: What it gets wrong, in the order in which it was found.
         unknown: What could not be judged, each with the reason. A sink without findings is sound only if this is empty.
+        questions: What only the author can say. It is sound only if they are answered, too.
         trials: The number of trials.
         effects: The number of effects of the undisturbed run, by batch.
         stopped: Whether the search was stopped; ``unknown`` says how far it was.
@@ -74,11 +83,12 @@ class SinkReport:
     effects: tuple[int, ...]
     stopped: bool = False
     notes: tuple[str, ...] = ()
+    questions: tuple[SinkQuestion, ...] = ()
 
     @property
     def holds(self) -> bool:
         """Whether each row exists exactly once after every trial, and everything could be judged."""
-        return not self.findings and not self.unknown
+        return not self.findings and not self.unknown and not self.questions
 
 
 class SinkFailsError(HeadraceError):
@@ -164,6 +174,7 @@ class OneTrial:
         calm: What is left without the fault, by destination.
         struck: What was there when the fault had struck, before another process took over; None: none did.
         left: What is left in the end.
+        questions: What only the author can say.
 
     """
 
@@ -175,6 +186,7 @@ class OneTrial:
     calm: Contents = field(default_factory=dict)
     struck: Contents | None = None
     left: Contents = field(default_factory=dict)
+    questions: tuple[SinkQuestion, ...] = ()
 
 
 def try_fault(
@@ -264,8 +276,8 @@ class _Check:
     rows_of: RowsOf = RowsOf.SOURCE
     allow: frozenset[str] = frozenset()
     findings: dict[Any, SinkFinding] = field(default_factory=dict)
-    questions: dict[str, str] = field(default_factory=dict)
-    asked: dict[str, str] = field(default_factory=dict)
+    questions: dict[str, SinkQuestion] = field(default_factory=dict)
+    asked: dict[str, SinkQuestion] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     replaced: frozenset[str] = frozenset()
     swallowed: tuple[Swallowed, ...] = ()
@@ -301,9 +313,8 @@ class _Check:
             judged = done
         counts = tuple(len(batch) for batch in by_batch)
         found = self._found()
-        asked = [why for name, why in self.asked.items() if name not in {each.destination for each in found}]
         return SinkReport(
-            found, (*unknown, *asked), judged, counts, stopped=judged < len(faults), notes=self.notes
+            found, tuple(unknown), judged, counts, judged < len(faults), self.notes, self._asked(found)
         )
 
     def one(self, fault: SinkFault) -> OneTrial:
@@ -317,7 +328,8 @@ class _Check:
                 self._judge_calm(usual, by_batch)
             elif calm:
                 self._redeliver(by_batch)
-            return OneTrial(self._found(), calm, (), calm=usual.contents)
+            found = self._found()
+            return OneTrial(found, calm, (), calm=usual.contents, questions=self._asked(found))
         if fault.batch >= len(by_batch) or fault.effect > len(by_batch[fault.batch]) or not calm:
             return OneTrial((), calm, ())
         if fault.kind is SinkFaultKind.PAUSE and any(usual.contents.values()):
@@ -326,8 +338,9 @@ class _Check:
         looks: list[tuple[Raw, list[Effect]]] = []
         trial = self._trial(fault, looks)
         self._judge(trial, fault, usual, by_batch)
+        found = self._found()
         return OneTrial(
-            self._found(),
+            found,
             calm,
             tuple(trial.effects),
             fault,
@@ -335,7 +348,13 @@ class _Check:
             usual.contents,
             usual.read(*looks[0]) if looks else None,
             usual.read(trial.contents, trial.effects),
+            self._asked(found),
         )
+
+    def _asked(self, found: Iterable[SinkFinding]) -> tuple[SinkQuestion, ...]:
+        """Return what is asked of destinations of which nothing else is found."""
+        wrong = {finding.destination for finding in found}
+        return tuple(question for name, question in self.asked.items() if name not in wrong)
 
     def _found(self) -> tuple[SinkFinding, ...]:
         return distinct([self._caused(finding) for finding in self.findings.values()])
@@ -394,8 +413,8 @@ class _Check:
         )
         for finding in losses.findings:
             self._add(finding)
-        for destination, question in losses.questions:
-            self.asked.setdefault(destination, question)
+        for question in losses.questions:
+            self.asked.setdefault(question.destination, question)
         self.notes, self.replaced = losses.notes, losses.replaced
 
     def _plain(self, batches: Batches, chance: int = 0, first_id: int = 0) -> Trial | None:
@@ -485,14 +504,14 @@ class _Check:
             return
         question = self.questions.get(finding.destination)
         if question is not None and finding.wrong in _BY_KEY:
-            self.asked[finding.destination] = question
+            self.asked.setdefault(finding.destination, replace(question, fault=finding.fault))
             return
         key = (finding.wrong, finding.place)
         known = self.findings.get(key)
         self.findings[key] = finding if known is None else replace(known, trials=known.trials + 1)
 
 
-def _questions(effects: list[Effect], declared: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+def _questions(effects: list[Effect], declared: Mapping[str, tuple[str, ...]]) -> dict[str, SinkQuestion]:
     """Return what only the author can say of the tables that are written, by table.
 
     Raises:
@@ -506,8 +525,13 @@ def _questions(effects: list[Effect], declared: Mapping[str, tuple[str, ...]]) -
             problem = f"a key is declared of {table!r}, and the sink writes no such table with df.write"
             raise UnfollowableSinkError(f"{problem}. Its tables: {known}")
     return {
-        effect.target: f"{shown_place(effect.place)}: {effect.target}: {effect.payload.guarantee.question}. "
-        f"Say --keys {effect.target}=column,... if it writes by a key, or --keys {effect.target}= if it adds rows"
+        effect.target: SinkQuestion(
+            Asked.KEYS,
+            effect.target,
+            effect.place,
+            f"{effect.target}: {effect.payload.guarantee.question}",
+            f"Say --keys {effect.target}=column,... if it writes by a key, or --keys {effect.target}= if it adds rows",
+        )
         for effect in reversed(writes)
         if effect.payload.guarantee.question
     }
