@@ -1,19 +1,17 @@
 """``headrace mutants --automatic``, ``--patch``, ``--unreached``: what runs notice of mistakes, and which code they reach."""
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace import HeadraceError
-from headrace_cli._consoles import error_console
 from headrace_cli._documents import stdout_reserved
+from headrace_cli._progress import PartsProgress
 from headrace_cli._signals import signal_of
 from headrace_cli._targets import DEFAULT_FEED, load_target
 from headrace_properties.mutation.equivalents import OURS, Key, load_notes, void
@@ -196,7 +194,7 @@ def run_automatic(options: MutationOptions, target: str, jobs: int) -> Automatic
     Raises:
         HeadraceError: the pipeline, the modules, the notes or the report are wrong, or a run fails without any mutation.
     """
-    with stdout_reserved(), _progress() as progress:
+    with stdout_reserved(), PartsProgress() as progress:
         loaded = load_target(target, options.feed) if target else None
         notes_at: Path | None
         if loaded is None:
@@ -215,11 +213,10 @@ def run_automatic(options: MutationOptions, target: str, jobs: int) -> Automatic
         else:
             drawn = survivors_of(options.again, mutants, notes)
         result = AutomaticResult(target, len(drawn), len(mutants), void=void(notes, mutants))
-        on_one = progress("judging")
         try:
             for measured in measure(drawn, surveyed, spec, most_runs=options.runs, jobs=jobs, notes=notes):
                 result.found.append(measured)
-                on_one(len(result.found), len(drawn))
+                progress.on_part("judging", len(result.found), len(drawn))
         except KeyboardInterrupt as stop:
             result.stopped_by = signal_of(stop)
         return result
@@ -241,7 +238,7 @@ def run_patch(options: MutationOptions, jobs: int) -> PatchResult:
     seeds = _seeds(options)
     sound = engine_spec(seeds)
     broken = engine_spec(seeds, protocol=str(options.patch.resolve()) if is_python else "")
-    with stdout_reserved(), _progress() as progress:
+    with stdout_reserved(), PartsProgress() as progress:
         surveyed = _surveyed(sound, [module.module for module in patched], seeds, jobs, progress)
         judgement, reached = judge_patch(patched, surveyed, sound, broken, options.runs)
     if judgement.unfit:
@@ -256,7 +253,7 @@ def run_unreached(options: MutationOptions, jobs: int) -> list[Unreached]:
         UnknownModuleError: one of the modules is none of the engine's.
     """
     modules = engine_modules(_named(options))
-    with stdout_reserved(), _progress() as progress:
+    with stdout_reserved(), PartsProgress() as progress:
         surveyed = _surveyed(engine_spec(_seeds(options)), modules, _seeds(options), jobs, progress)
     return unreached(modules, surveyed.reached)
 
@@ -311,23 +308,8 @@ def _in_computations(target: PipelineTarget, surveyed: Survey) -> Callable[[Modu
     return wanted
 
 
-def _surveyed(spec: RunsSpec, modules: list[Module], seeds: int, jobs: int, progress: "_Tell") -> Survey:
+def _surveyed(
+    spec: RunsSpec, modules: list[Module], seeds: int, jobs: int, progress: PartsProgress
+) -> Survey:
     files = frozenset(module.file for module in modules)
-    return survey(spec, files, seeds, jobs, progress("runs without mutation"))
-
-
-_Tell = Callable[[str], Callable[[int, int], None]]
-"""Begins a bar, and gives what moves it: how many of how many are done."""
-
-
-@contextmanager
-def _progress() -> Iterator[_Tell]:
-    console = error_console()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-
-        def begin(what: str) -> Callable[[int, int], None]:
-            task = bar.add_task(what, total=None)
-            return lambda done, total: bar.update(task, completed=done, total=total)
-
-        yield begin
+    return survey(spec, files, seeds, jobs, partial(progress.on_part, "runs without mutation"))

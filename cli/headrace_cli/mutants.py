@@ -4,7 +4,6 @@ import signal
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace import HeadraceError, format_time
 from headrace_cli._consoles import error_console, output_console
@@ -22,6 +21,7 @@ from headrace_cli._mutation_report import (
 )
 from headrace_cli._options import JsonOption, with_options
 from headrace_cli._pools import PoolOptions
+from headrace_cli._progress import PartsProgress
 from headrace_cli._render import plain_table, print_table
 from headrace_cli._signals import signal_of
 from headrace_properties.mutants import CATALOGUE, Mutant
@@ -148,14 +148,11 @@ def _hunt(names: list[str], seeds: int, jobs: Jobs) -> tuple[list[Hunted], signa
     """Run the mutants until all are done or a signal arrives, which is returned, too; in the order of the names."""
     stopped_by = None
     found: dict[str, Hunted] = {}
-    console = error_console()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("hunting", total=len(names))
+    with PartsProgress() as progress:
         try:
             for hunted in hunt_all(names, seeds, jobs):
                 found[hunted.name] = hunted
-                bar.update(task, completed=len(found))
+                progress.on_part("hunting", len(found), len(names))
         except KeyboardInterrupt as stop:
             stopped_by = signal_of(stop)
     return [found[name] for name in names if name in found], stopped_by
