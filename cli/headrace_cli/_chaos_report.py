@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -14,8 +13,10 @@ from headrace_cli._exit import RESULT_WORDS, ExitCode
 from headrace_cli._render import (
     counted,
     plain_table,
+    print_differences,
     print_heading,
     print_lines,
+    print_result,
     print_table,
     print_text,
     print_violations,
@@ -23,7 +24,7 @@ from headrace_cli._render import (
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_scenarios.chaos.run import ChaosReport, StrikeResult
 
-_STYLES = {ExitCode.HOLDS: "bold green", ExitCode.VIOLATED: "bold red", ExitCode.UNKNOWN: "bold yellow"}
+_CODES = {Holds: ExitCode.HOLDS, Violated: ExitCode.VIOLATED, Unknown: ExitCode.UNKNOWN}
 _EXAMPLES = 10
 
 
@@ -48,13 +49,7 @@ class Chaos:
     @property
     def code(self) -> ExitCode:
         """The command's exit code."""
-        match self.report.verdict:
-            case Violated():
-                return ExitCode.VIOLATED
-            case Unknown():
-                return ExitCode.UNKNOWN
-            case Holds():
-                return ExitCode.HOLDS
+        return _CODES[type(self.report.verdict)]
 
     def print(self, console: Console) -> None:
         """Print the report as text."""
@@ -69,25 +64,20 @@ class Chaos:
         _print_differences(console, report)
         print_violations(console, findings.verdicts)
         console.print()
-        print_text(console, self._result(), style=_STYLES[self.code])
+        print_result(console, f"{RESULT_WORDS[self.code].upper()}: {self._result()}", self.code)
         if self.directory.exists():
             print_lines(console, f"logs, checkpoint and outputs: {self.directory}")
 
     def _result(self) -> str:
-        word, findings = RESULT_WORDS[self.code].upper(), self.report.findings
-        match self.report.verdict:
-            case Violated(message=message):
-                return f"{word}: {message}"
-            case Unknown(why=why):
-                return f"{word}: {why}"
-            case Holds():
-                held = sum(isinstance(verdict, Holds) for verdict in findings.verdicts.values())
-                invariants = f"{held} of {len(findings.verdicts)} invariants were exercised, none violated"
-                return (
-                    f"{word}: {counted(findings.outputs.common, 'output')} and "
-                    f"{counted(findings.states_compared, 'state')} match the reference, and "
-                    f"{invariants if findings.verdicts else 'no invariant was checked, for want of a History'}"
-                )
+        findings = self.report.findings
+        if not isinstance(self.report.verdict, Holds):
+            return _said(self.report.verdict)
+        held = sum(isinstance(verdict, Holds) for verdict in findings.verdicts.values())
+        invariants = f"{held} of {len(findings.verdicts)} invariants were exercised, none violated"
+        return (
+            f"{counted(findings.outputs.common, 'output')} and {counted(findings.states_compared, 'state')} match the reference, "
+            f"and {invariants if findings.verdicts else 'no invariant was checked, for want of a History'}"
+        )
 
     def document(self) -> dict[str, Any]:
         """Return the report as a JSON document."""
@@ -95,14 +85,14 @@ class Chaos:
         return {
             "pipeline": self.target,
             "seed": self.seed,
-            "without": list(self.without),
+            "without": self.without,
             "result": RESULT_WORDS[self.code],
             "verdict": _said(report.verdict),
-            "plan": msgspec.to_builtins(report.plan),
+            "plan": report.plan,
             "faults": [_seen_document(seen) for seen in report.seen],
             "drivers": report.drivers,
             "batches": report.batches,
-            "directory": str(self.directory) if self.directory.exists() else None,
+            "directory": self.directory if self.directory.exists() else None,
             "elapsed_s": round(report.elapsed_s, 3),
             "outputs": {
                 "common": findings.outputs.common,
@@ -130,7 +120,7 @@ def _said(verdict: Verdict) -> str:
 
 def _seen_document(seen: StrikeResult) -> Mapping[str, Any]:
     return {
-        "strike": msgspec.to_builtins(seen.strike),
+        "strike": seen.strike,
         "struck": seen.struck,
         "recovered_s": round(seen.recovered_s, 3),
         "seen": seen.notes,
@@ -138,8 +128,7 @@ def _seen_document(seen: StrikeResult) -> Mapping[str, Any]:
 
 
 def _print_strikes(console: Console, strikes: tuple[StrikeResult, ...]) -> None:
-    table = plain_table("part", "fault", "when", "recovered", "observed")
-    table.columns[0].justify = table.columns[3].justify = "right"
+    table = plain_table("part", "fault", "when", "recovered", "observed", numbers=("part", "recovered"))
     for seen in strikes:
         strike = seen.strike
         struck = f"{seen.recovered_s:.1f} s" if seen.struck else "never struck"
@@ -154,12 +143,7 @@ def _print_differences(console: Console, report: ChaosReport) -> None:
     if findings.outputs.same and not findings.states:
         return
     print_heading(console, "Differences from the reference")
-    for side, output in findings.outputs.examples(_EXAMPLES):
-        word = "missing" if side == "first" else "extra"
-        value = output.value.decode(errors="backslashreplace")
-        print_text(
-            console, f"{word}: {output.stream} {output.key!r} at {output.timestamp} us: {value}", indent=2
-        )
+    print_differences(console, findings.outputs, "missing", "extra")
     for state in findings.states[:_EXAMPLES]:
         found, expected = (
             None if data is None else data.decode(errors="backslashreplace") for data in (state.found, state.expected)

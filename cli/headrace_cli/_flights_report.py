@@ -48,9 +48,8 @@ def print_findings(console: Console, findings: Findings) -> None:
 
 def _print_dips(console: Console, dips: Sequence[Dip]) -> None:
     names = airlines()
-    table = plain_table("", "airline", "dip from", "to", "expected", "departed")
-    for column in table.columns[-2:]:
-        column.justify = "right"
+    counts = ("expected", "departed")
+    table = plain_table("", "airline", "dip from", "to", *counts, numbers=counts)
     for dip in dips:
         start, end = (f"{local(time):%a %H:%M}" for time in (dip.start_us, dip.end_us))
         table.add_row(dip.key, names.get(dip.key, ""), start, end, f"{dip.expected:.0f}", f"{dip.departed:,}")

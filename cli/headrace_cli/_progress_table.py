@@ -15,9 +15,7 @@ _COLUMNS = ("records", "late", "out", "low watermark", "lag", "timers", "keys", 
 
 def progress_table(computations: Iterable[ComputationProgress]) -> Table:
     """Return computations' progress as a table, one per row."""
-    table = plain_table("computation", *_COLUMNS)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = plain_table("computation", *_COLUMNS, numbers=_COLUMNS)
     for progress in computations:
         hot = (
             f" (hot key {progress.hot_key}: {progress.hot_share:.0%})" if progress.hot_key is not None else ""

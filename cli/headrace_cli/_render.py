@@ -13,14 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace import format_time
+from headrace_cli._exit import ExitCode
 from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.explain.descriptions import describe_fields, plan_lines, titles
 from headrace_properties.search.judging import by_cause
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.run_error import RunError, Stop
+from headrace_properties.user_code.comparison import OutputComparison
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 _INDENT = 2
+_STYLES = {ExitCode.HOLDS: "bold green", ExitCode.VIOLATED: "bold red"}
 _MOST_RECORDS = 20
 
 
@@ -51,11 +54,16 @@ def print_heading(console: Console, text: str) -> None:
     print_text(console, text, style="bold")
 
 
-def plain_table(*columns: str) -> Table:
-    """Make a table without a frame, which survives being copied."""
+def print_result(console: Console, text: str, code: ExitCode) -> None:
+    """Print what a command came to, in the colour of its exit code."""
+    print_text(console, text, style=_STYLES.get(code, "bold yellow"))
+
+
+def plain_table(*columns: str, numbers: Collection[str] = ()) -> Table:
+    """Make a table without a frame, which survives being copied. ``numbers``: the columns that are set right."""
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, justify="right" if column in numbers else "left")
     return table
 
 
@@ -179,6 +187,15 @@ def describe_event(event: msgspec.Struct) -> str:
     place = getattr(event, "process", "") or "the run"
     fields = describe_fields(event, ("at_us", "process"))
     return f"{format_time(getattr(event, 'at_us', 0))} {place}: {type(event).__name__} {fields}".rstrip()
+
+
+def print_differences(console: Console, comparison: OutputComparison, first: str, second: str) -> None:
+    """Print the first records that two outputs differ in; ``first`` and ``second`` say of a record that only this one has it."""
+    words = {"first": first, "second": second}
+    for side, output in comparison.examples():
+        value = output.value.decode(errors="backslashreplace")
+        text = f"{words[side]}: {output.stream} {output.key!r} at {output.timestamp} us: {value}"
+        print_text(console, text, indent=2)
 
 
 def print_dropped(console: Console, dropped: Mapping[str, int]) -> None:

@@ -21,6 +21,7 @@ from headrace_cli._output import output_lines
 from headrace_cli._render import (
     counted,
     plain_table,
+    print_differences,
     print_dropped,
     print_heading,
     print_lines,
@@ -128,7 +129,7 @@ class Ran:
             "result": self.result,
             **_run_document(self),
             "comparison": _comparison_document(self),
-            "files": [str(file) for file in self.files],
+            "files": self.files,
         }
         if self.findings is not None and self.input.flights is not None:
             document["findings"] = findings_document(self.findings, self.input.flights)
@@ -164,8 +165,7 @@ def _print_verdicts(console: Console, verdicts: Mapping[str, Verdict], *, whole:
 
 def _print_streams(console: Console, outputs: Counter[Emitted], pipeline: Pipeline) -> None:
     print_heading(console, "Output")
-    table = plain_table("stream", "records")
-    table.columns[1].justify = "right"
+    table = plain_table("stream", "records", numbers=("records",))
     for stream, count in _per_stream(outputs, pipeline).items():
         table.add_row(stream, f"{count:,}")
     print_table(console, table, indent=2)
@@ -187,10 +187,7 @@ def _print_comparison(console: Console, ran: Ran, comparison: OutputComparison) 
     differ = counted(comparison.differing, "record")
     words = f"DIFFERENT OUTPUT: {both} differ in {differ} and agree on {comparison.common:,}{_until(ran)}"
     print_text(console, words, style="bold red")
-    for side, example in comparison.examples():
-        value = example.value.decode(errors="backslashreplace")
-        words = f"{_SIDES[side]}: {example.stream} {example.key!r} at {example.timestamp} us: {value}"
-        print_text(console, words, indent=2)
+    print_differences(console, comparison, *_SIDES.values())
 
 
 def _until(ran: Ran) -> str:
@@ -206,9 +203,9 @@ def _run_document(ran: Ran) -> dict[str, Any]:
         "elapsed_s": round(ran.elapsed_s, 3),
         "records": ran.input.feed.records,
         "outputs": _per_stream(ran.run.outputs, ran.job.pipeline),
-        "notes": list(ran.run.notes),
+        "notes": ran.run.notes,
         "progress": progress_document(ran.run.progress),
-        "faults_struck": dict(ran.run.struck),
+        "faults_struck": ran.run.struck,
         "dropped": dict(sorted(ran.run.dropped.items())),
         "invariants": invariants_document(ran.run.verdicts),
     }

@@ -67,8 +67,7 @@ def print_rates(console: Console, rates: FailureRates, history: Sequence[Event])
     moments = counted(len(rates.points), "moment")
     how = f"{rates.points[0].runs} continuations from each of {moments}, with new delays and without the faults still to come:"
     print_text(console, how, indent=2)
-    table = plain_table("after", "fail")
-    table.columns[1].justify = "right"
+    table = plain_table("after", "fail", numbers=("fail",))
     for point in rates.points:
         table.add_row(format_time(point.at_us), Text(f"{point.rate:.0%}"))
     print_table(console, table, indent=2)

@@ -21,6 +21,7 @@ from headrace_cli._render import (
     print_heading,
     print_lines,
     print_questions,
+    print_result,
     print_text,
     print_verdicts,
     print_violations,
@@ -133,7 +134,7 @@ class Checked:
             if isinstance(verdict, Violated):
                 invariants[name]["lines"] = self._lines(verdict)
         return {
-            "history": str(self.path),
+            "history": self.path,
             "pipeline": header.pipeline,
             "host": header.host,
             "tells": header.tells,
@@ -150,11 +151,10 @@ class Checked:
         """Print it for people."""
         header, verdicts = self.reader.header, self.verdicts
         broken = violations(verdicts)
-        words = {ExitCode.VIOLATED: "bold red", ExitCode.HOLDS: "bold green"}
         questions = self.open
         named = broken or (questions if self.code is ExitCode.UNKNOWN else {})
         names = f": {', '.join(named)}" if named else ""
-        print_text(console, f"{RESULT_WORDS[self.code].upper()}{names}", style=words.get(self.code, "yellow"))
+        print_result(console, f"{RESULT_WORDS[self.code].upper()}{names}", self.code)
         on = f" on {header.host}" if header.host else ""
         ended = (
             "" if self.ended else "; the run has not ended in it, so nothing can be said to be lost or stuck"

@@ -143,11 +143,8 @@ def _document(
 
 def _print_job(console: Console, job: "JobState", computations: "Iterable[ComputationState]") -> None:
     print_text(console, f"{job.pipeline}, {job.layout}")
-    table = plain_table(
-        "computation", "micro-batch", "intervals", "keys", "timers", "state", "low watermark", "hold"
-    )
-    for column in table.columns[1:]:
-        column.justify = "right"
+    columns = ("micro-batch", "intervals", "keys", "timers", "state", "low watermark", "hold")
+    table = plain_table("computation", *columns, numbers=columns)
     for computation in computations:
         table.add_row(
             computation.name + (" (removed)" if computation.removed else ""),
