@@ -10,7 +10,7 @@ from headrace_cli._files import OutputFiles
 from headrace_cli._render import print_text
 from headrace_cli._replay_file import save_failure
 from headrace_properties.search.kept_failures import FOLDER, KeptFailures, is_fit_for_files
-from headrace_properties.session import Memory, Session, TrialsT
+from headrace_properties.session import Memory, Session
 
 FailuresOption = Annotated[
     Path | None,
@@ -41,7 +41,7 @@ def memory(folder: Path | None, *of: Any) -> Memory:
     return Memory(failures, complain, writable=folder is not None or is_fit_for_files(Path()))
 
 
-def save_findings(session: Session[TrialsT], path: Path | None, files: OutputFiles) -> None:
+def save_findings(session: Session, path: Path | None, files: OutputFiles) -> None:
     """Keep what is found, and save the leading finding where the user wants it.
 
     What cannot be kept is saved in the current directory, named by its content.

@@ -102,6 +102,16 @@ class SearchProgress:
             self._last_line = now
             self._console.print(self._line(verification))
 
+    def on_trial(self, done: int, wanted: int) -> None:
+        """Show how many trials of a Spark job or sink are done."""
+        now = time.monotonic()
+        self.elapsed_s = now - self._began
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, total=wanted)
+        elif now - self._last_line >= _LINE_PERIOD_S and done < wanted:
+            self._last_line = now
+            self._console.print(f"{done:,} of {wanted:,} trials")
+
     def _how_far(self, verification: Verification) -> tuple[str, tuple[int, int]]:
         """Show the current part, how much of it is done, and the total."""
         exploration = verification.exploration

@@ -58,46 +58,46 @@ class SearchReport:
     """A search and its result.
 
     Attributes:
-        session: what was verified, and what was found.
+        trials: of the pipeline.
+        session: that made them.
         elapsed_s: wall time, seconds.
         runs_per_second: wall-clock rate, with the runs that shrank a failure.
         stopped_by: the signal that ended it early; ``None``: none.
         shrinking: a failure was being shrunk at that time.
-        may_be_unknown: invariants and promises allowed to go unexercised.
     """
 
-    session: Session[PipelineTrials]
+    trials: PipelineTrials
+    session: Session
     elapsed_s: float
     runs_per_second: float
     stopped_by: signal.Signals | None = None
     shrinking: bool = False
-    may_be_unknown: tuple[str, ...] = ()
 
     @property
     def target(self) -> PipelineTarget:
         """What was verified."""
-        return self.session.trials.target
+        return self.trials.target
 
     @property
     def verification(self) -> Verification:
         """What the runs have shown."""
-        return self.session.trials.verification
+        return self.trials.verification
 
     @property
     def review(self) -> CodeReview | None:
         """What is known of the user's code; none on a broken protocol."""
-        return self.session.trials.code
+        return self.trials.code
 
     @property
     def _seed(self) -> int:
-        return self.session.trials.wanted.seed
+        return self.trials.wanted.seed
 
     @property
     def code(self) -> ExitCode:
         """The command's exit code."""
         if self.stopped_by is not None:
             return ExitCode(128 + self.stopped_by)
-        code = exit_code_of_search(self.verification, self.may_be_unknown)
+        code = exit_code_of_search(self.verification, self.trials.allow_unknown)
         if code is ExitCode.HOLDS and self.question:
             code = ExitCode.UNKNOWN
         return ExitCode.VIOLATED if self.findings else code
@@ -105,7 +105,7 @@ class SearchReport:
     @property
     def question(self) -> str:
         """What only the author can say of state that may grow; ``""``: nothing, or it is allowed."""
-        if self.review is None or GROWTH in self.may_be_unknown:
+        if self.review is None or GROWTH in self.trials.allow_unknown:
             return ""
         return self.review.question(self.target.promises)
 
@@ -153,7 +153,7 @@ class SearchReport:
             return f"UNKNOWN: nothing is violated {result_words(found.exploration)}"
         if self.code is ExitCode.UNKNOWN:
             grows = ["some state may grow forever (growth)"] if self.question else []
-            names = ", ".join(name for name in found.unknown if name not in self.may_be_unknown)
+            names = ", ".join(name for name in found.unknown if name not in self.trials.allow_unknown)
             missing = [] if grows and not names else [f"no run exercised {names or 'anything'}"]
             return (
                 f"UNKNOWN: nothing is violated, but {', and '.join([*missing, *grows])}{self._found_in_code}"
@@ -200,7 +200,7 @@ class SearchReport:
             print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
         if found.ordering is not None:
             print_text(console, _bound(found.ordering))
-        for breach in self.session.trials.wanted.outside:
+        for breach in self.trials.wanted.outside:
             words = f"Outside the model: {breach.value} struck {counted(found.struck[breach.value], 'time')}"
             noticed = ", ".join(NOTICED_BY[breach])
             print_text(console, f"{words}. It breaks that {ASSUMPTIONS[breach]}; {noticed} should notice")
@@ -248,7 +248,7 @@ class SearchReport:
         wrong = {
             name: verdict
             for name, verdict in verdicts.items()
-            if not isinstance(verdict, Holds) and name not in self.may_be_unknown
+            if not isinstance(verdict, Holds) and name not in self.trials.allow_unknown
         }
         if verbose or wrong:
             shown = verdicts if verbose else wrong

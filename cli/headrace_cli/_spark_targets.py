@@ -4,168 +4,87 @@ PySpark is imported only when such a target is named.
 """
 
 import dataclasses
-import shlex
-import signal
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
-import typer
+from typing import TYPE_CHECKING
 
 from headrace import HistoryFormatError
-from headrace_cli._consoles import error_console, output_console
+from headrace_cli._consoles import output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import RESULT_WORDS, ExitCode
 from headrace_cli._files import OutputFiles, write_bytes
-from headrace_cli._heeded import refuse_unheeded_options
 from headrace_cli._invariants import invariants_named
-from headrace_cli._kept import save_findings
 from headrace_cli._pictures import Showing
-from headrace_cli._signals import StopRequest, stop_requested
+from headrace_cli._spark_report import finding_document
 from headrace_cli._targets import DEFAULT_FEED, load_named, picked
 from headrace_cli._trust import check_trusted
 from headrace_cli._user_code import Confinement, names_of
-from headrace_properties.findings import Finding, FindingClass
-from headrace_properties.session import Memory, Session
+from headrace_properties.findings import FindingClass
+from headrace_properties.pipeline_target import Search
+from headrace_properties.search.limits import CodeLimits
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import check_allowed
 from headrace_scenarios.pictures.side_by_side import side_by_side_html
 
 if TYPE_CHECKING:
     from headrace_properties.spark_jobs.spark_trials import SparkTrials
-    from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
-    from headrace_sim.spark.schedules import Feed
-
-_LINE_PERIOD_S = 10.0
-"""Choice: a line of progress so often."""
+    from headrace_properties.spark_jobs.targets import SparkTarget
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """What ``headrace verify`` takes for a Spark job: schemas of its input, what its outcome may depend on, how much to try.
+    """What is known of a Spark job, as the command line has it.
 
-    ``promises`` are those to judge by (none: all), ``allow_unknown`` those that need not be tested, and ``keys`` those of tables.
+    Attributes:
+        schemas: Of its input.
+        feed_name: What its module calls its rows.
+        keys: Of tables: ``table=column,column``.
+        promises: Those to judge by; none: all.
+        allow: On what its outcome may depend.
+        allow_unknown: Promises that need not be tested.
+        duplicates: Whether the source may deliver a row twice.
     """
 
     schemas: Sequence[str]
-    allow: str
-    duplicates: bool
     feed_name: str
-    schedules: int
-    seed: int
-    promises: Sequence[str] = ()
-    allow_unknown: str = ""
-    keys: Sequence[str] = ()
-    confinement: Confinement = Confinement()  # noqa: RUF009  it is frozen
+    keys: Sequence[str]
+    promises: Sequence[str]
+    allow: str
+    allow_unknown: str
+    duplicates: bool
 
 
-def verify_spark(
-    name: str,
-    options: SparkOptions,
-    memory: Memory,
-    files: OutputFiles,
-    save: Path | None,
-    context: typer.Context,
-    *,
-    as_json: bool,
-    verbose: bool,
-) -> ExitCode:
-    """Run a Spark job under schedules, try its sink at each of its effects, and print what was found.
+def spark_trials(name: str, search: Search, options: SparkOptions, limits: CodeLimits) -> "SparkTrials":
+    """Load a Spark job or sink, and say how it is tried.
 
     Args:
         name: ``MODULE:FUNCTION`` or ``MODULE:JOB``.
-        options: How.
-        memory: Has what was found before, which is tried first.
-        files: Writes the first finding, if the user asks for it.
-        save: To which file.
-        context: What is given on the command line.
-        as_json: Whether to print one JSON document.
-        verbose: Whether to print the whole input of each finding.
+        search: How many schedules, and of which seed.
+        options: What is known of it.
+        limits: Of each call of its code.
 
     Raises:
-        HeadraceError: The target is not there, is no Spark job, does something that cannot be simulated, or PySpark is missing.
+        HeadraceError: The target is not there, is no Spark job, or PySpark is missing.
 
     """
-    with stdout_reserved(), options.confinement.entered(verbose=verbose):
-        target = _target(name, options)
-        refuse_unheeded_options(context, target.kind)
-        check_allowed(names_of(options.allow), target.kind)
-        from headrace_properties.spark_jobs.spark_trials import SparkTrials  # noqa: PLC0415
-        from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
+    schemas = _schemas(name, options.schemas)
 
-        began = time.monotonic()
-        with stop_requested() as stop:
-            trials = SparkTrials(
-                target,
-                lambda seed: _target(name, dataclasses.replace(options, seed=seed)),
-                _schemas(name, options.schemas),
-                options.feed_name,
-                options.seed,
-                options.schedules,
-                causes_named(names_of(options.allow)),
-                options.duplicates,
-                invariants_named(options.allow_unknown, (), target.promises),
-                _Progress(name, stop),
-            )
-            session = Session(trials, memory)
-            session.run()
-        elapsed_s = time.monotonic() - began
-        save_findings(session, save, files)
-    verified = Verified(session, stop.signal)
-    if as_json:
-        print_document(_document(verified))
-    else:
-        _print(verified, elapsed_s, target.feed if verbose else None)
-    return files.code(verified.code)
+    def target_of(seed: int) -> "SparkTarget":
+        target = load_spark_target(name, schemas, options.feed_name, seed, options.keys)
+        promises = picked(name, target.promises, options.promises)
+        return dataclasses.replace(target, promises=promises, limits=limits)
 
+    target = target_of(search.seed)
+    from headrace_properties.spark_jobs.spark_trials import SparkTrials  # noqa: PLC0415
+    from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verified:
-    """What was found, and what came of what was found before.
-
-    Attributes:
-        session: What was verified, and what was found.
-        stopped_by: The signal that ended the search early, or None.
-    """
-
-    session: "Session[SparkTrials]"
-    stopped_by: signal.Signals | None = None
-
-    @property
-    def report(self) -> "SparkReport":
-        """What came of the search."""
-        report = self.session.trials.report
-        assert report is not None
-        return report
-
-    @property
-    def findings(self) -> "list[tuple[Finding, Path | None]]":
-        """Everything that was found, each with its replay file; violated ones first."""
-        return [
-            (finding, self.session.files.get(number))
-            for number, finding in enumerate(self.session.trials.findings)
-        ]
-
-    @property
-    def code(self) -> ExitCode:
-        """The command's exit code."""
-        if self.stopped_by is not None:
-            return ExitCode(128 + self.stopped_by)
-        classes = {finding.finding_class for finding, _ in self.findings}
-        if FindingClass.VIOLATED in classes:
-            return ExitCode.VIOLATED
-        is_open = self.report.unknown or FindingClass.UNDECLARED in classes
-        return ExitCode.UNKNOWN if is_open else ExitCode.HOLDS
-
-
-def _target(name: str, options: SparkOptions) -> "SparkTarget":
-    target = load_spark_target(
-        name, _schemas(name, options.schemas), options.feed_name, options.seed, options.keys
-    )
-    promises = picked(name, target.promises, options.promises)
-    return dataclasses.replace(target, promises=promises, limits=options.confinement.limits)
+    names = names_of(options.allow)
+    check_allowed(names, target.kind)
+    unknown = invariants_named(options.allow_unknown, (), target.promises)
+    return SparkTrials(
+        target, target_of, schemas, options.feed_name, search.seed, search.runs, causes_named(names), options.duplicates,
+        unknown,
+    )  # fmt: skip
 
 
 def load_spark_target(
@@ -227,106 +146,6 @@ def _schemas(name: str, given: Sequence[str]) -> str | Mapping[str, str] | None:
     return dict(pairs)
 
 
-class _Progress:
-    """Says now and then on stderr how far the trials are, and returns whether a signal asks to stop."""
-
-    def __init__(self, name: str, stop: StopRequest) -> None:
-        self._name = name
-        self._stop = stop
-        self._console = error_console()
-        self._last = time.monotonic()
-
-    def __call__(self, done: int, wanted: int) -> bool:
-        now = time.monotonic()
-        if now - self._last >= _LINE_PERIOD_S and done < wanted:
-            self._last = now
-            self._console.print(f"{self._name}: {done:,} of {wanted:,} trials")
-        return self._stop()
-
-
-def _print(verified: Verified, elapsed_s: float, feed: "Feed | None") -> None:
-    """Print the report. ``feed``: the target's, to print with each finding what is left of it, or None."""
-    report = verified.report
-    for line in verified.session.kept:
-        _say(line)
-    if report.job is not None:
-        late = f"; up to {report.job.late:,} rows were late" if report.job.late else ""
-        left_out = f"; {report.job.left_out}" if report.job.left_out else ""
-        _say(f"{report.name}: {report.job.schedules:,} schedules{late}{left_out}")
-    if report.sink is not None and report.sink.effects:
-        effects = ", ".join(map(str, report.sink.effects))
-        _say(f"{report.name}: a sink with {effects} effects in {len(report.sink.effects)} batches")
-        _say(f"{report.sink.trials:,} trials: each effect of each batch under every fault")
-        for note in report.sink.notes:
-            _say(f"Note: {note}")
-    for note in () if report.job is None else report.job.notes:
-        _say(f"Note: {note}")
-    for finding, path in verified.findings:
-        _say(f"\n{finding.finding_class.name}: {finding.kind.title}")
-        _say(f"  {finding}")
-        _say(f"  Seen in {_seen(finding)}.")
-        if feed is not None:
-            _print_input(finding, feed)
-        if path is not None:
-            _say(f"  headrace replay {shlex.quote(str(path))} --explain")
-    for why in report.unknown:
-        _say(f"\nUNKNOWN: {why}")
-    _say(f"\n{RESULT_WORDS[verified.code].capitalize()}, after {elapsed_s:.1f} s.")
-
-
-def _say(line: str, style: str = "") -> None:
-    output_console().print(line, markup=False, highlight=False, soft_wrap=True, style=style or None)
-
-
-def _print_input(finding: "Finding", feed: "Feed") -> None:
-    from headrace_properties.spark_jobs.shrinking import narrowed  # noqa: PLC0415
-
-    for number, rows in enumerate(narrowed(feed, finding.trial.kept)):
-        for row in rows:
-            _say(f"  batch {number} has {row}")
-
-
-def _seen(finding: "Finding") -> str:
-    fault, trials = getattr(finding.trial, "fault", None), finding.trials
-    if fault.kind.value == "undisturbed" if fault else finding.trial.schedule is None:
-        return "a run without faults"
-    return f"{trials:,} {'trial' if fault else 'schedule'}{'s' * (trials != 1)}"
-
-
-def _document(verified: Verified) -> dict[str, Any]:
-    report = verified.report
-    return {
-        "target": report.name,
-        "result": RESULT_WORDS[verified.code],
-        "schedules": report.job.schedules if report.job else 0,
-        "late": report.job.late if report.job else 0,
-        "left_out": report.job.left_out if report.job else "",
-        "trials": report.sink.trials if report.sink else 0,
-        "effects": list(report.sink.effects) if report.sink else [],
-        "notes": [*(report.job.notes if report.job else ()), *(report.sink.notes if report.sink else ())],
-        "kept": list(verified.session.kept),
-        "findings": [
-            _finding_document(finding) | {"replay_file": None if path is None else str(path)}
-            for finding, path in verified.findings
-        ],
-        "unknown": list(report.unknown),
-    }
-
-
-def _finding_document(finding: "Finding") -> dict[str, Any]:
-    return {
-        "name": finding.kind.title,
-        "kind": finding.kind.name,
-        "class": finding.finding_class.value,
-        "message": finding.message,
-        "place": None if finding.place is None else str(finding.place),
-        "remedy": finding.remedy,
-        "story": list(finding.story),
-        "trials": finding.trials,
-        "trial": msgspec.to_builtins(finding.trial),
-    }
-
-
 def replay_spark(
     path: Path,
     pipeline: str | None,
@@ -379,7 +198,7 @@ def replay_spark(
             "result": RESULT_WORDS[code],
             "changed": list(changes),
             "recorded": file.violations,
-            "finding": None if finding is None else _finding_document(finding),
+            "finding": None if finding is None else finding_document(finding),
         }
         print_document(document | ({"explanation": explanation} if showing.explain else {}))
         return code
@@ -402,3 +221,7 @@ def replay_spark(
         for line in explanation.paragraphs():
             _say(line)
     return code
+
+
+def _say(line: str, style: str = "") -> None:
+    output_console().print(line, markup=False, highlight=False, soft_wrap=True, style=style or None)

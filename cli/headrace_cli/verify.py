@@ -1,8 +1,9 @@
 """``headrace verify``: search for a fault schedule that breaks a pipeline, and shrink it."""
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,8 +22,9 @@ from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
 from headrace_cli._scope import ScopeOptions
 from headrace_cli._search_report import SearchReport
-from headrace_cli._signals import signal_of
-from headrace_cli._spark_targets import SparkOptions, verify_spark
+from headrace_cli._signals import signal_of, stop_requested
+from headrace_cli._spark_report import SparkSearchReport
+from headrace_cli._spark_targets import SparkOptions, spark_trials
 from headrace_cli._targets import (
     DEFAULT_FEED,
     is_pipeline,
@@ -30,16 +32,19 @@ from headrace_cli._targets import (
     load_target,
 )
 from headrace_cli._user_code import Confinement, names_of
-from headrace_properties.pipeline_target import RUNS, PipelineTarget, PipelineTrials, Search
+from headrace_properties.pipeline_target import PipelineTrials, Search
 from headrace_properties.search.judging import run_plan
 from headrace_properties.search.limits import CALL_S, CodeLimits
 from headrace_properties.search.outside import breaches_named
 from headrace_properties.search.parallel import Jobs
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.steering import FEEDS
-from headrace_properties.session import Memory, Session
-from headrace_properties.target_kinds import SearchKind, TargetKind, check_allowed
+from headrace_properties.session import Session
+from headrace_properties.target_kinds import SearchKind, check_allowed
 from headrace_sim.faults import Breach
+
+if TYPE_CHECKING:
+    from headrace_properties.spark_jobs.spark_trials import SparkTrials
 
 app = typer.Typer(add_completion=False)
 
@@ -136,7 +141,7 @@ class SearchOptions:
     ] = ""
     code_timeout: CodeTimeoutOption = CALL_S
 
-    def search(self, scope: Scope, jobs: Jobs) -> Search:
+    def search(self, scope: Scope) -> Search:
         """Return them in the search's own type.
 
         Raises:
@@ -145,88 +150,85 @@ class SearchOptions:
         outside = breaches_named(names_of(self.outside))
         return Search(
             self.how, self.examples, self.until_quiet, self.minutes, self.seed, self.feeds, self.depth, scope, self.resume,
-            outside, jobs,
+            outside,
         )  # fmt: skip
 
 
-PipelineArgument = Annotated[
-    str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
-]
-VersionsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--version",
-        metavar="MODULE:PIPELINE",
-        help="Another version of the pipeline, which an operator may deploy while it runs; repeat for more.",
-    ),
-]
-FeedOption = Annotated[
-    str, typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed.")
-]
-UnknownOption = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME,...",
-        help="Invariants and promises allowed to go unexercised, or [bold]all[/] invariants. Without timers, nothing can"
-        " exercise S8, S9 and L1. [bold]growth[/]: state may stay that nothing cleans up. The report lists them.",
-    ),
-]
-SchemaOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--schema",
-        metavar="[PARAM=]COLUMNS",
-        help="Columns of the input of a Spark job, such as 'word STRING, at TIMESTAMP'. The target is then a foreachBatch"
-        " function, or a function that starts a query.",
-    ),
-]
-AllowOption = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME,...",
-        help="[bold]effect[/]: let your code change files, use sockets and start processes, which is refused otherwise."
-        " Spark jobs: on what the outcome may depend: batching, order, partitions; or late (rows that are dropped), growth"
-        " (state that nothing removes), loss (rows that a sink leaves out for an error), value (state that is not what was"
-        " put), swallowed (errors of state calls that are caught).",
-    ),
-]
-DuplicatesOption = Annotated[
-    bool, typer.Option("--duplicates", help="Spark jobs: the source may deliver a row twice.")
-]
-KeysOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--keys",
-        metavar="TABLE=COLUMN,...",
-        help="Sinks: the columns by which a connector of df.write that is not known writes to a table; none: it adds rows.",
-    ),
-]
-SaveOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Where to save a failure, besides where it is kept."),
-]
+@dataclass(frozen=True, slots=True)
+class TargetOptions:
+    """What is verified, besides its name, and what is known of it."""
+
+    versions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--version",
+            metavar="MODULE:PIPELINE",
+            help="Another version of the pipeline, which an operator may deploy while it runs; repeat for more.",
+        ),
+    ] = None
+    feed: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed."),
+    ] = DEFAULT_FEED
+    promise: PromiseOption = None
+    without: WithoutOption = None
+    allow_unknown: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...",
+            help="Invariants and promises allowed to go unexercised, or [bold]all[/] invariants. Without timers, nothing can"
+            " exercise S8, S9 and L1. [bold]growth[/]: state may stay that nothing cleans up. The report lists them.",
+        ),
+    ] = ""
+    schema: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--schema",
+            metavar="[PARAM=]COLUMNS",
+            help="Columns of the input of a Spark job, such as 'word STRING, at TIMESTAMP'. The target is then a foreachBatch"
+            " function, or a function that starts a query.",
+        ),
+    ] = None
+    allow: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...",
+            help="[bold]effect[/]: let your code change files, use sockets and start processes, which is refused otherwise."
+            " Spark jobs: on what the outcome may depend: batching, order, partitions; or late (rows that are dropped), growth"
+            " (state that nothing removes), loss (rows that a sink leaves out for an error), value (state that is not what was"
+            " put), swallowed (errors of state calls that are caught).",
+        ),
+    ] = ""
+    duplicates: Annotated[
+        bool, typer.Option("--duplicates", help="Spark jobs: the source may deliver a row twice.")
+    ] = False
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keys",
+            metavar="TABLE=COLUMN,...",
+            help="Sinks: the columns by which a connector of df.write that is not known writes to a table; none: it adds rows.",
+        ),
+    ] = None
 
 
 @app.command("verify", epilog=_EXAMPLES)
 @with_options
 def verify(
     context: typer.Context,
-    pipeline: PipelineArgument,
+    pipeline: Annotated[
+        str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
+    ],
     options: SearchOptions,
     scope: ScopeOptions,
     pools: PoolOptions,
-    versions: VersionsOption = None,
-    feed: FeedOption = DEFAULT_FEED,
-    promise: PromiseOption = None,
-    without: WithoutOption = None,
-    allow_unknown: UnknownOption = "",
-    save: SaveOption = None,
+    target: TargetOptions,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to save a failure, besides where it is kept."),
+    ] = None,
     history: HistoryOption = None,
     failures: FailuresOption = None,
-    schema: SchemaOption = None,
-    allow: AllowOption = "",
-    duplicates: DuplicatesOption = False,  # noqa: FBT002  typer's way
-    keys: KeysOption = None,
     force: ForceOption = False,  # noqa: FBT002  typer's way
     verbose: VerboseOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
@@ -241,75 +243,85 @@ def verify(
         files.claim(save, "--save")
         files.claim(history, HISTORY)
         pools.check()
-        confinement = Confinement(CodeLimits(call_s=options.code_timeout), allow)
-        with stdout_reserved(), confinement.entered():
-            is_spark = is_spark_job(pipeline) or (schema is not None and not is_pipeline(pipeline))
-        if is_spark:
-            asked = SparkOptions(
-                schema or (),
-                allow,
-                duplicates,
-                feed,
-                RUNS if options.examples is None else options.examples,
-                options.seed,
-                promise or (),
-                allow_unknown,
-                keys or (),
-                confinement,
-            )
-            raise typer.Exit(
-                verify_spark(
-                    pipeline,
-                    asked,
-                    memory(failures, pipeline),
-                    files,
-                    save,
-                    context,
-                    as_json=as_json,
-                    verbose=verbose,
-                )
-            )
-        refuse_unheeded_options(context, TargetKind.PIPELINE)
-        check_allowed(names_of(allow), TargetKind.PIPELINE)
+        confinement = Confinement(CodeLimits(call_s=options.code_timeout), target.allow)
         with stdout_reserved(), confinement.entered(verbose=verbose):
-            target = load_target(
-                pipeline, feed, versions or (), promise or (), confinement.limits, protocol_without(without)
-            )
-            may_be_unknown = invariants_named(allow_unknown, target.deployed, target.promises)
-            keeping = memory(failures, target.name, target.versions, target.protocol.name, target.feed_name)
-            with pools.pool() as jobs:
-                report = _searched(target, options.search(scope.scope, jobs), keeping)
+            trials = _trials(pipeline, options, scope.scope, target, confinement.limits)
+            refuse_unheeded_options(context, trials.target.kind)
+            check_allowed(names_of(target.allow), trials.target.kind)
+            session = Session(trials, memory(failures, *trials.kept_as))
+            with pools.pool() as jobs, SearchProgress(trials.expected) as progress:
+                stopped_by = _run(trials, session, jobs, progress)
         with confinement.entered():  # codecs and promises are asked for what is told
-            report.may_be_unknown = may_be_unknown
-            save_findings(report.session, save, files)
-            failure = report.verification.failure
-            if (
-                failure is not None and history is not None and not failure.error
-            ):  # one that stopped with an error has no History
-                events, _, _ = run_plan(target.application, failure.trial, target.protocol)
-                engine = failure.plan.options.engine
-                write_history(files, history, events, header_of(target.deployed, SIMULATED, engine))
+            save_findings(session, save, files)
+            report = _report(trials, session, progress, stopped_by)
+            _write_history(trials, history, files)
             if as_json:
                 print_document(report.document())
             else:
                 report.print(output_console(), verbose=verbose)
-        raise typer.Exit(report.code)
+        raise typer.Exit(files.code(report.code))
 
 
-def _searched(target: PipelineTarget, search: Search, keeping: Memory) -> SearchReport:
-    """Verify a pipeline until it is done or a signal arrives."""
-    stopped_by = None
+def _trials(
+    name: str, options: SearchOptions, scope: Scope, asked: TargetOptions, limits: CodeLimits
+) -> "PipelineTrials | SparkTrials":
+    """Load what is verified, and say how."""
+    search = options.search(scope)
+    if is_spark_job(name) or (asked.schema is not None and not is_pipeline(name)):
+        spark = SparkOptions(
+            asked.schema or (), asked.feed, asked.keys or (), asked.promise or (), asked.allow, asked.allow_unknown,
+            asked.duplicates,
+        )  # fmt: skip
+        return spark_trials(name, search, spark, limits)
+    protocol = protocol_without(asked.without)
+    target = load_target(name, asked.feed, asked.versions or (), asked.promise or (), limits, protocol)
+    unknown = invariants_named(asked.allow_unknown, target.deployed, target.promises)
     target.check_input(search.seed)
-    with SearchProgress(target.expected_runs(search)) as progress:
-        session = Session(PipelineTrials(target, search, progress.on_run), keeping)
+    return PipelineTrials(target, search, allow_unknown=unknown)
+
+
+def _run(
+    trials: "PipelineTrials | SparkTrials", session: Session, jobs: Jobs, progress: SearchProgress
+) -> signal.Signals | None:
+    """Verify a target until it is done, or a signal arrives, which is returned."""
+    if isinstance(trials, PipelineTrials):
+        trials.jobs, trials.on_run = jobs, progress.on_run
         try:
             session.run()
         except KeyboardInterrupt as stop:
-            stopped_by = signal_of(stop)
-    return SearchReport(
-        session,
-        elapsed_s=progress.elapsed_s,
-        runs_per_second=progress.runs_per_second,
-        stopped_by=stopped_by,
-        shrinking=progress.shrinking and not session.trials.ended,
-    )
+            return signal_of(stop)
+        return None
+    with stop_requested() as stopped:
+
+        def told(done: int, wanted: int) -> bool:
+            progress.on_trial(done, wanted)
+            return stopped()
+
+        trials.progress = told
+        session.run()
+    return stopped.signal
+
+
+def _report(
+    trials: "PipelineTrials | SparkTrials",
+    session: Session,
+    progress: SearchProgress,
+    stopped_by: signal.Signals | None,
+) -> SearchReport | SparkSearchReport:
+    if not isinstance(trials, PipelineTrials):
+        return SparkSearchReport(trials, session, progress.elapsed_s, stopped_by)
+    shrinking = progress.shrinking and not trials.ended
+    return SearchReport(trials, session, progress.elapsed_s, progress.runs_per_second, stopped_by, shrinking)
+
+
+def _write_history(trials: "PipelineTrials | SparkTrials", path: Path | None, files: OutputFiles) -> None:
+    """Write the History of the failing run; one that stopped with an error has none."""
+    if not isinstance(trials, PipelineTrials) or path is None:
+        return
+    failure = trials.verification.failure
+    if failure is None or failure.error:
+        return
+    target = trials.target
+    events, _, _ = run_plan(target.application, failure.trial, target.protocol)
+    header = header_of(target.deployed, SIMULATED, failure.plan.options.engine)
+    write_history(files, path, events, header)

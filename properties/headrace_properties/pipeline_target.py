@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from headrace_properties.search.strategy import Strategy
 from headrace_properties.search.strategy import search as search_with
 from headrace_properties.search.verification import Verification
 from headrace_properties.target import TargetError
-from headrace_properties.target_kinds import SearchKind
+from headrace_properties.target_kinds import SearchKind, TargetKind
 from headrace_properties.user_code.habits import UserFinding
 from headrace_properties.user_code.kept_findings import retry_findings
 from headrace_properties.user_code.review import CodeReview, review
@@ -55,7 +55,6 @@ class Search:
         scope: of an exhaustive search, or one by lineage.
         resume: file with the runs of such a search that have been made.
         outside: faults outside the model that are wanted.
-        jobs: processes that share the runs, or a pool of them.
     """
 
     kind: SearchKind = SearchKind.RANDOM
@@ -68,7 +67,6 @@ class Search:
     scope: Scope = field(default_factory=Scope)
     resume: Path | None = None
     outside: tuple[Breach, ...] = ()
-    jobs: Jobs = 1
 
     @property
     def runs(self) -> int:
@@ -97,6 +95,11 @@ class PipelineTarget:
     versions: tuple[str, ...] = ()
     protocol: Protocol = SOUND
     options: ClusterOptions | None = None
+
+    @property
+    def kind(self) -> TargetKind:
+        """A pipeline."""
+        return TargetKind.PIPELINE
 
     @property
     def pipeline(self) -> Pipeline:
@@ -140,11 +143,14 @@ class PipelineTarget:
             return len(single_faults(self.application.versions, feed, self.options or ClusterOptions()))
         return search.runs
 
-    def search(self, search: Search, on_run: Callable[[Verification], None] = lambda _: None) -> Verification:
+    def search(
+        self, search: Search, jobs: Jobs = 1, on_run: Callable[[Verification], None] = lambda _: None
+    ) -> Verification:
         """Search for a schedule that breaks an invariant or a promise.
 
         Args:
             search: how.
+            jobs: processes that share the runs, or a pool of them.
             on_run: called after each run, for progress.
         """
         exhausts = search.kind in (SearchKind.EXHAUSTIVE, SearchKind.LINEAGE)
@@ -154,7 +160,7 @@ class PipelineTarget:
             examples=math.inf if lists or (exhausts and search.examples is None) else search.runs,
             until_quiet=0.0 if lists or exhausts else search.until_quiet,
             minutes=math.inf if lists or search.minutes is None else search.minutes,
-            jobs=search.jobs,
+            jobs=jobs,
             resume=search.resume if exhausts else None,
             on_run=on_run,
         )
@@ -199,7 +205,9 @@ class PipelineTrials:
     Attributes:
         target: the pipeline.
         wanted: the search.
+        jobs: processes that share the runs, or a pool of them.
         on_run: called after each run, for progress.
+        allow_unknown: invariants and promises that no run needs to exercise.
         code: what is known about the user's code; ``None``: a broken protocol is not there to judge it.
         verification: what the runs have shown so far.
         again: the file of the kept failure that failed again, which is then the result.
@@ -209,7 +217,9 @@ class PipelineTrials:
 
     target: PipelineTarget
     wanted: Search
+    jobs: Jobs = 1
     on_run: Callable[[Verification], None] = lambda _: None
+    allow_unknown: Collection[str] = ()
     code: CodeReview | None = None
     verification: Verification = field(default_factory=Verification)
     again: Path | None = None
@@ -239,7 +249,7 @@ class PipelineTrials:
             retried += found
         if self._useless:
             return retried
-        runs = retry(target.application, kept.load(), target.protocol, self.wanted.jobs)
+        runs = retry(target.application, kept.load(), target.protocol, self.jobs)
         verification = found_again(runs)
         if verification is not None:
             self.verification, self.ended = verification, True
@@ -249,12 +259,23 @@ class PipelineTrials:
     def search(self) -> None:
         """Search, unless a kept failure has failed again, or the runs would do harm."""
         if not (self.ended or self._useless):
-            self.verification = self.target.search(self.wanted, self._take)
+            self.verification = self.target.search(self.wanted, self.jobs, self._take)
             self.ended = True
 
     def _take(self, verification: Verification) -> None:
         self.verification = verification
         self.on_run(verification)
+
+    @property
+    def expected(self) -> int:
+        """How many runs the search takes, if it finds nothing."""
+        return self.target.expected_runs(self.wanted)
+
+    @property
+    def kept_as(self) -> tuple[str, tuple[str, ...], str, str]:
+        """What kept failures are about: as `KeptFailures` takes it."""
+        target = self.target
+        return target.name, target.versions, target.protocol.name, target.feed_name
 
     @property
     def _useless(self) -> bool:

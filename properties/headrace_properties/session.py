@@ -10,7 +10,7 @@ Rules of this file:
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from headrace_properties.search.kept_failures import KeptFailures
 
@@ -113,11 +113,8 @@ class Memory:
         self._complain(error)
 
 
-TrialsT = TypeVar("TrialsT", bound=Trials)
-
-
 @dataclass(slots=True)
-class Session(Generic[TrialsT]):
+class Session:
     """One verification.
 
     Attributes:
@@ -127,7 +124,7 @@ class Session(Generic[TrialsT]):
         files: the replay file of each finding that has one, by its number.
     """
 
-    trials: TrialsT
+    trials: Trials
     memory: Memory
     kept: tuple[str, ...] = ()
     files: dict[int, Path] = field(default_factory=dict)

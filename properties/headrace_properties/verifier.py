@@ -28,7 +28,7 @@ from headrace_properties.search.limits import CALL_S, CodeLimits, call_time_limi
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.verification import Verification
-from headrace_properties.session import Memory, Session, TrialsT
+from headrace_properties.session import Memory, Session
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import (
     EFFECT,
@@ -216,7 +216,6 @@ class Verifier:
             seed=used_seed,
             depth=2 if depth is None else depth,
             scope=scope or Scope(),
-            jobs=_jobs(),
         )
         check_allowed(allow, TargetKind.PIPELINE)
         asked = _promises_beside(pipeline, feed) if promises is None else promises
@@ -236,7 +235,7 @@ class Verifier:
             options=options,
         )
         memory = self._memory(names, target.protocol.name)
-        trials = PipelineTrials(target, wanted)
+        trials = PipelineTrials(target, wanted, _jobs())
         beside = {promise.name for promise in _promises_beside(pipeline, feed)}
         trials.elsewhere = frozenset(promise.name for promise in target.promises) - beside
         session = Session(trials, memory)
@@ -385,11 +384,11 @@ class Verifier:
         failures = KeptFailures(self.folder, names[0], protocol=protocol, feed=names[1]) if names else None
         return Memory(failures)
 
-    def _record_kept(self, session: Session[TrialsT]) -> None:
+    def _record_kept(self, session: Session) -> None:
         for line in session.kept:
             self.record("headrace kept failure", line)
 
-    def _command(self, session: Session[TrialsT], number: int) -> str:
+    def _command(self, session: Session, number: int) -> str:
         """Return the command that runs a finding again, by its number, or why there is none."""
         path = session.files.get(number)
         if path is None:

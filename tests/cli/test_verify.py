@@ -66,7 +66,7 @@ def test_header_and_table_name_the_same_invariants_and_the_input_is_shown_decode
 
 def _reported(target: PipelineTarget, found: Verification) -> SearchReport:
     trials = PipelineTrials(target, Search(), verification=found)
-    return SearchReport(Session(trials, Memory(None, lambda _: None)), elapsed_s=1.0, runs_per_second=1.0)
+    return SearchReport(trials, Session(trials, Memory(None)), elapsed_s=1.0, runs_per_second=1.0)
 
 
 def test_a_finding_about_weak_code_is_in_the_headline_and_changes_no_exit_code() -> None:

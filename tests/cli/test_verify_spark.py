@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace_cli._spark_targets import _Progress
+from headrace_cli._progress import SearchProgress
 from headrace_properties.search.guard import unguarded
 from tests.cli.rig import Run
 
@@ -111,14 +111,12 @@ def test_a_signal_ends_a_search_with_what_it_found(
     payments: Path, run: Run, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, target: str, when: int, stopped: str,
     told: str,
 ) -> None:  # fmt: skip
-    class Struck(_Progress):
-        def __call__(self, done: int, wanted: int) -> bool:
-            if done == when:
-                with unguarded():  # nobody's code but the test's
-                    os.kill(os.getpid(), number)
-            return super().__call__(done, wanted)
+    def struck(_progress: SearchProgress, done: int, _wanted: int) -> None:
+        if done == when:
+            with unguarded():  # nobody's code but the test's
+                os.kill(os.getpid(), number)
 
-    monkeypatch.setattr("headrace_cli._spark_targets._Progress", Struck)
+    monkeypatch.setattr(SearchProgress, "on_trial", struck)
     examples = () if target == "append" else ("--examples", "5")  # which a sink alone does not heed
     done = run("verify", f"payments:{target}", *SCHEMA, *examples)
     assert done.exit_code == 128 + number, done.output

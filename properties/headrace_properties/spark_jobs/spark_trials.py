@@ -46,6 +46,16 @@ class SparkTrials:
     report: SparkReport | None = None
     again: tuple[RetriedFinding, ...] = ()
 
+    @property
+    def expected(self) -> int:
+        """How many schedules are wanted."""
+        return self.schedules
+
+    @property
+    def kept_as(self) -> tuple[str]:
+        """What kept findings are about: as `KeptFailures` takes it."""
+        return (self.target.name,)
+
     def review(self) -> None:
         """Do nothing: the search watches the job's code in its undisturbed run."""
 

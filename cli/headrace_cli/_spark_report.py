@@ -1,0 +1,143 @@
+"""The report of ``headrace verify`` on a Spark job or sink, for people and as JSON."""
+
+import shlex
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.console import Console
+
+from headrace_cli._exit import RESULT_WORDS, ExitCode
+from headrace_cli._render import print_lines
+from headrace_properties.findings import Finding, FindingClass
+from headrace_properties.session import Session
+
+if TYPE_CHECKING:
+    from headrace_properties.spark_jobs.spark_trials import SparkTrials
+    from headrace_properties.spark_jobs.targets import SparkReport
+    from headrace_sim.spark.schedules import Feed
+
+
+@dataclass(slots=True)
+class SparkSearchReport:
+    """What was found in a Spark job or sink.
+
+    Attributes:
+        trials: Of the job or sink.
+        session: That made them.
+        elapsed_s: Wall time, seconds.
+        stopped_by: The signal that ended it early, or None.
+    """
+
+    trials: "SparkTrials"
+    session: Session
+    elapsed_s: float
+    stopped_by: signal.Signals | None = None
+
+    @property
+    def _report(self) -> "SparkReport":
+        """What came of the search."""
+        report = self.trials.report
+        assert report is not None
+        return report
+
+    @property
+    def code(self) -> ExitCode:
+        """The command's exit code."""
+        if self.stopped_by is not None:
+            return ExitCode(128 + self.stopped_by)
+        classes = {finding.finding_class for finding in self.trials.findings}
+        if FindingClass.VIOLATED in classes:
+            return ExitCode.VIOLATED
+        is_open = self._report.unknown or FindingClass.UNDECLARED in classes
+        return ExitCode.UNKNOWN if is_open else ExitCode.HOLDS
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        job, sink = self._report.job, self._report.sink
+        return (*(job.notes if job else ()), *(sink.notes if sink else ()))
+
+    def print(self, console: Console, *, verbose: bool = False) -> None:
+        """Print it for people.
+
+        Args:
+            console: where to.
+            verbose: with the whole input of each finding.
+        """
+        report = self._report
+        for line in self.session.kept:
+            print_lines(console, line)
+        if report.job is not None:
+            late = f"; up to {report.job.late:,} rows were late" if report.job.late else ""
+            left_out = f"; {report.job.left_out}" if report.job.left_out else ""
+            print_lines(console, f"{report.name}: {report.job.schedules:,} schedules{late}{left_out}")
+        if report.sink is not None and report.sink.effects:
+            effects = ", ".join(map(str, report.sink.effects))
+            batches = f"{len(report.sink.effects)} batches"
+            print_lines(console, f"{report.name}: a sink with {effects} effects in {batches}")
+            print_lines(
+                console, f"{report.sink.trials:,} trials: each effect of each batch under every fault"
+            )
+        for note in self._notes:
+            print_lines(console, f"Note: {note}")
+        for number, finding in enumerate(self.trials.findings):
+            print_lines(console, f"\n{finding.finding_class.name}: {finding.kind.title}")
+            print_lines(console, f"  {finding}")
+            print_lines(console, f"  Seen in {_seen(finding)}.")
+            if verbose:
+                _print_input(console, finding, self.trials.target.feed)
+            if (path := self.session.files.get(number)) is not None:
+                print_lines(console, f"  headrace replay {shlex.quote(str(path))} --explain")
+        for why in report.unknown:
+            print_lines(console, f"\nUNKNOWN: {why}")
+        print_lines(console, f"\n{RESULT_WORDS[self.code].capitalize()}, after {self.elapsed_s:.1f} s.")
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        report, files = self._report, self.session.files
+        return {
+            "target": report.name,
+            "result": RESULT_WORDS[self.code],
+            "schedules": report.job.schedules if report.job else 0,
+            "late": report.job.late if report.job else 0,
+            "left_out": report.job.left_out if report.job else "",
+            "trials": report.sink.trials if report.sink else 0,
+            "effects": list(report.sink.effects) if report.sink else [],
+            "notes": list(self._notes),
+            "kept": list(self.session.kept),
+            "findings": [
+                finding_document(finding) | {"replay_file": str(files[number]) if number in files else None}
+                for number, finding in enumerate(self.trials.findings)
+            ],
+            "unknown": list(report.unknown),
+        }
+
+
+def _print_input(console: Console, finding: Finding, feed: "Feed") -> None:
+    from headrace_properties.spark_jobs.shrinking import narrowed  # noqa: PLC0415
+
+    for number, rows in enumerate(narrowed(feed, finding.trial.kept)):
+        for row in rows:
+            print_lines(console, f"  batch {number} has {row}")
+
+
+def _seen(finding: Finding) -> str:
+    fault, trials = getattr(finding.trial, "fault", None), finding.trials
+    if fault.kind.value == "undisturbed" if fault else finding.trial.schedule is None:
+        return "a run without faults"
+    return f"{trials:,} {'trial' if fault else 'schedule'}{'s' * (trials != 1)}"
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    return {
+        "name": finding.kind.title,
+        "kind": finding.kind.name,
+        "class": finding.finding_class.value,
+        "message": finding.message,
+        "place": None if finding.place is None else str(finding.place),
+        "remedy": finding.remedy,
+        "story": list(finding.story),
+        "trials": finding.trials,
+        "trial": msgspec.to_builtins(finding.trial),
+    }
