@@ -48,8 +48,6 @@ class Raised:
 
 
 Result = TypeVar("Result")
-_raised: list[Raised] = []
-_silenced = False
 
 
 def heard_run(run: Callable[[], Result], *, silenced: bool = False) -> tuple[Result, list[Raised]]:
@@ -60,16 +58,14 @@ def heard_run(run: Callable[[], Result], *, silenced: bool = False) -> tuple[Res
         silenced: Whether such a call does nothing instead of raising.
 
     """
-    global _silenced  # noqa: PLW0603  the calls that are heard find it here
-    _raised.clear()
-    _silenced = silenced
-    with _hearing():
+    heard = _Heard(silenced=silenced)
+    with _hearing(heard):
         result = run()
-    return result, list(_raised)
+    return result, heard.raised
 
 
 @contextmanager
-def _hearing() -> Iterator[None]:
+def _hearing(heard: "_Heard") -> Iterator[None]:
     originals = [
         (owner, name, found)
         for owner in STATE_API
@@ -77,9 +73,9 @@ def _hearing() -> Iterator[None]:
         if not name.startswith("_") and callable(found)
     ]
     for owner, name, found in originals:
-        setattr(owner, name, _heard(name, found))
+        setattr(owner, name, heard.listened(name, found))
     for owner in STATE_API:
-        owner.__getattr__ = _missing
+        owner.__getattr__ = heard.missing
     try:
         yield
     finally:
@@ -89,32 +85,61 @@ def _hearing() -> Iterator[None]:
             del owner.__getattr__
 
 
-def _heard(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        try:
-            return method(self, *arguments, **options)
-        except (HeadraceError, StopIteration):
-            raise
-        except Exception as error:
-            given = ", ".join(
-                [*map(repr, arguments), *(f"{key}={value!r}" for key, value in options.items())]
-            )
-            _note(f"{_named(self, name)}({_short(given)})", error, sys._getframe(1), probe=False)
-            if _silenced:
-                return None
-            raise
+class _Heard:
+    """The state calls that raised in a run. ``silenced``: such a call does nothing instead of raising."""
 
-    return call
+    def __init__(self, *, silenced: bool) -> None:
+        self.raised: list[Raised] = []
+        self._silenced = silenced
 
+    def listened(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method of the state's, whose errors are noted."""
 
-def _missing(self: Any, name: str) -> Any:
-    error = AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-    if not name.startswith("_"):
-        _note(_named(self, name), error, sys._getframe(1), probe=True)
-        if _silenced and _raised:
-            return lambda *_args, **_options: None
-    raise error
+        @wraps(method)
+        def call(state: Any, *arguments: Any, **options: Any) -> Any:
+            try:
+                return method(state, *arguments, **options)
+            except (HeadraceError, StopIteration):
+                raise
+            except Exception as error:
+                given = ", ".join(
+                    [*map(repr, arguments), *(f"{key}={value!r}" for key, value in options.items())]
+                )
+                self._note(f"{_named(state, name)}({_short(given)})", error, sys._getframe(1), probe=False)
+                if self._silenced:
+                    return None
+                raise
+
+        return call
+
+    @property
+    def missing(self) -> Callable[[Any, str], Any]:
+        """What the state does when asked for a name that it does not have."""
+
+        def missing(state: Any, name: str) -> Any:
+            error = AttributeError(f"{type(state).__name__!r} object has no attribute {name!r}")
+            if not name.startswith("_"):
+                self._note(_named(state, name), error, sys._getframe(1), probe=True)
+                if self._silenced and self.raised:
+                    return lambda *_args, **_options: None
+            raise error
+
+        return missing
+
+    def _note(self, call: str, error: Exception, frame: FrameType | None, *, probe: bool) -> None:
+        """Note an error. One of an unknown name may be asked for by ``hasattr``: it counts only where a ``try`` is around it."""
+        place, body = "", None
+        while frame is not None and Path(frame.f_code.co_filename).parent != _SIMULATION:
+            file, line = frame.f_code.co_filename, frame.f_lineno
+            if is_users_file(file):
+                place = place or f"{file}:{line}"
+                body = _catching(file, line, error)
+                if body is not None:
+                    break
+            frame = frame.f_back
+        if place and (body is not None or not probe):
+            silent = all(map(_does_nothing, body or ()))
+            self.raised.append(Raised(call, f"{type(error).__name__}: {_short(str(error))}", place, silent))
 
 
 def _named(variable: Any, call: str) -> str:
@@ -124,22 +149,6 @@ def _named(variable: Any, call: str) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _MOST else f"{text[:_MOST]}..."
-
-
-def _note(call: str, error: Exception, frame: FrameType | None, *, probe: bool) -> None:
-    """Note an error. One of an unknown name may be asked for by ``hasattr``: it counts only where a ``try`` is around it."""
-    place, body = "", None
-    while frame is not None and Path(frame.f_code.co_filename).parent != _SIMULATION:
-        file, line = frame.f_code.co_filename, frame.f_lineno
-        if is_users_file(file):
-            place = place or f"{file}:{line}"
-            body = _catching(file, line, error)
-            if body is not None:
-                break
-        frame = frame.f_back
-    if place and (body is not None or not probe):
-        silent = all(map(_does_nothing, body or ()))
-        _raised.append(Raised(call, f"{type(error).__name__}: {_short(str(error))}", place, silent))
 
 
 @cache

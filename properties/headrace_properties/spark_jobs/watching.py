@@ -6,8 +6,10 @@ The watched processor is pickled into each task, as Spark's are, and records wha
 import inspect
 import pickle
 import types
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -18,7 +20,7 @@ from headrace_properties.user_code.surroundings import Surroundings
 from headrace_properties.user_frames import own_code_of
 from headrace_sim.spark.job import ApplyWithState, Columns, MapInPandas, SparkJob, TransformWithState
 from headrace_sim.spark.refusals import definition_of, is_library, users_place
-from headrace_sim.spark.values import ALTERED, Altered, key_part
+from headrace_sim.spark.values import Altered, altered_told, key_part
 
 _PLAIN = (bool, bytes, bytearray, complex, dict, float, frozenset, int, list, set, str, tuple)
 
@@ -115,23 +117,25 @@ class Call:
     place: str = ""
 
 
-_journal: list[Any] | None = None
+_journal: ContextVar[list[Any] | None] = ContextVar("the journal of watched processors", default=None)
+"""A processor that was pickled finds it here."""
 
 
 @contextmanager
 def journal() -> Iterator[list[Any]]:
     """Record what watched processors do: each `Call`, in order, between the caller's own entries."""
-    global _journal  # noqa: PLW0603  a processor that was pickled finds it here
-    _journal = []
+    entries: list[Any] = []
+    token = _journal.set(entries)
     try:
-        yield _journal
+        yield entries
     finally:
-        _journal = None
+        _journal.reset(token)
 
 
 def _note(call: Call) -> None:
-    if _journal is not None:
-        _journal.append(call)
+    entries = _journal.get()
+    if entries is not None:
+        entries.append(call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,9 @@ class ExpiredState:
     place: str
 
 
+_MOST_ALTERED = 10
+
+
 @dataclass(slots=True)
 class Noted:
     """Observations of watched processors.
@@ -168,7 +175,7 @@ class Noted:
         effects: What the code did outside the process, and where.
         awaited: For each key and timer, how long it was to wait, and the variables written by the call that registered it.
         outside: What the code can reach outside state, if it is known.
-        altered: Values that the state does not hold as they were given.
+        altered: The latest values that the state does not hold as they were given.
 
     """
 
@@ -181,20 +188,27 @@ class Noted:
     effects: list[tuple[str, str]] = field(default_factory=list)
     awaited: dict[tuple[Any, int], tuple[int, frozenset[str]]] = field(default_factory=dict)
     outside: Outside | None = None
-    altered: list[Altered] = field(default_factory=list)
+    altered: deque[Altered] = field(default_factory=lambda: deque(maxlen=_MOST_ALTERED))
 
 
-_noted = Noted()
+_noting: ContextVar[Noted | None] = ContextVar("what is noted of watched processors", default=None)
+"""The processors are copied into tasks, and find it here."""
 
 
 def watched_run(run: Callable[[], Any], outside: Outside | None = None) -> tuple[Any, Noted]:
     """Call a function that runs a job of watched processors. Return what it returns, and what was noted."""
-    global _noted  # noqa: PLW0603  the processors are copied into tasks, this module is not
-    _noted = Noted(outside=outside)
-    ALTERED.clear()
-    result = run()
-    _noted.altered = list(ALTERED)
-    return result, _noted
+    noted = Noted(outside=outside)
+    token = _noting.set(noted)
+    try:
+        with altered_told(noted.altered.append):
+            return run(), noted
+    finally:
+        _noting.reset(token)
+
+
+def _noted() -> Noted:
+    """Return where this run's notes go: nowhere, outside `watched_run`."""
+    return _noting.get() or Noted()
 
 
 def _add(notes: list[Any], note: Any) -> None:
@@ -228,7 +242,7 @@ class Watched:
         self._handle = _Handle(handle)
         self._processor.init(self._handle)
         if self._memory is Memory.RUN:
-            for what, pickled in _noted.memory.items():
+            for what, pickled in _noted().memory.items():
                 _set(self._processor, what, pickled)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  Spark's names
@@ -265,17 +279,17 @@ class Watched:
 
 def _compare(handler: Any, memory: Memory, before: dict[str, bytes]) -> None:
     """Record what a call has changed outside state; undo it, if the handler is to forget."""
-    after = _remembered(handler)
+    noted, after = _noted(), _remembered(handler)
     place = place_of(handler)
     for what in sorted(before.keys() | after.keys()):
         if before.get(what) != after.get(what):
-            _add(_noted.kept, Kept(what, place))
+            _add(noted.kept, Kept(what, place))
             if memory is Memory.CALL:
                 _set(handler, what, before.get(what))
             elif what in after:
-                _noted.memory[what] = after[what]
-    if memory is Memory.CALL and _noted.outside is not None:
-        _noted.outside.restore()
+                noted.memory[what] = after[what]
+    if memory is Memory.CALL and noted.outside is not None:
+        noted.outside.restore()
 
 
 def _set(handler: Any, what: str, before: bytes | None) -> None:
@@ -303,10 +317,10 @@ class WatchedFunction:
     def __call__(self, key: Any, frames: Any, state: Any) -> Any:
         """Let it handle the rows of a key."""
         if self._memory is Memory.RUN:
-            for what, pickled in _noted.memory.items():
+            for what, pickled in _noted().memory.items():
                 _set(self._function, what, pickled)
         before = _remembered(self._function)
-        if _journal is not None:
+        if _journal.get() is not None:
             if state.hasTimedOut:
                 _note(Call(key, "timeout"))
             frames, state = _read(key, frames), _GroupState(key, state)
@@ -353,7 +367,7 @@ class _Handle:
     def end(self) -> None:
         """End a call: remember which of its timers depend on state that expires."""
         for expiry in self._registered if self.written else ():
-            _noted.awaited[self.key, expiry] = expiry - self.now_ms, frozenset(self.written)
+            _noted().awaited[self.key, expiry] = expiry - self.now_ms, frozenset(self.written)
         self.written.clear()
         self._registered.clear()
         self.firing = None
@@ -361,7 +375,7 @@ class _Handle:
     def registerTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803  Spark's names
         """Register a timer; note one that will be lost."""
         if expiryTimestampMs == self.firing:
-            _add(_noted.lost, LostTimer(expiryTimestampMs, users_place()))
+            _add(_noted().lost, LostTimer(expiryTimestampMs, users_place()))
         self._registered.append(expiryTimestampMs)
         self._handle.registerTimer(expiryTimestampMs)
         self._told("registerTimer", (expiryTimestampMs,), None)
@@ -371,7 +385,7 @@ class _Handle:
         self._told("deleteTimer", (expiryTimestampMs,), None)
 
     def _told(self, call: str, arguments: tuple[Any, ...], result: Any) -> None:
-        if _journal is not None:
+        if _journal.get() is not None:
             shown = ", ".join(map(repr, arguments))
             given = "" if result is None and call.endswith(_SILENT) else repr(result)
             _note(Call(self.key, f"{call}({shown})", given, users_place()))
@@ -386,11 +400,11 @@ class _Handle:
                 args[-1] if args and isinstance(args[-1], int) else None
             )
             variable = found(stateName, *args, **options)
-            if _journal is not None:
+            if _journal.get() is not None:
                 variable = _State(stateName, variable, self._told)
             if not ttl_ms:
                 return variable
-            _noted.expiring.add(stateName)
+            _noted().expiring.add(stateName)
             return _Expiring(variable, stateName, ttl_ms, self)
 
         return declare
@@ -413,10 +427,10 @@ class _Expiring:
             result = method(*args, **options)
             whose = self._name, self._handle.key
             if call in _WRITES:
-                _noted.lifetimes[whose] = self._handle.now_ms + self._ttl_ms
+                _noted().lifetimes[whose] = self._handle.now_ms + self._ttl_ms
                 self._handle.written.add(self._name)
             elif call in _CLEARS:
-                _noted.lifetimes.pop(whose, None)
+                _noted().lifetimes.pop(whose, None)
             else:
                 result = list(result) if isinstance(result, Iterator) else result
                 if not result:
@@ -428,12 +442,12 @@ class _Expiring:
 
     def _note(self, whose: tuple[str, Any]) -> None:
         handle = self._handle
-        if handle.firing is None or _noted.lifetimes.get(whose, handle.now_ms + 1) > handle.now_ms:
+        if handle.firing is None or _noted().lifetimes.get(whose, handle.now_ms + 1) > handle.now_ms:
             return
-        wait_ms, names = _noted.awaited.get((handle.key, handle.firing), (0, frozenset()))
+        wait_ms, names = _noted().awaited.get((handle.key, handle.firing), (0, frozenset()))
         if self._name in names and wait_ms >= self._ttl_ms:
             _add(
-                _noted.expired,
+                _noted().expired,
                 ExpiredState(self._name, tuple(handle.key), self._ttl_ms, wait_ms, users_place()),
             )
 
@@ -465,7 +479,7 @@ class _State:
 
 
 def _read(key: tuple[Any, ...], rows: Iterable[Any]) -> Iterator[Any]:
-    if _journal is None:
+    if _journal.get() is None:
         yield from rows
         return
     for item in rows:
@@ -480,7 +494,7 @@ def _told(key: tuple[Any, ...], yielded: Iterable[Any] | None) -> Iterator[Any]:
             "'NoneType' object is not iterable: the handler returned nothing. Yield rows, or return iter(())"
         )
         raise TypeError(message)
-    if _journal is None:
+    if _journal.get() is None:
         yield from yielded
         return
     for item in yielded:

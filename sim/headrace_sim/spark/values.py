@@ -1,7 +1,8 @@
 """Convert values between Python and Spark by their declared schemas, as Spark does."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
@@ -41,12 +42,24 @@ class Altered:
     place: str
 
 
-ALTERED: deque[Altered] = deque(maxlen=10)
-"""The latest such values, of which Spark says nothing."""
+_TELL: ContextVar[Callable[[Altered], object] | None] = ContextVar(
+    "who is told of altered values", default=None
+)
+"""The state's calls are the user's, and find it here."""
+
+
+@contextmanager
+def altered_told(tell: Callable[[Altered], object]) -> Iterator[None]:
+    """Tell of each value that the state does not keep as it was given in this block, of which Spark says nothing."""
+    token = _TELL.set(tell)
+    try:
+        yield
+    finally:
+        _TELL.reset(token)
 
 
 def note_altered(variable: str, schema: t.StructType, given: Any, kept: tuple[Any, ...], place: str) -> None:
-    """Note the columns that do not hold what they were given.
+    """Tell of the columns that do not hold what they were given, if somebody is to be told.
 
     Args:
         variable: The state variable.
@@ -56,10 +69,13 @@ def note_altered(variable: str, schema: t.StructType, given: Any, kept: tuple[An
         place: Of the call.
 
     """
+    tell = _TELL.get()
+    if tell is None:
+        return
     for field, value, made in zip(schema.fields, given, kept, strict=True):
         if _altered(field.dataType, value, made):
             kind = field.dataType.simpleString().upper()
-            ALTERED.append(Altered(variable, f"{field.name}, a {kind}", value, made, place))
+            tell(Altered(variable, f"{field.name}, a {kind}", value, made, place))
 
 
 def _altered(kind: t.DataType, given: Any, kept: Any) -> bool:

@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from pyspark.sql import types as t
 
 from headrace_sim.spark.job import SparkJobError
 from headrace_sim.spark.queries import run_job
 from headrace_sim.spark.recording import record
+from headrace_sim.spark.values import Altered, altered_told, note_altered
 from tests.sim.spark.bad_inputs import Quiet
 from tests.sim.spark.value_table import FEED, INPUT, OUTCOMES, QUERIES, told
 
@@ -34,3 +36,18 @@ def test_key_that_spark_cannot_keep_is_refused(key: str, told: str) -> None:
 
     with pytest.raises(SparkJobError, match=told):
         run_job(record(build, INPUT), FEED)
+
+
+def test_a_value_that_is_not_kept_as_given_is_told_to_the_innermost_who_asked() -> None:
+    schema = t.StructType([t.StructField("n", t.ByteType())])
+    outer: list[Altered] = []
+    inner: list[Altered] = []
+    note_altered("count", schema, (300,), (44,), "job.py:1")
+    with altered_told(outer.append):
+        note_altered("count", schema, (300,), (44,), "job.py:2")
+        with altered_told(inner.append):
+            note_altered("count", schema, (301,), (45,), "job.py:3")
+        note_altered("count", schema, (44,), (44,), "job.py:4")
+        note_altered("count", schema, (302,), (46,), "job.py:5")
+    assert [altered.place for altered in outer] == ["job.py:2", "job.py:5"]
+    assert [altered.place for altered in inner] == ["job.py:3"]
