@@ -3,6 +3,7 @@
 import signal
 import statistics
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -83,7 +84,7 @@ def _compare(
 
 
 def _code(accounts: Sequence[Account]) -> ExitCode:
-    bad = any(account.broken or account.errors for account in accounts)
+    bad = any(account.violated or account.errors for account in accounts)
     return ExitCode.VIOLATED if bad else ExitCode.HOLDS
 
 
@@ -104,19 +105,19 @@ def _print(
     print_heading(console, "Cost of the faults")
     table = _table("executions", "in vain", "twice", "diverged", "resent", "stragglers")
     for account in accounts:
-        storm = account.stormy
-        numbers = (storm.executions, storm.redone, storm.counted_twice, storm.diverged, storm.resent)
+        storm = account.with_faults
+        numbers = (storm.executions, storm.in_vain, storm.counted_twice, storm.diverged, storm.resent)
         table.add_row(account.way.name, *_numbers(*numbers, storm.checkpointed))
     print_table(console, table, indent=2)
     print_heading(console, "Cost without faults, in simulated time")
     table = _table("latency: median", "95 %", "writes", "bytes", "kept until ACKed")
     for account in accounts:
-        calm = account.calm
+        calm = account.without_faults
         table.add_row(
             account.way.name,
             _ms(_median(calm.latencies_us)),
             _ms(_percentile_95(calm.latencies_us)),
-            *_numbers(calm.applied, calm.applied_bytes),
+            *_numbers(calm.writes, calm.written_bytes),
             _ms(_mean(calm.held_us)),
         )
     print_table(console, table, indent=2)
@@ -147,8 +148,8 @@ def _table(*columns: str) -> Table:
 def _verdict(account: Account) -> str:
     if account.errors:
         return f"stopped in {counted(len(account.errors), 'run')}"
-    if account.broken:
-        return ", ".join(f"{name} in {count}" for name, count in sorted(account.broken.items()))
+    if account.violated:
+        return ", ".join(f"{name} in {count}" for name, count in sorted(account.violated.items()))
     return "hold"
 
 
@@ -186,29 +187,18 @@ def _document(
 
 
 def _way_document(account: Account) -> dict[str, Any]:
-    return {
-        "name": account.way.name,
-        "runs": account.runs,
-        "lost": account.lost,
-        "repeated": account.repeated,
-        "changed": account.changed,
-        "violated": dict(sorted(account.broken.items())),
-        "errors": account.errors,
-        "with_faults": _costs_document(account.stormy),
-        "without_faults": _costs_document(account.calm),
+    costs = {
+        "with_faults": _costs_document(account.with_faults),
+        "without_faults": _costs_document(account.without_faults),
     }
+    return {"name": account.way.name} | asdict(account) | costs
 
 
 def _costs_document(costs: Costs) -> dict[str, Any]:
-    return {
-        "executions": costs.executions,
-        "in_vain": costs.redone,
-        "counted_twice": costs.counted_twice,
-        "diverged": costs.diverged,
-        "writes": costs.applied,
-        "written_bytes": costs.applied_bytes,
-        "checkpointed": costs.checkpointed,
-        "resent": costs.resent,
+    """Return all of them, with averages in place of the times of each record."""
+    document = asdict(costs)
+    del document["latencies_us"], document["held_us"]
+    return document | {
         "simulated_latency_median_us": _median(costs.latencies_us),
         "simulated_latency_p95_us": _percentile_95(costs.latencies_us),
         "simulated_held_mean_us": _mean(costs.held_us),

@@ -117,17 +117,17 @@ def sample(point: str, seed: int) -> Sample:
 
 
 def _figures(account: Account) -> Iterator[tuple[str, float]]:
-    calm, stormy, runs = account.calm, account.stormy, max(account.runs, 1)
+    calm, stormy, runs = account.without_faults, account.with_faults, max(account.runs, 1)
     yield LATENCY, median(calm.latencies_us) / MILLISECOND
-    yield "rows written per run of user code", calm.applied / calm.executions
-    yield "bytes written per run of user code", calm.applied_bytes / calm.executions
+    yield "rows written per run of user code", calm.writes / calm.executions
+    yield "bytes written per run of user code", calm.written_bytes / calm.executions
     yield "retained by senders, byte seconds per production", calm.held_byte_us / SECOND / len(calm.held_us)
     yield AGAIN, stormy.again / max(stormy.crashes, 1)
     yield "lost per run", account.lost / runs
     yield REPEATED, account.repeated / runs
     yield CHANGED, account.changed / runs
     yield TWO_VALUES, stormy.diverged / runs
-    yield "invariants broken", float(account.broken.total() + len(account.errors))
+    yield "invariants broken", float(account.violated.total() + len(account.errors))
 
 
 EXPERIMENT = Experiment(

@@ -91,11 +91,11 @@ class Costs:
     Attributes:
         executions: runs of user code.
         again: runs of user code for a record or timer that it had run for before.
-        redone: runs of user code that came to nothing, because they were never applied.
+        in_vain: runs of user code that came to nothing, because they were never applied.
         counted_twice: times that a record or timer was applied after it had been.
         diverged: productions that were made more than once with one id, and bit-wise different (6.1.2).
-        applied: row deltas that the store applied.
-        applied_bytes: the encoded size of these.
+        writes: row deltas that the store applied.
+        written_bytes: the encoded size of these.
         checkpointed: weak stragglers.
         resent: deliveries that were sent again.
         crashes: of any process.
@@ -106,11 +106,11 @@ class Costs:
 
     executions: int = 0
     again: int = 0
-    redone: int = 0
+    in_vain: int = 0
     counted_twice: int = 0
     diverged: int = 0
-    applied: int = 0
-    applied_bytes: int = 0
+    writes: int = 0
+    written_bytes: int = 0
     checkpointed: int = 0
     resent: int = 0
     crashes: int = 0
@@ -132,31 +132,31 @@ class Account:
 
     Attributes:
         way: which.
-        calm: what one run without faults took.
+        without_faults: what one run without faults took.
         runs: runs with faults that came to their end.
         lost: records of the reference that never went outside in these.
         repeated: records that went outside more often than in the reference.
         changed: records that went outside with another value than in the reference.
-        stormy: what the runs with faults took.
-        broken: invariant to the number of runs that broke it.
+        with_faults: what the runs with faults took.
+        violated: invariant to the number of runs that broke it.
         errors: what runs stopped with.
     """
 
     way: Way
-    calm: Costs = field(default_factory=Costs)
+    without_faults: Costs = field(default_factory=Costs)
     runs: int = 0
     lost: int = 0
     repeated: int = 0
     changed: int = 0
-    stormy: Costs = field(default_factory=Costs)
-    broken: Counter[str] = field(default_factory=Counter)
+    with_faults: Costs = field(default_factory=Costs)
+    violated: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
 
     def take(self, history: History, expected: Counter[Emitted]) -> None:
         """Add a run with faults."""
         self.runs += 1
         self._compare(expected, outputs_of(history))
-        self.stormy.take(history)
+        self.with_faults.take(history)
 
     def _compare(self, expected: Counter[Emitted], outputs: Counter[Emitted]) -> None:
         missing, extra = _by_place(expected - outputs), _by_place(outputs - expected)
@@ -192,7 +192,7 @@ def compare(
     expected = run_reference(pipeline, feed).outputs
     accounts = [Account(way) for way in WAYS]
     for account in accounts:
-        account.calm.take(_run(account.way, pipeline, feed, Plan(NO_FAULTS, base, seed))[0])
+        account.without_faults.take(_run(account.way, pipeline, feed, Plan(NO_FAULTS, base, seed))[0])
     done = 0
     for plan in _plans(pipeline, feed, runs, faults, seed, base):
         if should_stop():
@@ -226,7 +226,7 @@ def _add(account: Account, pipeline: Pipeline, feed: Feed, plan: Plan, expected:
     except HeadraceError as error:  # user code may refuse what a rerun produced
         account.errors.append(str(error))
         return
-    account.broken.update(violations(verdicts))
+    account.violated.update(violations(verdicts))
     account.take(history, expected)
 
 
@@ -264,7 +264,7 @@ class _CostReader:
     def end(self) -> None:
         """Count what is known only at the end of the run."""
         effects, made = self._effects, self._made
-        self._costs.redone += sum(len(causes) for causes in self._running.values())
+        self._costs.in_vain += sum(len(causes) for causes in self._running.values())
         self._costs.counted_twice += effects.total() - len(effects)
         self._costs.diverged += sum(len(values) > 1 for values in made.values())
 
@@ -286,8 +286,8 @@ class _CostReader:
             self._made[production.record_id].add((production.value, production.timestamp))
 
     def _on_applied(self, event: Applied) -> None:
-        self._costs.applied += 1
-        self._costs.applied_bytes += len(_ENCODER.encode(event.delta))
+        self._costs.writes += 1
+        self._costs.written_bytes += len(_ENCODER.encode(event.delta))
         causes = self._running.pop(Version(event.sequencer, event.delta.number), ())
         self._effects.update((event.computation, cause) for cause in causes)
 

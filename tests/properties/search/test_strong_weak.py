@@ -24,18 +24,18 @@ def test_no_way_breaks_what_it_promises_or_loses_a_record(way: str) -> None:
     account = wall_clocks()[way]
     assert account.runs == 12
     assert not account.errors
-    assert not account.broken
+    assert not account.violated
     assert account.lost == 0
 
 
 def test_only_weak_productions_make_bitwise_different_records_of_one_id() -> None:
-    diverged = {name: account.stormy.diverged for name, account in wall_clocks().items()}
+    diverged = {name: account.with_faults.diverged for name, account in wall_clocks().items()}
     assert diverged["strong"] == diverged["strong, exactly-once off"] == 0
     assert diverged["weak"] > 0
 
 
 def test_only_without_exactly_once_a_record_counts_twice() -> None:
-    twice = {name: account.stormy.counted_twice for name, account in wall_clocks().items()}
+    twice = {name: account.with_faults.counted_twice for name, account in wall_clocks().items()}
     assert {name for name, count in twice.items() if count} == {
         "strong, exactly-once off",
         "weak, exactly-once off",
@@ -43,21 +43,21 @@ def test_only_without_exactly_once_a_record_counts_twice() -> None:
 
 
 def test_a_strong_production_waits_for_a_commit_that_a_weak_one_does_not() -> None:
-    strong, weak = wall_clocks()["strong"].calm, wall_clocks()["weak"].calm
+    strong, weak = wall_clocks()["strong"].without_faults, wall_clocks()["weak"].without_faults
     assert sorted(weak.latencies_us)[len(weak.latencies_us) // 2] * 2 < sorted(strong.latencies_us)[15]
-    assert weak.applied_bytes < strong.applied_bytes
+    assert weak.written_bytes < strong.written_bytes
 
 
 def test_reruns_and_retained_bytes_are_reported() -> None:
     for account in wall_clocks().values():
-        storm = account.stormy
+        storm = account.with_faults
         assert storm.crashes > 0
         assert storm.again >= storm.counted_twice
         assert storm.held_byte_us > 50 * sum(storm.held_us), "a production has more than 50 bytes"
 
 
 def test_stragglers_are_checkpointed_only_where_that_is_wanted() -> None:
-    checkpointed = {name: account.stormy.checkpointed for name, account in wall_clocks().items()}
+    checkpointed = {name: account.with_faults.checkpointed for name, account in wall_clocks().items()}
     assert checkpointed["weak"] > 0
     assert checkpointed["weak, no straggler checkpoints"] == checkpointed["strong"] == 0
 
@@ -72,8 +72,8 @@ def test_code_independent_of_time_and_order_has_the_same_result_in_every_exactly
 
 def test_runs_without_faults_waste_nothing() -> None:
     for account in wall_clocks().values():
-        calm = account.calm
-        assert (calm.again, calm.redone, calm.counted_twice, calm.diverged, calm.checkpointed) == (0,) * 5
+        calm = account.without_faults
+        assert (calm.again, calm.in_vain, calm.counted_twice, calm.diverged, calm.checkpointed) == (0,) * 5
         assert calm.crashes == 0
         assert calm.executions == 2 * wall_clock.VISITS
         assert len(calm.latencies_us) == wall_clock.VISITS
