@@ -54,16 +54,28 @@ RESULT_WORDS = {
 """The code's name in ``--json``."""
 
 
-class UnknownScenarioError(HeadraceError):
-    """There is no such scenario. Fields: name, known."""
+class UnknownNameError(HeadraceError):
+    """There is nothing of this name. Fields: kind, such as ``scenario``, name, known."""
 
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        super().__init__(name, known)
-        self.name, self.known = name, known
+    def __init__(self, kind: str, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(kind, name, known)
+        self.kind, self.name, self.known = kind, name, known
 
     def __str__(self) -> str:
-        """List the scenarios."""
-        return f"there is no scenario {self.name!r}. The scenarios are: {', '.join(self.known)}"
+        """List the names."""
+        return f"there is no {self.kind} {self.name!r}. The {self.kind}s are: {', '.join(self.known)}"
+
+
+class WrongOptionError(HeadraceError):
+    """An option or argument has an unusable value, or goes with no other. Fields: option, problem, remedy."""
+
+    def __init__(self, option: str, problem: str, remedy: str) -> None:
+        super().__init__(option, problem, remedy)
+        self.option, self.problem, self.remedy = option, problem, remedy
+
+    def __str__(self) -> str:
+        """Name the option, the problem and the remedy."""
+        return f"{self.option}: {self.problem}. {self.remedy}"
 
 
 class UnknownWithoutError(HeadraceError):

@@ -11,7 +11,8 @@ from datetime import date
 from functools import cache
 from pathlib import Path
 
-from headrace import MAX_TIME, HeadraceError, Pipeline
+from headrace import MAX_TIME, Pipeline
+from headrace_cli._exit import WrongOptionError
 from headrace_cli._input import InputOptions, read_input
 from headrace_cli._targets import DEFAULT_FEED, load_pipeline, load_promises, load_target
 from headrace_properties.promises import Promise
@@ -24,18 +25,6 @@ ZEITGEIST = "zeitgeist"
 
 SIMULATED_UNTIL = date(2013, 2, 15)
 """Choice: the simulated cluster gets the flights until this time: the blizzard is over, and the run takes half a minute."""
-
-
-class JobError(HeadraceError):
-    """Options that do not fit the job. Fields: job, problem, remedy."""
-
-    def __init__(self, job: str, problem: str, remedy: str) -> None:
-        super().__init__(job, problem, remedy)
-        self.job, self.problem, self.remedy = job, problem, remedy
-
-    def __str__(self) -> str:
-        """State the conflict and the remedy."""
-        return f"{self.job}: {self.problem}. {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +73,25 @@ def load_job(
         feed: name of that function.
 
     Raises:
-        JobError: the options do not fit.
+        WrongOptionError: the options do not fit.
         TargetError: there is no such pipeline, or nothing that makes its input.
     """
     if re.fullmatch(r"nexmark-q(\d|1[0-2])", name):
         name = name.replace("nexmark-", "headrace_scenarios.nexmark:")
     if path is not None and feed is not None:
-        raise JobError(name, "there are two inputs, --input and --feed", "Give one of them")
+        raise WrongOptionError(name, "there are two inputs, --input and --feed", "Give one of them")
     if path is None and reading != InputOptions():
         remedy = "Name the file with --input"
-        raise JobError(name, "--stream, --key, --timestamp and --slack say how to read a file", remedy)
+        raise WrongOptionError(
+            name, "--stream, --key, --timestamp and --slack say how to read a file", remedy
+        )
     if name == ZEITGEIST:
         if path is not None or feed is not None:
             remedy = "Leave out --input and --feed, or run your own pipeline, MODULE:PIPELINE"
-            raise JobError(name, "its input is the flights of 2013", remedy)
+            raise WrongOptionError(name, "its input is the flights of 2013", remedy)
         return Job(name, flights.pipeline, lambda *hosts: _flights(until or _last(hosts)))
     if until is not None:
-        raise JobError(name, f"--until is for {ZEITGEIST} only", "Leave it out")
+        raise WrongOptionError(name, f"--until is for {ZEITGEIST} only", "Leave it out")
     if path is not None:
         pipeline = load_pipeline(name)
         from_file = JobInput(read_input(path, pipeline, reading))

@@ -11,6 +11,13 @@ import typer
 LONGEST_S = 1e9
 """The longest time, in seconds, that an option takes: thirty years, and not for ever (``inf``), which no timer can wait."""
 
+PipelineArgument = Annotated[
+    str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
+]
+FeedOption = Annotated[
+    str, typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed.")
+]
+JobsOption = Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per CPU.")]
 PromiseOption = Annotated[
     list[str] | None,
     typer.Option(

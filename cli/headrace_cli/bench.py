@@ -8,13 +8,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from headrace import HeadraceError
 from headrace_benchmarks.catalogue import BENCHMARKS
 from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, machine, versions
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
-from headrace_cli._exit import ExitCode, tidy_errors
-from headrace_cli._options import JsonOption
+from headrace_cli._exit import ExitCode, UnknownNameError, tidy_errors
+from headrace_cli._options import JobsOption, JsonOption
 from headrace_cli._progress import PartsProgress
 from headrace_cli._render import plain_table, print_heading, print_table, print_text
 from headrace_cli._signals import signal_of
@@ -34,18 +33,6 @@ _EXAMPLES = """[bold]Examples[/]
   0 measured, however slow; 1 a correctness figure missed its goal; 2 usage error"""
 
 
-class UnknownBenchmarkError(HeadraceError):
-    """There is no such benchmark. Fields: name, known."""
-
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        super().__init__(name, known)
-        self.name, self.known = name, known
-
-    def __str__(self) -> str:
-        """List the benchmarks."""
-        return f"there is no benchmark {self.name!r}. The benchmarks are: {', '.join(self.known)}"
-
-
 @app.command("bench", epilog=_EXAMPLES)
 def bench(
     name: Annotated[str | None, typer.Argument(help="Benchmark to run. Default: list them.")] = None,
@@ -56,9 +43,7 @@ def bench(
             help="Number of runs of the longest part; for an experiment of the report: at each point.",
         ),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Number of processes. Default: one per CPU.")
-    ] = None,
+    jobs: JobsOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for everything random.")] = 0,
     quick: Annotated[  # noqa: FBT002  typer's way
         bool, typer.Option("--quick", help="Run a fraction of everything, to see that it works.")
@@ -71,7 +56,7 @@ def bench(
             _print_list(as_json=as_json)
             return
         if name not in BENCHMARKS:
-            raise UnknownBenchmarkError(name, tuple(BENCHMARKS))
+            raise UnknownNameError("benchmark", name, tuple(BENCHMARKS))
         options = BenchOptions(seed, jobs or os.cpu_count() or 1, runs, quick)
         with stdout_reserved():
             began = time.monotonic()

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace import HeadraceError
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
-from headrace_cli._exit import ExitCode, tidy_errors
+from headrace_cli._exit import ExitCode, WrongOptionError, tidy_errors
 from headrace_cli._options import LONGEST_S, JsonOption
 from headrace_cli._progress import RunProgress
 from headrace_cli._targets import DEFAULT_FEED, load_target
@@ -43,18 +42,6 @@ class Protection(StrEnum):
 
     FENCING = "fencing"
     STATE_IDS = "state-ids"
-
-
-class ChaosUseError(HeadraceError):
-    """An option has an unusable value. Fields: option, problem, remedy."""
-
-    def __init__(self, option: str, problem: str, remedy: str) -> None:
-        super().__init__(option, problem, remedy)
-        self.option, self.problem, self.remedy = option, problem, remedy
-
-    def __str__(self) -> str:
-        """Name the option, the problem and the remedy."""
-        return f"{self.option}: {self.problem}. {self.remedy}"
 
 
 class Layout(StrEnum):
@@ -147,7 +134,7 @@ def chaos(
         with stdout_reserved():
             target = load_target(pipeline, feed)
             if object_store and layout is Layout.STAGED:
-                raise ChaosUseError("--object-store", "no staged job can be there", "Use another --layout")
+                raise WrongOptionError("--object-store", "no staged job can be there", "Use another --layout")
             where = _Where(layout, object_store)
             done = _run(target, faults, seed, kinds, without or [], master, patience, keep, where)
         if as_json:
@@ -171,7 +158,7 @@ def _run(
     unknown = [kind for kind in wanted or () if kind not in list(Verb)]
     if unknown:
         problem = f"there is no kind {', '.join(map(repr, unknown))}"
-        raise ChaosUseError("--kinds", problem, f"The kinds are: {', '.join(Verb)}")
+        raise WrongOptionError("--kinds", problem, f"The kinds are: {', '.join(Verb)}")
     options = ChaosOptions(
         master,
         Protection.FENCING not in without,
@@ -204,9 +191,9 @@ def _directory(keep: Path | None) -> Path:
         keep.mkdir(parents=True, exist_ok=True)
         taken = any(keep.iterdir())
     except OSError as error:
-        raise ChaosUseError(
+        raise WrongOptionError(
             "--keep", f"cannot use {keep} ({error.strerror})", "Give another directory"
         ) from error
     if taken:
-        raise ChaosUseError("--keep", f"{keep} is not empty", "Give another directory, or empty it")
+        raise WrongOptionError("--keep", f"{keep} is not empty", "Give another directory, or empty it")
     return keep

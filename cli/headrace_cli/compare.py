@@ -13,7 +13,7 @@ from rich.table import Table
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import ExitCode, tidy_errors
-from headrace_cli._options import JsonOption
+from headrace_cli._options import FeedOption, JsonOption, PipelineArgument
 from headrace_cli._progress import RunProgress
 from headrace_cli._render import counted, plain_table, print_heading, print_table, print_text
 from headrace_cli._signals import stop_requested
@@ -34,16 +34,11 @@ _EXAMPLES = """[bold]Examples[/]
 
 @app.command("compare", epilog=_EXAMPLES)
 def compare(
-    pipeline: Annotated[
-        str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
-    ],
+    pipeline: PipelineArgument,
     faults: Annotated[int, typer.Option(min=0, help="Number of faults in each run.")] = 10,
     runs: Annotated[int, typer.Option(min=1, help="Number of runs each way, each with its own faults.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed for the input and the faults.")] = 0,
-    feed: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed."),
-    ] = DEFAULT_FEED,
+    feed: FeedOption = DEFAULT_FEED,
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a pipeline with strong and weak productions, with and without exactly-once, under the same faults, and compare.

@@ -23,9 +23,9 @@ from headrace_benchmarks.section8.reporting import (
 )
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import print_document
-from headrace_cli._exit import ExitCode, UnwritableFileError, tidy_errors
+from headrace_cli._exit import ExitCode, UnknownNameError, UnwritableFileError, tidy_errors
 from headrace_cli._files import ForceOption, OutputFiles, write_bytes
-from headrace_cli._options import JsonOption
+from headrace_cli._options import JobsOption, JsonOption
 from headrace_cli._progress import RunProgress
 from headrace_cli._render import counted
 
@@ -38,18 +38,6 @@ _EXAMPLES = """[bold]Examples[/]
 
 [bold]Exit codes[/]
   0 written, or checked without a difference, 1 a number differs from what the code computes, 2 usage error, 130 interrupted"""
-
-
-class UnknownExperimentError(HeadraceError):
-    """There is no such experiment. Fields: name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-    def __str__(self) -> str:
-        """List the experiments."""
-        return f"there is no experiment {self.name!r}. The experiments are: {', '.join(EXPERIMENTS)}"
 
 
 class UnreadableReportError(HeadraceError):
@@ -82,9 +70,7 @@ def report(
             min=1, help=f"Number of runs at each point. Default: {FULL.seeds}, or {QUICK.seeds} with --quick."
         ),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Number of processes. Default: one per CPU.")
-    ] = None,
+    jobs: JobsOption = None,
     update: Annotated[  # noqa: FBT002  typer's way
         bool,
         typer.Option(
@@ -136,7 +122,7 @@ def report(
 def _refuse_unknown(only: list[str]) -> None:
     for name in only:
         if name not in EXPERIMENTS:
-            raise UnknownExperimentError(name)
+            raise UnknownNameError("experiment", name, tuple(EXPERIMENTS))
 
 
 def _chosen(only: list[str], size: Size) -> list[str]:

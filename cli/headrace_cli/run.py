@@ -13,13 +13,13 @@ import typer
 from headrace import SECOND, UserCodeError
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
-from headrace_cli._exit import ExitCode, UnwritableFileError, print_stop, tidy_errors
+from headrace_cli._exit import ExitCode, UnwritableFileError, WrongOptionError, print_stop, tidy_errors
 from headrace_cli._files import ForceOption, OutputFiles
 from headrace_cli._flights_report import draw_chart
 from headrace_cli._histories import HISTORY, HistoryOption, write_history
 from headrace_cli._hosts import HOSTS, HostName, HostOptions
 from headrace_cli._input import InputOptions
-from headrace_cli._jobs import ZEITGEIST, Job, JobError, load_job
+from headrace_cli._jobs import ZEITGEIST, Job, load_job
 from headrace_cli._options import LONGEST_S, JsonOption, with_options
 from headrace_cli._output import SUFFIX, output_files, output_lines, read_outputs, write_outputs
 from headrace_cli._progress import RunProgress
@@ -163,7 +163,7 @@ def run(
         _check_stdout(output, as_json=as_json)
         _check_judge(judge, on, compare)
         if writing.history is not None and on is HostName.REFERENCE:
-            raise JobError(HISTORY, "the reference records no History", "Use --on sim or --on spark")
+            raise WrongOptionError(HISTORY, "the reference records no History", "Use --on sim or --on spark")
         with stdout_reserved():
             last = until.date() if until else None
             job = load_job(pipeline, seed, reading.input_file, reading.of_lines, last, reading.feed)
@@ -194,13 +194,15 @@ def run(
 
 def _check_stdout(output: Path | None, *, as_json: bool) -> None:
     if as_json and output == Path("-"):
-        raise JobError("--json", "--output - writes to stdout, too", "Give --output a file or a directory")
+        raise WrongOptionError(
+            "--json", "--output - writes to stdout, too", "Give --output a file or a directory"
+        )
 
 
 def _check_judge(judge: float | None, on: HostName, compare: str | None) -> None:
     if judge is not None and HostName.SPARK not in (on, compare):
         remedy = f"Add --on {HostName.SPARK}, or leave it out: a run on sim is always judged"
-        raise JobError("--judge", f"it needs --on {HostName.SPARK}", remedy)
+        raise WrongOptionError("--judge", f"it needs --on {HostName.SPARK}", remedy)
 
 
 def _charts(job: Job, on: HostName, output: Path | None, chart: Path | None) -> tuple[Path, ...]:
@@ -210,7 +212,9 @@ def _charts(job: Job, on: HostName, output: Path | None, chart: Path | None) -> 
         for path in asked:
             check_chart(path)
             if on is not HostName.SIM:
-                raise JobError("--chart", f"--on {on} does not tell when what happened", "Use --on sim")
+                raise WrongOptionError(
+                    "--chart", f"--on {on} does not tell when what happened", "Use --on sim"
+                )
         return asked
     beside = output is not None and output != Path("-") and output.suffix != SUFFIX
     return (*asked, output / "dips.svg", output / "dips.png") if beside and output is not None else asked
@@ -275,7 +279,7 @@ def _compare(ran: Ran, compare: str | None, faults: int) -> None:
         outputs = read_outputs(Path(compare))
     else:
         remedy = f"Name a host ({', '.join(HOSTS)}), or a file or directory that --output wrote"
-        raise JobError("--compare", f"there is no {compare!r}", remedy)
+        raise WrongOptionError("--compare", f"there is no {compare!r}", remedy)
     ran.compared_with, ran.comparison = compare, same_output(ran.run.outputs, outputs, ran.compared_until_us)
 
 

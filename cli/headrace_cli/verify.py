@@ -16,7 +16,15 @@ from headrace_cli._heeded import refuse_unheeded_options
 from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_history
 from headrace_cli._invariants import invariants_named
 from headrace_cli._kept import FailuresOption, memory, save_findings
-from headrace_cli._options import CodeTimeoutOption, JsonOption, PromiseOption, VerboseOption, with_options
+from headrace_cli._options import (
+    CodeTimeoutOption,
+    FeedOption,
+    JsonOption,
+    PipelineArgument,
+    PromiseOption,
+    VerboseOption,
+    with_options,
+)
 from headrace_cli._pools import PoolOptions
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
@@ -166,10 +174,7 @@ class TargetOptions:
             help="Another version of the pipeline, which an operator may deploy while it runs; repeat for more.",
         ),
     ] = None
-    feed: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed."),
-    ] = DEFAULT_FEED
+    feed: FeedOption = DEFAULT_FEED
     promise: PromiseOption = None
     without: WithoutOption = None
     allow_unknown: Annotated[
@@ -216,9 +221,7 @@ class TargetOptions:
 @with_options
 def verify(
     context: typer.Context,
-    pipeline: Annotated[
-        str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
-    ],
+    pipeline: PipelineArgument,
     options: SearchOptions,
     scope: ScopeOptions,
     pools: PoolOptions,
