@@ -187,8 +187,7 @@ class ExactlyOnce:
                 self._note(record_id, before, event)
         if len(seen) > 1 and len(set(seen)) < len(seen):
             self._found.violated(
-                f"{_step(event)} claims a record twice: {[id_ for id_, _ in seen]} (MillWheel 3, 6.2)",
-                event,
+                f"{_step(event)} claims a record twice: {[id_ for id_, _ in seen]} (MillWheel 3, 6.2)", event
             )
 
     def _note(self, record_id: str, before: Applied, event: Applied) -> None:
@@ -225,11 +224,7 @@ class AckAfterCommit:
         self._remnants: set[tuple[str, str]] = set()
         self.handlers: Handlers = {AckSent: self._on_ack, CheckpointsDeleted: self._on_deleted}
         if self._topology.weak:
-            self.handlers = {
-                **self.handlers,
-                Applied: self._on_applied,
-                DuplicateDropped: self._on_dropped,
-            }
+            self.handlers = {**self.handlers, Applied: self._on_applied, DuplicateDropped: self._on_dropped}
 
     def _on_deleted(self, event: CheckpointsDeleted) -> None:
         self._found.reached += len(event.checkpoints)

@@ -298,88 +298,48 @@ def _apart(**fields: Any) -> Grouping:
 
 
 MUTANTS = (
-    DataflowMutant(
-        "retraction last", "2.3", "a pane goes out before what it replaces is taken back", RetractionLast
-    ),
+    DataflowMutant("retraction last", "2.3", "a pane goes out before what it replaces is taken back", RetractionLast),
     DataflowMutant("no retraction", "2.3", "what a pane replaces is not taken back", NoRetraction),
     DataflowMutant("retracts twice", "2.3", "what was taken back is taken back again", RetractsTwice),
-    DataflowMutant(
-        "merge loses a buffer", "2.2.2", "of windows that merge, one's contents are kept", MergeLosesBuffer
-    ),
-    DataflowMutant(
-        "merge loses panes", "2.4", "panes of windows that merge are not taken back", MergeLosesPanes
-    ),
+    DataflowMutant("merge loses a buffer", "2.2.2", "of windows that merge, one's contents are kept", MergeLosesBuffer),
+    DataflowMutant("merge loses panes", "2.4", "panes of windows that merge are not taken back", MergeLosesPanes),
     DataflowMutant("merge starts anew", "2.3", "a merged window's trigger begins again", MergeStartsAnew),
-    DataflowMutant(
-        "merge restarts index", "2.3", "a merged window's panes are counted from 0", MergeRestartsIndex
-    ),
+    DataflowMutant("merge restarts index", "2.3", "a merged window's panes are counted from 0", MergeRestartsIndex),
     DataflowMutant("merge forgets timing", "2.3", "a merged window can be on time twice", MergeForgetsTiming),
     DataflowMutant("merge emits", "2.4", "a pane goes out because windows merge", MergeEmits),
     DataflowMutant("on time twice", "2.3", "late panes say that they are on time", OnTimeTwice),
-    DataflowMutant(
-        "late on time", "2.4", "a first pane of late elements says that it is on time", LateOnTime
-    ),
-    DataflowMutant(
-        "latch outlives merge", "2.3", "a merged window is past since a part of it was", LatchOutlivesMerge
-    ),
+    DataflowMutant("late on time", "2.4", "a first pane of late elements says that it is on time", LateOnTime),
+    DataflowMutant("latch outlives merge", "2.3", "a merged window is past since a part of it was", LatchOutlivesMerge),
     DataflowMutant("late dropped", "2.4", "elements behind the watermark are dropped", LateDropped),
     DataflowMutant("late waits", "2.4", "an element behind the watermark is not emitted at once", LateWaits),
-    DataflowMutant(
-        "emits unchanged", "2.4", "a window that has not changed is emitted again", EmitsUnchanged
-    ),
-    DataflowMutant(
-        "emits in any order", "2.4", "windows are not emitted in the order of their ends", EmitsAnyhow
-    ),
-    DataflowMutant(
-        "discards nothing", "2.3", "discarding, what was emitted is emitted again", DiscardsNothing
-    ),
-    DataflowMutant(
-        "accumulates nothing", "2.3", "accumulating, what was emitted is forgotten", AccumulatesNothing
-    ),
-    DataflowMutant(
-        "boundary excluded", "2.4", "an element on a boundary is in the next pane", BoundaryExcluded
-    ),
+    DataflowMutant("emits unchanged", "2.4", "a window that has not changed is emitted again", EmitsUnchanged),
+    DataflowMutant("emits in any order", "2.4", "windows are not emitted in the order of their ends", EmitsAnyhow),
+    DataflowMutant("discards nothing", "2.3", "discarding, what was emitted is emitted again", DiscardsNothing),
+    DataflowMutant("accumulates nothing", "2.3", "accumulating, what was emitted is forgotten", AccumulatesNothing),
+    DataflowMutant("boundary excluded", "2.4", "an element on a boundary is in the next pane", BoundaryExcluded),
     DataflowMutant("never over", "2.3", "no element is too late", _never_over),
     DataflowMutant("over too soon", "2.3", "the allowed lateness is not allowed", OverTooSoon),
+    DataflowMutant("loses what is left", "2.3", "what waits in a window when it is over is lost", LosesWhatIsLeft),
+    DataflowMutant("finished takes more", "2.3", "a finished trigger's window begins anew", FinishedTakesMore),
+    DataflowMutant("batch forgets", "2.4", "what waits for the clock when a batch ends is forgotten", BatchForgets),
     DataflowMutant(
-        "loses what is left", "2.3", "what waits in a window when it is over is lost", LosesWhatIsLeft
-    ),
-    DataflowMutant(
-        "finished takes more", "2.3", "a finished trigger's window begins anew", FinishedTakesMore
-    ),
-    DataflowMutant(
-        "batch forgets", "2.4", "what waits for the clock when a batch ends is forgotten", BatchForgets
-    ),
-    DataflowMutant(
-        "period unaligned",
-        "2.4",
-        "a period begins with its first element",
+        "period unaligned", "2.4", "a period begins with its first element",
         _replacing(AtPeriod, lambda period: AfterDelay(period.period_us)),
     ),
     DataflowMutant(
-        "all is any",
-        "2.3",
-        "the first part of AllOf fires it",
+        "all is any", "2.3", "the first part of AllOf fires it",
         _replacing(AllOf, lambda trigger: AnyOf(*trigger.triggers)),
     ),
+    DataflowMutant("repeat once", "2.3", "Repeat fires once", _replacing(Repeat, lambda trigger: trigger.trigger)),
     DataflowMutant(
-        "repeat once", "2.3", "Repeat fires once", _replacing(Repeat, lambda trigger: trigger.trigger)
-    ),
-    DataflowMutant(
-        "or finally never",
-        "2.3",
-        "OrFinally is never finished by its second trigger",
+        "or finally never", "2.3", "OrFinally is never finished by its second trigger",
         _replacing(OrFinally, lambda trigger: trigger.trigger),
     ),
     DataflowMutant(
-        "until never",
-        "2.3",
-        "RepeatUntil goes on for ever",
+        "until never", "2.3", "RepeatUntil goes on for ever",
         _replacing(RepeatUntil, lambda trigger: Repeat(trigger.trigger)),
     ),
-    DataflowMutant(
-        "earliest of all", "2.2", "late elements count for the event time of a pane", EarliestOfAll
-    ),
+    DataflowMutant("earliest of all", "2.2", "late elements count for the event time of a pane", EarliestOfAll),
     DataflowMutant("touching apart", "2.4", "sessions that touch are two", _apart),
-)
+)  # fmt: skip
 """All Dataflow mutants."""

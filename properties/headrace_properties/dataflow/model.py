@@ -138,8 +138,7 @@ def run_model(query: Query, steps: Sequence[InputStep]) -> Told:
         (pane for story in stories for pane in story.panes), key=lambda pane: (pane.at_us, pane.step)
     )
     dropped = sorted(
-        (record for story in stories for record in story.dropped),
-        key=lambda kept: (kept[0], kept[1].order),
+        (record for story in stories for record in story.dropped), key=lambda kept: (kept[0], kept[1].order)
     )
     return Told(tuple(panes), tuple(dropped))
 

@@ -10,15 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from headrace.dataflow import (
-    MAX,
-    Accumulation,
-    AtWatermark,
-    Streaming,
-    TimestampCombiner,
-    Timing,
-    Trigger,
-)
+from headrace.dataflow import MAX, Accumulation, AtWatermark, Streaming, TimestampCombiner, Timing, Trigger
 from headrace_properties.dataflow.drawn_groupings import GroupingCase
 from headrace_properties.dataflow.evidence import everywhere
 from headrace_properties.dataflow.model import EmittedPane, Query, run_model

@@ -235,17 +235,7 @@ _PLAIN = (
     "stragglers",
 )
 _KINDS: Mapping[str, tuple[_Draw, tuple[str, ...]]] = {
-    "moved": (
-        _moved,
-        (
-            "slow scans",
-            "weak slow scans",
-            "holding",
-            "weak windows",
-            "slips",
-            "stragglers",
-        ),
-    ),
+    "moved": (_moved, ("slow scans", "weak slow scans", "holding", "weak windows", "slips", "stragglers")),
     "rescanned": (
         _rescanned,
         (
@@ -261,15 +251,7 @@ _KINDS: Mapping[str, tuple[_Draw, tuple[str, ...]]] = {
     ),
     "replaced": (
         _replaced,
-        (
-            "changing",
-            "staged",
-            "draining",
-            "gaining",
-            "staged",
-            "withdrawing",
-            "weak changing",
-        ),
+        ("changing", "staged", "draining", "gaining", "staged", "withdrawing", "weak changing"),
     ),
     "restarted": (
         _restarted,

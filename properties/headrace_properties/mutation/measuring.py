@@ -81,11 +81,7 @@ def measure(
 
 
 def judge_patch(
-    patched: Sequence[PatchedModule],
-    surveyed: Survey,
-    sound: RunsSpec,
-    broken: RunsSpec,
-    most_runs: int,
+    patched: Sequence[PatchedModule], surveyed: Survey, sound: RunsSpec, broken: RunsSpec, most_runs: int
 ) -> tuple[Judgement, int]:
     """Judge a broken engine; returns how many runs reach what it changes, too.
 

@@ -61,10 +61,7 @@ class RunResult:
 
 
 def run_reference(
-    pipeline: Pipeline,
-    feed: Feed,
-    on_entry: Callable[[int], object] | None = None,
-    host: StepHost = run_step,
+    pipeline: Pipeline, feed: Feed, on_entry: Callable[[int], object] | None = None, host: StepHost = run_step
 ) -> RunResult:
     """Run a pipeline over a feed, sequentially.
 

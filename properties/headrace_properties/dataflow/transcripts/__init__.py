@@ -43,12 +43,7 @@ from headrace_properties.dataflow.transcripts.layer import (
     run_layer,
     run_layer_counting,
 )
-from headrace_properties.dataflow.transcripts.matching import (
-    mismatches,
-    say,
-    say_expected,
-    settles,
-)
+from headrace_properties.dataflow.transcripts.matching import mismatches, say, say_expected, settles
 from headrace_properties.settling import Settled, settled
 
 __all__ = [
