@@ -7,8 +7,6 @@ from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.explain.descriptions import titles
 from headrace_properties.verdict import Verdict
 
-_CODE = "code:"
-
 
 class Concern(enum.Enum):
     """The subject of a verdict."""
@@ -20,7 +18,7 @@ class Concern(enum.Enum):
 
 def concern_of(name: str) -> Concern:
     """Return the subject of a named verdict; a promise may have any name that no invariant has."""
-    if name.startswith(_CODE) or is_about_code(name):
+    if is_about_code(name):
         return Concern.CODE
     return Concern.PROTOCOL if name in titles() else Concern.PROMISES
 

@@ -1,16 +1,16 @@
 """The failures that ``headrace verify`` keeps, and tries first the next time."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from headrace_cli._consoles import error_console
-from headrace_cli._files import OutputFiles
+from headrace_cli._files import OutputFiles, write_bytes
 from headrace_cli._render import print_text
-from headrace_cli._replay_file import save_failure
-from headrace_properties.search.kept_failures import FOLDER, KeptFailures, is_fit_for_files
+from headrace_properties.kept_failures import FOLDER, KeptFailures, free_name, is_fit_for_files
 from headrace_properties.session import Memory, Session
+from headrace_properties.target import Source
 
 FailuresOption = Annotated[
     Path | None,
@@ -23,14 +23,14 @@ FailuresOption = Annotated[
 ]
 
 
-def memory(folder: Path | None, *of: Any) -> Memory:
+def memory(folder: Path | None, source: Source) -> Memory:
     """Return where a command keeps failures, and complains if it cannot.
 
     Args:
         folder: where; ``None``: in the current directory, unless that is a home directory.
-        of: what is verified: as `KeptFailures` takes it.
+        source: of what is verified.
     """
-    failures = KeptFailures(folder or FOLDER, *of)
+    failures = KeptFailures(folder or FOLDER, source)
 
     def complain(error: OSError) -> None:
         words = (
@@ -59,3 +59,17 @@ def save_findings(session: Session, path: Path | None, files: OutputFiles) -> No
             saved = save_failure(trials.replay(finding), wanted, files)
             if saved is not None:
                 session.files[number] = saved
+
+
+def save_failure(data: bytes, path: Path | None, files: OutputFiles) -> Path | None:
+    """Write a failure to a file, and return its path; ``None`` if it cannot be written, which is reported on stderr.
+
+    Args:
+        data: what `headrace_properties.replays.to_replay` makes of it.
+        path: of the file; ``None``: in the current directory, named by its content.
+        files: writes it.
+    """
+    path = path or free_name(Path(), data)
+    if path.is_file() and path.read_bytes() == data:
+        return path
+    return path if files.write(path, "--save", write_bytes(data)) else None

@@ -292,7 +292,7 @@ class SearchReport:
 
     def _print_findings(self, console: Console) -> None:
         for number, finding in enumerate(self.findings):
-            print_heading(console, finding.habit.verdict_name)
+            print_heading(console, finding.kind.title)
             for sentence in finding.story():
                 print_text(console, sentence, indent=2)
             path = self.session.files.get(number)
@@ -459,7 +459,7 @@ def _finding_document(finding: UserFinding) -> dict[str, Any]:
     place = finding.place
     return {
         "habit": finding.habit.name.lower(),
-        "verdict": finding.habit.verdict_name,
+        "verdict": finding.kind.name,
         "computation": finding.computation,
         "message": str(finding),
         "detail": finding.detail,

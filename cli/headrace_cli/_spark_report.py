@@ -14,8 +14,8 @@ from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.session import Session
 
 if TYPE_CHECKING:
-    from headrace_properties.spark_jobs.spark_trials import SparkTrials
     from headrace_properties.spark_jobs.targets import SparkReport
+    from headrace_properties.spark_trials import SparkTrials
     from headrace_sim.spark.schedules import Feed
 
 

@@ -5,30 +5,19 @@ PySpark is imported only when such a target is named.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace import HistoryFormatError
-from headrace_cli._consoles import output_console
-from headrace_cli._documents import print_document, stdout_reserved
-from headrace_cli._exit import RESULT_WORDS, ExitCode
-from headrace_cli._files import OutputFiles, write_bytes
 from headrace_cli._invariants import invariants_named
-from headrace_cli._pictures import Showing
-from headrace_cli._spark_report import finding_document
 from headrace_cli._targets import DEFAULT_FEED, load_named, picked
-from headrace_cli._trust import check_trusted
-from headrace_cli._user_code import Confinement, names_of
-from headrace_properties.findings import FindingClass
+from headrace_cli._user_code import names_of
 from headrace_properties.pipeline_target import Search
 from headrace_properties.search.limits import CodeLimits
-from headrace_properties.target import TargetError
+from headrace_properties.target import TargetError, spark_source
 from headrace_properties.target_kinds import check_allowed
-from headrace_scenarios.pictures.side_by_side import side_by_side_html
 
 if TYPE_CHECKING:
-    from headrace_properties.spark_jobs.spark_trials import SparkTrials
     from headrace_properties.spark_jobs.targets import SparkTarget
+    from headrace_properties.spark_trials import SparkTrials
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,15 +64,15 @@ def spark_trials(name: str, search: Search, options: SparkOptions, limits: CodeL
         return dataclasses.replace(target, promises=promises, limits=limits)
 
     target = target_of(search.seed)
-    from headrace_properties.spark_jobs.spark_trials import SparkTrials  # noqa: PLC0415
     from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
+    from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
 
+    source = spark_source(name, schemas, options.feed_name, target.keys)
     names = names_of(options.allow)
     check_allowed(names, target.kind)
     unknown = invariants_named(options.allow_unknown, (), target.promises)
     return SparkTrials(
-        target, target_of, schemas, options.feed_name, search.seed, search.runs, causes_named(names), options.duplicates,
-        unknown,
+        target, target_of, source, search.seed, search.runs, causes_named(names), options.duplicates, unknown,
     )  # fmt: skip
 
 
@@ -144,84 +133,3 @@ def _schemas(name: str, given: Sequence[str]) -> str | Mapping[str, str] | None:
             "Write each as --schema PARAMETER=COLUMNS",
         )
     return dict(pairs)
-
-
-def replay_spark(
-    path: Path,
-    pipeline: str | None,
-    showing: Showing,
-    files: OutputFiles,
-    confinement: Confinement,
-    *,
-    trust: bool,
-    as_json: bool,
-) -> ExitCode:
-    """Look for a saved finding again, and print what has come of it.
-
-    Args:
-        path: The replay file.
-        pipeline: ``MODULE:NAME`` of what is tried instead of what the file names, or None.
-        showing: Whether to tell how it comes about, and where to draw it.
-        files: That may be written.
-        confinement: Of the code.
-        trust: Whether to import any module that the file names.
-        as_json: Whether to print one JSON document.
-
-    Raises:
-        HeadraceError: The file or the target cannot be read.
-
-    """
-    from headrace_properties.spark_jobs.replay_file import Again, read_file  # noqa: PLC0415
-
-    with stdout_reserved(), confinement.entered():
-        file = read_file(path)
-        name = pipeline or file.spark_job
-        if not trust:
-            check_trusted(path, [name], pipeline)
-        loaded = load_spark_target(name, file.schemas, file.feed, file.feed_seed)
-        target = dataclasses.replace(file.declared(loaded), limits=confinement.limits)
-        if wrong := file.wrong(target):
-            raise HistoryFormatError("replay file", str(path), wrong)
-        again, changes = Again(file, target), file.changes(target)
-        explanation = again.explanation() if showing.explain or showing.html is not None else None
-    finding = again.finding
-    is_violated = finding is not None and finding.finding_class is FindingClass.VIOLATED
-    code = ExitCode.VIOLATED if is_violated else ExitCode.UNKNOWN if finding or changes else ExitCode.HOLDS
-    if showing.html is not None:
-        said = "Nothing is violated." if finding is None else f"{finding.kind.title}: {finding}"
-        runs, difference = (explanation.runs, explanation.difference) if explanation else ((), ())
-        page = side_by_side_html(runs, title=name, said=said, difference=difference)
-        files.write(showing.html, "--html", write_bytes(page.encode()))
-    if as_json:
-        document = {
-            "target": name,
-            "result": RESULT_WORDS[code],
-            "changed": list(changes),
-            "recorded": file.violations,
-            "finding": None if finding is None else finding_document(finding),
-        }
-        print_document(document | ({"explanation": explanation} if showing.explain else {}))
-        return code
-    if finding is not None:
-        style = "bold red" if is_violated else "bold yellow"
-        _say(f"{finding.finding_class.name} again: {finding.kind.title}", style)
-        _say(f"  {finding}")
-        if finding.kind.title not in file.violations:
-            _say(f"Recorded was: {', '.join(file.violations)}")
-    elif changes:
-        what = " and the ".join(changes)
-        verb = "have" if len(changes) > 1 else "has"
-        _say(
-            f"UNKNOWN: nothing is violated, but the {what} {verb} changed since",
-            "bold yellow",
-        )
-    else:
-        _say("HOLDS: this run no longer violates anything", "bold green")
-    if explanation is not None and showing.explain:
-        for line in explanation.paragraphs():
-            _say(line)
-    return code
-
-
-def _say(line: str, style: str = "") -> None:
-    output_console().print(line, markup=False, highlight=False, soft_wrap=True, style=style or None)

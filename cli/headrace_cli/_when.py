@@ -9,11 +9,10 @@ from headrace import format_time
 from headrace.history import Event
 from headrace_cli._progress import PartsProgress
 from headrace_cli._render import counted, describe_event, plain_table, print_heading, print_table, print_text
-from headrace_properties.search.application import Application
+from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.inevitability import CONTINUATIONS, POINTS, FailureRates, failure_rates
 from headrace_properties.search.judging import violations
 from headrace_properties.search.parallel import cores
-from headrace_properties.search.replay_file import ReplayFile
 from headrace_properties.search.run_error import RunError
 from headrace_properties.verdict import Verdict
 from headrace_sim import Protocol
@@ -24,7 +23,7 @@ _MOST_EVENTS = 3
 
 def measure(
     application: Application,
-    file: ReplayFile,
+    trial: Trial,
     protocol: Protocol,
     history: Sequence[Event],
     verdicts: Mapping[str, Verdict],
@@ -35,7 +34,7 @@ def measure(
 
     Args:
         application: what was run.
-        file: the run.
+        trial: the run.
         protocol: the state machines that it ran on.
         history: its History; nothing if it stopped with an error.
         verdicts: of the run.
@@ -47,7 +46,7 @@ def measure(
     with PartsProgress() as progress:
         return failure_rates(
             application,
-            file.trial,
+            trial,
             history,
             list(broken),
             protocol=protocol,

@@ -52,7 +52,7 @@ from headrace_properties.target_kinds import SearchKind, check_allowed
 from headrace_sim.faults import Breach
 
 if TYPE_CHECKING:
-    from headrace_properties.spark_jobs.spark_trials import SparkTrials
+    from headrace_properties.spark_trials import SparkTrials
 
 app = typer.Typer(add_completion=False)
 
@@ -251,7 +251,7 @@ def verify(
             trials = _trials(pipeline, options, scope.scope, target, confinement.limits)
             refuse_unheeded_options(context, trials.target.kind)
             check_allowed(names_of(target.allow), trials.target.kind)
-            session = Session(trials, memory(failures, *trials.kept_as))
+            session = Session(trials, memory(failures, trials.source))
             with pools.pool() as jobs, SearchProgress(trials.expected) as progress:
                 stopped_by = _run(trials, session, jobs, progress)
         with confinement.entered():  # codecs and promises are asked for what is told

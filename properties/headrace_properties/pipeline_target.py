@@ -8,28 +8,28 @@ from pathlib import Path
 
 from headrace import HeadraceError, Pipeline
 from headrace_properties.explain.descriptions import describe_failure
+from headrace_properties.kept_failures import KeptFailures, Retried, found_again, retry_code, retry_runs
 from headrace_properties.promises import Promise
+from headrace_properties.replays import messages_of, to_replay
 from headrace_properties.search.application import Application, FeedOf, stray_entry
 from headrace_properties.search.enumeration import Enumeration
 from headrace_properties.search.exhaustive import ExhaustiveSearch
 from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.judging import Failure
-from headrace_properties.search.kept_failures import KeptFailures, Retried, found_again, retry
 from headrace_properties.search.limits import CodeLimits, OverrunError
 from headrace_properties.search.lineage import LINEAGE_KINDS, LineageSearch
+from headrace_properties.search.origins import input_digest
 from headrace_properties.search.outside import is_outside
 from headrace_properties.search.parallel import Jobs
-from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.scope import USUAL_KINDS, Scope
 from headrace_properties.search.steering import FEEDS, Steering
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.strategy import Strategy
 from headrace_properties.search.strategy import search as search_with
 from headrace_properties.search.verification import Verification
-from headrace_properties.target import TargetError
+from headrace_properties.target import PipelineSource, TargetError
 from headrace_properties.target_kinds import SearchKind, TargetKind
 from headrace_properties.user_code.habits import UserFinding
-from headrace_properties.user_code.kept_findings import retry_findings
 from headrace_properties.user_code.review import CodeReview, review
 from headrace_properties.user_frames import is_users_file
 from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
@@ -100,6 +100,11 @@ class PipelineTarget:
     def kind(self) -> TargetKind:
         """A pipeline."""
         return TargetKind.PIPELINE
+
+    @property
+    def source(self) -> PipelineSource:
+        """Where it comes from."""
+        return PipelineSource(self.name, self.versions, self.protocol.name, self.feed_name)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -245,11 +250,11 @@ class PipelineTrials:
         """Try kept findings about the code, and then kept failures of runs again."""
         target, retried = self.target, list[Retried]()
         if self.code is not None:
-            self.code, found = retry_findings(target.application, kept.findings(), self.code)
+            self.code, found = retry_code(target.application, kept.load(), self.code)
             retried += found
         if self._useless:
             return retried
-        runs = retry(target.application, kept.load(), target.protocol, self.jobs)
+        runs = retry_runs(target.application, kept.load(), target.protocol, self.jobs)
         verification = found_again(runs)
         if verification is not None:
             self.verification, self.ended = verification, True
@@ -272,10 +277,9 @@ class PipelineTrials:
         return self.target.expected_runs(self.wanted)
 
     @property
-    def kept_as(self) -> tuple[str, tuple[str, ...], str, str]:
-        """What kept failures are about: as `KeptFailures` takes it."""
-        target = self.target
-        return target.name, target.versions, target.protocol.name, target.feed_name
+    def source(self) -> PipelineSource:
+        """Where the pipeline comes from."""
+        return self.target.source
 
     @property
     def _useless(self) -> bool:
@@ -293,7 +297,7 @@ class PipelineTrials:
         if isinstance(finding, Failure):
             return describe_failure(finding, application).rstrip()
         story = "\n".join(f"  {sentence}" for sentence in finding.story())
-        return f"{application.pipeline.name} breaks {finding.habit.verdict_name}\n\n{story}"
+        return f"{application.pipeline.name} breaks {finding.kind.title}\n\n{story}"
 
     @property
     def leading(self) -> UserFinding | Failure | None:
@@ -302,10 +306,12 @@ class PipelineTrials:
 
     def replay(self, finding: UserFinding | Failure) -> bytes:
         """Write a finding for a file."""
-        target, failure = self.target, _failure_of(finding)
-        return to_replay(
-            failure, target.name, target.protocol.name, target.feed_name, target.versions, target.application
-        )
+        digest = input_digest(self.target.application.input_of(finding.trial))
+        if isinstance(finding, Failure):
+            messages, history = messages_of(finding), finding.digest
+        else:
+            messages, history = {finding.kind: str(finding)}, ""
+        return to_replay(self.source, finding.trial, messages, digest=history, input_digest=digest)
 
     def file_of(self, finding: UserFinding | Failure) -> Path | None:
         """Return the file of the kept failure that failed again, if this is it."""
@@ -313,15 +319,13 @@ class PipelineTrials:
 
     def is_kept(self, finding: UserFinding | Failure) -> bool:
         """Return whether later sessions try it again: nothing outside the model, and nothing that a replay could not judge."""
-        return not (is_outside(_failure_of(finding).plan) or self.lacking(finding))
+        outside = isinstance(finding, Failure) and is_outside(finding.plan)
+        return not (outside or self.lacking(finding))
 
     def lacking(self, finding: UserFinding | Failure) -> list[str]:
         """Return the broken promises that a replay would not find."""
-        return [name for name in _failure_of(finding).violations if name in self.elsewhere]
-
-
-def _failure_of(finding: UserFinding | Failure) -> Failure:
-    return finding.failure if isinstance(finding, UserFinding) else finding
+        violated = finding.violations if isinstance(finding, Failure) else {}
+        return [name for name in violated if name in self.elsewhere]
 
 
 def pipeline_target(

@@ -136,7 +136,7 @@ class PipelineItem(pytest.Item):
 
 
 def _verifier(config: pytest.Config, record: Callable[[str, object], None]) -> "Verifier":
-    from headrace_properties.search.kept_failures import FOLDER  # noqa: PLC0415
+    from headrace_properties.kept_failures import FOLDER  # noqa: PLC0415
     from headrace_properties.verifier import Verifier  # noqa: PLC0415
 
     examples = config.getoption("--headrace-examples")

@@ -12,19 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from headrace_properties.search.kept_failures import KeptFailures
-
-
-class Rechecked(Protocol):
-    """What came of a kept failure; as text, in a line."""
-
-    @property
-    def path(self) -> Path:
-        """Of its file."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether what it violated was exercised and holds."""
+from headrace_properties.kept_failures import KeptFailures, Retried
 
 
 class Trials(Protocol):
@@ -33,7 +21,7 @@ class Trials(Protocol):
     def review(self) -> None:
         """Look at what needs no faults."""
 
-    def retry(self, kept: KeptFailures) -> Sequence[Rechecked]:
+    def retry(self, kept: KeptFailures) -> Sequence[Retried]:
         """Try kept failures again."""
 
     def search(self) -> None:
@@ -96,17 +84,16 @@ class Memory:
         """Try what is kept, and retire what passed; return a line for each, and for each that could not be read."""
         if self.failures is None:
             return ()
-        retried = trials.retry(self.failures)
-        return (*map(self._settled, retried), *self.failures.unreadable())
+        return (*map(self._settled, trials.retry(self.failures)), *self.failures.unreadable())
 
-    def _settled(self, rechecked: Rechecked) -> str:
-        if not rechecked.passed or not self._writable or self.failures is None:
-            return str(rechecked)
+    def _settled(self, retried: Retried) -> str:
+        if not retried.passed or not self._writable or self.failures is None:
+            return str(retried)
         try:
-            return f"{rechecked}; moved to {self.failures.retire(rechecked.path).parent}"
+            return f"{retried}; moved to {self.failures.retire(retried.path).parent}"
         except OSError as error:
             self._give_up(error)
-            return str(rechecked)
+            return str(retried)
 
     def _give_up(self, error: OSError) -> None:
         self._writable, self.refused = False, error

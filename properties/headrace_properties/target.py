@@ -1,4 +1,8 @@
-"""What goes wrong before a target runs."""
+"""Where a target comes from, and what goes wrong before it runs."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from headrace import HeadraceError
 
@@ -13,3 +17,67 @@ class TargetError(HeadraceError):
     def __str__(self) -> str:
         """Say what is wrong and how to fix it."""
         return f"{self.target}: {self.problem}. {self.remedy}"
+
+
+class PipelineSource(msgspec.Struct, frozen=True, tag="pipeline"):
+    """Where a pipeline comes from.
+
+    Attributes:
+        name: ``MODULE:PIPELINE``.
+        versions: further versions of it, also as ``MODULE:PIPELINE``.
+        protocol: name of the state machines that host it.
+        feed: name of the function, in its module, that makes the input from a seed.
+    """
+
+    name: str
+    versions: tuple[str, ...] = ()
+    protocol: str = "sound"
+    feed: str = "feed"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is imported."""
+        return (self.name, *self.versions)
+
+    def is_like(self, other: object) -> bool:
+        """Return whether what was found in one of them says something of the other."""
+        return self == other
+
+
+class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
+    """Where a Spark job or a sink comes from.
+
+    Attributes:
+        name: ``MODULE:NAME``.
+        schemas: of its input: one, or by the parameter's name; ``None``: it has its own.
+        feed: what its module calls its rows.
+        keys: the declared keys of tables.
+    """
+
+    name: str
+    schemas: str | dict[str, str] | None = None
+    feed: str = "feed"
+    keys: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is imported."""
+        return (self.name,)
+
+    def is_like(self, other: object) -> bool:
+        """Return whether what was found in one of them says something of the other, whose keys may be declared since."""
+        return isinstance(other, SparkSource) and (self.name, self.feed) == (other.name, other.feed)
+
+
+Source = PipelineSource | SparkSource
+
+
+def spark_source(
+    name: str,
+    schemas: str | Mapping[str, str] | None,
+    feed: str = "feed",
+    keys: Mapping[str, Sequence[str]] | None = None,
+) -> SparkSource:
+    """Return where a Spark job or a sink comes from. Its arguments are the attributes of `SparkSource`."""
+    columns = {table: tuple(names) for table, names in (keys or {}).items()}
+    return SparkSource(name, dict(schemas) if isinstance(schemas, Mapping) else schemas, feed, columns)

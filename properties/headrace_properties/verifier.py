@@ -18,18 +18,18 @@ from headrace import OptionsError, Pipeline
 from headrace_properties.checkers.catalogue import is_invariant
 from headrace_properties.drawn_feeds import feed_function
 from headrace_properties.findings import FindingClass
+from headrace_properties.kept_failures import KeptFailures
 from headrace_properties.pipeline_target import PipelineTrials, Search, pipeline_target
 from headrace_properties.promises import Promise, check_promises
 from headrace_properties.search.application import FeedOf
 from headrace_properties.search.guard import PRINTED_LINES, guarded
 from headrace_properties.search.judging import Failure
-from headrace_properties.search.kept_failures import KeptFailures
 from headrace_properties.search.limits import CALL_S, CodeLimits, call_time_limited
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.verification import Verification
 from headrace_properties.session import Memory, Session
-from headrace_properties.target import TargetError
+from headrace_properties.target import Source, TargetError, spark_source
 from headrace_properties.target_kinds import (
     EFFECT,
     OPTIONS,
@@ -234,7 +234,7 @@ class Verifier:
             protocol=protocol or SOUND,
             options=options,
         )
-        memory = self._memory(names, target.protocol.name)
+        memory = self._memory(target.source if names else None)
         trials = PipelineTrials(target, wanted, _jobs())
         beside = {promise.name for promise in _promises_beside(pipeline, feed)}
         trials.elsewhere = frozenset(promise.name for promise in target.promises) - beside
@@ -311,8 +311,8 @@ class Verifier:
         """
         __tracebackhide__ = True
         # PySpark need not be installed.
-        from headrace_properties.spark_jobs.spark_trials import SparkTrials  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named, spark_target  # noqa: PLC0415
+        from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
         from headrace_sim.spark.declares import Declares  # noqa: PLC0415
 
         used_seed, runs = self._instead_of(seed, examples)
@@ -340,10 +340,11 @@ class Verifier:
         _refuse_unheeded({"examples": examples, **stateful}, target.kind)
         check_allowed(allow, target.kind)
         untested = {*self.allow_unknown, *allow_unknown}
+        source = spark_source(names.job, schema, names.feed, target.keys)
         trials = SparkTrials(
-            target, target_of, schema, names.feed, used_seed, runs, causes_named(allow), duplicates, untested
+            target, target_of, source, used_seed, runs, causes_named(allow), duplicates, untested
         )
-        session = Session(trials, self._memory((names.job, names.feed) if names.importable else None))
+        session = Session(trials, self._memory(source if names.importable else None))
         try:
             session.run()
             session.keep()
@@ -379,10 +380,9 @@ class Verifier:
         """Return the seed and the number of runs: the test's, or else the command line's."""
         return (self.seed if seed is None else seed), (self.examples if examples is None else examples)
 
-    def _memory(self, names: tuple[str, str] | None, protocol: str = SOUND.name) -> Memory:
-        """Return where failures are kept. ``names``: of what is verified and of its feed; ``None``: no file can name them."""
-        failures = KeptFailures(self.folder, names[0], protocol=protocol, feed=names[1]) if names else None
-        return Memory(failures)
+    def _memory(self, source: Source | None) -> Memory:
+        """Return where failures are kept. ``source``: of what is verified; ``None``: no file can name it."""
+        return Memory(None if source is None else KeptFailures(self.folder, source))
 
     def _record_kept(self, session: Session) -> None:
         for line in session.kept:

@@ -10,13 +10,15 @@ from typer.testing import Result
 
 from headrace import SECOND
 from headrace_cli._files import OutputFiles
-from headrace_cli._replay_file import save_failure
+from headrace_cli._kept import save_failure
 from headrace_cli._targets import load_target
 from headrace_properties.mutants import MUTANTS
+from headrace_properties.replays import messages_of, to_replay
 from headrace_properties.search.application import Trial
 from headrace_properties.search.judging import Failure, run_plan, violations
+from headrace_properties.search.origins import input_digest
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.replay_file import to_replay
+from headrace_properties.target import PipelineSource
 from headrace_sim import ClusterOptions
 from headrace_sim.faults import FaultSchedule, Pause
 from tests import forked
@@ -143,7 +145,9 @@ def save_zombie(folder: Path, feed_name: str = "feed") -> Path:
     broken = violations(verdicts)
     assert broken, "the zombie did no harm"
     failure = Failure(ZOMBIE, 0, broken, history.digest())
-    data = to_replay(failure, target.name, protocol.name, feed_name, application=target.application)
+    source = PipelineSource(target.name, protocol=protocol.name, feed=feed_name)
+    rows = input_digest(target.application.input_of(failure.trial))
+    data = to_replay(source, failure.trial, messages_of(failure), digest=failure.digest, input_digest=rows)
     saved = save_failure(data, folder / "zombie.json", OutputFiles(force=True))
     assert saved is not None
     return saved

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace_properties.search.kept_failures import KeptFailures
+from headrace_properties.kept_failures import KeptFailures, retry_spark
 from headrace_properties.search.strategy import search
+from headrace_properties.target import SparkSource
 from tests.cli.rig import Run, plain, run_process, save_zombie
 
 KEPT = Path(".headrace/failures")
@@ -74,12 +75,13 @@ def test_a_passing_failure_is_retired_by_name(folder: Path) -> None:
 def test_an_undecided_failure_stays(folder: Path, run: Run) -> None:
     """The promise that it broke is not checked this time."""
     path = save_zombie(folder)
-    content = json.loads(path.read_text()) | {"protocol": "sound", "violations": {"no such promise": "x"}}
+    content = json.loads(path.read_text()) | {"found": {"promise": {"none such": "x"}}}
+    content["source"]["protocol"] = "sound"
     kept = folder / KEPT / "views.pipeline" / "headrace-failure-0.json"
     kept.parent.mkdir(parents=True)
     kept.write_text(json.dumps(content))
     said = plain(run("verify", "views:pipeline", "--examples", "3").stdout)
-    assert "kept; nothing can be said of no such promise, which this run does not exercise" in said
+    assert "kept; nothing can be said of the promise none such, which this run does not exercise" in said
     assert kept.exists()
 
 
@@ -94,9 +96,9 @@ def test_an_undecided_failure_stays(folder: Path, run: Run) -> None:
 def test_an_implausible_failure_is_reported_and_not_run(
     folder: Path, run: Run, change: dict[str, Any], why: str
 ) -> None:
-    content = json.loads(save_zombie(folder).read_text()) | {"protocol": "sound"}
-    for name, value in change.items():
-        content[name] = _changed(content[name], value) if isinstance(value, dict) else value
+    content = json.loads(save_zombie(folder).read_text())
+    content["source"]["protocol"] = "sound"
+    content["trial"] = _changed(content["trial"], change)
     kept = folder / KEPT / "views.pipeline" / "headrace-failure-0.json"
     kept.parent.mkdir(parents=True)
     kept.write_text(json.dumps(content))
@@ -114,10 +116,10 @@ def _changed(content: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 DAMAGED = {
-    "cut.json": b'{"format": 4, "pipeline": "views:pipel',
+    "cut.json": b'{"format": 5, "source": {"type": "pipel',
     "deep.json": b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "empty.json": b"",
-    "old.json": b'{"format": 3}',
+    "newer.json": b'{"format": 6}',
     "headrace-failure-0.json": b"\xff",
 }
 
@@ -217,11 +219,9 @@ def test_line_ends_that_git_has_converted_are_no_change_of_the_code(folder: Path
 
 def test_a_spark_jobs_store_is_read_past_what_cannot_be_read(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    from headrace_properties.spark_jobs.replay_file import retry_findings  # noqa: PLC0415  it needs PySpark
-
-    kept = KeptFailures(tmp_path, "job:sink")
+    kept = KeptFailures(tmp_path, SparkSource("job:sink"))
     damaged = damage(kept.folder)
-    assert retry_findings(kept, "feed", no_search) == ()
+    assert retry_spark(kept.load(), no_search) == ()
     assert [line.partition(": skipped, as it cannot be read: ")[0] for line in kept.unreadable()] == list(
         map(str, damaged)
     )

@@ -12,16 +12,20 @@ from typing import Any
 import pytest
 
 from headrace_cli._signals import Stopped
+from headrace_properties.replays import REPLAY_FORMAT, Replay
 from headrace_properties.search.inevitability import failure_rates
 from headrace_properties.search.plans import PLAN_BYTES, decode_plan, ground_of
 from headrace_properties.search.plausible import implausible
-from headrace_properties.search.replay_file import ReplayFile
 from headrace_properties.search.workloads import WORKLOADS
 from tests.cli.rig import MODULES, Run, plain, run_process, save_zombie
 
 
 def change(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def change_source(path: Path, **changes: Any) -> None:
+    change(path, source={**json.loads(path.read_text())["source"], **changes})
 
 
 def test_the_recorded_run_is_run_again_byte_for_byte_with_the_events_that_prove_it(
@@ -75,7 +79,7 @@ def test_code_that_has_changed_since_is_noticed(folder: Path, run: Run) -> None:
 
 def test_a_fixed_failure_exits_0(folder: Path, run: Run) -> None:
     path = save_zombie(folder)
-    change(path, protocol="sound")
+    change_source(path, protocol="sound")
     result = run("replay", str(path))
     assert result.exit_code == 0
     assert result.stdout.startswith("HOLDS: this run no longer violates anything\n")
@@ -87,7 +91,7 @@ def test_failing_user_code_fails_again_until_it_is_fixed(folder: Path) -> None:
     assert found.returncode == 1
     again = run_process("replay", "failing.json", cwd=folder)
     assert again.returncode == 1
-    assert "VIOLATED again: code:raises\nIt shows as recorded: your code by itself" in again.stdout
+    assert "VIOLATED again: raises\nIt shows as recorded: your code by itself" in again.stdout
     (folder / "failing.py").write_text(MODULES["views"])
     mended = run_process("replay", "failing.json", cwd=folder)
     assert (mended.returncode, "UNKNOWN: nothing is violated" in mended.stdout) == (3, True)
@@ -126,10 +130,16 @@ def test_the_feed_that_was_named_is_replayed(folder: Path, run: Run) -> None:
 
 
 def test_a_replay_file_is_readable_without_the_command(folder: Path) -> None:
-    """It is a `ReplayFile` with one more field, which a strict reader of that type may ignore."""
+    """It says of which type its source, its trial and each fault are."""
     content = json.loads(save_zombie(folder).read_text())
-    assert set(ReplayFile.__struct_fields__) <= set(content)
-    assert content["plan"]["faults"]["faults"][0]["type"] == "Pause"
+    assert set(Replay.__struct_fields__) == set(content)
+    trial = content["trial"]
+    assert (content["format"], content["source"]["type"], trial["type"]) == (
+        REPLAY_FORMAT,
+        "pipeline",
+        "pipeline",
+    )
+    assert trial["plan"]["faults"]["faults"][0]["type"] == "Pause"
 
 
 CORRUPT = {
@@ -137,7 +147,8 @@ CORRUPT = {
     "{": "Input data was truncated",
     "[]": "Expected `object`, got `array`",
     "{}": "Object missing required field `format`",
-    '{"format": 9}': "it has format 9, and this version of Headrace reads format 4. Update Headrace",
+    '{"format": 9}': "it has format 9, and this version of Headrace reads formats up to 5. Update Headrace",
+    '{"format": 5}': "Object missing required field `source`",
     '{"format": 4}': "Object missing required field `pipeline`",
     '{"format": 4, "pipeline": 3}': "Expected `str`, got `int` - at `$.pipeline`",
 }
@@ -169,7 +180,7 @@ def test_a_missing_file_and_a_directory_exit_2(folder: Path, run: Run) -> None:
 
 def test_a_removed_protocol_exits_2(folder: Path, run: Run) -> None:
     path = save_zombie(folder)
-    change(path, protocol="without luck")
+    change_source(path, protocol="without luck")
     result = run("replay", path.name)
     assert result.exit_code == 2
     assert "there is no protocol 'without luck'" in result.stderr
@@ -177,7 +188,7 @@ def test_a_removed_protocol_exits_2(folder: Path, run: Run) -> None:
 
 def test_a_pipeline_that_cannot_be_imported_exits_2(folder: Path, run: Run) -> None:
     path = save_zombie(folder)
-    change(path, pipeline="moved:pipeline")
+    change_source(path, name="moved:pipeline")
     result = run("replay", path.name)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "there is no module 'moved', neither in the current directory nor installed" in result.stderr
@@ -236,7 +247,7 @@ def test_explain_as_json_names_the_events_of_each_sentence(folder: Path, run: Ru
 
 def test_a_run_that_breaks_nothing_is_not_explained(folder: Path, run: Run) -> None:
     path = save_zombie(folder)
-    change(path, protocol="sound")
+    change_source(path, protocol="sound")
     result = run("replay", str(path), "--explain")
     assert "Nothing is violated, so there is nothing to explain" in result.stdout
 
@@ -259,20 +270,6 @@ def test_a_picture_that_cannot_be_saved_is_refused_before_the_run(folder: Path, 
     assert result.stdout == ""
     assert "cannot write nowhere/a.html" in plain(result.stderr)
     assert "Name another file with --html" in plain(result.stderr)
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_file_from_before_the_project_was_renamed_says_what_to_do(
-    folder: Path, run: Run, version: int
-) -> None:
-    path = save_zombie(folder)
-    change(path, format=version, pipeline="elsewhere_scenarios.zeitgeist:pipeline")
-    result = run("replay", str(path))
-    assert (result.exit_code, result.stdout) == (2, "")
-    said = plain(result.stderr)
-    assert f"it has format {version}, which was written before the project was renamed Headrace" in said
-    assert "Search again with the file's pipeline: headrace verify MODULE:PIPELINE --save FILE" in said
-    assert "CHANGELOG.md" in said
 
 
 def test_code_by_itself_has_no_explanation_and_refuses_what_it_has_no_history_for(folder: Path) -> None:
@@ -319,7 +316,7 @@ def test_an_absurd_number_in_an_edited_file_is_refused_with_its_name(
     folder: Path, run: Run, field: str
 ) -> None:
     path = save_zombie(folder)
-    edited(path, field, ABSURD[field])
+    edited(path, f"trial.{field}", ABSURD[field])
     result = run("replay", path.name)
     assert (result.exit_code, result.stdout) == (2, "")
     assert field.rsplit(".", 1)[-1] in result.stderr
@@ -341,15 +338,15 @@ def test_a_module_outside_the_project_is_imported_only_if_it_is_named_or_trusted
 ) -> None:
     """A file names a module of the standard library, whose import would open a browser."""
     path = save_zombie(folder)
-    for field, value in (("pipeline", "antigravity:pipeline"), ("versions", ["antigravity.x:pipeline"])):
+    for field, value in (("name", "antigravity:pipeline"), ("versions", ["antigravity.x:pipeline"])):
         before = path.read_text()
-        edited(path, field, value)
+        edited(path, f"source.{field}", value)
         result = run("replay", path.name)
         assert (result.exit_code, result.stdout, "antigravity" in sys.modules) == (2, "", False)
         assert "which is not in this project" in plain(result.stderr)
         assert "add --trust" in plain(result.stderr)
         path.write_text(before)
-    edited(path, "pipeline", "this:pipeline")
+    edited(path, "source.name", "this:pipeline")
     trusted = run("replay", path.name, "--trust")
     assert "module 'this' has no 'pipeline'" in trusted.stderr
     named = run("replay", path.name, "views:pipeline")
@@ -369,7 +366,7 @@ def test_the_project_is_trusted_from_its_subdirectories_and_its_environment_is_n
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.syspath_prepend(str(installed))
     assert run("replay", str(path)).exit_code == 1
-    edited(path, "pipeline", "stranger:pipeline")
+    edited(path, "source.name", "stranger:pipeline")
     refused = run("replay", str(path))
     assert (refused.exit_code, "which is not in this project" in plain(refused.stderr)) == (2, True)
 
@@ -401,7 +398,7 @@ def test_a_signal_while_rates_are_measured_hides_no_verdict(
     def stopped(*_: object) -> None:
         raise Stopped(signal.SIGTERM)
 
-    monkeypatch.setattr("headrace_cli.replay.measure", stopped)
+    monkeypatch.setattr("headrace_cli._pipeline_reruns.measure", stopped)
     result = run("replay", str(save_zombie(folder)), "--when")
     assert (result.exit_code, "VIOLATED again" in result.stdout) == (143, True)
     assert "Terminated." in result.stderr
@@ -409,5 +406,5 @@ def test_a_signal_while_rates_are_measured_hides_no_verdict(
 
 def test_when_is_refused_for_a_run_without_violations(folder: Path, run: Run) -> None:
     path = save_zombie(folder)
-    change(path, protocol="sound")
+    change_source(path, protocol="sound")
     assert "inevitable" not in run("replay", str(path), "--when").stdout

@@ -80,8 +80,8 @@ def _kept(folder: Path) -> dict[str, Path]:
     """The kept files, by the name of the finding."""
     found = {}
     for path in (folder / KEPT).glob("*.json"):
-        name = next(iter(json.loads(path.read_bytes())["violations"]))
-        found[name.rpartition("(")[2].rstrip(")")] = path
+        (names,) = json.loads(path.read_bytes())["found"].values()
+        found[next(iter(names))] = path
     return found
 
 
@@ -97,7 +97,7 @@ def test_findings_are_replayed_with_the_rows_that_they_need(prices: Path, run: R
     kept = _kept(prices)
     assert sorted(kept) == ["order", "twice"]
     document = json.loads(kept["order"].read_bytes())
-    assert document["kept"] == [0, 2]
+    assert document["trial"]["kept"] == [0, 2]
     for name, said, code in (("order", "UNDECLARED again", 3), ("twice", "VIOLATED again", 1)):
         again = run("replay", str(kept[name]))
         assert (again.exit_code, said in again.output) == (code, True), again.output
@@ -136,17 +136,21 @@ def test_kept_finding_is_found_without_any_schedule(prices: Path, run: Run) -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("part", "change", "told"),
     [
-        ({"kept": [0, 99]}, "it needs row 99, and the input has 3 rows"),
-        ({"cause": None}, "neither the cause nor the fault"),
-        ({"format": 2}, "it has format 2"),
-        ({"feed_seed": "x"}, "Expected `int`"),
+        ("trial", {"kept": [0, 99]}, "it needs row 99, and the input has 3 rows"),
+        ("trial", {"type": "code"}, "its trial is not one of its source"),
+        ("trial", {"feed_seed": "x"}, "Expected `int`"),
+        ("source", {"type": "cobol"}, "Invalid value 'cobol'"),
     ],
 )
-def test_implausible_file_is_refused(prices: Path, run: Run, change: dict[str, object], told: str) -> None:
+def test_implausible_file_is_refused(
+    prices: Path, run: Run, part: str, change: dict[str, object], told: str
+) -> None:
     path = _kept(prices)["order"]
-    (prices / "edited.json").write_text(json.dumps(json.loads(path.read_bytes()) | change))
+    content = json.loads(path.read_bytes())
+    content[part] |= change
+    (prices / "edited.json").write_text(json.dumps(content))
     done = run("replay", "edited.json")
     assert (done.exit_code, told in done.output) == (2, True), done.output
 
@@ -177,4 +181,4 @@ def test_page_of_a_fixed_finding_says_so(prices: Path, run: Run) -> None:
 
 def test_a_job_has_no_diagram(prices: Path, run: Run) -> None:
     done = run("replay", str(_kept(prices)["order"]), "--svg", "x.svg")
-    assert (done.exit_code, "has no History" in done.output) == (2, True)
+    assert (done.exit_code, "it has no History" in done.output) == (2, True)

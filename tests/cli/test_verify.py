@@ -336,7 +336,7 @@ def test_what_user_code_prints_is_kept_out_of_the_json_document(folder: Path, ru
         "habit", "verdict", "computation", "message", "detail", "cause", "place", "outcomes", "records", "feed_seed", "kept",
         "saved_as", "replay_command",
     }  # fmt: skip
-    assert finding["verdict"] == "code:raises"
+    assert finding["verdict"] == "raises"
     assert finding["detail"] == "ValueError: this window is cursed"
     assert finding["replay_command"] == f"headrace replay {finding['saved_as']}"
 
@@ -543,18 +543,16 @@ def test_a_bug_in_the_code_is_found_though_every_invariant_holds(folder: Path, r
     assert result.stdout.startswith(
         "VIOLATED: the code of 'counter' shares state between keys, outside its row\n"
     )
-    assert "\ncode:shares-state\n" in result.stdout
+    assert "\nshares-state\n" in result.stdout
 
     document = searched(run, "memory:pipeline", "--examples", "3")
     assert document["result"] == "violated"
     (finding,) = document["code"]["findings"]
-    assert (finding["verdict"], finding["records"]) == ("code:shares-state", 2)
+    assert (finding["verdict"], finding["records"]) == ("shares-state", 2)
 
     again = run("replay", finding["saved_as"])
     assert again.exit_code == 1
-    assert again.stdout.startswith(
-        "VIOLATED again: code:shares-state\nIt shows as recorded: your code by itself"
-    )
+    assert again.stdout.startswith("VIOLATED again: shares-state\nIt shows as recorded: your code by itself")
 
 
 def test_changes_that_must_not_affect_the_outcome_are_listed(folder: Path, run: Run) -> None:

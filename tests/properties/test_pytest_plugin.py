@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace_properties.kept_failures import FOLDER, KeptFailures
 from headrace_properties.pytest_plugin import PROFILES
-from headrace_properties.search.kept_failures import FOLDER, KeptFailures
-from headrace_properties.search.replay_file import to_replay
+from headrace_properties.replays import to_replay
+from headrace_properties.target import PipelineSource
 from headrace_properties.user_code.habits import Habit, UserFinding
 from headrace_sim import Feed
 from tests import forked
@@ -242,7 +243,7 @@ def test_a_bug_in_the_code_fails_though_every_invariant_holds(project: Path) -> 
     (project / "test_counter.py").write_text(SHARES)
     code, text = pytest_in(project, *FEW)
     assert code == 1
-    assert "views breaks code:shares-state" in text
+    assert "views breaks shares-state" in text
     assert "Shown by 2 records" in text
 
 
@@ -272,7 +273,7 @@ def test_the_time_of_a_call_is_an_option_and_a_setting(project: Path, how: str) 
     )
     code, text = pytest_in(project, *FEW, *options)
     assert code == 1
-    assert "breaks code:never-ends" in text
+    assert "breaks never-ends" in text
     assert "it has not ended after 0.2 s of CPU time; --headrace-code-timeout allows more" in " ".join(
         text.split()
     )
@@ -294,9 +295,10 @@ def test_a_finding_that_was_kept_is_asked_for_again(project: Path) -> None:
     (project / "rare.py").write_text(RARE)
     (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nheadrace_pipelines = rare:pipeline\n")
     finding = UserFinding(Habit.RAISES, "counter", "rare", Feed(()), feed_seed=100, kept=(0,))
-    KeptFailures(project / FOLDER, "rare:pipeline").keep(to_replay(finding.failure, "rare:pipeline"))
+    source = PipelineSource("rare:pipeline")
+    KeptFailures(project / FOLDER, source).keep(to_replay(source, finding.trial, {finding.kind: ""}))
     code, text = pytest_in(project, *FEW)
-    assert (code, "breaks code:raises" in text) == (1, True), text
+    assert (code, "breaks raises" in text) == (1, True), text
 
 
 RARE = """
@@ -399,7 +401,7 @@ def test_a_strategy_is_an_input_in_a_test_and_beside_a_pipeline_of_the_settings(
 
 CORES = """
 import pytest
-from headrace_properties.search import kept_failures, parallel, strategy
+from headrace_properties.search import parallel, strategy
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -15,7 +16,7 @@ FeedOf = Callable[[int], Feed]
 """Makes the input from a seed."""
 
 
-class Trial(msgspec.Struct, frozen=True):
+class Trial(msgspec.Struct, frozen=True, tag="pipeline", omit_defaults=True):
     """One run to make of an application.
 
     Attributes:
@@ -31,6 +32,18 @@ class Trial(msgspec.Struct, frozen=True):
     kept: tuple[int, ...] | None = None
     redraw: Redraw | None = None
     watched: bool = False
+
+
+class HasInput(Protocol):
+    """A trial of a pipeline, or of its code by itself."""
+
+    @property
+    def feed_seed(self) -> int:
+        """Seed of its input."""
+
+    @property
+    def kept(self) -> tuple[int, ...] | None:
+        """Which of the input's records it keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +97,7 @@ class Application:
             self._feeds[seed] = self.feed_of(seed)
         return self._feeds[seed]
 
-    def input_of(self, trial: Trial) -> Feed:
+    def input_of(self, trial: HasInput) -> Feed:
         """Return the input of a trial: the whole one, or the records that it keeps."""
         feed = self.feed(trial.feed_seed)
         return feed if trial.kept is None else feed.only(trial.kept)

@@ -32,6 +32,16 @@ def implausible(plan: Plan, feed: Feed, kept: Sequence[int] | None = None) -> st
         low, high = _limits(name, last_us, "faults" in path)
         if not low <= value <= high:
             return f"{path} is {value}; expected a number from {low:,} to {high:,}"
+    return missing_records(feed, kept)
+
+
+def missing_records(feed: Feed, kept: Sequence[int] | None) -> str:
+    """Name the first record that a trial keeps and its input has not; ``""``: none.
+
+    Args:
+        feed: the whole input.
+        kept: as in `implausible`.
+    """
     records = feed.records
     wrong = [number for number in kept or () if not 0 <= number < records]
     return f"kept has {wrong[0]}; the number of records in the input is only {records:,}" if wrong else ""

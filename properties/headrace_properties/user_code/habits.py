@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 from headrace import Pipeline
 from headrace.wire.effects import SourceRecord
+from headrace_properties.findings import Family, Kind
 from headrace_properties.printable import describe_record
-from headrace_properties.search.judging import Failure
-from headrace_properties.search.plans import Plan
-from headrace_properties.search.replay_file import CODE
+from headrace_properties.user_code.code_trial import CodeTrial
 from headrace_properties.user_frames import Place
 from headrace_properties.verdict import Violated
-from headrace_sim import NO_FAULTS, ClusterOptions, Feed
+from headrace_sim import Feed
 
 MOST_SHOWN = 10
 """Maximum number of records shown with a finding."""
@@ -39,9 +38,9 @@ class Habit(enum.Enum):
     DEPENDS_ON_SCHEDULE = "depends on when records arrive, or on how far the low watermark has come"
 
     @property
-    def verdict_name(self) -> str:
-        """Its name in verdicts."""
-        return f"{CODE}{self.name.lower().replace('_', '-')}"
+    def kind(self) -> Kind:
+        """It as a kind of finding."""
+        return Kind(Family.CODE, self.name.lower().replace("_", "-"))
 
     @property
     def stops(self) -> bool:
@@ -122,10 +121,14 @@ class UserFinding:
         return Violated(str(self), ())
 
     @property
-    def failure(self) -> Failure:
-        """The finding as a failing run without faults, the form that replay files hold."""
-        plan = Plan(NO_FAULTS, ClusterOptions(), self.seed)
-        return Failure(plan, self.feed_seed, {self.habit.verdict_name: self.verdict}, "", kept=self.kept)
+    def kind(self) -> Kind:
+        """What is wrong."""
+        return self.habit.kind
+
+    @property
+    def trial(self) -> CodeTrial:
+        """What shows it again."""
+        return CodeTrial(self.feed_seed, self.kept, self.seed)
 
     def __str__(self) -> str:
         """Write the finding for people: what the code does and where, the outcomes, and the records that show it."""

@@ -9,6 +9,7 @@ from functools import partial
 
 from headrace import HeadraceError, Pipeline, Productions
 from headrace.dataflow import GroupByKeyAndWindow
+from headrace_properties.findings import Kind
 from headrace_properties.promises import Promise
 from headrace_properties.search.apart import Board, ProcessEnded, work_apart
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError
@@ -65,11 +66,11 @@ class CodeReview:
     feeds: int = 1
 
     @property
-    def verdicts(self) -> dict[str, Violated]:
-        """The findings as verdicts by name of the habit; of several computations, the first one's."""
-        found: dict[str, Violated] = {}
+    def verdicts(self) -> dict[Kind, Violated]:
+        """The findings as verdicts by kind; of several computations, the first one's."""
+        found: dict[Kind, Violated] = {}
         for finding in self.findings:
-            found.setdefault(finding.habit.verdict_name, finding.verdict)
+            found.setdefault(finding.kind, finding.verdict)
         return found
 
     @property

@@ -13,15 +13,16 @@ from headrace.wire import messages as m
 from headrace_benchmarks.exhaustive import count_without_reduction
 from headrace_properties.checkers import judge, reached
 from headrace_properties.mutants import CATALOGUE, MUTANTS
+from headrace_properties.replays import messages_of, read_replay, to_replay
 from headrace_properties.results import result_of
 from headrace_properties.search.application import Trial
 from headrace_properties.search.exhaustive import ExhaustiveSearch
 from headrace_properties.search.judging import JudgedRun, arrivals_of, run_plan, try_plan, violations
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.replay_file import read_replay, to_replay
 from headrace_properties.search.scope import Scope, small_cluster
 from headrace_properties.search.strategy import search
 from headrace_properties.search.workloads import WORKLOADS
+from headrace_properties.target import PipelineSource
 from headrace_sim import SOUND, Delay, Protocol, arrivals, versions_of
 from tests.properties.search.every_run import every_run
 
@@ -258,8 +259,11 @@ def test_the_first_counterexample_has_the_fewest_departures_and_runs_again_from_
     assert exploration.stopped_for == "failure"
     assert failure.plan.faults.count + len(failure.plan.delays or ()) == exploration.rounds
     path = tmp_path / "failure.json"
-    path.write_bytes(to_replay(failure, "somewhere:pipeline", protocol.name))
-    again = try_plan(application, read_replay(path).trial, protocol)
+    source = PipelineSource("somewhere:pipeline", protocol=protocol.name)
+    path.write_bytes(to_replay(source, failure.trial, messages_of(failure), digest=failure.digest))
+    trial = read_replay(path).trial
+    assert isinstance(trial, Trial)
+    again = try_plan(application, trial, protocol)
     assert again.digest == failure.digest
     assert again.broken.keys() == failure.violations.keys()
 

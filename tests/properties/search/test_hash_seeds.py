@@ -6,12 +6,13 @@ import sys
 
 from headrace_benchmarks.trace_hashes import HASH_SEEDS, digests, digests_elsewhere
 from headrace_properties.mutants import MUTANTS
+from headrace_properties.replays import messages_of, to_replay
 from headrace_properties.search.application import Application
-from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.sampled_runs import case_of
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
 from headrace_properties.search.workloads import WORKLOADS
+from headrace_properties.target import PipelineSource
 from headrace_sim import SOUND, Feed
 from tests.sim.rig import letters, mail
 
@@ -34,7 +35,11 @@ def report() -> str:
         list(sound.reached.items()),
         sound.verdicts,
     )
-    return f"{counted}\n{to_replay(broken.failure, 'tests:mail').decode()}"
+    failure = broken.failure
+    written = to_replay(
+        PipelineSource("tests:mail"), failure.trial, messages_of(failure), digest=failure.digest
+    )
+    return f"{counted}\n{written.decode()}"
 
 
 def test_a_search_is_the_same_under_every_hash_seed() -> None:

@@ -11,14 +11,16 @@ import pytest
 from headrace import SECOND, Computation, Context, Pipeline, Productions, Record
 from headrace.history import FaultStruck
 from headrace_properties.checkers.catalogue import is_about_code
+from headrace_properties.findings import Family
 from headrace_properties.mutants import MUTANTS
+from headrace_properties.replays import ERROR, REPLAY_FORMAT, Replay, messages_of, to_replay
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, run_plan, violations
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.replay_file import REPLAY_FORMAT, ReplayFile, to_replay
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
 from headrace_properties.search.verification import Verification
+from headrace_properties.target import PipelineSource
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_scenarios import zeitgeist
 from headrace_sim import NO_FAULTS, SOUND, Feed
@@ -249,14 +251,18 @@ def test_the_same_plan_is_survived_with_sequencers(broken: Verification) -> None
 
 def test_the_file_of_a_failure_runs_again_to_the_same_history(broken: Verification) -> None:
     assert broken.failure is not None
-    data = to_replay(broken.failure, "headrace_scenarios.zeitgeist:pipeline", BROKEN.name, "short_evening")
-    found = msgspec.json.decode(data, type=ReplayFile)
-    assert (found.pipeline, found.protocol, found.feed, found.format) == (
-        "headrace_scenarios.zeitgeist:pipeline", "without sequencers", "short_evening", REPLAY_FORMAT,
-    )  # fmt: skip
+    failure = broken.failure
+    source = PipelineSource(
+        "headrace_scenarios.zeitgeist:pipeline", protocol=BROKEN.name, feed="short_evening"
+    )
+    data = to_replay(source, failure.trial, messages_of(failure), digest=failure.digest)
+    found = msgspec.json.decode(data, type=Replay)
+    assert (found.source, found.format) == (source, REPLAY_FORMAT)
+    assert isinstance(found.trial, Trial)
     history, verdicts, _ = run_plan(Application(zeitgeist.pipeline, short_evening), found.trial, BROKEN)
     assert history.digest() == found.digest == broken.failure.digest
-    assert {name: violation.message for name, violation in violations(verdicts).items()} == found.violations
+    messages = {name: violation.message for name, violation in violations(verdicts).items()}
+    assert found.found == {Family.INVARIANT: messages}
     assert any(isinstance(event, FaultStruck) for event in history)
 
 
@@ -268,11 +274,11 @@ def test_a_failure_needs_only_some_of_the_records(broken: Verification) -> None:
 
 def test_a_file_that_names_no_records_needs_the_whole_input(broken: Verification) -> None:
     assert broken.failure is not None
-    data = msgspec.json.decode(to_replay(broken.failure, "m:p"))
-    del data["kept"]
+    trial = msgspec.structs.replace(broken.failure.trial, kept=None)
+    data = to_replay(PipelineSource("m:p"), trial, messages_of(broken.failure))
     application = Application(zeitgeist.pipeline, short_evening)
-    trial = msgspec.convert(data, ReplayFile).trial
-    assert application.input_of(trial) is application.feed(broken.failure.feed_seed)
+    read = msgspec.json.decode(data, type=Replay).trial
+    assert application.input_of(read) is application.feed(broken.failure.feed_seed)
 
 
 # Code that fails
@@ -305,8 +311,7 @@ def test_user_code_that_fails_in_a_run_is_a_finding_with_its_error() -> None:
     assert str(found.failure.error).startswith("UserCodeError: computation 'brittle'")
     assert "RuntimeError: mail/0:" in str(found.failure.error)
     assert (found.failure.violations, found.failure.digest) == ({}, "")
-    replay = msgspec.json.decode(to_replay(found.failure, "m:p"), type=ReplayFile)
-    assert replay.violations == {"error": str(found.failure.error)}
+    assert messages_of(found.failure) == {ERROR: str(found.failure.error)}
 
 
 class Touchy(Computation):

@@ -83,7 +83,7 @@ def test_state_outside_the_row_is_a_finding_and_a_violated_verdict() -> None:
     (finding,) = found.findings
     assert finding.habit in (Habit.SHARES_STATE, Habit.KEEPS_STATE)
     assert finding.feed.records <= 2
-    assert found.verdicts == {finding.habit.verdict_name: finding.verdict}
+    assert found.verdicts == {finding.kind: finding.verdict}
 
 
 def test_only_the_beginning_of_a_long_input_is_examined() -> None:

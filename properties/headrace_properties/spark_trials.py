@@ -1,15 +1,15 @@
 """The trials of a Spark job or sink in one session: kept findings, its schedules, and its sink at each of its effects."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace_properties.findings import Finding, ranked
-from headrace_properties.search.kept_failures import KeptFailures
+from headrace_properties.kept_failures import KeptFailures, Retried, retry_spark, spark_replay
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.outcomes import SCHEDULES
-from headrace_properties.spark_jobs.replay_file import RetriedFinding, retry_findings, to_file
 from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
+from headrace_properties.target import SparkSource
 from headrace_sim.spark.sinks.trial import Progress
 
 
@@ -20,8 +20,7 @@ class SparkTrials:
     Attributes:
         target: The job or sink.
         target_of: Returns it with the rows of another seed.
-        schemas: Of its input, as the user gave them.
-        feed_name: What its module calls its rows.
+        source: Where it comes from.
         seed: Of its rows and schedules.
         schedules: How many, for a job that keeps state or calls functions in Python.
         allow: On what its outcome may depend.
@@ -35,8 +34,7 @@ class SparkTrials:
 
     target: SparkTarget
     target_of: Callable[[int], SparkTarget]
-    schemas: str | Mapping[str, str] | None
-    feed_name: str
+    source: SparkSource
     seed: int
     schedules: int = SCHEDULES
     allow: Collection[Cause] = ()
@@ -44,25 +42,15 @@ class SparkTrials:
     allow_unknown: Collection[str] = ()
     progress: Progress | None = None
     report: SparkReport | None = None
-    again: tuple[RetriedFinding, ...] = ()
-
-    @property
-    def expected(self) -> int:
-        """How many schedules are wanted."""
-        return self.schedules
-
-    @property
-    def kept_as(self) -> tuple[str]:
-        """What kept findings are about: as `KeptFailures` takes it."""
-        return (self.target.name,)
+    again: tuple[Retried, ...] = ()
 
     def review(self) -> None:
         """Do nothing: the search watches the job's code in its undisturbed run."""
 
-    def retry(self, kept: KeptFailures) -> Sequence[RetriedFinding]:
+    def retry(self, kept: KeptFailures) -> Sequence[Retried]:
         """Look for kept findings again, unless the outcome may depend on what they are about."""
         settled = {*self.allow} if self.duplicates else {*self.allow, Cause.DUPLICATES}
-        self.again = retry_findings(kept, self.feed_name, self.target_of, settled)
+        self.again = retry_spark(kept.load(), self.target_of, settled)
         return self.again
 
     def search(self) -> None:
@@ -77,6 +65,11 @@ class SparkTrials:
         )
 
     @property
+    def expected(self) -> int:
+        """How many schedules are wanted."""
+        return self.schedules
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """What is found, and what was kept and is found again only under its own schedule: violated ones first."""
         again = (kept.found for kept in self.again if kept.found is not None)
@@ -89,7 +82,10 @@ class SparkTrials:
 
     def replay(self, finding: Finding) -> bytes:
         """Write a finding for a file."""
-        return to_file(self.target, finding, self.schemas, self.feed_name, self.seed)
+        seed, target = finding.trial.feed_seed, self.target
+        return spark_replay(
+            self.source, target if seed == target.feed_seed else self.target_of(seed), finding
+        )
 
     def file_of(self, finding: Finding) -> Path | None:
         """Return the file of a kept finding that is found again only under its own schedule."""

@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from headrace import SECOND, Computation, Context, Pipeline, Record
+from headrace_properties.kept_failures import KeptFailure, retry_code, shown_again
+from headrace_properties.replays import read_replay, to_replay
 from headrace_properties.search.application import Application
-from headrace_properties.search.kept_failures import KeptFailure
 from headrace_properties.search.limits import CodeLimits
-from headrace_properties.search.replay_file import ReplayFile, read_replay, to_replay
+from headrace_properties.search.origins import input_digest
+from headrace_properties.target import PipelineSource
 from headrace_properties.user_code import look
+from headrace_properties.user_code.code_trial import CodeTrial
 from headrace_properties.user_code.habits import Habit
-from headrace_properties.user_code.kept_findings import retry_findings, shown_again
 from headrace_properties.user_code.review import CodeReview, review
 from headrace_properties.verdict import Holds, Violated
 from headrace_sim import Feed, FeedBuilder
@@ -52,7 +54,8 @@ def kept(folder: Path, seed: int) -> KeptFailure:
     application = of(Newest())
     (finding,) = review(application.versions, {4: application.feed(4)}, seed=seed).findings
     path = folder / "finding.json"
-    path.write_bytes(to_replay(finding.failure, "kept:pipeline", application=application))
+    source, rows = PipelineSource("kept:pipeline"), input_digest(application.input_of(finding.trial))
+    path.write_bytes(to_replay(source, finding.trial, {finding.kind: str(finding)}, input_digest=rows))
     return KeptFailure(path, read_replay(path))
 
 
@@ -60,30 +63,31 @@ def kept(folder: Path, seed: int) -> KeptFailure:
 def test_a_findings_file_reproduces_it(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The order that is tried is that of the search."""
     monkeypatch.setattr(look, "PERMUTATIONS", 1)
-    file: ReplayFile = kept(tmp_path, seed).file
-    again = shown_again(of(Newest()), file)
+    replay = kept(tmp_path, seed).replay
+    assert isinstance(replay.trial, CodeTrial)
+    again = shown_again(of(Newest()), replay.trial, replay.kinds)
     assert [(finding.habit, finding.kept) for finding in again.findings] == [
-        (Habit.DEPENDS_ON_ORDER, file.kept)
+        (Habit.DEPENDS_ON_ORDER, replay.trial.kept)
     ]
 
 
 def test_a_finding_that_current_inputs_do_not_show_is_found_again(tmp_path: Path) -> None:
     one = kept(tmp_path, 0)
-    found, (retried,) = retry_findings(of(Newest()), [one], CodeReview(()))
+    found, (retried,) = retry_code(of(Newest()), [one], CodeReview(()))
     assert [finding.habit for finding in found.findings] == [Habit.DEPENDS_ON_ORDER]
     assert (retried.failed, retried.passed) == (True, False)
-    assert "violated again: code:depends-on-order" in str(retried)
+    assert "violated again: depends-on-order" in str(retried)
 
 
 def test_a_finding_that_no_longer_shows_has_passed(tmp_path: Path) -> None:
-    found, (retried,) = retry_findings(of(Newest(mended=True)), [kept(tmp_path, 0)], CodeReview(()))
+    found, (retried,) = retry_code(of(Newest(mended=True)), [kept(tmp_path, 0)], CodeReview(()))
     assert found.findings == ()
     assert (retried.failed, retried.passed) == (False, True)
-    assert isinstance(retried.judged and retried.judged.verdicts["code:depends-on-order"], Holds)
+    assert isinstance(retried.verdicts[Habit.DEPENDS_ON_ORDER.kind], Holds)
 
 
 def test_a_finding_that_shows_differently_is_still_a_violation(tmp_path: Path) -> None:
-    found, (retried,) = retry_findings(of(Failing()), [kept(tmp_path, 0)], CodeReview(()))
+    found, (retried,) = retry_code(of(Failing()), [kept(tmp_path, 0)], CodeReview(()))
     assert [finding.habit for finding in found.findings] == [Habit.RAISES]
     assert (retried.failed, retried.passed) == (True, False)
 
@@ -91,7 +95,7 @@ def test_a_finding_that_shows_differently_is_still_a_violation(tmp_path: Path) -
 def test_nothing_already_found_or_harmful_is_run(tmp_path: Path) -> None:
     application = of(Failing())
     today = review(application.versions, {4: application.feed(4)}, limits=CodeLimits())
-    found, (retried,) = retry_findings(application, [kept(tmp_path, 0)], today)
+    found, (retried,) = retry_code(application, [kept(tmp_path, 0)], today)
     assert found is today
     assert (retried.failed, retried.passed) == (False, False)
-    assert isinstance(today.verdicts["code:raises"], Violated)
+    assert isinstance(today.verdicts[Habit.RAISES.kind], Violated)
