@@ -13,6 +13,7 @@ import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, ComputationProgress
 from headrace_properties.explain.descriptions import titles
+from headrace_properties.findings import Finding
 from headrace_properties.printable import printable_json
 from headrace_properties.search.judging import Failure
 from headrace_properties.verdict import Verdict
@@ -45,6 +46,13 @@ def invariants_document(
         name: {"title": known.get(name, ""), **msgspec.to_builtins(verdict)}
         for name, verdict in verdicts.items()
     }
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """Return a finding with its fields, and its kind by name, class and title."""
+    kind = finding.kind
+    document: dict[str, Any] = msgspec.to_builtins(finding, enc_hook=str)
+    return document | {"kind": kind.name, "class": kind.finding_class.value, "name": kind.title}
 
 
 def progress_document(progress: Iterable[ComputationProgress]) -> list[dict[str, Any]]:

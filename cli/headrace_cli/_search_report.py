@@ -7,7 +7,7 @@ import shlex
 import signal
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from headrace_cli._render import (
     print_input,
     print_lines,
     print_plan,
+    print_result,
     print_table,
     print_text,
     print_verdicts,
@@ -49,8 +50,6 @@ from headrace_properties.user_code.review import CodeReview
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import Protocol
 from headrace_sim.faults import ASSUMPTIONS, KINDS
-
-_STYLES = {ExitCode.HOLDS: "bold green", ExitCode.VIOLATED: "bold red"}
 
 
 @dataclass(slots=True)
@@ -185,7 +184,7 @@ class SearchReport:
             verbose: with all tables, and the whole input of a failure.
         """
         found = self.verification
-        print_text(console, self.headline, style=_STYLES.get(self.code, "bold yellow"))
+        print_result(console, self.headline, self.code)
         names = ", then ".join([self.target.name, *self.target.versions])
         print_text(console, f"{names}, seed {self._seed}, protocol: {self.target.protocol.name}")
         if found.exploration is not None:
@@ -314,10 +313,10 @@ class SearchReport:
         found = self.verification
         return {
             "pipeline": self.target.name,
-            "versions": list(self.target.versions),
+            "versions": self.target.versions,
             "feed": self.target.feed_name,
             "seed": self._seed,
-            "feed_seeds": list(found.feed_seeds),
+            "feed_seeds": found.feed_seeds,
             "protocol": self.target.protocol.name,
             "result": RESULT_WORDS[self.code],
             "not_judged": [*found.unknown, *([GROWTH] if self.question else [])],
@@ -334,9 +333,9 @@ class SearchReport:
             "interesting_cases": {case: found.reached[case] for case in CASES},
             "coverage": [{**spot._asdict(), "times": times} for spot, times in sorted(found.covered.items())],
             "exploration": scope_document(found.exploration),
-            "ordering": None if found.ordering is None else _ordering_document(found.ordering),
+            "ordering": found.ordering and {**asdict(found.ordering), "least_chance": found.ordering.chance},
             "unseen": unseen_document(found),
-            "kept_failures": list(self.session.kept),
+            "kept_failures": self.session.kept,
             "failure": self._failure_document(),
             "code": None if self.review is None else self._review_document(self.review),
         }
@@ -396,15 +395,6 @@ def _bound(ordering: Ordering) -> str:
         f"Orders of arrival by priorities: {of_runs}{among}. A failure of depth {ordering.depth} that the faults of a run make"
         f" possible shows in it with a probability of at least 1 in {round(1 / ordering.chance):,}"
     )
-
-
-def _ordering_document(ordering: Ordering) -> dict[str, Any]:
-    return {
-        "depth": ordering.depth,
-        "chains": ordering.chains,
-        "messages": ordering.messages,
-        "least_chance": ordering.chance,
-    }
 
 
 def _print_counts(console: Console, heading: str, counts: dict[str, int], missing: list[str]) -> None:

@@ -5,9 +5,9 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from rich.console import Console
 
+from headrace_cli._documents import finding_document
 from headrace_cli._exit import RESULT_WORDS, ExitCode
 from headrace_cli._render import print_lines
 from headrace_properties.findings import Finding, FindingClass
@@ -103,14 +103,14 @@ class SparkSearchReport:
             "late": report.job.late if report.job else 0,
             "left_out": report.job.left_out if report.job else "",
             "trials": report.sink.trials if report.sink else 0,
-            "effects": list(report.sink.effects) if report.sink else [],
-            "notes": list(self._notes),
-            "kept": list(self.session.kept),
+            "effects": report.sink.effects if report.sink else (),
+            "notes": self._notes,
+            "kept": self.session.kept,
             "findings": [
-                finding_document(finding) | {"replay_file": str(files[number]) if number in files else None}
+                finding_document(finding) | {"replay_file": files.get(number)}
                 for number, finding in enumerate(self.trials.findings)
             ],
-            "unknown": list(report.unknown),
+            "unknown": report.unknown,
         }
 
 
@@ -127,17 +127,3 @@ def _seen(finding: Finding) -> str:
     if fault.kind.value == "undisturbed" if fault else finding.trial.schedule is None:
         return "a run without faults"
     return f"{trials:,} {'trial' if fault else 'schedule'}{'s' * (trials != 1)}"
-
-
-def finding_document(finding: Finding) -> dict[str, Any]:
-    return {
-        "name": finding.kind.title,
-        "kind": finding.kind.name,
-        "class": finding.finding_class.value,
-        "message": finding.message,
-        "place": None if finding.place is None else str(finding.place),
-        "remedy": finding.remedy,
-        "story": list(finding.story),
-        "trials": finding.trials,
-        "trial": msgspec.to_builtins(finding.trial),
-    }

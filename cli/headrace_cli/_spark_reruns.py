@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from headrace import HistoryFormatError
+from headrace_cli._documents import finding_document
 from headrace_cli._files import OutputFiles, write_bytes
 from headrace_cli._reruns import ReplayOptions
-from headrace_cli._spark_report import finding_document
 from headrace_cli._spark_targets import load_spark_target
 from headrace_properties.findings import Finding, Kind
 from headrace_properties.replays import Replay

@@ -133,7 +133,7 @@ def test_json_names_the_line_and_the_fault(payments: Path, run: Run) -> None:
         "violated",
         {"kind": "killed", "batch": 0, "effect": 2},
     )
-    assert finding["place"] == "payments.py:13"
+    assert (Path(finding["place"]["file"]).name, finding["place"]["line"]) == ("payments.py", 13)
 
 
 @pytest.mark.parametrize(
