@@ -33,7 +33,7 @@ from headrace_properties.search.plans import (
     decode_plan,
     ground_of,
 )
-from headrace_properties.search.shrinking import shrink
+from headrace_properties.search.smaller_plans import shrink
 from headrace_properties.search.steering import AIMED, Steering
 from headrace_properties.search.workloads import WORKLOADS, Workload
 

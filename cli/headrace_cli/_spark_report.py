@@ -115,7 +115,7 @@ class SparkSearchReport:
 
 
 def _print_input(console: Console, finding: Finding, feed: "Feed") -> None:
-    from headrace_properties.spark_jobs.shrinking import narrowed  # noqa: PLC0415
+    from headrace_properties.spark_jobs.smaller_feeds import narrowed  # noqa: PLC0415
 
     for number, rows in enumerate(narrowed(feed, finding.trial.kept)):
         for row in rows:

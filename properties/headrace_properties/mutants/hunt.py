@@ -17,13 +17,13 @@ import msgspec
 from headrace import SECOND
 from headrace_properties.mutants import CATALOGUE, Mutant, Probe
 from headrace_properties.search.application import Application, Trial
-from headrace_properties.search.budget import Budget
 from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.search.oracles import fired, plan_of, try_workload
 from headrace_properties.search.parallel import Jobs, spread
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.shrinking import shrink
+from headrace_properties.search.smaller_plans import shrink
 from headrace_properties.search.workloads import WORKLOADS
+from headrace_properties.shrinking import Budget
 from headrace_sim.kernel import seldom_collected
 
 _SMALL = 3

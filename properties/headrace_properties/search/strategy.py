@@ -12,7 +12,7 @@ from headrace_properties.search.journal import Journal
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.parallel import Jobs, RunTrials, run_apart, runner, useful_jobs
 from headrace_properties.search.run_error import Stop
-from headrace_properties.search.shrinking import shrink
+from headrace_properties.search.smaller_plans import shrink
 from headrace_properties.search.verification import Verification
 from headrace_sim import ClusterOptions, Protocol
 from headrace_sim.kernel import seldom_collected

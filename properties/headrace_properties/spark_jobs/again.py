@@ -8,8 +8,8 @@ from headrace_properties.findings import Finding, Kind
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.explaining import Explanation, explain_query, explain_sink, placed
 from headrace_properties.spark_jobs.outcomes import check_again
-from headrace_properties.spark_jobs.shrinking import narrowed
 from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
+from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_sim.spark.schedules import Schedule

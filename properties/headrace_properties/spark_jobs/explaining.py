@@ -11,7 +11,7 @@ from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.findings import place_at, schedule_told
 from headrace_properties.spark_jobs.outcomes import without_sink
 from headrace_properties.spark_jobs.runs import run_changed, watched_job
-from headrace_properties.spark_jobs.shrinking import narrowed
+from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.spark_jobs.watching import Call, journal
 from headrace_sim.spark.job import SparkJob

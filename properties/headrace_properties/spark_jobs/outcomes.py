@@ -22,7 +22,7 @@ from headrace_properties.spark_jobs.findings import EFFECT_FIRST, NO_OUTPUT, Job
 from headrace_properties.spark_jobs.probe import Probe
 from headrace_properties.spark_jobs.promised import Judge
 from headrace_properties.spark_jobs.runs import StoppedError, run_changed
-from headrace_properties.spark_jobs.shrinking import TRIES, narrowed, shrunk
+from headrace_properties.spark_jobs.smaller_feeds import TRIES, narrowed, shrunk
 from headrace_properties.spark_jobs.swallowed import Raised, heard_run
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_sim.spark.declares import Declares

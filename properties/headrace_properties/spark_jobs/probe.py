@@ -29,7 +29,7 @@ from headrace_properties.spark_jobs.runs import (
     watched_job,
 )
 from headrace_properties.spark_jobs.settled import difference, has_more
-from headrace_properties.spark_jobs.shrinking import narrowed
+from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.swallowed import heard_run
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.spark_jobs.watching import Kept, Memory, Noted, outside_of, place_of, watched_run

@@ -20,8 +20,8 @@ from headrace_properties.spark_jobs.explaining import placed
 from headrace_properties.spark_jobs.findings import JobFailsError, JobReport
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.promised import check_promises_of_job
-from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
+from headrace_properties.spark_jobs.smaller_feeds import narrowed, shrunk
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import TargetKind
 from headrace_sim.spark.ddl import Schema, parse_schema

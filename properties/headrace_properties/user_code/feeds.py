@@ -1,6 +1,6 @@
 """Reorder the records of a feed at the same arrival times, or delay them in the same order."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import msgspec
@@ -126,24 +126,6 @@ def has_late_records(feed: Feed) -> bool:
 def without_late_records(feed: Feed) -> Feed:
     """Leave out the records that a source delivers behind its own low watermark (4.5)."""
     return feed.only(feed.on_time()) if has_late_records(feed) else feed
-
-
-def smallest(kept: tuple[int, ...], fails: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...]:
-    """Drop records while the input still fails: halves first, then single ones, until all are needed (delta debugging)."""
-    size = max(len(kept) // 2, 1)
-    while kept:
-        spared = next((rest for rest in _rests(kept, size) if fails(rest)), None)
-        if spared is not None:
-            kept = spared
-        elif size == 1:
-            break
-        else:
-            size //= 2
-    return kept
-
-
-def _rests(kept: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
-    return (kept[:begin] + kept[begin + size :] for begin in range(0, len(kept), size))
 
 
 def _shuffle(entries: list[FeedEntry], span: Sequence[int], random: Random) -> None:

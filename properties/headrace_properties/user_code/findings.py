@@ -20,14 +20,13 @@ must only not raise, end the process, run forever or produce a record behind its
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
 
 from headrace import Pipeline
 from headrace_properties.search.limits import CodeLimits, call_time_limited
+from headrace_properties.shrinking import Budget, fewest
 from headrace_properties.user_code.calls import (
     Caller,
 )
-from headrace_properties.user_code.feeds import smallest
 from headrace_properties.user_code.growth import Growth
 from headrace_properties.user_code.habits import ORDERS, Habit, UserFinding, Witness, shown_records
 from headrace_properties.user_code.look import Look, OtherProcess, Report
@@ -119,12 +118,9 @@ class Examiner:
 
     def _smallest(self, habit: Habit, witness: Witness, feed: Feed) -> UserFinding:
         best, latest = tuple(range(feed.records)), witness
-        tries = count()
 
         def shows(kept: tuple[int, ...]) -> bool:
             nonlocal best, latest
-            if next(tries) > TRIES:
-                return False
             for found in self._look(feed.only(kept)).witnesses(habit):
                 if found.computation == witness.computation:
                     best, latest = kept, found
@@ -138,7 +134,7 @@ class Examiner:
         else:
             begun = tuple(range(witness.records))
             if shows(begun[-1:]) or shows(begun):
-                smallest(best, shows)
+                fewest(best, shows, Budget(TRIES))
         few = feed.only(best)
         if habit in (Habit.KEEPS_STATE, Habit.LEAVES_TRACES):
             look = self._look(few)

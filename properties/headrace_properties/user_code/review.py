@@ -13,7 +13,7 @@ from headrace_properties.findings import Kind
 from headrace_properties.promises import Promise
 from headrace_properties.search.apart import Board, ProcessEnded, work_apart
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError
-from headrace_properties.user_code.feeds import smallest
+from headrace_properties.shrinking import Budget, fewest
 from headrace_properties.user_code.findings import Examiner
 from headrace_properties.user_code.growth import GROWTH
 from headrace_properties.user_code.habits import COMBINE_IN_ANY_ORDER, Habit, UserFinding, shown_records
@@ -244,17 +244,15 @@ class _Review:
         if name is None:
             return
         feed_seed, feed = next(iter(self.feeds.items()))
-        violated, tries = relations[name], iter(range(_SHRINKS))
+        violated = relations[name]
 
         def fails(kept: tuple[int, ...]) -> bool:
             nonlocal violated
-            if next(tries, None) is None:
-                return False
             found = self._checked(name, feed.only(kept))
             violated = found or violated
             return found is not None
 
-        kept = smallest(tuple(range(feed.records)), fails)
+        kept = fewest(tuple(range(feed.records)), fails, Budget(_SHRINKS))
         few, pipeline = feed.only(kept), self.versions[0]
         assert isinstance(violated, Violated)
         combiners = _combiners(pipeline)

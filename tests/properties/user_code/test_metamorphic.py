@@ -28,8 +28,9 @@ from headrace.wire.effects import SourceRecord
 from headrace.worker.soft_state import SoftState
 from headrace_properties.reference import Emitted, RunResult
 from headrace_properties.search.workloads import WORKLOADS, Echo, Refusing, Workload, city
+from headrace_properties.shrinking import Budget, fewest
 from headrace_properties.user_code.comparison import without_ids
-from headrace_properties.user_code.feeds import has_late_records, permuted, smallest
+from headrace_properties.user_code.feeds import has_late_records, permuted
 from headrace_properties.user_code.findings import examine
 from headrace_properties.user_code.metamorphic import (
     ARRIVAL,
@@ -511,4 +512,4 @@ def test_the_smallest_feed_has_what_it_takes_and_no_more() -> None:
 
     everything = tuple(range(feed.records))
     assert fails(everything)
-    assert len(smallest(everything, fails)) == 2
+    assert len(fewest(everything, fails, Budget(200))) == 2

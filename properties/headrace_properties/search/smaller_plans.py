@@ -15,10 +15,9 @@ import msgspec
 from headrace import MILLISECOND, SECOND
 from headrace_properties.promises import PromiseError
 from headrace_properties.search.application import Application, Trial
-from headrace_properties.search.budget import Budget, Meter
 from headrace_properties.search.judging import Failure, JudgedRun
+from headrace_properties.shrinking import Budget, Shrinker, smallest
 from headrace_sim import ClusterOptions, StepFault
-from headrace_sim import faults as f
 from headrace_sim.kernel import seldom_collected
 
 BUDGET = Budget(runs=1_000, cpu_s=10.0)
@@ -47,105 +46,72 @@ def shrink(
         test: makes a run of it.
         budget: what that may take.
     """
-    shrinker = _Shrinker(failure, application.feed(failure.feed_seed).records, base, test, budget.begin())
-    before = None
-    while before != shrinker.best and not shrinker.spent:
-        before = shrinker.best
-        shrinker.drop_faults()
-        shrinker.drop_records()
-        shrinker.usual_knobs()
-        shrinker.simpler_faults()
-    return shrinker.best
+    best, wanted = failure, failure.violations.keys()
 
-
-class _Shrinker:
-    def __init__(
-        self, failure: Failure, records: int, base: ClusterOptions, test: Test, meter: Meter
-    ) -> None:
-        self.best = failure
-        self._records = records
-        self._base = base
-        self._test = test
-        self._meter = meter
-        self._wanted = failure.violations.keys()
-
-    @property
-    def spent(self) -> bool:
-        return self._meter.spent
-
-    def drop_faults(self) -> None:
-        """Leave out as many faults as possible, larger parts first."""
-        schedule = self.best.plan.faults
-        _minimise(list(schedule.planned), lambda some: self._try(schedule.with_planned(some)))
-        schedule = self.best.plan.faults
-        if schedule.lasting:
-            self._try(msgspec.structs.replace(schedule, lasting=()))
-
-    def drop_records(self) -> None:
-        """Leave out records of the input."""
-        kept = self.best.kept
-        records = list(range(self._records) if kept is None else kept)
-        _minimise(records, lambda some: self._try(kept=tuple(some)))
-
-    def usual_knobs(self) -> None:
-        """Reset the order of arrivals, the seed and the options to their defaults: all of them, or one by one."""
-        plan = self.best.plan
-        if plan.priorities is not None:
-            self._try(priorities=None)
-        if plan.seed:
-            self._try(seed=0)
-        if plan.options == self._base or self._try(options=self._base):
-            return
-        for options in _nearer(plan.options, self._base):
-            self._try(options=options(self.best.plan.options))
-
-    def simpler_faults(self) -> None:
-        """Round times and counts, and let a fault begin at an earlier step of its kind."""
-        for place in range(self.best.plan.faults.count):
-            for simpler in _simpler:
-                schedule = self.best.plan.faults
-                faults = list(schedule.planned)
-                for candidate in simpler(faults[place]):
-                    faults[place] = candidate
-                    if self._try(schedule.with_planned(faults)):
-                        break
-
-    def _try(
-        self, faults: f.FaultSchedule | None = None, kept: tuple[int, ...] | None = None, **changes: Any
-    ) -> bool:
-        """Try a candidate; keep it if it fails like the original."""
-        best = self.best
-        if self.spent:
-            return False
-        if faults is not None:
-            changes["faults"] = faults
-        plan = msgspec.structs.replace(best.plan, **changes)
-        trial = Trial(plan, best.feed_seed, best.kept if kept is None else kept)
-        if trial == best.trial:
-            return False
-        self._meter.run()
+    def fails(trial: Trial) -> bool:
+        nonlocal best
         try:
-            judged = self._test(trial)
+            judged = test(trial)
         except PromiseError:  # a promise that expects an input larger than this
             return False
-        if not judged.fails_like(self._wanted, best.error):
+        if not judged.fails_like(wanted, best.error):
             return False
-        self.best = judged.failure(trial)
+        best = judged.failure(trial)
         return True
 
+    records = tuple(range(application.feed(failure.feed_seed).records))
+    ways = (_drop_faults, partial(_drop_records, records), partial(_usual_knobs, base), _simpler_faults)
+    smallest(failure.trial, fails, ways, budget)
+    return best
 
-def _minimise(things: list[Any], fails: Callable[[list[Any]], bool]) -> None:
-    """Leave out parts, halves first, then smaller ones, as long as the rest still fails."""
-    size = len(things)
-    while size:
-        begin = 0
-        while begin < len(things):
-            fewer = things[:begin] + things[begin + size :]
-            if fails(fewer):
-                things = fewer
-            else:
-                begin += size
-        size //= 2
+
+def _drop_faults(shrinker: Shrinker[Trial]) -> None:
+    """Leave out as many faults as possible, larger parts first."""
+    schedule = shrinker.best.plan.faults
+    shrinker.leave_out(
+        schedule.planned, lambda some: _with(shrinker.best, faults=schedule.with_planned(list(some)))
+    )
+    schedule = shrinker.best.plan.faults
+    if schedule.lasting:
+        shrinker.tries(_with(shrinker.best, faults=msgspec.structs.replace(schedule, lasting=())))
+
+
+def _drop_records(records: tuple[int, ...], shrinker: Shrinker[Trial]) -> None:
+    """Leave out records of the input. ``records``: all of them."""
+    kept = shrinker.best.kept
+    shrinker.leave_out(
+        records if kept is None else kept, lambda some: msgspec.structs.replace(shrinker.best, kept=some)
+    )
+
+
+def _usual_knobs(base: ClusterOptions, shrinker: Shrinker[Trial]) -> None:
+    """Reset the order of arrivals, the seed and the options to their defaults: all of them, or one by one."""
+    plan = shrinker.best.plan
+    if plan.priorities is not None:
+        shrinker.tries(_with(shrinker.best, priorities=None))
+    if plan.seed:
+        shrinker.tries(_with(shrinker.best, seed=0))
+    if plan.options == base or shrinker.tries(_with(shrinker.best, options=base)):
+        return
+    for options in _nearer(plan.options, base):
+        shrinker.tries(_with(shrinker.best, options=options(shrinker.best.plan.options)))
+
+
+def _simpler_faults(shrinker: Shrinker[Trial]) -> None:
+    """Round times and counts, and let a fault begin at an earlier step of its kind."""
+    for place in range(shrinker.best.plan.faults.count):
+        for simpler in _simpler:
+            schedule = shrinker.best.plan.faults
+            faults = list(schedule.planned)
+            for candidate in simpler(faults[place]):
+                faults[place] = candidate
+                if shrinker.tries(_with(shrinker.best, faults=schedule.with_planned(faults))):
+                    break
+
+
+def _with(trial: Trial, **changes: Any) -> Trial:
+    """Change the plan of a trial."""
+    return msgspec.structs.replace(trial, plan=msgspec.structs.replace(trial.plan, **changes))
 
 
 def _nearer(
