@@ -35,26 +35,6 @@ def found_by(scan: h.ScanEnded) -> str:
     return ", ".join(found) or "no timer, no production"
 
 
-def changes(event: h.Applied) -> list[str]:
-    """Describe what a write changed in its row."""
-    delta = event.delta
-    parts = [f"sets timer {timer.tag!r}" for timer in delta.set_timers]
-    parts += [f"removes the fired timer {timer.tag!r}" for timer in delta.fired]
-    parts += [f"cancels timer {tag!r}" for tag in delta.cancelled]
-    if delta.hold is not None:
-        held = delta.hold < MAX_TIME
-        parts.append(
-            f"holds the low watermark at {seconds(delta.hold)}" if held else "lets the low watermark go"
-        )
-    parts += [
-        f"checkpoints production {fromkey}"
-        for fromkey in dict.fromkeys(production.record_id for production in delta.productions)
-    ]
-    return parts or (
-        ["changes the state"] if delta.state is not None else ["changes nothing but the ids that it has seen"]
-    )
-
-
 def _applied(event: h.Applied) -> str:
     version = f"{event.sequencer}.{event.delta.number}"
     timers = "".join(f", sets timer {timer.tag!r}" for timer in event.delta.set_timers[:1])

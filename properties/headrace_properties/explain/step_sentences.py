@@ -10,7 +10,7 @@ from headrace import MAX_TIME, MIN_TIME, Clock
 from headrace import history as h
 from headrace.wire.rows import Production
 from headrace_properties.explain.decoding import Codecs
-from headrace_properties.explain.event_summaries import changes, seconds
+from headrace_properties.explain.event_summaries import seconds
 from headrace_properties.explain.subject import RowWrite, row_writes
 
 _LONG_VALUE, _LONG_STATE = 160, 80
@@ -81,15 +81,22 @@ class StepSentences:
 
     def changed(self, number: int, event: h.Applied, run: Sequence[h.Executed] = ()) -> str:
         """Say what a write changed. ``run``: the steps that it carries, if they are told in the same breath."""
-        due = {f"sets timer {timer.tag!r}": seconds(timer.timestamp) for timer in event.delta.set_timers}
-        parts = [part for part in changes(event) if part != "changes the state"]
-        parts = [f"{part} for {due[part]}" if part in due else part for part in parts]
+        delta = event.delta
+        parts = [f"sets timer {timer.tag!r} for {seconds(timer.timestamp)}" for timer in delta.set_timers]
+        fired = [f"removes the fired timer {timer.tag!r}" for timer in delta.fired]
+        parts += [] if run else fired
+        parts += [f"cancels timer {tag!r}" for tag in delta.cancelled]
+        if delta.hold is not None:
+            held = f"holds the low watermark at {seconds(delta.hold)}"
+            parts.append(held if delta.hold < MAX_TIME else "lets the low watermark go")
+        saved = dict.fromkeys(production.record_id for production in delta.productions)
+        parts += [] if run else [f"checkpoints production {record_id}" for record_id in saved]
+        if not (parts or fired or saved or delta.state is not None):
+            parts = ["changes nothing but the ids that it has seen"]
         if run:
-            fired = {f"removes the fired timer {timer.tag!r}" for timer in event.delta.fired}
-            parts = [part for part in parts if part not in fired and not part.startswith("checkpoints")]
             made = self.produced([production for event_ in run for production in event_.productions])
             parts += [f"produces {made}"] if made else []
-        if event.delta.state is not None:
+        if delta.state is not None:
             parts.insert(0, self._of_state(number, event.computation))
         return listed(parts) or "changes nothing else"
 

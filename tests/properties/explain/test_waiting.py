@@ -24,8 +24,9 @@ from headrace.history import (
     UserCodeFailed,
 )
 from headrace.wire.effects import SourceRecord
-from headrace_properties.explain.event_summaries import changes
+from headrace_properties.explain.decoding import Codecs
 from headrace_properties.explain.narrative import Narrative, narrate
+from headrace_properties.explain.step_sentences import StepSentences
 from headrace_properties.explain.waiting import waiting_for
 from headrace_properties.mutants import CATALOGUE, Probe
 from headrace_properties.search.application import Application, Trial
@@ -276,8 +277,10 @@ def test_the_story_of_a_lost_timer_begins_with_it_and_ends_with_the_rules() -> N
 def test_a_write_says_what_it_does_to_the_hold_of_a_state(hold: int, says: str) -> None:
     story = injected()
     story.take("counter", 1, QUERY, hold=hold)
-    (applied,) = [event for event in story.events if isinstance(event, Applied)]
-    assert says in changes(applied)
+    ((number, applied),) = [
+        (at, event) for at, event in enumerate(story.events) if isinstance(event, Applied)
+    ]
+    assert says in StepSentences(story.events, Codecs(())).changed(number, applied)
 
 
 def test_an_undelivered_record_is_described_with_its_sender() -> None:
