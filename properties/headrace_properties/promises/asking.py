@@ -12,7 +12,7 @@ from typing import Any
 from headrace import format_time
 from headrace.history import Event
 from headrace_properties.printable import visible
-from headrace_properties.promises.errors import Broken, PromiseError, Unexercised, UnknownNameError
+from headrace_properties.promises.errors import Broken, NotInPipelineError, PromiseError, Unexercised
 from headrace_properties.promises.moment import Moment
 from headrace_properties.promises.promise import Check, Promise, PromiseKind
 from headrace_properties.promises.reach import Reach
@@ -186,7 +186,7 @@ def ask(promise: Promise, check: Callable[[Any], Any], moment: object, watch: Wa
         return Answer(value=False, objection=error)
     except Unexercised as error:
         return Answer(None, unexercised=str(error) or "its case did not come up")
-    except UnknownNameError as error:
+    except NotInPipelineError as error:
         raise _wrong(promise, "declaration", f"is wrong{_innermost(error)}: {error.args[0]}") from error
     except HangError as error:
         reason = f"did not return within {watch.patience_s:g} s{_innermost(error)}. Make it faster, or end its loop"

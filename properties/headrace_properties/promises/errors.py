@@ -55,5 +55,5 @@ class Unexercised(Exception):  # noqa: N818  as above
     """
 
 
-class UnknownNameError(LookupError):
+class NotInPipelineError(LookupError):
     """A promise names a computation or stream that the pipeline does not have."""

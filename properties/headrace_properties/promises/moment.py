@@ -205,7 +205,7 @@ class Moment:
         """Return the durable state of a key, decoded; the initial state if it has none. Do not change it.
 
         Raises:
-            UnknownNameError: the pipeline has no such computation.
+            NotInPipelineError: the pipeline has no such computation.
         """
         self.saw = True
         row = self._rows(computation).get(key)
@@ -215,7 +215,7 @@ class Moment:
         """Return the states of a computation by key, in the order of their first writes.
 
         Raises:
-            UnknownNameError: the pipeline has no such computation.
+            NotInPipelineError: the pipeline has no such computation.
         """
         self.widely = True
         self.empty[f"states({computation!r})"] = None
@@ -225,7 +225,7 @@ class Moment:
         """Return the state of a key that has none. Do not change it.
 
         Raises:
-            UnknownNameError: the pipeline has no such computation.
+            NotInPipelineError: the pipeline has no such computation.
         """
         self._world.check("computation", computation)
         return self.decode_state(computation, "", b"")
@@ -234,7 +234,7 @@ class Moment:
         """Return the pending timers of a key, in the order in which they are due.
 
         Raises:
-            UnknownNameError: the pipeline has no such computation.
+            NotInPipelineError: the pipeline has no such computation.
         """
         self.saw = True
         row = self._rows(computation).get(key)
@@ -245,7 +245,7 @@ class Moment:
         """Return the event time at which the state of a key holds the low watermark, microseconds; ``None``: it does not.
 
         Raises:
-            UnknownNameError: the pipeline has no such computation.
+            NotInPipelineError: the pipeline has no such computation.
         """
         self.saw = True
         row = self._rows(computation).get(key)
@@ -258,7 +258,7 @@ class Moment:
             stream: only this one; default: all.
 
         Raises:
-            UnknownNameError: the pipeline has no such stream.
+            NotInPipelineError: the pipeline has no such stream.
         """
         return self._views("inputs", self._inputs, self._world.inputs, stream)
 
@@ -269,7 +269,7 @@ class Moment:
             stream: only this one; default: all.
 
         Raises:
-            UnknownNameError: the pipeline has no such stream.
+            NotInPipelineError: the pipeline has no such stream.
         """
         return self._views("outputs", self._outputs, self._world.outputs, stream)
 
@@ -283,7 +283,7 @@ class Moment:
         `MIN_TIME`: not known yet; `MAX_TIME`: its input has ended.
 
         Raises:
-            UnknownNameError: the pipeline has neither of this name.
+            NotInPipelineError: the pipeline has neither of this name.
         """
         self.saw = True
         self._world.check("computation or injector", name)
@@ -293,7 +293,7 @@ class Moment:
         """Encode a value as the stream's codec does, to compare it with `RecordView.data`.
 
         Raises:
-            UnknownNameError: the pipeline has no such stream.
+            NotInPipelineError: the pipeline has no such stream.
         """
         self._world.check("stream", stream)
         return self._world.codec(stream).encode(value)

@@ -20,7 +20,7 @@ from headrace.history import (
 )
 from headrace.wire.rows import Production, StoredTimer
 from headrace_properties.checkers.topology import Topology
-from headrace_properties.promises.errors import UnknownNameError
+from headrace_properties.promises.errors import NotInPipelineError
 
 
 @dataclass(slots=True, eq=False)
@@ -146,12 +146,12 @@ class World:
         """Refuse a name that no version has. ``what``: ``computation``, ``stream`` or ``computation or injector``.
 
         Raises:
-            UnknownNameError: it is one.
+            NotInPipelineError: it is one.
         """
         known = self._names[what]
         if name not in known:
             names = ", ".join(map(repr, sorted(known))) or "none"
-            raise UnknownNameError(f"there is no {what} {name!r}; there are {names}")
+            raise NotInPipelineError(f"there is no {what} {name!r}; there are {names}")
 
     def has_stream(self, name: str) -> bool:
         """Return whether any version has a stream."""
