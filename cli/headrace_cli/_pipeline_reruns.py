@@ -20,11 +20,11 @@ from headrace_cli._render import (
     print_text,
     print_violations,
 )
-from headrace_cli._reruns import ReplayOptions
+from headrace_cli._reruns import ReplayOptions, Rerun
 from headrace_cli._targets import load_target
 from headrace_cli._until import Until, cut, print_until
 from headrace_cli._when import measure, print_rates
-from headrace_properties.findings import Family, Kind
+from headrace_properties.findings import Family
 from headrace_properties.kept_failures import shown_again
 from headrace_properties.mutants import protocol_named
 from headrace_properties.pipeline_target import PipelineTarget
@@ -40,7 +40,7 @@ from headrace_properties.search.plausible import implausible, missing_records
 from headrace_properties.search.run_error import RunError
 from headrace_properties.target import PipelineSource, TargetError
 from headrace_properties.user_code.code_trial import CodeTrial
-from headrace_properties.verdict import Verdict, Violated
+from headrace_properties.verdict import Verdict
 from headrace_sim import SOUND
 
 _NO_STORY = "no explanation or diagram is available"
@@ -48,7 +48,7 @@ _NO_STORY = "no explanation or diagram is available"
 
 def rerun_pipeline(
     replay: Replay, source: PipelineSource, trial: Trial | CodeTrial, options: ReplayOptions
-) -> "PipelineRerun | CodeRerun":
+) -> Rerun:
     """Make a trial of a pipeline, or of its code by itself, again.
 
     Args:
@@ -73,178 +73,123 @@ def rerun_pipeline(
     wrong = missing_records(feed, trial.kept) if plan is None else implausible(plan, feed, trial.kept)
     if wrong:
         raise HistoryFormatError("replay file", str(options.path), wrong)
+    made = target.application.input_of(trial)
+    said = _Subject(replay, target, tuple(describe_input(target.pipeline, made)), trial.feed_seed)
+    changes = replay.changes(input_digest(made))
     if isinstance(trial, CodeTrial):
-        return _look(replay, trial, target, options)
-    return _run(replay, trial, target, options)
-
-
-def _records(target: PipelineTarget, trial: Trial | CodeTrial) -> tuple[str, ...]:
-    return tuple(describe_input(target.pipeline, target.application.input_of(trial)))
-
-
-def _changes(replay: Replay, target: PipelineTarget, trial: Trial | CodeTrial) -> tuple[str, ...]:
-    return replay.changes(input_digest(target.application.input_of(trial)))
-
-
-def _document_of(replay: Replay, trial: Trial | CodeTrial, records: tuple[str, ...]) -> dict[str, Any]:
-    source = replay.source
-    assert isinstance(source, PipelineSource)
-    return {
-        "pipeline": source.name,
-        "feed": source.feed,
-        "feed_seed": trial.feed_seed,
-        "protocol": source.protocol,
-        "input": list(records),
-    }
-
-
-def _subtitle(target: PipelineTarget, trial: Trial | CodeTrial) -> str:
-    return f"input {target.feed_name}({trial.feed_seed}), protocol: {target.protocol.name}"
+        return _look(said, trial, changes, options)
+    return _run(said, trial, changes, options)
 
 
 @dataclass(frozen=True, slots=True)
-class CodeRerun:
-    """A look at user code that was made again.
-
-    Attributes:
-        replay: what was recorded.
-        trial: what was looked at.
-        target: the pipeline.
-        options: what is shown.
-        verdicts: what was found, by kind.
-        records: the input, a line for each record.
-        changes: see `headrace_cli._reruns.Rerun`.
-    """
+class _Subject:
+    """What is said of any trial of a pipeline: ``records`` has a line for each record of its input."""
 
     replay: Replay
-    trial: CodeTrial
     target: PipelineTarget
-    options: ReplayOptions
-    verdicts: Mapping[Kind, Violated]
     records: tuple[str, ...]
-    changes: tuple[str, ...]
-    stopped: KeyboardInterrupt | None = None
+    feed_seed: int
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """What it shows now."""
-        return tuple(self.verdicts)
+    def subtitle(self) -> str:
+        return f"input {self.target.feed_name}({self.feed_seed}), protocol: {self.target.protocol.name}"
 
     @property
-    def _identical(self) -> bool:
-        return {kind.name for kind in self.kinds} == {kind.name for kind in self.replay.kinds}
-
-    @property
-    def _named(self) -> dict[str, Verdict]:
-        return {kind.title: verdict for kind, verdict in self.verdicts.items()}
-
     def document(self) -> dict[str, Any]:
-        """Return it as JSON, without its result."""
-        document = _document_of(self.replay, self.trial, self.records)
-        return document | {"identical": self._identical, "invariants": invariants_document(self._named)}
+        return {
+            "pipeline": self.target.name,
+            "feed": self.target.feed_name,
+            "feed_seed": self.feed_seed,
+            "protocol": self.target.protocol.name,
+            "input": self.records,
+        }
 
-    def print(self, console: Console) -> None:
-        """Print all but its headline."""
-        same = "It shows as recorded" if self._identical else "It does not show as recorded"
-        print_text(console, f"{same}: your code by itself, with no fault and no cluster.")
-        print_heading(console, f"{self.target.name}, {_subtitle(self.target, self.trial)}")
+    def tell(self, console: Console, sameness: str) -> None:
+        print_text(console, sameness)
+        print_heading(console, f"{self.target.name}, {self.subtitle}")
         print_input(console, self.records)
-        print_violations(console, self._named, witnesses=True)
-        if self.options.showing.explain:
+
+
+def _look(said: _Subject, trial: CodeTrial, changes: tuple[str, ...], options: ReplayOptions) -> Rerun:
+    """Look at the code again."""
+    kinds = said.replay.kinds
+    found = shown_again(said.target.application, trial, kinds).verdicts
+    identical = {kind.name for kind in found} == {kind.name for kind in kinds}
+    named: dict[str, Verdict] = {kind.title: verdict for kind, verdict in found.items()}
+
+    def tell(console: Console) -> None:
+        shows = "It shows as recorded" if identical else "It does not show as recorded"
+        said.tell(console, f"{shows}: your code by itself, with no fault and no cluster.")
+        print_violations(console, named, witnesses=True)
+        if options.showing.explain:
             print_heading(console, f"This is your code by itself: {_NO_STORY}")
 
-    def save(self, files: OutputFiles) -> None:
-        """Save nothing: it has no History."""
-
-
-def _look(replay: Replay, trial: CodeTrial, target: PipelineTarget, options: ReplayOptions) -> CodeRerun:
-    verdicts = shown_again(target.application, trial, replay.kinds).verdicts
-    records, changes = _records(target, trial), _changes(replay, target, trial)
-    return CodeRerun(replay, trial, target, options, verdicts, records, changes)
+    document = said.document | {"identical": identical, "invariants": invariants_document(named)}
+    return Rerun(tuple(found), changes, lambda: document, tell)
 
 
 @dataclass(slots=True)
-class PipelineRerun:
+class _Run:
     """A run of a cluster that was made again.
 
     Attributes:
-        replay: what was recorded.
+        said: what is said of any trial.
         trial: what was run.
-        target: the pipeline.
         options: what is shown.
-        records: the input, a line for each record.
-        changes: see `headrace_cli._reruns.Rerun`.
-        verdicts: of this run; none if it stopped with an error.
+        verdicts: of the run; none if it stopped with an error.
         history: what happened; nothing if it stopped.
         error: that it stopped with, if it did.
         until: it up to the event that was asked for.
         rates: how many of its continuations fail, if that was asked for.
-        stopped: the signal that stopped the search for these.
     """
 
-    replay: Replay
+    said: _Subject
     trial: Trial
-    target: PipelineTarget
     options: ReplayOptions
-    records: tuple[str, ...]
-    changes: tuple[str, ...]
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     history: History = field(default_factory=History)
     error: RunError | None = None
     until: Until | None = None
     rates: FailureRates | None = None
-    stopped: KeyboardInterrupt | None = None
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """What it shows now, the cause first."""
-        return (ERROR,) if self.error else tuple(map(kind_of, violations(self.verdicts)))
 
     @property
     def digest(self) -> str:
-        """Of its History; ``""`` if it stopped."""
         return "" if self.error else self.history.digest()
 
     @property
     def identical(self) -> bool:
         """Whether it is the recorded run, byte for byte. A run that stopped has no digest; then the errors are compared."""
-        recorded = RunError.read(self.replay.found.get(Family.ERROR, {}).get(ERROR.name, ""))
+        replay = self.said.replay
+        recorded = RunError.read(replay.found.get(Family.ERROR, {}).get(ERROR.name, ""))
         essences = [error and error.essence for error in (self.error, recorded)]
-        return self.digest == self.replay.digest and essences[0] == essences[1]
+        return self.digest == replay.digest and essences[0] == essences[1]
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON, without its result."""
-        showing = self.options.showing
-        document = _document_of(self.replay, self.trial, self.records) | {
+        document = self.said.document | {
             "identical": self.identical,
             "digest": self.digest,
-            "recorded_digest": self.replay.digest,
+            "recorded_digest": self.said.replay.digest,
             "error": str(self.error or ""),
             "fault_schedule": self.trial.plan.describe(),
             "invariants": invariants_document(self.verdicts),
         }
-        document |= showing.document(self.history, self.verdicts, self.target.deployed)
-        if self.until is not None:
-            document["until"] = self.until
-        if self.rates is not None:
-            document["failure_rates"] = self.rates
-        return document
+        document |= self.options.showing.document(self.history, self.verdicts, self.said.target.deployed)
+        more = {"until": self.until, "failure_rates": self.rates}
+        return document | {name: value for name, value in more.items() if value is not None}
 
-    def print(self, console: Console) -> None:
-        """Print all but its headline."""
-        print_text(console, self._sameness)
-        print_heading(console, f"{self.target.name}, {_subtitle(self.target, self.trial)}")
-        print_input(console, self.records)
+    def tell(self, console: Console) -> None:
+        self.said.tell(console, self._sameness)
         print_plan(console, self.trial.plan)
         print_violations(console, self.verdicts, witnesses=True)
         if self.error:
-            print_error(console, self.error, sound=self.target.protocol is SOUND)
+            print_error(console, self.error, sound=self.said.target.protocol is SOUND)
+        showing = self.options.showing
         if self.history:
-            self.options.showing.print_story(console, self.history, self.verdicts, self.target.deployed)
-            if self.until is not None:
-                print_until(console, self.until)
-        elif self.options.wants_story:
+            showing.print_story(console, self.history, self.verdicts, self.said.target.deployed)
+        elif self.options.until is not None or showing.explain or showing.pictures:
             print_heading(console, f"The run stopped with an error: {_NO_STORY}")
+        if self.until is not None:
+            print_until(console, self.until)
         if self.rates is not None:
             print_rates(console, self.rates, self.history)
 
@@ -254,7 +199,7 @@ class PipelineRerun:
             return "The run stopped with the recorded error."
         if self.identical:
             return f"The run is the recorded one, byte for byte (History digest {self.digest[:16]})."
-        recorded = ", ".join(kind.title for kind in self.replay.kinds)
+        recorded = ", ".join(kind.title for kind in self.said.replay.kinds)
         return (
             "The run is not the recorded one: the pipeline, its input or Headrace has changed since. "
             f"Recorded was a violation of {recorded}."
@@ -262,43 +207,40 @@ class PipelineRerun:
 
     def save(self, files: OutputFiles) -> None:
         """Save pictures and the History; a run that stopped with an error has none."""
-        if not self.history:
-            return
-        self.options.showing.save(
-            files,
-            self.history,
-            self.verdicts,
-            title=self.target.name,
-            subtitle=_subtitle(self.target, self.trial),
-            rates=self.rates,
-            pipelines=self.target.deployed,
-        )
-        header = header_of(self.target.deployed, SIMULATED, self.trial.plan.options.engine)
-        write_history(files, self.options.history, self.history, header)
+        if self.history:
+            name, deployed = self.said.target.name, self.said.target.deployed
+            words = {"title": name, "subtitle": self.said.subtitle}
+            self.options.showing.save(
+                files, self.history, self.verdicts, **words, rates=self.rates, pipelines=deployed
+            )
+            header = header_of(deployed, SIMULATED, self.trial.plan.options.engine)
+            write_history(files, self.options.history, self.history, header)
 
 
-def _run(replay: Replay, trial: Trial, target: PipelineTarget, options: ReplayOptions) -> PipelineRerun:
-    records, changes = _records(target, trial), _changes(replay, target, trial)
-    rerun = PipelineRerun(replay, trial, target, options, records, changes)
+def _run(said: _Subject, trial: Trial, changes: tuple[str, ...], options: ReplayOptions) -> Rerun:
+    """Make a run of the cluster again."""
+    run, target = _Run(said, trial, options), said.target
     try:
         with call_time_limited(options.limits):
-            rerun.history, rerun.verdicts, _ = run_plan(target.application, trial, target.protocol)
+            run.history, run.verdicts, _ = run_plan(target.application, trial, target.protocol)
         if not options.promises:
-            _check_promises_are_there(replay, rerun.verdicts)
+            _check_promises_are_there(said.replay, run.verdicts)
     except (PromiseError, TargetError):
         raise
     except (HeadraceError, AssertionError, SystemExit, OverrunError) as error:
-        rerun.error = RunError.of(error)
-    if options.until and rerun.history:
-        rerun.until = cut(rerun.history, options.until, rerun.verdicts)
-    if options.when and rerun.kinds:
+        run.error = RunError.of(error)
+    kinds = (ERROR,) if run.error else tuple(map(kind_of, violations(run.verdicts)))
+    if options.until and run.history:
+        run.until = cut(run.history, options.until, run.verdicts)
+    stopped = None
+    if options.when and kinds:
         try:
-            rerun.rates = measure(
-                target.application, trial, target.protocol, rerun.history, rerun.verdicts, rerun.error, options.jobs
-            )  # fmt: skip
+            run.rates = measure(
+                target.application, trial, target.protocol, run.history, run.verdicts, run.error, options.jobs
+            )
         except KeyboardInterrupt as signaled:  # the run itself is told even so
-            rerun.stopped = signaled
-    return rerun
+            stopped = signaled
+    return Rerun(kinds, changes, run.document, run.tell, run.save, stopped)
 
 
 def _check_promises_are_there(replay: Replay, verdicts: Mapping[str, Verdict]) -> None:

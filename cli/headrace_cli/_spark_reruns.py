@@ -1,16 +1,18 @@
 """Recorded trials of Spark jobs and sinks that are made again."""
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from headrace import HistoryFormatError
 from headrace_cli._documents import finding_document
 from headrace_cli._files import OutputFiles, write_bytes
-from headrace_cli._reruns import ReplayOptions
+from headrace_cli._reruns import ReplayOptions, Rerun
 from headrace_cli._spark_targets import load_spark_target
-from headrace_properties.findings import Finding, Kind
+from headrace_properties.findings import Finding
 from headrace_properties.replays import Replay
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import SparkSource
@@ -20,62 +22,9 @@ if TYPE_CHECKING:
     from headrace_properties.spark_jobs.explaining import Explanation
 
 
-@dataclass(frozen=True, slots=True)
-class SparkRerun:
-    """A trial of a Spark job or a sink that was made again.
-
-    Attributes:
-        replay: what was recorded.
-        options: what is shown.
-        kinds: see `headrace_cli._reruns.Rerun`; so is ``changes``.
-        changes: what has changed.
-        finding: what is found.
-        explanation: how it comes about, if that was asked for.
-    """
-
-    replay: Replay
-    options: ReplayOptions
-    kinds: tuple[Kind, ...]
-    changes: tuple[str, ...]
-    finding: Finding | None
-    explanation: "Explanation | None"
-    stopped: KeyboardInterrupt | None = None
-
-    def document(self) -> dict[str, Any]:
-        """Return it as JSON, without its result."""
-        document = {
-            "target": self.replay.source.name,
-            "recorded": {kind.title: self.replay.found[kind.family][kind.name] for kind in self.replay.kinds},
-            "finding": None if self.finding is None else finding_document(self.finding),
-        }
-        return document | ({"explanation": self.explanation} if self.options.showing.explain else {})
-
-    def print(self, console: Console) -> None:
-        """Print all but its headline."""
-        lines = [] if self.finding is None else [f"  {self.finding}"]
-        if self.kinds and not any(map(self.replay.shows, self.kinds)):
-            lines.append(f"Recorded was: {', '.join(kind.title for kind in self.replay.kinds)}")
-        if self.explanation is not None and self.options.showing.explain:
-            lines += self.explanation.paragraphs()
-        for line in lines:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    def save(self, files: OutputFiles) -> None:
-        """Save the page with both runs, if it is asked for."""
-        path = self.options.showing.html
-        if path is None:
-            return
-        said = "Nothing is violated." if self.finding is None else f"{self.kinds[0].title}: {self.finding}"
-        runs, difference = (
-            (self.explanation.runs, self.explanation.difference) if self.explanation else ((), ())
-        )
-        page = side_by_side_html(runs, title=self.replay.source.name, said=said, difference=difference)
-        files.write(path, "--html", write_bytes(page.encode()))
-
-
 def rerun_spark(
     replay: Replay, source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayOptions
-) -> SparkRerun:
+) -> Rerun:
     """Make a trial of a Spark job or a sink again.
 
     Args:
@@ -99,10 +48,39 @@ def rerun_spark(
     target = replace(with_keys(loaded, source.keys), limits=options.limits)
     if wrong := implausible_rows(trial, target):
         raise HistoryFormatError("replay file", str(options.path), wrong)
-    again = Again(trial, replay.kinds, target)
-    found, showing = again.finding, options.showing
-    explanation = again.explanation() if showing.explain or showing.html is not None else None
-    kinds = () if found is None else (found.kind,)
-    return SparkRerun(
-        replay, options, kinds, replay.changes(digest_of_rows(target, trial)), found, explanation
+    again, showing = Again(trial, replay.kinds, target), options.showing
+    found, explanation = again.finding, None
+    if showing.explain or showing.html is not None:
+        explanation = again.explanation()
+    document = {
+        "target": source.name,
+        "recorded": {kind.title: replay.found[kind.family][kind.name] for kind in replay.kinds},
+        "finding": None if found is None else finding_document(found),
+    }
+    return Rerun(
+        () if found is None else (found.kind,),
+        replay.changes(digest_of_rows(target, trial)),
+        lambda: document | ({"explanation": explanation} if showing.explain else {}),
+        partial(_tell, replay, found, explanation if showing.explain else None),
+        partial(_save, source.name, found, explanation, showing.html),
     )
+
+
+def _tell(replay: Replay, found: Finding | None, explanation: "Explanation | None", console: Console) -> None:
+    lines = [] if found is None else [f"  {found}"]
+    if found is not None and not replay.shows(found.kind):
+        lines.append(f"Recorded was: {', '.join(kind.title for kind in replay.kinds)}")
+    for line in (*lines, *(explanation.paragraphs() if explanation else ())):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _save(
+    name: str, found: Finding | None, explanation: "Explanation | None", path: Path | None, files: OutputFiles
+) -> None:
+    """Save the page with both runs, if it is asked for."""
+    if path is None:
+        return
+    said = "Nothing is violated." if found is None else f"{found.kind.title}: {found}"
+    runs, difference = (explanation.runs, explanation.difference) if explanation else ((), ())
+    page = side_by_side_html(runs, title=name, said=said, difference=difference)
+    files.write(path, "--html", write_bytes(page.encode()))

@@ -15,7 +15,7 @@ from headrace_cli._histories import HISTORY, HistoryOption
 from headrace_cli._options import CodeTimeoutOption, JsonOption, PromiseOption, with_options
 from headrace_cli._pictures import Showing, print_saved
 from headrace_cli._pipeline_reruns import rerun_pipeline
-from headrace_cli._reruns import ReplayOptions, Rerun, code_of, print_headline
+from headrace_cli._reruns import ReplayOptions, Rerun, print_headline
 from headrace_cli._spark_reruns import rerun_spark
 from headrace_cli._trust import check_trusted
 from headrace_cli._user_code import AllowEffectOption, Confinement
@@ -104,21 +104,19 @@ def replay(
                 check_trusted(file, recorded.source.names, pipeline)
             rerun = _again(recorded, options)
         with confinement.entered():  # codecs and promises are asked for what is told
-            code = code_of(rerun)
             if as_json:
-                print_document(
-                    {"result": RESULT_WORDS[code], "changed": list(rerun.changes)} | rerun.document()
-                )
+                words = {"result": RESULT_WORDS[rerun.code], "changed": rerun.changes}
+                print_document({**words, **rerun.document()})
                 rerun.save(files)
             else:
                 console = output_console()
-                print_headline(console, rerun)
-                rerun.print(console)
+                print_headline(console, rerun, recorded)
+                rerun.tell(console)
                 rerun.save(files)
                 print_saved(console, files.saved)
         if rerun.stopped is not None:
             raise rerun.stopped
-        raise typer.Exit(files.code(code))
+        raise typer.Exit(files.code(rerun.code))
 
 
 _KINDS = {
