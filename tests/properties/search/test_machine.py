@@ -19,10 +19,10 @@ from headrace.history import (
 )
 from headrace.wire.messages import MergeIntervals, MoveInterval, SplitInterval
 from headrace_properties.mutants import MUTANTS
-from headrace_properties.search.machine import fault_machine
 from headrace_scenarios import zeitgeist
 from headrace_sim import SOUND, Feed, Protocol
 from headrace_sim.faults import DelayCommit, DuplicateCommit, LoseCommit, LoseReply
+from tests.properties.search.fault_machine import fault_machine
 from tests.sim.rig import CHECKED, letters, mail, owner
 from tests.sim.test_topology_changes import AUDITED, PLAIN
 

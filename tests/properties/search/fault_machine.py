@@ -1,6 +1,6 @@
 """A Hypothesis state machine whose rules are the fault verbs: the cluster, operated by hand.
 
-Bulk search for broken protocols goes through `headrace_properties.search.verification`; this machine is for the verbs
+Bulk search for broken protocols goes through `headrace_properties.search.strategy`; this machine is for the verbs
 themselves, and for stories that Hypothesis finds and shrinks step by step. Safety is judged after every step, liveness at
 the end.
 """
