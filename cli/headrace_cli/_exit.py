@@ -54,7 +54,7 @@ RESULT_WORDS = {
 """The code's name in ``--json``."""
 
 
-class UnknownNameError(HeadraceError):
+class UnknownChoiceError(HeadraceError):
     """There is nothing of this name. Fields: kind, such as ``scenario``, name, known."""
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...]) -> None:

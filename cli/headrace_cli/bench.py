@@ -12,7 +12,7 @@ from headrace_benchmarks.catalogue import BENCHMARKS
 from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, machine, versions
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
-from headrace_cli._exit import ExitCode, UnknownNameError, tidy_errors
+from headrace_cli._exit import ExitCode, UnknownChoiceError, tidy_errors
 from headrace_cli._options import JobsOption, JsonOption
 from headrace_cli._progress import PartsProgress
 from headrace_cli._render import plain_table, print_heading, print_table, print_text
@@ -56,7 +56,7 @@ def bench(
             _print_list(as_json=as_json)
             return
         if name not in BENCHMARKS:
-            raise UnknownNameError("benchmark", name, tuple(BENCHMARKS))
+            raise UnknownChoiceError("benchmark", name, tuple(BENCHMARKS))
         options = BenchOptions(seed, jobs or os.cpu_count() or 1, runs, quick)
         with stdout_reserved():
             began = time.monotonic()

@@ -23,7 +23,7 @@ from headrace_benchmarks.section8.reporting import (
 )
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import print_document
-from headrace_cli._exit import ExitCode, UnknownNameError, UnwritableFileError, tidy_errors
+from headrace_cli._exit import ExitCode, UnknownChoiceError, UnwritableFileError, tidy_errors
 from headrace_cli._files import ForceOption, OutputFiles, write_bytes
 from headrace_cli._options import JobsOption, JsonOption
 from headrace_cli._progress import RunProgress
@@ -122,7 +122,7 @@ def report(
 def _refuse_unknown(only: list[str]) -> None:
     for name in only:
         if name not in EXPERIMENTS:
-            raise UnknownNameError("experiment", name, tuple(EXPERIMENTS))
+            raise UnknownChoiceError("experiment", name, tuple(EXPERIMENTS))
 
 
 def _chosen(only: list[str], size: Size) -> list[str]:

@@ -11,7 +11,7 @@ from headrace_cli._documents import invariants_document, print_document
 from headrace_cli._exit import (
     RESULT_WORDS,
     ExitCode,
-    UnknownNameError,
+    UnknownChoiceError,
     exit_code_of_run,
     print_stop,
     tidy_errors,
@@ -109,7 +109,7 @@ def run_scenario(
 
 def _find(name: str) -> Scenario:
     if name not in SCENARIOS:
-        raise UnknownNameError("scenario", name, tuple(SCENARIOS))
+        raise UnknownChoiceError("scenario", name, tuple(SCENARIOS))
     return SCENARIOS[name]
 
 
