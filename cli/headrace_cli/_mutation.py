@@ -11,7 +11,7 @@ import typer
 
 from headrace import HeadraceError
 from headrace_cli._documents import stdout_reserved
-from headrace_cli._progress import PartsProgress
+from headrace_cli._progress import RunProgress
 from headrace_cli._signals import signal_of
 from headrace_cli._targets import DEFAULT_FEED, load_target
 from headrace_properties.mutation.equivalents import OURS, Key, load_notes, void
@@ -194,7 +194,7 @@ def run_automatic(options: MutationOptions, target: str, jobs: int) -> Automatic
     Raises:
         HeadraceError: the pipeline, the modules, the notes or the report are wrong, or a run fails without any mutation.
     """
-    with stdout_reserved(), PartsProgress() as progress:
+    with stdout_reserved(), RunProgress("mutating") as progress:
         loaded = load_target(target, options.feed) if target else None
         notes_at: Path | None
         if loaded is None:
@@ -238,7 +238,7 @@ def run_patch(options: MutationOptions, jobs: int) -> PatchResult:
     seeds = _seeds(options)
     sound = engine_spec(seeds)
     broken = engine_spec(seeds, protocol=str(options.patch.resolve()) if is_python else "")
-    with stdout_reserved(), PartsProgress() as progress:
+    with stdout_reserved(), RunProgress("mutating") as progress:
         surveyed = _surveyed(sound, [module.module for module in patched], seeds, jobs, progress)
         judgement, reached = judge_patch(patched, surveyed, sound, broken, options.runs)
     if judgement.unfit:
@@ -253,7 +253,7 @@ def run_unreached(options: MutationOptions, jobs: int) -> list[Unreached]:
         UnknownModuleError: one of the modules is none of the engine's.
     """
     modules = engine_modules(_named(options))
-    with stdout_reserved(), PartsProgress() as progress:
+    with stdout_reserved(), RunProgress("mutating") as progress:
         surveyed = _surveyed(engine_spec(_seeds(options)), modules, _seeds(options), jobs, progress)
     return unreached(modules, surveyed.reached)
 
@@ -308,8 +308,6 @@ def _in_computations(target: PipelineTarget, surveyed: Survey) -> Callable[[Modu
     return wanted
 
 
-def _surveyed(
-    spec: RunsSpec, modules: list[Module], seeds: int, jobs: int, progress: PartsProgress
-) -> Survey:
+def _surveyed(spec: RunsSpec, modules: list[Module], seeds: int, jobs: int, progress: RunProgress) -> Survey:
     files = frozenset(module.file for module in modules)
     return survey(spec, files, seeds, jobs, partial(progress.on_part, "runs without mutation"))

@@ -1,7 +1,7 @@
 """Show the progress of a search or a run on stderr: a bar on a terminal, an occasional line elsewhere."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -11,9 +11,9 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskProgressColumn,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
@@ -27,6 +27,86 @@ _LINE_PERIOD_S = 10.0
 """Choice: interval between lines without a terminal, so that a CI log shows life but is not flooded."""
 
 
+class RunProgress:
+    """Shows a run or a measurement in progress; a context manager.
+
+    Args:
+        title: what is running.
+        columns: of the bar, behind what is done; none: the percentage and the time that remains.
+
+    Attributes:
+        elapsed_s: how long it took, wall time in seconds.
+    """
+
+    def __init__(self, title: str, *columns: ProgressColumn) -> None:
+        self.elapsed_s = 0.0
+        self._title = self._at = title
+        self._done = 0.0
+        self._console = error_console()
+        columns = columns or (TaskProgressColumn(), TimeRemainingColumn())
+        self._bar = Progress(TextColumn("{task.description}"), BarColumn(), *columns, console=self._console)
+        self._task = self._bar.add_task(title, total=None, rate="")
+        self._live = Live(self._bar, console=self._console, transient=True)
+        self._began = self._last_line = time.monotonic()
+
+    def __enter__(self) -> Self:
+        """Start the display."""
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Remove the display."""
+        self.elapsed_s = time.monotonic() - self._began
+        self._live.stop()
+        if isinstance(error, KeyboardInterrupt):
+            self._console.print(f"{self._at}: stopped at {self._done:.0%}", soft_wrap=True)
+
+    def advance(self, done: float, what: str = "", computations: Sequence[ComputationProgress] = ()) -> None:
+        """Show its progress.
+
+        Args:
+            done: part of the run that is done, 0 to 1.
+            what: what it is doing, if that is not the run itself.
+            computations: how far each of them is.
+        """
+        title = self._at = f"{self._title}: {what}" if what else self._title
+        self._done = done
+
+        def lines() -> str:
+            return "\n".join([f"{title}: {done:.0%}", *(f"  {progress_line(one)}" for one in computations)])
+
+        self.show(title, done, 1.0, lines)
+        if computations and self._console.is_terminal:
+            self._live.update(Group(self._bar, progress_table(computations)))
+
+    def on_part(self, what: str, done: int, total: int) -> None:
+        """Show what is being measured, how much of it is done, and the total."""
+        text = self._at = f"{what}: {done:,} of {total:,}"
+        self._done = done / max(total, 1)
+        self.show(text, done, total, lambda: text)
+
+    def show(self, what: str, done: float, of: float, lines: Callable[[], str], rate: str = "") -> None:
+        """Show how much is done.
+
+        Args:
+            what: what is being done.
+            done: how much of it is done.
+            of: how much there is to do.
+            lines: makes what is printed now and then where there is no terminal.
+            rate: for the bar.
+        """
+        now = time.monotonic()
+        self.elapsed_s = now - self._began
+        if self._console.is_terminal:
+            self._bar.update(self._task, description=what, completed=done, total=of, rate=rate)
+        elif now - self._last_line >= _LINE_PERIOD_S:
+            self._last_line = now
+            self._console.print(lines(), soft_wrap=True)
+
+
 class SearchProgress:
     """Shows a search while it runs; a context manager.
 
@@ -36,42 +116,28 @@ class SearchProgress:
     Attributes:
         latest: what has been found so far; ``None`` before the first run.
         runs: all runs, also those in which no fault struck, and those that shrink a failure.
-        elapsed_s: how long the search took, wall time in seconds.
     """
 
     def __init__(self, examples: int) -> None:
         self.latest: Verification | None = None
         self.runs = 0
-        self.elapsed_s = 0.0
         self._examples = examples
-        self._console = error_console()
-        self._began = self._last_line = time.monotonic()
-        self._bar: Progress | None = None
+        columns = (MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+        self._display = RunProgress("searching", *columns)
 
     def __enter__(self) -> Self:
         """Start the display."""
-        self._began = self._last_line = time.monotonic()
-        if self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[rate]}"),
-                TimeRemainingColumn(),
-                console=self._console,
-                transient=True,
-            )
-            self._bar.add_task("searching", total=self._examples, rate="")
-            self._bar.start()
+        self._display.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Remove the display."""
-        self.elapsed_s = time.monotonic() - self._began
-        if self._bar is not None:
-            self._bar.stop()
+        self._display.__exit__(None, None, None)
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long the search took, wall time in seconds."""
+        return self._display.elapsed_s
 
     @property
     def runs_per_second(self) -> float:
@@ -87,30 +153,13 @@ class SearchProgress:
         """Count a run; `verify` calls it after each."""
         self.latest = verification
         self.runs += 1
-        now = time.monotonic()
-        self.elapsed_s = now - self._began
-        if self._bar is not None:
-            word, (done, of) = self._how_far(verification)
-            self._bar.update(
-                self._bar.task_ids[0],
-                description=word,
-                completed=done,
-                total=of,
-                rate=f"{self._rate} runs/s",
-            )
-        elif now - self._last_line >= _LINE_PERIOD_S:
-            self._last_line = now
-            self._console.print(self._line(verification))
+        word, (done, of) = self._how_far(verification)
+        rate = f"{self._rate} runs/s"
+        self._display.show(word, done, of, lambda: self._line(verification), rate)
 
     def on_trial(self, done: int, wanted: int) -> None:
         """Show how many trials of a Spark job or sink are done."""
-        now = time.monotonic()
-        self.elapsed_s = now - self._began
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=done, total=wanted)
-        elif now - self._last_line >= _LINE_PERIOD_S and done < wanted:
-            self._last_line = now
-            self._console.print(f"{done:,} of {wanted:,} trials")
+        self._display.show("searching", done, wanted, lambda: f"{done:,} of {wanted:,} trials")
 
     def _how_far(self, verification: Verification) -> tuple[str, tuple[int, int]]:
         """Show the current part, how much of it is done, and the total."""
@@ -133,101 +182,3 @@ class SearchProgress:
             word, (done, of) = self._how_far(verification)
             return f"{word}: {done:,} of about {of:,}, {self._rate} runs a second"
         return f"{verification.runs} of {self._examples} runs, {self._rate} a second"
-
-
-class PartsProgress:
-    """Shows the current part of a long measurement and its progress; a context manager."""
-
-    def __init__(self) -> None:
-        self._console = error_console()
-        self._last_line = time.monotonic()
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        terminal = self._console.is_terminal
-        self._bar = Progress(*columns, console=self._console, transient=True, disable=not terminal)
-        self._task = self._bar.add_task("", total=None)
-
-    def __enter__(self) -> Self:
-        """Start the display."""
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Remove the display."""
-        self._bar.stop()
-
-    def on_part(self, what: str, done: int, total: int) -> None:
-        """Show what is being measured, how much of it is done, and the total."""
-        self._bar.update(self._task, description=what, completed=done, total=total)
-        now = time.monotonic()
-        if not self._console.is_terminal and now - self._last_line >= _LINE_PERIOD_S:
-            self._last_line = now
-            self._console.print(f"{what}: {done:,} of {total:,}", soft_wrap=True)
-
-
-class RunProgress:
-    """Shows a run in progress; a context manager.
-
-    Args:
-        title: what is running.
-
-    Attributes:
-        elapsed_s: how long it took, wall time in seconds.
-    """
-
-    def __init__(self, title: str) -> None:
-        self.elapsed_s = 0.0
-        self._title = self._at = title
-        self._done = 0.0
-        self._console = error_console()
-        self._began = self._last_line = time.monotonic()
-        self._bar: Progress | None = None
-        self._live: Live | None = None
-
-    def __enter__(self) -> Self:
-        """Start the display."""
-        self._began = self._last_line = time.monotonic()
-        if self._console.is_terminal:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TaskProgressColumn(),
-                TimeRemainingColumn(),
-            )
-            self._bar = Progress(*columns, console=self._console)
-            self._bar.add_task(self._title, total=1.0)
-            self._live = Live(self._bar, console=self._console, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Remove the display."""
-        self.elapsed_s = time.monotonic() - self._began
-        if self._live is not None:
-            self._live.stop()
-        if isinstance(error, KeyboardInterrupt):
-            self._console.print(f"{self._at}: stopped at {self._done:.0%}", soft_wrap=True)
-
-    def advance(self, done: float, what: str = "", computations: Sequence[ComputationProgress] = ()) -> None:
-        """Show its progress.
-
-        Args:
-            done: part of the run that is done, 0 to 1.
-            what: what it is doing, if that is not the run itself.
-            computations: how far each of them is.
-        """
-        title = f"{self._title}: {what}" if what else self._title
-        self._at, self._done = title, done
-        now = time.monotonic()
-        if self._bar is not None and self._live is not None:
-            self._bar.update(self._bar.task_ids[0], description=title, completed=done)
-            if computations:
-                self._live.update(Group(self._bar, progress_table(computations)))
-        elif now - self._last_line >= _LINE_PERIOD_S:
-            self._last_line = now
-            self._console.print(f"{title}: {done:.0%}")
-            for spec in computations:
-                self._console.print(f"  {progress_line(spec)}", soft_wrap=True)

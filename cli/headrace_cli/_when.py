@@ -7,7 +7,7 @@ from rich.text import Text
 
 from headrace import format_time
 from headrace.history import Event
-from headrace_cli._progress import PartsProgress
+from headrace_cli._progress import RunProgress
 from headrace_cli._render import counted, describe_event, plain_table, print_heading, print_table, print_text
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.inevitability import CONTINUATIONS, POINTS, FailureRates, failure_rates
@@ -43,7 +43,7 @@ def measure(
     """
     broken = violations(dict(verdicts))
     ends_us = [violated.witness[-1].at_us for violated in broken.values() if violated.witness]
-    with PartsProgress() as progress:
+    with RunProgress("continuing") as progress:
         return failure_rates(
             application,
             trial,

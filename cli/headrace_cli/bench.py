@@ -14,7 +14,7 @@ from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import ExitCode, UnknownChoiceError, tidy_errors
 from headrace_cli._options import JobsOption, JsonOption
-from headrace_cli._progress import PartsProgress
+from headrace_cli._progress import RunProgress
 from headrace_cli._render import plain_table, print_heading, print_table, print_text
 from headrace_cli._signals import signal_of
 
@@ -76,7 +76,7 @@ def bench(
 def _measure(benchmark: Benchmark, options: BenchOptions) -> tuple[list[Figure], signal.Signals | None]:
     """Measure until all figures are known or a signal arrives, which is returned, too."""
     figures: list[Figure] = []
-    with PartsProgress() as progress:
+    with RunProgress("measuring") as progress:
         try:
             figures.extend(benchmark.measure(options, progress.on_part))
         except KeyboardInterrupt as stop:

@@ -21,7 +21,7 @@ from headrace_cli._mutation_report import (
 )
 from headrace_cli._options import JsonOption, with_options
 from headrace_cli._pools import PoolOptions
-from headrace_cli._progress import PartsProgress
+from headrace_cli._progress import RunProgress
 from headrace_cli._render import plain_table, print_table
 from headrace_cli._signals import signal_of
 from headrace_properties.mutants import CATALOGUE, Mutant
@@ -148,7 +148,7 @@ def _hunt(names: list[str], seeds: int, jobs: Jobs) -> tuple[list[Hunted], signa
     """Run the mutants until all are done or a signal arrives, which is returned, too; in the order of the names."""
     stopped_by = None
     found: dict[str, Hunted] = {}
-    with PartsProgress() as progress:
+    with RunProgress("hunting") as progress:
         try:
             for hunted in hunt_all(names, seeds, jobs):
                 found[hunted.name] = hunted

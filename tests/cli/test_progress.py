@@ -12,7 +12,7 @@ from rich.console import Console
 from headrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
 from headrace_cli import _progress
 from headrace_cli._documents import progress_document
-from headrace_cli._progress import PartsProgress, RunProgress
+from headrace_cli._progress import RunProgress
 from headrace_cli._progress_table import progress_line
 from headrace_cli._signals import Stopped, stop_requested
 from tests.cli.rig import Run, plain
@@ -97,7 +97,7 @@ def test_a_measurement_names_its_current_part(monkeypatch: pytest.MonkeyPatch, *
     console = Console(file=io.StringIO(), force_terminal=terminal, width=130, markup=False, highlight=False)
     monkeypatch.setattr(_progress, "error_console", lambda: console)
     monkeypatch.setattr(_progress, "_LINE_PERIOD_S", 0.0)
-    with PartsProgress() as progress:
+    with RunProgress("measuring") as progress:
         progress.on_part("hunting mutants", 3, 1_080)
     assert isinstance(console.file, io.StringIO)
     text = plain(console.file.getvalue())
