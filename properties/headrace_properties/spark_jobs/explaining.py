@@ -211,7 +211,7 @@ def _counted(journaled: Sequence[Any]) -> dict[tuple[Any, ...], list[Call]]:
     found: dict[tuple[Any, ...], list[Call]] = {}
     for calls in last.values():
         for call in calls:
-            if not call.what.startswith("row "):
+            if not call.is_given:
                 found.setdefault(call.key, []).append(call)
     return found
 

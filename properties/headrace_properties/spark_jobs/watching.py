@@ -108,6 +108,7 @@ class Call:
         what: ``row Row(n=1)``, ``sum.getValue((0,))``, ``yields Row(n=1)``.
         result: The return value, or "".
         place: ``file:line`` of the user's code, or "".
+        is_given: Whether it is a row that the processor received, which is not of its doing.
 
     """
 
@@ -115,6 +116,7 @@ class Call:
     what: str
     result: str = ""
     place: str = ""
+    is_given: bool = False
 
 
 _journal: ContextVar[list[Any] | None] = ContextVar("the journal of watched processors", default=None)
@@ -484,7 +486,7 @@ def _read(key: tuple[Any, ...], rows: Iterable[Any]) -> Iterator[Any]:
         return
     for item in rows:
         for row in _rows_of(item):
-            _note(Call(key, f"row {row}"))
+            _note(Call(key, f"row {row}", is_given=True))
         yield item
 
 

@@ -1,6 +1,7 @@
 """What is said of a Spark job or sink points at the user's line, and never into a library or into our own files."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.targets import SparkReport, spark_target
 from headrace_properties.target_kinds import TargetKind
+from tests.properties.spark_jobs.planted import Processor
 
 pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
 
@@ -122,3 +124,21 @@ def test_sink_is_known_by_what_only_a_batch_can_do() -> None:
 
     assert spark_target("target", sink, schemas=SCHEMA).kind is TargetKind.SINK
     assert spark_target("target", build, schemas=SCHEMA).job.steps
+
+
+def test_state_whose_name_begins_like_a_row_is_blamed() -> None:
+    class Stamped(Processor):
+        def init(self, handle: Any) -> None:
+            self.last = handle.getValueState("row of the day", "at DOUBLE")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+            self.last.update((time.time(),))
+            yield from ()
+
+    def job(events: Any) -> Any:
+        made = events.groupBy("k").transformWithState(Stamped(), "n INT", "append", "None")
+        return made.writeStream.format("memory").queryName("q").start()
+
+    (finding,) = [finding for finding in _report(job).findings if finding.kind.name == "chance"]
+    assert finding.place is not None
+    assert finding.place.line == Stamped.handleInputRows.__code__.co_firstlineno + 1
