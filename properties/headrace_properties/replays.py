@@ -6,9 +6,8 @@ Formats 1 to 4 were about a pipeline or its code by itself, and the first three 
 Files about Spark jobs and sinks had a format 1 of their own.
 """
 
-import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -199,31 +198,30 @@ def _translated(content: Any) -> _PipelineFile:
         JsonError: it has options or faults that are no more.
     """
     file = msgspec.convert(content, _PipelineFile)
-    lost = _lost("plan", content["plan"], msgspec.to_builtins(file.plan, builtin_types=()))
-    if lost:
+    read = set(_paths("plan", msgspec.to_builtins(file.plan)))
+    lost = next((path for path in _paths("plan", content["plan"]) if path not in read), None)
+    if lost is not None:
         raise JsonError(
             f"{lost} is no more. Search again with the file's pipeline: headrace verify MODULE:PIPELINE --save FILE."
             " CHANGELOG.md lists what was renamed"
         )
-    file.pipeline, *others = (
-        re.sub(r"^millrace", "headrace", name) for name in (file.pipeline, *file.versions)
+    names = [re.sub(r"^millrace", "headrace", name) for name in (file.pipeline, *file.versions)]
+    return msgspec.structs.replace(file, pipeline=names[0], versions=tuple(names[1:]))
+
+
+def _paths(path: str, value: Any) -> Iterator[str]:
+    """Yield the path of each field that has a value, also within others."""
+    named = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list | tuple)
+        else ()
     )
-    file.versions = tuple(others)
-    return file
-
-
-def _lost(path: str, recorded: Any, read: Any) -> str:
-    """Name the first field of a recorded value that was not read; ``""``: none."""
-    if isinstance(recorded, dict):
-        names = sorted(recorded.keys() - read.keys())
-        inner = (
-            _lost(f"{path}.{name}", value, read[name]) for name, value in recorded.items() if name in read
-        )
-        return next(filter(None, itertools.chain((f"{path}.{name}" for name in names), inner)), "")
-    if isinstance(recorded, list):
-        pairs = zip(recorded, read, strict=True)
-        return next(filter(None, (_lost(f"{path}[{n}]", *pair) for n, pair in enumerate(pairs))), "")
-    return ""
+    for name, inner in named:
+        if inner is not None:
+            yield f"{path}.{name}"
+            yield from _paths(f"{path}.{name}", inner)
 
 
 _SPARK_FORMAT = 1

@@ -1,5 +1,7 @@
 """Files of every format that ever was are read, and show what they showed; only the newest format is written."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -52,6 +54,15 @@ def test_each_format_is_read_and_the_newest_is_written(name: str, tmp_path: Path
     (tmp_path / "now.json").write_bytes(to_replay(source, replay.trial, messages, digest=replay.digest))
     again = read_replay(tmp_path / "now.json")
     assert again == msgspec.structs.replace(replay, code_digest="", input_digest="")
+
+
+def test_pyspark_is_not_needed_to_read_a_file_of_either_kind() -> None:
+    paths = [str(RECORDED / f"{name}.json") for name in ("format-4-pipeline", "spark-1-sink")]
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom headrace_properties.replays import read_replay\n"
+        f"for path in {paths}:\n    read_replay(Path(path))\nassert 'pyspark' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_there_is_a_file_of_each_format() -> None:
