@@ -38,17 +38,11 @@ def rerun_spark(
         HeadraceError: the job is not there, or PySpark is missing.
     """
     loaded = load_spark_target(source.name, source.schemas, source.feed, trial.feed_seed)
-    from headrace_properties.spark_jobs.again import (  # noqa: PLC0415  it needs PySpark
-        Again,
-        digest_of_rows,
-        implausible_rows,
-        with_keys,
-    )
+    from headrace_properties.spark_trials import Again  # noqa: PLC0415  it needs PySpark
 
-    target = replace(with_keys(loaded, source.keys), limits=options.limits)
-    if wrong := implausible_rows(trial, target):
-        raise HistoryFormatError("replay file", str(options.path), wrong)
-    again, showing = Again(trial, replay.kinds, target), options.showing
+    again, showing = Again(replay, trial, replace(loaded, limits=options.limits)), options.showing
+    if again.wrong:
+        raise HistoryFormatError("replay file", str(options.path), again.wrong)
     found, explanation = again.finding, None
     if showing.explain or showing.html is not None:
         explanation = again.explanation()
@@ -59,7 +53,7 @@ def rerun_spark(
     }
     return Rerun(
         () if found is None else (found.kind,),
-        replay.changes(digest_of_rows(target, trial)),
+        again.changes,
         lambda: document | ({"explanation": explanation} if showing.explain else {}),
         partial(_tell, replay, found, explanation if showing.explain else None),
         partial(_save, source.name, found, explanation, showing.html),

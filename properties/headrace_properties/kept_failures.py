@@ -10,32 +10,26 @@ Rules of this file:
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace import HistoryFormatError
 from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.findings import Finding, Kind
-from headrace_properties.replays import ERROR, Replay, kind_of, read_replay, to_replay
+from headrace_properties.replays import ERROR, Replay, kind_of, read_replay
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.origins import input_digest
 from headrace_properties.search.parallel import Jobs, runner, useful_jobs
 from headrace_properties.search.plausible import implausible, missing_records
 from headrace_properties.search.verification import Verification
-from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
-from headrace_properties.target import Source, SparkSource
+from headrace_properties.target import Source
 from headrace_properties.user_code.code_trial import CodeTrial
 from headrace_properties.user_code.review import CodeReview, review
 from headrace_properties.verdict import Holds, Verdict, Violated
 from headrace_properties.whole_files import write_whole
 from headrace_sim import Protocol
-
-if TYPE_CHECKING:
-    from headrace_properties.spark_jobs.causes import Cause
-    from headrace_properties.spark_jobs.targets import SparkTarget
 
 FOLDER = Path(".headrace/failures")
 """Where failures are kept, in the directory of the project."""
@@ -280,59 +274,6 @@ def shown_again(application: Application, trial: CodeTrial, kinds: Collection[Ki
         for finding in same or found.findings
     )
     return replace(found, findings=tuple(whole))
-
-
-def retry_spark(
-    kept: Sequence[KeptFailure], target_of: Callable[[int], "SparkTarget"], allow: "Collection[Cause]" = ()
-) -> tuple[Retried, ...]:
-    """Look for kept findings about a Spark job or its sink again.
-
-    Args:
-        kept: the findings.
-        target_of: returns the target with the rows of a seed.
-        allow: on what the outcome may depend: such findings stay as they are.
-    """
-    from headrace_properties.spark_jobs.again import (  # noqa: PLC0415  PySpark need not be installed
-        Again,
-        digest_of_rows,
-        implausible_rows,
-        is_allowed,
-        with_keys,
-    )
-
-    retried = []
-    for failure in kept:
-        replay, trial = failure.replay, failure.replay.trial
-        if not isinstance(trial, QueryTrial | SinkTrial) or is_allowed(trial, replay.kinds, allow):
-            continue
-        keys = replay.source.keys if isinstance(replay.source, SparkSource) else {}
-        target = with_keys(target_of(trial.feed_seed), keys)
-        if wrong := implausible_rows(trial, target):
-            retried.append(Retried(failure, wrong=wrong))
-            continue
-        found, changes = (
-            Again(trial, replay.kinds, target).finding,
-            replay.changes(digest_of_rows(target, trial)),
-        )
-        verdicts: dict[Kind, Verdict] = dict.fromkeys(replay.kinds, Holds(1))
-        if found is not None:
-            verdicts = {found.kind: found.verdict}
-        retried.append(Retried(failure, verdicts, changes, found=found))
-    return tuple(retried)
-
-
-def spark_replay(source: SparkSource, target: "SparkTarget", finding: Finding) -> bytes:
-    """Write a finding about a Spark job or its sink for a file.
-
-    Args:
-        source: where the target comes from.
-        target: what it is about, with the rows of the finding's seed.
-        finding: what was found.
-    """
-    from headrace_properties.spark_jobs.again import digest_of_rows  # noqa: PLC0415
-
-    digest = digest_of_rows(target, finding.trial)
-    return to_replay(source, finding.trial, {finding.kind: str(finding)}, input_digest=digest)
 
 
 def is_fit_for_files(folder: Path) -> bool:

@@ -1,15 +1,26 @@
 """The trials of a Spark job or sink in one session: kept findings, its schedules, and its sink at each of its effects."""
 
+import dataclasses
+import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace_properties.findings import Finding, ranked
-from headrace_properties.kept_failures import KeptFailures, Retried, retry_spark, spark_replay
+from headrace_properties.findings import Finding, Kind, ranked
+from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
+from headrace_properties.replays import Replay, to_replay
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.outcomes import SCHEDULES
+from headrace_properties.spark_jobs.explaining import Explanation, explain_query, explain_sink, placed
+from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_again
+from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
+from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
+from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import SparkSource
+from headrace_properties.verdict import Holds, Verdict
+from headrace_sim.spark.schedules import Schedule
+from headrace_sim.spark.sink_faults import SinkFaultKind
+from headrace_sim.spark.sinks import ALLOWED, OneTrial
 from headrace_sim.spark.sinks.trial import Progress
 
 
@@ -50,7 +61,12 @@ class SparkTrials:
     def retry(self, kept: KeptFailures) -> Sequence[Retried]:
         """Look for kept findings again, unless the outcome may depend on what they are about."""
         settled = {*self.allow} if self.duplicates else {*self.allow, Cause.DUPLICATES}
-        self.again = retry_spark(kept.load(), self.target_of, settled)
+        self.again = tuple(
+            _retried(failure, trial, self.target_of(trial.feed_seed))
+            for failure in kept.load()
+            if isinstance(trial := failure.replay.trial, QueryTrial | SinkTrial)
+            and not _is_allowed(trial, failure.replay, settled)
+        )
         return self.again
 
     def search(self) -> None:
@@ -82,10 +98,11 @@ class SparkTrials:
 
     def replay(self, finding: Finding) -> bytes:
         """Write a finding for a file."""
-        seed, target = finding.trial.feed_seed, self.target
-        return spark_replay(
-            self.source, target if seed == target.feed_seed else self.target_of(seed), finding
-        )
+        trial, target = finding.trial, self.target
+        if trial.feed_seed != target.feed_seed:
+            target = self.target_of(trial.feed_seed)
+        messages = {finding.kind: str(finding)}
+        return to_replay(self.source, trial, messages, input_digest=_digest_of_rows(target, trial))
 
     def file_of(self, finding: Finding) -> Path | None:
         """Return the file of a kept finding that is found again only under its own schedule."""
@@ -95,3 +112,96 @@ class SparkTrials:
         """Return whether later sessions look for it: always."""
         del finding
         return True
+
+
+class Again:
+    """A recorded trial of a Spark job or its sink, made again unless its numbers are implausible.
+
+    Args:
+        replay: What was recorded.
+        trial: Its trial.
+        target: What it is about, as it is today, with all rows.
+
+    Attributes:
+        wrong: Why it cannot be made, or "".
+        changes: What has changed since it was recorded: ``code``, ``input``.
+        finding: What is found, or None.
+
+    """
+
+    def __init__(self, replay: Replay, trial: QueryTrial | SinkTrial, target: SparkTarget) -> None:
+        declared = replay.source.keys if isinstance(replay.source, SparkSource) else {}
+        self._target = target = target if target.keys else dataclasses.replace(target, keys=declared)
+        self.wrong = _implausible(trial, target)
+        self.changes = replay.changes(_digest_of_rows(target, trial))
+        self.finding: Finding | None = None
+        self._sink: OneTrial | None = None
+        if self.wrong:
+            return
+        if isinstance(trial, QueryTrial):
+            found = check_again(target.job, target.feed, trial, target.promises, target.limits)
+            self.finding = None if found is None else placed(target.job, target.feed, found)
+        elif target.job.sink.function is not None:
+            rows = narrowed(target.feed, trial.kept)
+            self._sink = dataclasses.replace(target, feed=rows).try_fault(trial.fault)
+            seed, kept = trial.feed_seed, trial.kept
+            shown = [finding_of_sink(found, seed, kept) for found in self._sink.findings]
+            shown += [question_of_sink(asked, seed, kept) for asked in self._sink.questions]
+            same = [found for found in shown if replay.shows(found.kind)]
+            self.finding = next(iter(same or shown), None)
+
+    def explanation(self) -> Explanation | None:
+        """Explain the finding, if there is one."""
+        if self.finding is not None and isinstance(self.finding.trial, QueryTrial):
+            return explain_query(self._target.job, self._target.feed, self.finding.trial)
+        return None if self._sink is None or self.finding is None else explain_sink(self._sink)
+
+
+def _retried(failure: KeptFailure, trial: QueryTrial | SinkTrial, target: SparkTarget) -> Retried:
+    again = Again(failure.replay, trial, target)
+    found = again.finding
+    verdicts: dict[Kind, Verdict] = dict.fromkeys(failure.replay.kinds, Holds(1))
+    if found is not None:
+        verdicts = {found.kind: found.verdict}
+    return Retried(failure, verdicts, again.changes, again.wrong, found=found)
+
+
+def _digest_of_rows(target: SparkTarget, trial: QueryTrial | SinkTrial) -> str:
+    """Return the digest of the rows that a trial keeps."""
+    rows = [list(map(tuple, batch)) for batch in narrowed(target.feed, trial.kept)]
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+
+def _is_allowed(trial: QueryTrial | SinkTrial, replay: Replay, causes: Collection[Cause]) -> bool:
+    """Return whether a trial showed what the outcome may depend on. ``causes``: what is allowed."""
+    if isinstance(trial, QueryTrial):
+        return trial.cause in causes
+    if trial.fault.kind not in {SinkFaultKind.NONE, SinkFaultKind.REDELIVER}:
+        return False
+    allowed = {cause.value for cause in causes}
+    allowed |= {wrong.value for wrong, name in ALLOWED.items() if name in allowed}
+    return any(kind.name in allowed for kind in replay.kinds)
+
+
+_MOST_PARTITIONS = 1_000
+
+
+def _implausible(trial: QueryTrial | SinkTrial, target: SparkTarget) -> str:
+    """Return why a trial cannot be made: implausible numbers, or an input with fewer rows now. ``""``: it can."""
+    rows = sum(map(len, target.feed))
+    if not all(0 <= row < rows for row in trial.kept or ()):
+        return f"it needs row {max(trial.kept or ())}, and the input has {rows} rows"
+    if isinstance(trial, SinkTrial):
+        negative = trial.fault.batch < 0 or trial.fault.effect < -1
+        return "its fault is at a negative place" if negative else ""
+    schedule = trial.schedule or Schedule()
+    if not 0 < (schedule.partitions or 1) <= _MOST_PARTITIONS:
+        return f"it has {schedule.partitions} partitions"
+    if any(size < 0 for size in schedule.cuts or ()):
+        return "it has a batch of negative size"
+    promises = [promise.name for promise in target.promises]
+    if (trial.cause is Cause.PROMISE) != bool(trial.promise) or (
+        trial.promise and trial.promise not in promises
+    ):
+        return f"it is about the promise {trial.promise!r}, which the module no longer makes"
+    return ""

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace_properties.kept_failures import spark_replay
 from headrace_properties.promises import (
     PromiseError,
     Unexercised,
@@ -21,13 +20,13 @@ from headrace_properties.promises import (
 from headrace_properties.promises.watch import Watch
 from headrace_properties.replays import Replay
 from headrace_properties.spark_jobs import promised
-from headrace_properties.spark_jobs.again import Again, implausible_rows
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.findings import JobReport
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_properties.spark_jobs.promised import check_promises_of_job, expected_rows
 from headrace_properties.spark_jobs.targets import spark_target
 from headrace_properties.spark_jobs.trials import QueryTrial
+from headrace_properties.spark_trials import Again, SparkTrials
 from headrace_properties.target import SparkSource
 from tests.properties.spark_jobs.planted import FEED, MENDED, SumOfCall, job, minute_of
 
@@ -93,15 +92,15 @@ def test_sometimes_that_never_came_true_is_unknown() -> None:
 def test_replay_file_has_the_promise_and_refuses_one_that_is_gone() -> None:
     target = spark_target(f"{__name__}:MENDED", MENDED, feed=FEED, promises=[totals_stay_small])
     report = target.verify(schedules=20)
-    data = spark_replay(SparkSource(target.name, feed="FEED"), target, report.findings[0])
-    replay = msgspec.json.decode(data, type=Replay)
+    trials = SparkTrials(target, lambda _: target, SparkSource(target.name, feed="FEED"), 0)
+    replay = msgspec.json.decode(trials.replay(report.findings[0]), type=Replay)
     assert isinstance(replay.trial, QueryTrial)
     assert replay.trial.promise == "totals_stay_small"
-    found = Again(replay.trial, replay.kinds, target).finding
+    found = Again(replay, replay.trial, target).finding
     assert found is not None
     assert found.kind.title == report.findings[0].kind.title
     gone = spark_target("x:y", MENDED, feed=FEED, promises=[])
-    assert "which the module no longer makes" in implausible_rows(replay.trial, gone)
+    assert "which the module no longer makes" in Again(replay, replay.trial, gone).wrong
 
 
 @eventually(within_us=1)
