@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from docs.scripts import tables
+from docs.scripts.rule_table import COST_ONLY, ENGINE, RuleRow, departures, rule_rows
 from headrace.rules import Rules
 from headrace_properties.mutants import CATALOGUE
-from headrace_properties.mutants.rule_table import COST_ONLY, ENGINE, RuleRow, departures, rule_rows
 from tests.readme_blocks import DOCS, ROOT
 
 ROWS = rule_rows()

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis.errors import NoSuchExample
 
-from headrace_properties.dataflow.broken_groupings import MUTANTS, DataflowMutant
 from headrace_properties.dataflow.drawn_groupings import GroupingCase, cases
 from headrace_properties.dataflow.model import run_model
 from headrace_properties.dataflow.transcripts import Transcript, mismatches, run_layer
+from tests.properties.dataflow.broken_groupings import MUTANTS, DataflowMutant
 from tests.properties.dataflow.test_transcripts import SOUND
 
 by_mutant = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)

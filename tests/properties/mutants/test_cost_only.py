@@ -2,10 +2,10 @@
 
 import pytest
 
+from docs.scripts.rule_table import COST_ONLY
 from headrace import MILLISECOND
 from headrace.rules import Rules
 from headrace_properties.mutants.mutant import Mutant, Parts, Probe
-from headrace_properties.mutants.rule_table import COST_ONLY
 from headrace_properties.search.oracles import fired, plan_of, try_workload
 from headrace_properties.search.workloads import WORKLOADS, Workload
 
