@@ -110,16 +110,25 @@ def _hunt_named(name: str, seeds: Sequence[int]) -> Hunted:
 
 
 def _by_chance(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
-    activated = False
+    """Run it until it is killed, and then a little further if another seed may have a smaller plan."""
+    activated, killed, left = False, None, len(seeds)
     for runs, seed in enumerate(seeds, 1):
+        if not left:
+            break
+        left -= 1
         case = _Case(mutant, seed)
         plan = case.plan
         judged, activations = case.run(plan)
         activated |= activations > 0
-        if case.kills(judged, activations):
-            killed = _killed(case, plan, judged, runs)
-            return killed if _size(killed) <= _SMALL else _smaller(killed, mutant, seeds[runs:])
-    return Hunted(mutant.name, mutant.breaks, activated, (), len(seeds))
+        if not case.kills(judged, activations):
+            continue
+        if killed is None:
+            killed, left = _killed(case, plan, judged, runs), min(left, _MORE_SEEDS)
+        else:
+            killed = min(killed, _killed(case, plan, judged, killed.runs), key=_size)
+        if _size(killed) <= _SMALL:
+            break
+    return killed or Hunted(mutant.name, mutant.breaks, activated, (), len(seeds))
 
 
 def _in_its_scenario(mutant: Mutant) -> Hunted:
@@ -182,21 +191,6 @@ def _killed(case: _Case, plan: Plan, judged: JudgedRun, runs: int) -> Hunted:
         feed_seed=case.feed_seed, kept=small.kept, message=str(small.error or messages[0]),
         shrink_cpu_s=time.process_time() - began,
     )  # fmt: skip
-
-
-def _smaller(killed: Hunted, mutant: Mutant, seeds: Sequence[int]) -> Hunted:
-    """Look a little further for a smaller plan."""
-    for seed in seeds[:_MORE_SEEDS]:
-        case = _Case(mutant, seed)
-        plan = case.plan
-        judged, activations = case.run(plan)
-        if case.kills(judged, activations):
-            other = _killed(case, plan, judged, killed.runs)
-            if _size(other) < _size(killed):
-                killed = other
-            if _size(killed) <= _SMALL:
-                break
-    return killed
 
 
 def _size(killed: Hunted) -> int:

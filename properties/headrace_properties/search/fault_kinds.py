@@ -51,19 +51,20 @@ def _partition(b: Slot) -> f.AnyFault:
     return f.Partition(at_us=b.at_us, side=(side,), other=other, for_us=b.for_us, one_way=bool(b.how & 1))
 
 
-def _noise(b: Slot) -> f.AnyFault:
-    kinds: tuple[tuple[str, ...], ...] = (
-        (),
-        ("Ack",),
-        ("Deliver",),
-        ("Report", "Watermarks"),
-        ("Heartbeat", "Table"),
-    )
-    rates = ((0.2, 0.2, 0.2), (0.5, 0.0, 0.0), (0.0, 0.7, 0.0), (0.0, 0.0, 0.8))[b.how & 3]
+_Traffic = tuple[tuple[str, ...], ...]
+_TRAFFIC: _Traffic = ((), ("Ack",), ("Deliver",), ("Report", "Watermarks"), ("Heartbeat", "Table"))
+_RATES = ((0.2, 0.2, 0.2), (0.5, 0.0, 0.0), (0.0, 0.7, 0.0), (0.0, 0.0, 0.8))
+"""How many messages are lost, repeated and late."""
+
+
+def _noise(
+    b: Slot, traffic: _Traffic = _TRAFFIC, rates: Sequence[tuple[float, float, float]] = _RATES
+) -> f.AnyFault:
+    drop, duplicate, delay = rates[b.how & 3]
     return f.Noise(
-        at_us=b.at_us, for_us=b.for_us + SECOND, drop=rates[0], duplicate=rates[1], delay=rates[2],
+        at_us=b.at_us, for_us=b.for_us + SECOND, drop=drop, duplicate=duplicate, delay=delay,
         delay_us=(100 * MILLISECOND, SECOND, 3 * SECOND)[(b.how >> 2) % 3],
-        kinds=kinds[b.where % len(kinds)],
+        kinds=traffic[b.where % len(traffic)],
     )  # fmt: skip
 
 
@@ -226,7 +227,7 @@ def _cut_new_owner(b: Slot) -> f.StepFault:
     return f.StepFault(step, cut, Moment.AFTER)
 
 
-_STORE_TRAFFIC: tuple[tuple[str, ...], ...] = (
+_STORE_TRAFFIC: _Traffic = (
     ("Mint", "Minted", "Claim", "Claimed", "Renew", "Renewed"),
     ("JournalWatermarks", "JournalPosition", "Journaled"),
     ("Write", "Written"),
@@ -237,12 +238,7 @@ _STORE_TRAFFIC: tuple[tuple[str, ...], ...] = (
 
 def _store_noise(b: Slot) -> f.AnyFault:
     """Requests to the store and its answers are repeated, late or lost: mints, claims and journal entries too."""
-    drop, duplicate, delay = ((0.2, 0.2, 0.2), (0.0, 0.7, 0.0), (0.0, 0.0, 0.8), (0.5, 0.0, 0.0))[b.how & 3]
-    return f.Noise(
-        at_us=b.at_us, for_us=b.for_us + SECOND, drop=drop, duplicate=duplicate, delay=delay,
-        delay_us=(100 * MILLISECOND, SECOND, 3 * SECOND)[(b.how >> 2) % 3],
-        kinds=_STORE_TRAFFIC[b.where % len(_STORE_TRAFFIC)],
-    )  # fmt: skip
+    return _noise(b, _STORE_TRAFFIC, (_RATES[0], *_RATES[2:], _RATES[1]))
 
 
 _RECOVERY: dict[str, tuple[tuple[Does, str], ...]] = {

@@ -4,7 +4,6 @@ No search tries them unless asked to. Violations that they cause accuse neither 
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from random import Random
 
 from headrace import MILLISECOND, OptionsError
 from headrace_properties.search.plans import Plan
@@ -69,19 +68,3 @@ def is_outside(plan: Plan) -> bool:
     """Return whether a plan has a fault outside the model."""
     faults = (*plan.faults.faults, *(tied.fault for tied in plan.faults.at_steps))
     return any(isinstance(fault, f.BreakStore) for fault in faults)
-
-
-class Breaker:
-    """Adds a fault outside the model to each plan of a random search.
-
-    Args:
-        schedules: those to draw from; none: plans stay as they are.
-        seed: of the draws.
-    """
-
-    def __init__(self, schedules: list[tuple[StepFault, ...]], seed: int) -> None:
-        self._schedules, self._random = schedules, Random(f"{seed}/outside")
-
-    def draw(self) -> tuple[StepFault, ...]:
-        """Return what the next plan gets besides its own faults."""
-        return self._random.choice(self._schedules) if self._schedules else ()

@@ -27,7 +27,7 @@ from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
 from headrace_properties.search.ordering import ordering_of
-from headrace_properties.search.outside import Breaker, breaches_of
+from headrace_properties.search.outside import breaches_of
 from headrace_properties.search.parallel import RunTrials
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.step_faults import single_faults
@@ -136,7 +136,8 @@ class Steering:
         self._tried: Counter[Spot] = Counter()
         self._faults: defaultdict[Spot, list[StepFault]] = defaultdict(list)
         feed = application.feed(seed)
-        self._breaker = Breaker(breaches_of(application.versions, feed, base, outside), seed)
+        self._breaches = breaches_of(application.versions, feed, base, outside)
+        self._outside = Random(f"{seed}/outside")
         for fault in self._all_faults(table):
             self._faults[spot_of(fault)].append(fault)
 
@@ -180,7 +181,7 @@ class Steering:
 
     def _aim(self, plan: Plan, covered: Counter[Spot]) -> Plan:
         faults = [self._next(covered) for _ in range(self._aimed if self._faults else 0)]
-        faults += self._breaker.draw()
+        faults += self._outside.choice(self._breaches) if self._breaches else ()
         schedule = plan.faults
         return msgspec.structs.replace(plan, faults=schedule.with_planned([*schedule.planned, *faults]))
 

@@ -126,38 +126,36 @@ def _cut(rows: list[tuple[Any, ...]], sizes: Sequence[int]) -> list[list[tuple[A
     return [*batches, rows[start:]] if start < len(rows) else batches
 
 
-def _at_a_step(kind: FaultKind) -> Callable[[Random, int, int], Fault]:
-    return lambda random, batch, partitions: Fault(
-        kind, batch, random.randrange(partitions), step=1 + int(random.expovariate(0.15))
-    )
+def _at_a_step(kind: FaultKind, random: Random, batch: int, partitions: int) -> Fault:
+    return Fault(kind, batch, random.randrange(partitions), step=1 + int(random.expovariate(0.15)))
 
 
-def _of_a_task(kind: FaultKind) -> Callable[[Random, int, int], Fault]:
-    return lambda random, batch, partitions: Fault(kind, batch, random.randrange(partitions))
+def _of_a_task(kind: FaultKind, random: Random, batch: int, partitions: int) -> Fault:
+    return Fault(kind, batch, random.randrange(partitions))
 
 
-def _of_the_driver(kind: FaultKind) -> Callable[[Random, int, int], Fault]:
-    return lambda _random, batch, _partitions: Fault(kind, batch)
+def _of_the_driver(kind: FaultKind, _random: Random, batch: int, _partitions: int) -> Fault:
+    return Fault(kind, batch)
 
 
-def _delayed(kind: FaultKind) -> Callable[[Random, int, int], Fault]:
-    return lambda random, batch, _partitions: Fault(kind, batch, delay=random.randrange(3))
+def _delayed(kind: FaultKind, random: Random, batch: int, _partitions: int) -> Fault:
+    return Fault(kind, batch, delay=random.randrange(3))
 
 
-DRAWS: Mapping[FaultKind, Callable[[Random, int, int], Fault]] = {
-    FaultKind.TASK_DIES: _at_a_step(FaultKind.TASK_DIES),
-    FaultKind.TASK_DIES_BEFORE_COMMIT: _of_a_task(FaultKind.TASK_DIES_BEFORE_COMMIT),
-    FaultKind.TASK_DIES_AFTER_COMMIT: _of_a_task(FaultKind.TASK_DIES_AFTER_COMMIT),
-    FaultKind.EXECUTOR_LOST: _of_a_task(FaultKind.EXECUTOR_LOST),
-    FaultKind.SPECULATIVE_ATTEMPT: _of_a_task(FaultKind.SPECULATIVE_ATTEMPT),
-    FaultKind.DRIVER_DIES_BEFORE_OFFSETS: _of_the_driver(FaultKind.DRIVER_DIES_BEFORE_OFFSETS),
-    FaultKind.DRIVER_DIES_IN_BATCH: _of_a_task(FaultKind.DRIVER_DIES_IN_BATCH),
-    FaultKind.DRIVER_DIES_AFTER_SINK: _of_the_driver(FaultKind.DRIVER_DIES_AFTER_SINK),
-    FaultKind.COMMIT_ENTRY_LOST: _of_the_driver(FaultKind.COMMIT_ENTRY_LOST),
-    FaultKind.ZOMBIE_DRIVER: _delayed(FaultKind.ZOMBIE_DRIVER),
-    FaultKind.CHECKPOINT_RESTORED: _delayed(FaultKind.CHECKPOINT_RESTORED),
+DRAWS: Mapping[FaultKind, Callable[[FaultKind, Random, int, int], Fault]] = {
+    FaultKind.TASK_DIES: _at_a_step,
+    FaultKind.TASK_DIES_BEFORE_COMMIT: _of_a_task,
+    FaultKind.TASK_DIES_AFTER_COMMIT: _of_a_task,
+    FaultKind.EXECUTOR_LOST: _of_a_task,
+    FaultKind.SPECULATIVE_ATTEMPT: _of_a_task,
+    FaultKind.DRIVER_DIES_BEFORE_OFFSETS: _of_the_driver,
+    FaultKind.DRIVER_DIES_IN_BATCH: _of_a_task,
+    FaultKind.DRIVER_DIES_AFTER_SINK: _of_the_driver,
+    FaultKind.COMMIT_ENTRY_LOST: _of_the_driver,
+    FaultKind.ZOMBIE_DRIVER: _delayed,
+    FaultKind.CHECKPOINT_RESTORED: _delayed,
 }
-"""Functions that draw a fault of each kind, given the batch and the number of partitions."""
+"""Functions that draw a fault of each kind, given the kind, the batch and the number of partitions."""
 
 
 def draw_schedule(seed: int, partitions: int, feed: Feed, *, mean_faults: float = 3.0) -> Schedule:
@@ -210,5 +208,5 @@ def _draw_faults(seed: int, batches: int, partitions: int, mean: float) -> tuple
     for kind, draw in DRAWS.items():
         random = Random(f"{seed}/{kind.name}")
         if random.random() < mean / len(DRAWS):
-            found.append(draw(random, random.randrange(batches), partitions))
+            found.append(draw(kind, random, random.randrange(batches), partitions))
     return tuple(found)
