@@ -46,6 +46,7 @@ APIS = {
     "api/spark.md": ("headrace.spark", "The API: the host on Spark", "core"),
     "api/promises.md": ("headrace_properties.promises", "The API: promises", "properties"),
     "api/inputs.md": ("headrace_properties.drawn_feeds", "The API: inputs from Hypothesis", "properties"),
+    "api/declares.md": ("headrace_sim.spark.declares", "The API: what a Spark job declares", "sim"),
     "api/simulation.md": ("headrace_sim", "The API: the simulated cluster", "sim"),
     "api/histories.md": ("headrace.histories", "The API: recorded runs", "core"),
 }
