@@ -1,5 +1,6 @@
 """Files of every format that ever was are read, and show what they showed; only the newest format is written."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from headrace import HistoryFormatError
 from headrace_properties.findings import Family, Kind
-from headrace_properties.kept_failures import shown_again
+from headrace_properties.kept_failures import KeptFailures, shown_again
 from headrace_properties.mutants import protocol_named
 from headrace_properties.replays import ERROR, REPLAY_FORMAT, Replay, read_replay, to_replay
 from headrace_properties.search.application import Application, Trial
@@ -84,6 +85,16 @@ def test_recorded_runs_fail_again(name: str) -> None:
     assert any(replay.shows(Kind(Family.INVARIANT, name)) for name in violations(verdicts))
     if replay.code_digest:
         assert history.digest() == replay.digest
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_was_kept_in_an_older_format_is_loaded_for_its_target_alone(name: str, tmp_path: Path) -> None:
+    source = FILES[name][0]
+    kept = KeptFailures(tmp_path, source)
+    kept.folder.mkdir(parents=True)
+    shutil.copy(RECORDED / f"{name}.json", kept.folder)
+    assert [failure.replay for failure in kept.load()] == [recorded(name)]
+    assert KeptFailures(tmp_path, msgspec.structs.replace(source, feed="other")).load() == ()
 
 
 def test_a_recorded_finding_about_code_shows_again() -> None:
