@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from headrace_cli._documents import invariants_document
+from headrace_cli._documents import fields_of, invariants_document
 from headrace_cli._exit import RESULT_WORDS, ExitCode
 from headrace_cli._render import (
     counted,
@@ -88,10 +88,8 @@ class Chaos:
             "without": self.without,
             "result": RESULT_WORDS[self.code],
             "verdict": _said(report.verdict),
-            "plan": report.plan,
+            **fields_of(report, "plan", "drivers", "batches"),
             "faults": [_seen_document(seen) for seen in report.seen],
-            "drivers": report.drivers,
-            "batches": report.batches,
             "directory": self.directory if self.directory.exists() else None,
             "elapsed_s": round(report.elapsed_s, 3),
             "outputs": {

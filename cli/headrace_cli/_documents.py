@@ -32,6 +32,15 @@ def print_document(document: Any) -> None:
     sys.stdout.flush()
 
 
+def fields_of(value: object, *names: str) -> dict[str, Any]:
+    """Return some of a value's attributes, by name: what of it belongs into a document.
+
+    >>> fields_of(1 + 2j, "real", "imag")
+    {'real': 1.0, 'imag': 2.0}
+    """
+    return {name: getattr(value, name) for name in names}
+
+
 def invariants_document(
     verdicts: Mapping[str, Verdict], names: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Any]]:

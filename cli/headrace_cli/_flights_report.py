@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from headrace import HOUR
+from headrace_cli._documents import fields_of
 from headrace_cli._render import counted, plain_table, print_heading, print_lines, print_table, print_text
 from headrace_scenarios.zeitgeist.chart import AROUND, draw
 from headrace_scenarios.zeitgeist.findings import BLIZZARD, Dip, Findings
@@ -126,20 +127,13 @@ def _days(options: LogOptions) -> tuple[date, date]:
 def findings_document(findings: Findings, log: FlightLog) -> dict[str, Any]:
     """Return the findings as JSON; times are ISO 8601 in New York's time zone."""
     return {
-        "flights": log.flights,
-        "cancelled": log.cancelled,
+        **fields_of(log, "flights", "cancelled", "out_of_order"),
         "departures": len(log.reports),
-        "out_of_order": log.out_of_order,
         "late": findings.late.total(),
         "dips": [_dip_document(dip) for dip in findings.dips],
         "blizzard": [_dip_document(dip) for dip in findings.dips_in(BLIZZARD)],
         "spikes": [
-            {
-                "key": spike.key,
-                "start": local(spike.start).isoformat(),
-                "count": spike.count,
-                "expected": spike.expected,
-            }
+            {"start": local(spike.start).isoformat(), **fields_of(spike, "key", "count", "expected")}
             for spike in findings.spikes
         ],
     }
@@ -147,10 +141,8 @@ def findings_document(findings: Findings, log: FlightLog) -> dict[str, Any]:
 
 def _dip_document(dip: Dip) -> dict[str, Any]:
     return {
-        "key": dip.key,
         "start": local(dip.start_us).isoformat(),
         "end": local(dip.end_us).isoformat(),
-        "reports": dip.reports,
         "expected": round(dip.expected, 1),
-        "departed": dip.departed,
+        **fields_of(dip, "key", "reports", "departed"),
     }

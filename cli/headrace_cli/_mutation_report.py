@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from headrace_cli._documents import fields_of
 from headrace_cli._exit import ExitCode
 from headrace_cli._mutation import AutomaticResult, PatchResult
 from headrace_cli._render import counted, plain_table, print_heading, print_lines, print_table, print_text
@@ -154,16 +155,11 @@ def automatic_document(result: AutomaticResult) -> dict[str, Any]:
 
 
 def _document(measured: Measured) -> dict[str, Any]:
-    mutation = measured.mutant.mutation
     return {
         "module": measured.mutant.module.name,
         "file": shown_path(measured.mutant.module.file),
-        "line": mutation.line,
-        "function": mutation.function,
-        "kind": mutation.kind,
+        **fields_of(measured.mutant.mutation, "line", "function", "kind", "before", "after"),
         "text": measured.mutant.text,
-        "before": mutation.before,
-        "after": mutation.after,
         "killed": measured.killed,
         "reached_by": measured.reached,
         "equivalent": measured.reason,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace import Pipeline
+from headrace_cli._documents import fields_of
 from headrace_cli._render import counted
 from headrace_properties.search.scope import USUAL_KINDS, Exploration, Scope, small_cluster
 
@@ -112,16 +113,12 @@ def scope_document(exploration: Exploration | None) -> dict[str, Any] | None:
         return None
     scope = exploration.scope
     return {
-        "records": scope.records,
-        "faults": scope.faults,
-        "delays": scope.delays,
+        **fields_of(scope, "records", "faults", "delays"),
         "workers": scope.options.workers,
-        "fault_kinds": list(scope.kinds),
-        "exhausted": exploration.exhausted,
-        "stopped_for": exploration.stopped_for,
+        "fault_kinds": scope.kinds,
+        **fields_of(exploration, "exhausted", "stopped_for", "lineage"),
         "schedules": exploration.total,
         "left_out": exploration.pruned,
-        "lineage": exploration.lineage,
         "single_faults": exploration.singles,
         "all_with_fewer_departures_than": exploration.rounds,
         "runs": [

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from headrace_cli._documents import fields_of
 from headrace_cli._render import counted, print_text
 from headrace_properties.search.verification import Verification
 
@@ -44,12 +45,8 @@ def print_unreached(console: Console, found: Verification) -> None:
 def unseen_document(found: Verification) -> dict[str, Any]:
     """Return it for ``--json``."""
     return {
-        "behaviour": {
-            "seen": found.novelty.things,
-            "chance": found.novelty.chance,
-            "curve": found.novelty.curve,
-        },
-        "branches": {"seen": found.code.things, "chance": found.code.chance, "curve": found.code.curve},
+        "behaviour": {"seen": found.novelty.things, **fields_of(found.novelty, "chance", "curve")},
+        "branches": {"seen": found.code.things, **fields_of(found.code, "chance", "curve")},
         "watched_runs": found.code.runs,
         "unreached_lines": [{"file": file, "line": line} for file, line in found.unreached],
         "stopped_for": found.stopped_for,

@@ -11,7 +11,7 @@ from rich.text import Text
 from headrace_benchmarks.catalogue import BENCHMARKS
 from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, machine, versions
 from headrace_cli._consoles import error_console, output_console
-from headrace_cli._documents import print_document, stdout_reserved
+from headrace_cli._documents import fields_of, print_document, stdout_reserved
 from headrace_cli._exit import ExitCode, UnknownChoiceError, tidy_errors
 from headrace_cli._options import JobsOption, JsonOption
 from headrace_cli._progress import RunProgress
@@ -89,9 +89,7 @@ def _measure(benchmark: Benchmark, options: BenchOptions) -> tuple[list[Figure],
 
 def _print_list(*, as_json: bool) -> None:
     if as_json:
-        print_document(
-            [{"name": benchmark.name, "title": benchmark.title} for benchmark in BENCHMARKS.values()]
-        )
+        print_document([fields_of(benchmark, "name", "title") for benchmark in BENCHMARKS.values()])
         return
     table = plain_table("name", "what it measures")
     for benchmark in BENCHMARKS.values():

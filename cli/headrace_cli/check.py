@@ -12,7 +12,7 @@ from rich.console import Console
 from headrace.histories import End, HistoryReader, Tells, history_schema
 from headrace.history import RunEnded
 from headrace_cli._consoles import error_console, output_console
-from headrace_cli._documents import invariants_document, print_document, stdout_reserved
+from headrace_cli._documents import fields_of, invariants_document, print_document, stdout_reserved
 from headrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_run, tidy_errors
 from headrace_cli._options import JsonOption
 from headrace_cli._progress import RunProgress
@@ -135,9 +135,7 @@ class Checked:
                 invariants[name]["lines"] = self._lines(verdict)
         return {
             "history": self.path,
-            "pipeline": header.pipeline,
-            "host": header.host,
-            "tells": header.tells,
+            **fields_of(header, "pipeline", "host", "tells"),
             "lines": self.reader.number,
             "ended": self.ended,
             "result": RESULT_WORDS[self.code],

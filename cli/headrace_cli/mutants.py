@@ -7,7 +7,7 @@ import typer
 
 from headrace import HeadraceError, format_time
 from headrace_cli._consoles import error_console, output_console
-from headrace_cli._documents import print_document
+from headrace_cli._documents import fields_of, print_document
 from headrace_cli._exit import ExitCode, tidy_errors
 from headrace_cli._mutation import MutationOptions, check_mix, run_automatic, run_patch, run_unreached
 from headrace_cli._mutation_report import (
@@ -165,37 +165,26 @@ def _document(hunted: Hunted) -> dict[str, Any]:
     mutant = CATALOGUE[hunted.name]
     faults = [] if hunted.plan is None else hunted.plan.describe()
     return {
-        "name": hunted.name,
+        **fields_of(hunted, "name", "activated", "killed", "killed_by", "runs", "faults", "directed"),
+        **fields_of(mutant, "section", "wrong", "workload"),
+        **fields_of(hunted, "feed_seed", "message"),
         "invariant": ", ".join(hunted.breaks),
-        "activated": hunted.activated,
-        "killed": hunted.killed,
-        "killed_by": list(hunted.killed_by),
-        "runs": hunted.runs,
-        "faults": hunted.faults,
-        "section": mutant.section,
-        "wrong": mutant.wrong,
-        "workload": mutant.workload,
-        "directed": hunted.directed,
         "why_directed": mutant.directed.why if hunted.directed and mutant.directed else "",
         "fault_schedule": faults if hunted.faults else [],
-        "feed_seed": hunted.feed_seed,
-        "message": hunted.message,
     }
 
 
 def _print_list(chosen: list[Mutant], *, as_json: bool) -> None:
     if as_json:
-        rows = [
-            {
-                "name": mutant.name,
-                "invariant": ", ".join(mutant.breaks),
-                "section": mutant.section,
-                "rules": list(mutant.rules),
-                "wrong": mutant.wrong,
-            }
-            for mutant in chosen
-        ]
-        print_document(rows)
+        print_document(
+            [
+                {
+                    "invariant": ", ".join(mutant.breaks),
+                    **fields_of(mutant, "name", "section", "rules", "wrong"),
+                }
+                for mutant in chosen
+            ]
+        )
         return
     table = plain_table("mutant", "section", "rule", "breaks", "what is wrong")
     for mutant in chosen:

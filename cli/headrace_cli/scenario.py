@@ -7,7 +7,7 @@ import typer
 
 from headrace import UserCodeError
 from headrace_cli._consoles import output_console
-from headrace_cli._documents import invariants_document, print_document
+from headrace_cli._documents import fields_of, invariants_document, print_document
 from headrace_cli._exit import (
     RESULT_WORDS,
     ExitCode,
@@ -150,12 +150,7 @@ def _print(told: ScenarioRun) -> None:
 
 
 def _summary(scenario: Scenario) -> dict[str, Any]:
-    return {
-        "name": scenario.name,
-        "title": scenario.title,
-        "source": scenario.source,
-        "story": scenario.story,
-    }
+    return fields_of(scenario, "name", "title", "source", "story")
 
 
 def _document(told: ScenarioRun, code: ExitCode) -> dict[str, Any]:
@@ -164,7 +159,7 @@ def _document(told: ScenarioRun, code: ExitCode) -> dict[str, Any]:
         "protocol": told.protocol,
         "result": RESULT_WORDS[code],
         "digest": told.history.digest(),
-        "conclusion": list(told.conclusion),
+        "conclusion": told.conclusion,
         "invariants": invariants_document(told.verdicts),
         "timeline": told.timeline.splitlines(),
     }
