@@ -72,7 +72,8 @@ _EXAMPLES = """[bold]Examples[/]
 
 [bold]Exit codes[/]
   0 every invariant holds, 1 one is violated, 2 usage error, 3 unknown: no run exercised some invariant
-  or promise that --allow-unknown does not name, or a scope was not exhausted, 130 interrupted"""
+  or promise that --allow-unknown does not name, a scope was not exhausted, or a Spark job depends
+  on what its author has not declared, 130 interrupted"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +200,9 @@ class TargetOptions:
         typer.Option(
             metavar="NAME,...",
             help="[bold]effect[/]: let your code change files, use sockets and start processes, which is refused otherwise."
-            " Spark jobs: on what the outcome may depend: batching, order, partitions; or late (rows that are dropped), growth"
-            " (state that nothing removes), loss (rows that a sink leaves out for an error), value (state that is not what was"
-            " put), swallowed (errors of state calls that are caught).",
+            " Spark jobs: what a module declares: order, batching (running results), late (rows that are dropped), growth (state"
+            " that nothing removes); or partitions, frames, ttl, value (state that is not what was put), loss (rows that a sink"
+            " leaves out for an error).",
         ),
     ] = ""
     duplicates: Annotated[

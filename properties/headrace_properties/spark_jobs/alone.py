@@ -34,15 +34,23 @@ def _idle_timer(job: SparkJob, calm: Outcome, noted: Noted) -> Finding | None:
 
 def _early(job: SparkJob, calm: Outcome, _noted: Noted) -> Finding | None:
     """Find rows that are dropped as late, though they come within the delay of their own stream."""
-    return dropped_early(job, calm, ", undisturbed")
+    return dropped_early(job, calm, ", undisturbed", FindingClass.VIOLATED)
 
 
-def dropped_early(job: SparkJob, outcome: Outcome, when: str) -> Finding | None:
-    """Find rows that are dropped as late within the delay of their own stream. ``when``: in which run, for the message."""
+def dropped_early(job: SparkJob, outcome: Outcome, when: str, claim: FindingClass) -> Finding | None:
+    """Find rows that are dropped as late within the delay of their own stream.
+
+    Args:
+        job: What was run.
+        outcome: Of the run.
+        when: In which run, for the message.
+        claim: What that claims: that batches are cut otherwise is nobody's fault.
+
+    """
     if not outcome.early or job.declares.late:
         return None
     rows = sum(len(batch.rows) for batch in outcome.batches)
-    return early_told(outcome.early, rows, place_of_watermark(job), when)
+    return early_told(outcome.early, rows, place_of_watermark(job), when, claim)
 
 
 def place_of_watermark(job: SparkJob) -> str:

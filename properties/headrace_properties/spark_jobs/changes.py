@@ -49,13 +49,20 @@ def changes_of(job: SparkJob, *, duplicates: bool, timed: bool, kept: bool) -> I
     if any(
         isinstance(step, MapInPandas | ApplyWithState) or getattr(step, "pandas", False) for step in job.steps
     ):
-        yield Change(Cause.FRAMES, lambda _drawn: Schedule(frame_rows=1))
+        yield Change(Cause.FRAMES, lambda drawn: _in_frames(drawn, still))
     if not job.declares.ordered:
         yield Change(Cause.ORDER, lambda drawn: replace(still, delayed=drawn.delayed))
     yield Change(Cause.BATCHING, lambda drawn: replace(still, cuts=drawn.cuts, idle_after=drawn.idle_after))
     if kept:
         yield Change(Cause.MEMORY, lambda drawn: Schedule(workers=drawn.workers))
         yield Change(Cause.FAULTS, _in_one_worker)
+
+
+def _in_frames(drawn: Schedule, still: Schedule) -> Schedule:
+    """Cut frames in the batches of the feed, or in one batch: its calls have more rows."""
+    if drawn.order is None or drawn.order % 2:
+        return Schedule(frame_rows=1)
+    return replace(still, frame_rows=1, cuts=(sum(drawn.cuts or ()),))
 
 
 def _in_one_worker(drawn: Schedule) -> Schedule:
@@ -70,4 +77,4 @@ def by_clock(job: SparkJob) -> bool:
 
 def cuts_otherwise(schedule: Schedule) -> bool:
     """Return whether the rows of a key come in other batches than in the undisturbed run."""
-    return bool(schedule.cuts or schedule.delayed or schedule.twice)
+    return bool(schedule.cuts != schedule.undisturbed.cuts or schedule.delayed or schedule.twice)

@@ -141,14 +141,16 @@ def lost_timer_told(lost: LostTimer) -> Finding:
     return finding_of(Cause.TIMER, lost.place, message)
 
 
-def early_told(early: Sequence[Any], rows: int, place: str, when: str) -> Finding:
+def early_told(early: Sequence[Any], rows: int, place: str, when: str, claim: FindingClass) -> Finding:
     """Return the finding that rows are dropped as late within the delay of their own stream. ``rows``: how many there are."""
     message = (
         f"{len(early)} of {rows} rows {'is' if len(early) == 1 else 'are'} dropped as late, though within the delay of "
         f"its own stream, such as {early[0]}: with the policy max, the stream that is ahead decides for all{when}"
     )
-    remedy = "Set spark.sql.streaming.multipleWatermarkPolicy to min; or allow it, if the loss is meant"
-    return finding_of(Cause.LATE, place, message, remedy, FindingClass.VIOLATED)
+    remedy = "Set spark.sql.streaming.multipleWatermarkPolicy to min"
+    if claim is FindingClass.VIOLATED:
+        remedy += f"; or declare {CAUSES[Cause.LATE].answer}, if the loss is meant"
+    return finding_of(Cause.LATE, place, message, remedy, claim)
 
 
 def expired_told(expired: ExpiredState) -> Finding:
@@ -213,10 +215,11 @@ def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
         how = "two batches later" if schedule.delayed else "again two batches later"
         return f"with {size}, of which {' and '.join(moved) or 'none'} comes {how}"
     if schedule.cuts is not None:
-        cut = ", ".join(str(len(batch)) for batch in schedule.batches(feed) if batch)
-        return f"with {size}, cut into {cut}"
+        size += f", cut into {', '.join(str(len(batch)) for batch in schedule.batches(feed) if batch)}"
     if schedule.frame_rows is not None:
         return f"with {size}, {schedule.frame_rows} row in each frame"
+    if schedule.cuts is not None:
+        return f"with {size}"
     if schedule.partitions is not None:
         return f"with {size}, on {schedule.partitions} partition{'s' * (schedule.partitions != 1)}"
     return f"with {size}, {'on another day' if cause is Cause.CHANCE else 'in another order'}"

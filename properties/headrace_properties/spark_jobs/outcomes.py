@@ -11,7 +11,7 @@ from functools import partial
 
 from msgspec import structs
 
-from headrace_properties.findings import Finding, FindingClass, Kind, ranked
+from headrace_properties.findings import Finding, Kind, ranked
 from headrace_properties.promises import Promise
 from headrace_properties.search.guard import guarded
 from headrace_properties.search.limits import CodeLimits, call_time_limited
@@ -170,7 +170,7 @@ class _Search:
             trial = QueryTrial(change.cause, change.cause, schedule)
             outcome = self._ask(structs.replace(trial, cause=Cause.PROMISE))
             most_late = max(most_late, outcome.late)
-            if outcome.early and _EARLY not in self._findings:
+            if outcome.early and all(kind.name != Cause.LATE.value for kind in self._findings):
                 self._take(structs.replace(trial, cause=Cause.LATE))
             if timed or not (outcome.clocked and by_clock(probe.job) and _moves_the_clock(schedule)):
                 self._judge(trial, outcome)
@@ -267,7 +267,8 @@ class _Search:
             return structs.replace(trial, kept=kept, schedule=schedule if trial.schedule else None)
 
         def shows(kept: tuple[int, ...], schedule: Schedule) -> bool:
-            return self._probe.find(smaller(kept, schedule)) is not None
+            again = self._probe.find(smaller(kept, schedule))
+            return again is not None and again.kind == found.kind
 
         smallest = smaller(*shrunk(self._probe.rows, trial.schedule or Schedule(), shows, tries))
         if smallest.cause in {Cause.PROMISE, Cause.SWALLOWED} and smallest.schedule == Schedule():
@@ -275,8 +276,6 @@ class _Search:
         return self._probe.find(smallest) or replace(found, trial=smallest)
 
 
-_EARLY = Cause.LATE.kind(FindingClass.VIOLATED)
-"""Of rows that are lost within the delay of their own stream."""
 _HASTY, _HASTY_TRIES = CodeLimits(call_s=1.0), 20
 """Choice: limits of the smaller feeds for code that is known not to end, and their number."""
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
+from msgspec import structs
+
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.promises import Promise
 from headrace_properties.spark_jobs.alone import LOOKS, dropped_early, place_of_watermark
@@ -177,7 +179,11 @@ class Probe:
         return None if failed else LOOKS[trial.cause](self.job, calm, noted)
 
     def _early(self, trial: QueryTrial) -> Finding | None:
-        return dropped_early(self.job, self.run(trial), f"; {self._how(trial)}")
+        schedule = trial.schedule or Schedule()
+        if schedule.delayed or schedule.twice:
+            return None  # only the trial brings them late
+        claim = FindingClass.UNDECLARED if schedule.cuts else FindingClass.VIOLATED
+        return dropped_early(self.job, self.run(trial), f"; {self._how(trial)}", claim)
 
     def _differing(self, trial: QueryTrial) -> Finding | None:
         """Compare with the undisturbed run of the same rows; a smaller feed may be one that the job cannot take."""
@@ -186,10 +192,14 @@ class Probe:
             return None
         outcome = self.run(trial)
         differs = self.difference(calm, outcome, trial.schedule)
+        if outcome.failure is None and trial.cause is Cause.ERROR:
+            return None
         return None if differs is None else self.told(trial, differs, outcome)
 
     def told(self, trial: QueryTrial, differs: str, outcome: Outcome) -> Finding:
-        """Return the finding that a trial makes a difference."""
+        """Return the finding that a trial makes a difference, or that the job fails in it, whatever was looked for."""
+        if outcome.failure is not None:
+            trial = structs.replace(trial, cause=Cause.ERROR)
         schedule, row = trial.schedule or Schedule(), CAUSES[trial.cause]
         place, what, remedy = next((step.place for step in self.job.working), ""), row.what, ""
         match trial.cause:

@@ -85,8 +85,8 @@ class Schedule:
 
     @property
     def undisturbed(self) -> "Schedule":
-        """The schedule with which this one is compared."""
-        return Schedule(step_ms=self.step_ms)
+        """The schedule with which this one is compared: if frames are cut, with the same batches."""
+        return Schedule(self.cuts if self.frame_rows else None, step_ms=self.step_ms)
 
     def batches(self, feed: Feed) -> list[list[tuple[Any, ...]]]:
         """Return the rows of each batch."""

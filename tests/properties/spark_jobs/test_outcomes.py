@@ -21,6 +21,7 @@ from tests.properties.spark_jobs.planted import (
     ShortTtl,
     SumByMinute,
     SumOfCall,
+    SumOfFirstFrame,
     SumOfFrames,
     at,
     by_clock,
@@ -89,6 +90,14 @@ def test_timers_that_no_watermark_fires_are_found() -> None:
     finding = check_job(without, FEED, schedules=1).findings[0]
     assert (finding.trial.cause, str(finding.place)) == (Cause.TIMER, "here:2")
     assert "without withWatermark() the watermark stays at 0" in str(finding)
+
+
+def test_frames_are_cut_in_calls_with_more_rows_than_any_of_the_feed() -> None:
+    apart = [[("a", at(1), 1)], [("a", at(2), 2)], [("a", at(3), 3)]]
+    finding = check_job(job(SumOfFirstFrame(), pandas=True), apart, schedules=20).findings[0]
+    assert finding.kind == Cause.FRAMES.kind()
+    assert "cut into 2, 1 row in each frame" in finding.message
+    assert check_job(job(SumOfFrames(), pandas=True), apart, schedules=20).findings == ()
 
 
 class FramesInOtherOrder(SumOfFrames):

@@ -1,14 +1,17 @@
 """Jobs that bring several streams together: tried like any other, with rows that say which stream they are of."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import pytest
 from pyspark.sql import Row
 
+from headrace_properties.findings import FindingClass
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.targets import spark_target
 from headrace_properties.target import TargetError
+from headrace_sim.spark.declares import Declares
 from tests.sim.spark.apart import call
 from tests.sim.spark.processors import Processor, ms
 
@@ -119,3 +122,20 @@ def test_row_dropped_as_late_within_the_delay_of_its_own_stream_is_found(policy:
         assert [cause for cause, _ in found] == [Cause.LATE]
         assert "dropped as late, though within the delay of its own stream" in report.job.findings[0].message
         assert target.verify(schedules=0, allow=[Cause.LATE]).job.findings == ()  # type: ignore[union-attr]
+
+
+def test_row_dropped_as_late_only_because_batches_are_cut_otherwise_is_a_question() -> None:
+    def counted(spark: Any, left: Any, right: Any) -> Any:
+        spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", "max")
+        return hourly(left, right)
+
+    target = spark_target(
+        "counted",
+        counted,
+        schemas={"left": SCHEMA, "right": SCHEMA},
+        feed=[[row for batch in FEED for row in batch]],
+    )
+    claims = {(finding.kind.name, finding.finding_class) for finding in target.verify(schedules=14).findings}
+    assert claims == {("late", FindingClass.UNDECLARED)}
+    meant = replace(target, job=replace(target.job, declares=Declares(late=True)))
+    assert meant.verify(schedules=14).findings == ()
