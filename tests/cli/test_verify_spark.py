@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -304,6 +305,19 @@ def test_what_a_question_about_a_sink_says_is_accepted_and_answers_it(
     assert (asked.exit_code, f"say --allow {meant}" in asked.output) == (3, True), asked.output
     answered = run("verify", f"latest:{target}", *SCHEMA, "--allow", meant)
     assert answered.exit_code == 0, answered.output
+
+
+def test_question_about_a_sink_is_asked_again_until_its_module_answers(folder: Path, run: Run) -> None:
+    (folder / "latest.py").write_text(LATEST)
+    verify = ("verify", "latest:by_arrival", *SCHEMA)
+    assert run(*verify).exit_code == 3
+    again = run("replay", str(next(folder.rglob("headrace-failure-*.json"))))
+    assert (again.exit_code, "UNDECLARED again" in again.output) == (3, True), again.output
+    answer = "\nfrom headrace_sim.spark.declares import Declares\n\ndeclares = Declares(ordered=True)\n"
+    (folder / "latest.py").write_text(LATEST + answer)
+    sys.modules.pop("latest", None)
+    answered = run(*verify)
+    assert (answered.exit_code, "no longer violates" in answered.output) == (0, True), answered.output
 
 
 def test_what_only_a_query_can_depend_on_is_not_allowed_of_a_sink(payments: Path, run: Run) -> None:

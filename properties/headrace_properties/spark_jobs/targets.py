@@ -196,7 +196,12 @@ class SparkTarget:
 
         """
         return try_fault(
-            *self._sink(), fault, prepare=self._prepare(), keys=self.keys, rows_of=self._rows_of()
+            *self._sink(),
+            fault,
+            prepare=self._prepare(),
+            keys=self.keys,
+            rows_of=self._rows_of(),
+            allow=self._allowed_of_sink(()),
         )
 
     def _rows_of(self) -> RowsOf:

@@ -198,6 +198,7 @@ def try_fault(
     prepare: Callable[[], Any] | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,
     rows_of: RowsOf = RowsOf.SOURCE,
+    allow: Collection[str] = (),
 ) -> OneTrial:
     """Try a sink under one fault, as `check_sink` tries it under each.
 
@@ -207,14 +208,16 @@ def try_fault(
         schema: Their schema.
         fault: What happens.
         prepare: Makes what the function takes for granted.
-        keys: As in `check_sink`; so is ``rows_of``.
+        keys: As in `check_sink`; so are ``rows_of`` and ``allow``.
         rows_of: Where the rows come from.
+        allow: What is meant.
 
     Raises:
         SinkFailsError: As `check_sink` does; so is `UnfollowableSinkError`.
 
     """
-    return _Check(_sink(function, batches, schema, prepare, keys), frozenset(), rows_of).one(fault)
+    sink = _sink(function, batches, schema, prepare, keys)
+    return _Check(sink, frozenset(), rows_of, frozenset(allow)).one(fault)
 
 
 def _sink(
