@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.findings import (
+from headrace_properties.spark_jobs.job_findings import (
     altered_value,
     early_told,
     effect_told,

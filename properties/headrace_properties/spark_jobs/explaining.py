@@ -8,12 +8,12 @@ from typing import Any
 
 from headrace_properties.findings import Finding
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.findings import place_at, schedule_told
+from headrace_properties.spark_jobs.job_findings import place_at, schedule_told
 from headrace_properties.spark_jobs.outcomes import without_sink
 from headrace_properties.spark_jobs.runs import run_changed, watched_job
 from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.trials import QueryTrial
-from headrace_properties.spark_jobs.watching import Call, journal
+from headrace_properties.spark_jobs.watching import HandlerCall, journal
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.queries import ATTEMPT, REPLACED, Event, Outcome
 from headrace_sim.spark.refusals import shown_place
@@ -167,11 +167,11 @@ def _run(title: str, outcome: Outcome, journaled: Sequence[Any]) -> Run:
     return Run(title, tuple(lines), told, tuple(strikes), tuple(again))
 
 
-def _attempts(journaled: Sequence[Any]) -> list[tuple[Event, list[Call]]]:
+def _attempts(journaled: Sequence[Any]) -> list[tuple[Event, list[HandlerCall]]]:
     """Each event with the calls that follow it."""
-    found: list[tuple[Event, list[Call]]] = []
+    found: list[tuple[Event, list[HandlerCall]]] = []
     for entry in journaled:
-        if isinstance(entry, Call):
+        if isinstance(entry, HandlerCall):
             if found:
                 found[-1][1].append(entry)
         elif entry.what not in {"committed", "sink called"}:
@@ -185,13 +185,13 @@ def _event_told(event: Event) -> str:
     return f"batch {event.batch}{where}{what}"
 
 
-def _call_told(call: Call) -> str:
+def _call_told(call: HandlerCall) -> str:
     result = f" -> {call.result}" if call.result else ""
     place = f"  ({shown_place(call.place)})" if call.place else ""
     return f"{', '.join(map(str, call.key))}: {call.what}{result}{place}"
 
 
-def _parting(calm: Sequence[Any], other: Sequence[Any]) -> tuple[Call | None, Call | None]:
+def _parting(calm: Sequence[Any], other: Sequence[Any]) -> tuple[HandlerCall | None, HandlerCall | None]:
     """Return the first difference in state calls and output, key by key, in the attempts that counted."""
     calls, others = _counted(calm), _counted(other)
     for key in (*calls, *(key for key in others if key not in calls)):
@@ -201,14 +201,14 @@ def _parting(calm: Sequence[Any], other: Sequence[Any]) -> tuple[Call | None, Ca
     return None, None
 
 
-def _counted(journaled: Sequence[Any]) -> dict[tuple[Any, ...], list[Call]]:
+def _counted(journaled: Sequence[Any]) -> dict[tuple[Any, ...], list[HandlerCall]]:
     """Return each key's calls in the last attempt of each task, without those of a replaced driver."""
     last = {
         (event.batch, event.stage, event.partition): calls
         for event, calls in _attempts(journaled)
         if event.what == ATTEMPT
     }
-    found: dict[tuple[Any, ...], list[Call]] = {}
+    found: dict[tuple[Any, ...], list[HandlerCall]] = {}
     for calls in last.values():
         for call in calls:
             if not call.is_given:

@@ -18,12 +18,12 @@ from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.spark_jobs.alone import LOOKS, lasting
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.changes import BY_CLOCK, by_clock, changes_of, cuts_otherwise
-from headrace_properties.spark_jobs.findings import EFFECT_FIRST, NO_OUTPUT, JobReport
-from headrace_properties.spark_jobs.probe import Probe
-from headrace_properties.spark_jobs.promised import Judge
+from headrace_properties.spark_jobs.job_findings import EFFECT_FIRST, NO_OUTPUT, JobReport
+from headrace_properties.spark_jobs.promised import QueryJudge
+from headrace_properties.spark_jobs.query_probe import QueryProbe
 from headrace_properties.spark_jobs.runs import StoppedError, run_changed
 from headrace_properties.spark_jobs.smaller_feeds import TRIES, narrowed, shrunk
-from headrace_properties.spark_jobs.swallowed import Raised, heard_run
+from headrace_properties.spark_jobs.swallowed import RaisedCall, heard_run
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import SparkJob, SparkSink
@@ -69,7 +69,7 @@ def check_job(
 
     """
     limits = limits or CodeLimits()
-    probe = Probe(declared(without_sink(job), allow), feed, promises, Cause.EFFECT in allow)
+    probe = QueryProbe(declared(without_sink(job), allow), feed, promises, Cause.EFFECT in allow)
     search = _Search(probe, frozenset(allow), limits, duplicates=duplicates)
     with guarded(allows_effects=Cause.EFFECT in allow), call_time_limited(limits):
         report = search.run(schedules, seed, progress)
@@ -102,7 +102,7 @@ def check_again(
     """
     limits = limits or CodeLimits()
     with guarded(), call_time_limited(limits):
-        probe = Probe(without_sink(job), narrowed(feed, trial.kept), promises)
+        probe = QueryProbe(without_sink(job), narrowed(feed, trial.kept), promises)
         probe.watched  # noqa: B018  or raise
         found = probe.find(structs.replace(trial, kept=None))
     return None if found is None else replace(found, trial=trial)
@@ -128,7 +128,7 @@ class _Search:
     """Runs schedules of a query, and keeps the smallest trial of each kind of finding."""
 
     def __init__(
-        self, probe: Probe, allow: frozenset[Cause], limits: CodeLimits, *, duplicates: bool
+        self, probe: QueryProbe, allow: frozenset[Cause], limits: CodeLimits, *, duplicates: bool
     ) -> None:
         self._probe = probe
         self._allow = allow - {Cause.BATCHING}  # what is left of it is checked
@@ -188,7 +188,7 @@ class _Search:
 
     def _ask(self, trial: QueryTrial) -> Outcome:
         """Run a schedule; take the promises that it breaks, and the errors of state calls that the code catches in it."""
-        judge = Judge(self._probe.promises, self._probe.job)
+        judge = QueryJudge(self._probe.promises, self._probe.job)
         schedule, feed = trial.schedule or Schedule(), self._probe.feed
         outcome, raised = heard_run(
             partial(
@@ -206,7 +206,7 @@ class _Search:
             self._take(structs.replace(trial, promise=name))
         return outcome
 
-    def _hear(self, raised: Sequence[Raised], trial: QueryTrial) -> None:
+    def _hear(self, raised: Sequence[RaisedCall], trial: QueryTrial) -> None:
         """Take a state call whose error the code catches and tells nobody of."""
         places = {call.place for call in raised} - self._handled
         if places and self._probe.kind(Cause.SWALLOWED) not in self._findings:

@@ -84,7 +84,7 @@ def check_promises_of_job(promises: object) -> tuple[Promise, ...]:
     return checked
 
 
-class Judge:
+class QueryJudge:
     """Asks promises during a run of a job.
 
     Args:
@@ -113,7 +113,7 @@ class Judge:
         asked = [promise for promise in self._promises if promise.kind is not PromiseKind.AT_END]
         self._ask(asked, outcome, f"after batch {batch.number}")
 
-    def at_end(self, outcome: Outcome) -> "Judge":
+    def at_end(self, outcome: Outcome) -> "QueryJudge":
         """Check what must hold at the end of the run.
 
         Raises:

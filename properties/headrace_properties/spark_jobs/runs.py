@@ -13,7 +13,7 @@ from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.watching import (
-    Memory,
+    Lifetime,
     Noted,
     Watched,
     WatchedFunction,
@@ -40,7 +40,7 @@ def watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:
     return outcome, noted
 
 
-def watched_job(job: SparkJob, memory: Memory = Memory.TASK) -> SparkJob:
+def watched_job(job: SparkJob, memory: Lifetime = Lifetime.TASK) -> SparkJob:
     """Return the job with its processors watched."""
     steps = tuple(
         replace(step, processor=Watched(step.processor, memory))

@@ -2,7 +2,7 @@
 
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.spark_jobs.causes import CAUSES
-from headrace_properties.spark_jobs.findings import place_at
+from headrace_properties.spark_jobs.job_findings import place_at
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_sim.spark.sinks import SinkFinding, SinkQuestion
 

@@ -30,7 +30,7 @@ _LOGS = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class RaisedCall:
     """A state call that raised.
 
     Attributes:
@@ -50,7 +50,7 @@ class Raised:
 Result = TypeVar("Result")
 
 
-def heard_run(run: Callable[[], Result], *, silenced: bool = False) -> tuple[Result, list[Raised]]:
+def heard_run(run: Callable[[], Result], *, silenced: bool = False) -> tuple[Result, list[RaisedCall]]:
     """Return what a function returns that runs a job, and the state calls that raised in it.
 
     Args:
@@ -89,7 +89,7 @@ class _Heard:
     """The state calls that raised in a run. ``silenced``: such a call does nothing instead of raising."""
 
     def __init__(self, *, silenced: bool) -> None:
-        self.raised: list[Raised] = []
+        self.raised: list[RaisedCall] = []
         self._silenced = silenced
 
     def listened(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,7 +139,9 @@ class _Heard:
             frame = frame.f_back
         if place and (body is not None or not probe):
             silent = all(map(_does_nothing, body or ()))
-            self.raised.append(Raised(call, f"{type(error).__name__}: {_short(str(error))}", place, silent))
+            self.raised.append(
+                RaisedCall(call, f"{type(error).__name__}: {_short(str(error))}", place, silent)
+            )
 
 
 def _named(variable: Any, call: str) -> str:

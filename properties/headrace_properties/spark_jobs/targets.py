@@ -17,7 +17,7 @@ from headrace_properties.search.limits import CodeLimits, OverrunError, call_tim
 from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.explaining import placed
-from headrace_properties.spark_jobs.findings import JobFailsError, JobReport
+from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink

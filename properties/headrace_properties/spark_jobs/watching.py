@@ -100,7 +100,7 @@ class LostTimer:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HandlerCall:
     """What a processor received, asked of Spark, or yielded.
 
     Attributes:
@@ -125,7 +125,7 @@ _journal: ContextVar[list[Any] | None] = ContextVar("the journal of watched proc
 
 @contextmanager
 def journal() -> Iterator[list[Any]]:
-    """Record what watched processors do: each `Call`, in order, between the caller's own entries."""
+    """Record what watched processors do: each `HandlerCall`, in order, between the caller's own entries."""
     entries: list[Any] = []
     token = _journal.set(entries)
     try:
@@ -134,7 +134,7 @@ def journal() -> Iterator[list[Any]]:
         _journal.reset(token)
 
 
-def _note(call: Call) -> None:
+def _note(call: HandlerCall) -> None:
     entries = _journal.get()
     if entries is not None:
         entries.append(call)
@@ -218,7 +218,7 @@ def _add(notes: list[Any], note: Any) -> None:
         notes.append(note)
 
 
-class Memory(Enum):
+class Lifetime(Enum):
     """How long a watched processor keeps what is outside state."""
 
     TASK = "as Spark does"
@@ -235,7 +235,7 @@ class Watched:
 
     """
 
-    def __init__(self, processor: Any, memory: Memory = Memory.TASK) -> None:
+    def __init__(self, processor: Any, memory: Lifetime = Lifetime.TASK) -> None:
         self._processor = processor
         self._memory = memory
 
@@ -243,7 +243,7 @@ class Watched:
         """Let the user's processor make its state, with a handle that is watched."""
         self._handle = _Handle(handle)
         self._processor.init(self._handle)
-        if self._memory is Memory.RUN:
+        if self._memory is Lifetime.RUN:
             for what, pickled in _noted().memory.items():
                 _set(self._processor, what, pickled)
 
@@ -259,7 +259,7 @@ class Watched:
         """Let it handle a timer."""
         before = _remembered(self._processor)
         self._handle.begin(key, timerValues, expiredTimerInfo.getExpiryTimeInMs())
-        _note(Call(key, f"timer at {self._handle.firing} ms"))
+        _note(HandlerCall(key, f"timer at {self._handle.firing} ms"))
         yield from _told(
             key,
             self._processor.handleExpiredTimer(
@@ -279,18 +279,18 @@ class Watched:
         self._processor.close()
 
 
-def _compare(handler: Any, memory: Memory, before: dict[str, bytes]) -> None:
+def _compare(handler: Any, memory: Lifetime, before: dict[str, bytes]) -> None:
     """Record what a call has changed outside state; undo it, if the handler is to forget."""
     noted, after = _noted(), _remembered(handler)
     place = place_of(handler)
     for what in sorted(before.keys() | after.keys()):
         if before.get(what) != after.get(what):
             _add(noted.kept, Kept(what, place))
-            if memory is Memory.CALL:
+            if memory is Lifetime.CALL:
                 _set(handler, what, before.get(what))
             elif what in after:
                 noted.memory[what] = after[what]
-    if memory is Memory.CALL and noted.outside is not None:
+    if memory is Lifetime.CALL and noted.outside is not None:
         noted.outside.restore()
 
 
@@ -312,19 +312,19 @@ def _kind(handler: Any) -> Any:
 class WatchedFunction:
     """A wrapper of the user's function for ``applyInPandasWithState`` that records its calls."""
 
-    def __init__(self, function: Callable[..., Any], memory: Memory = Memory.TASK) -> None:
+    def __init__(self, function: Callable[..., Any], memory: Lifetime = Lifetime.TASK) -> None:
         self._function = function
         self._memory = memory
 
     def __call__(self, key: Any, frames: Any, state: Any) -> Any:
         """Let it handle the rows of a key."""
-        if self._memory is Memory.RUN:
+        if self._memory is Lifetime.RUN:
             for what, pickled in _noted().memory.items():
                 _set(self._function, what, pickled)
         before = _remembered(self._function)
         if _journal.get() is not None:
             if state.hasTimedOut:
-                _note(Call(key, "timeout"))
+                _note(HandlerCall(key, "timeout"))
             frames, state = _read(key, frames), _GroupState(key, state)
         yield from _told(key, self._function(key, frames, state))
         _compare(self._function, self._memory, before)
@@ -339,13 +339,13 @@ class _GroupState:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._state, name)
         if not callable(found):
-            _note(Call(self._key, f"state.{name}", repr(found), users_place()))
+            _note(HandlerCall(self._key, f"state.{name}", repr(found), users_place()))
             return found
 
         def call(*args: Any) -> Any:
             result = found(*args)
             given = "" if result is None else repr(result)
-            _note(Call(self._key, f"state.{name}({', '.join(map(repr, args))})", given, users_place()))
+            _note(HandlerCall(self._key, f"state.{name}({', '.join(map(repr, args))})", given, users_place()))
             return result
 
         return call
@@ -390,7 +390,7 @@ class _Handle:
         if _journal.get() is not None:
             shown = ", ".join(map(repr, arguments))
             given = "" if result is None and call.endswith(_SILENT) else repr(result)
-            _note(Call(self.key, f"{call}({shown})", given, users_place()))
+            _note(HandlerCall(self.key, f"{call}({shown})", given, users_place()))
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._handle, name)
@@ -486,7 +486,7 @@ def _read(key: tuple[Any, ...], rows: Iterable[Any]) -> Iterator[Any]:
         return
     for item in rows:
         for row in _rows_of(item):
-            _note(Call(key, f"row {row}", is_given=True))
+            _note(HandlerCall(key, f"row {row}", is_given=True))
         yield item
 
 
@@ -505,7 +505,7 @@ def _told(key: tuple[Any, ...], yielded: Iterable[Any] | None) -> Iterator[Any]:
         if is_library(place):
             place = ""
         for row in _rows_of(item):
-            _note(Call(key, f"yields {row}", "", place))
+            _note(HandlerCall(key, f"yields {row}", "", place))
         yield item
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import Row
 
 from headrace_properties.findings import FindingClass
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.findings import JobReport
+from headrace_properties.spark_jobs.job_findings import JobReport
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_properties.spark_jobs.targets import spark_target
 from headrace_properties.target import TargetError

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Row
 
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.findings import JobReport
+from headrace_properties.spark_jobs.job_findings import JobReport
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_sim.spark import queries
 from headrace_sim.spark.queries import run_job

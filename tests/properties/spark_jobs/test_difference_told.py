@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace_properties.spark_jobs.findings import difference_told
+from headrace_properties.spark_jobs.job_findings import difference_told
 
 BOB = (1, "first", ("bob",))
 EVE = (1, "first", ("eve",))

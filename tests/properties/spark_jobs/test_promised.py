@@ -21,7 +21,7 @@ from headrace_properties.promises.watch import Watch
 from headrace_properties.replays import Replay
 from headrace_properties.spark_jobs import promised
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.findings import JobReport
+from headrace_properties.spark_jobs.job_findings import JobReport
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_properties.spark_jobs.promised import check_promises_of_job, expected_rows
 from headrace_properties.spark_jobs.targets import spark_target

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.spark_jobs.causes import CAUSES, Cause
-from headrace_properties.spark_jobs.swallowed import Raised
+from headrace_properties.spark_jobs.swallowed import RaisedCall
 from headrace_properties.spark_jobs.watching import ExpiredState, LostTimer
 from headrace_properties.user_frames import Place
 from headrace_sim.spark.queries import Outcome
@@ -169,7 +169,7 @@ def altered_value(altered: Altered) -> Finding:
     return finding_of(Cause.VALUE, altered.place, f"{what}: Spark keeps {kept}, and says nothing")
 
 
-def swallowed_call(raised: Raised, feed: Feed) -> Finding:
+def swallowed_call(raised: RaisedCall, feed: Feed) -> Finding:
     """Return the finding that the code catches an error of a state call. ``feed``: the rows that show it."""
     rows = [str(row) for batch in feed for row in batch]
     of = f" of {' and '.join(rows)}" if len(rows) <= 2 else ""

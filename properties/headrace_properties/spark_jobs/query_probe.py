@@ -11,7 +11,7 @@ from headrace_properties.promises import Promise
 from headrace_properties.spark_jobs.alone import LOOKS, dropped_early, place_of_watermark
 from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.changes import cuts_otherwise
-from headrace_properties.spark_jobs.findings import (
+from headrace_properties.spark_jobs.job_findings import (
     AFTER_A_FAULT,
     SEVERAL_WINDOWS,
     JobFailsError,
@@ -21,7 +21,7 @@ from headrace_properties.spark_jobs.findings import (
     size_told,
     swallowed_call,
 )
-from headrace_properties.spark_jobs.promised import Judge
+from headrace_properties.spark_jobs.promised import QueryJudge
 from headrace_properties.spark_jobs.runs import (
     StoppedError,
     place_of_failure,
@@ -34,14 +34,14 @@ from headrace_properties.spark_jobs.settled import difference, has_more
 from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.swallowed import heard_run
 from headrace_properties.spark_jobs.trials import QueryTrial
-from headrace_properties.spark_jobs.watching import Kept, Memory, Noted, outside_of, place_of, watched_run
+from headrace_properties.spark_jobs.watching import Kept, Lifetime, Noted, outside_of, place_of, watched_run
 from headrace_sim.spark.job import SparkJob, TimeMode, TransformWithState
 from headrace_sim.spark.queries import Outcome
 from headrace_sim.spark.schedules import Feed, Schedule
 
 
 @dataclass
-class Probe:
+class QueryProbe:
     """A query on its input, and what its trials show.
 
     Attributes:
@@ -157,12 +157,12 @@ class Probe:
     def is_of_memory(self, trial: QueryTrial) -> bool:
         """Return whether a difference goes away once all that is kept outside state lasts for a call, or for the run."""
         return bool(self.kept_outside) and not all(
-            self._differs(trial, memory) for memory in (Memory.CALL, Memory.RUN)
+            self._differs(trial, memory) for memory in (Lifetime.CALL, Lifetime.RUN)
         )
 
-    def _differs(self, trial: QueryTrial, memory: Memory) -> bool:
+    def _differs(self, trial: QueryTrial, memory: Lifetime) -> bool:
         schedule = trial.schedule or Schedule()
-        job, outside, lasts = watched_job(self.job, memory), outside_of(self.job), memory is Memory.RUN
+        job, outside, lasts = watched_job(self.job, memory), outside_of(self.job), memory is Lifetime.RUN
         calm, other = (
             watched_run(partial(run_changed, job, self.feed, *changed, lasts=lasts), outside)[0]
             for changed in ((schedule.undisturbed, Cause.FAULTS), (schedule, trial.changed))
@@ -252,7 +252,7 @@ class Probe:
         promise = next((promise for promise in self.promises if promise.name == trial.promise), None)
         if promise is None:
             return None
-        judge = Judge([promise], self.job)
+        judge = QueryJudge([promise], self.job)
         outcome = run_changed(
             self.job,
             self._rows_of(trial),
