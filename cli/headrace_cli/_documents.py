@@ -14,7 +14,7 @@ import msgspec
 from headrace import MAX_TIME, MIN_TIME, ComputationProgress
 from headrace_properties.explain.descriptions import titles
 from headrace_properties.findings import Finding
-from headrace_properties.printable import printable_json
+from headrace_properties.printable import path_text, printable_json
 from headrace_properties.search.judging import Failure
 from headrace_properties.verdict import Verdict
 
@@ -60,7 +60,7 @@ def invariants_document(
 def finding_document(finding: Finding) -> dict[str, Any]:
     """Return a finding with its fields, and its kind by name, class and title."""
     kind = finding.kind
-    document: dict[str, Any] = msgspec.to_builtins(finding, enc_hook=str)
+    document: dict[str, Any] = msgspec.to_builtins(finding, enc_hook=path_text)
     return document | {"kind": kind.name, "class": kind.finding_class.value, "name": kind.title}
 
 

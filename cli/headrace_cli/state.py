@@ -12,7 +12,7 @@ from rich.console import Console
 
 from headrace import HeadraceError, StateCodec
 from headrace_cli._consoles import output_console
-from headrace_cli._documents import print_document, stdout_reserved
+from headrace_cli._documents import fields_of, print_document, stdout_reserved
 from headrace_cli._exit import tidy_errors
 from headrace_cli._options import JsonOption
 from headrace_cli._progress_table import time_cell
@@ -131,11 +131,7 @@ def _document(
     rows: "list[RowState] | None",
     codec: StateCodec | None,
 ) -> dict[str, Any]:
-    document = {
-        "layout": job.layout,
-        "pipeline": job.pipeline,
-        "computations": msgspec.to_builtins(list(computations)),
-    }
+    document = fields_of(job, "layout", "pipeline") | {"computations": list(computations)}
     if rows is not None:
         document["rows"] = [{**msgspec.to_builtins(row), "state": _value(row.state, codec)} for row in rows]
     return document

@@ -1,6 +1,7 @@
 """Format users' text and values for people: decoded, complete, and harmless on a terminal."""
 
 import re
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -27,16 +28,23 @@ def visible(text: str) -> str:
 def printable_json(content: Any) -> bytes:
     r"""Encode a document as JSON, indented; what is no Unicode in a text, such as an error's, is written out.
 
-    Structs and dataclasses are their fields, and what JSON has no form for, such as a path, is its text.
+    Structs and dataclasses are their fields, and a path is its text.
 
     >>> printable_json({"error": "\ud800"})
     b'{\n  "error": "\\\\ud800"\n}'
     """
     try:
-        data = msgspec.json.encode(content, enc_hook=str)
+        data = msgspec.json.encode(content, enc_hook=path_text)
     except UnicodeEncodeError:
-        data = msgspec.json.encode(_written_out(msgspec.to_builtins(content, enc_hook=str)))
+        data = msgspec.json.encode(_written_out(msgspec.to_builtins(content, enc_hook=path_text)))
     return msgspec.json.format(data, indent=2)
+
+
+def path_text(value: Any) -> str:
+    """Return a path as text. Whatever else JSON has no form for belongs into no document, and is refused."""
+    if not isinstance(value, PurePath):
+        raise NotImplementedError(f"a document cannot have a {type(value).__name__}")
+    return str(value)
 
 
 def _written_out(content: Any) -> Any:

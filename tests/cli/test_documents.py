@@ -26,6 +26,11 @@ def test_values_are_their_fields(capfdbinary: pytest.CaptureFixture[bytes]) -> N
     assert document == {"report": {"path": "a/b", "counts": {"a": 2, "b": 1}, "claim": "note"}}
 
 
+def test_what_has_no_form_in_json_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="a document cannot have a generator"):
+        print_document({"rows": (row for row in "ab")})
+
+
 def test_verdicts_say_which_they_are_and_what_is_known_of_them() -> None:
     awaited = Awaited(AwaitedKind.TIMER, "counter", 7, "a", "end")
     verdicts: dict[str, Verdict] = {
