@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from headrace_properties.search.sampled_runs import case_of
+from headrace_benchmarks.sampled_runs import case_of
 
 HASH_SEEDS = ("0", "1", "random")
 

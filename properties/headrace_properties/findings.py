@@ -131,7 +131,6 @@ def _sentence(text: str) -> str:
 
 
 _CLASSES = list(FindingClass)
-_FAMILIES = list(Family)
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from headrace_benchmarks import harness
+from headrace_benchmarks import harness, sampled_runs
 from headrace_benchmarks.catalogue import BENCHMARKS
 from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_least, at_most
+from headrace_benchmarks.sampled_runs import SampleResult
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_benchmarks.section8.paper import BUSIEST
-from headrace_properties.search import sampled_runs
-from headrace_properties.search.sampled_runs import SampleResult
 from tests.cli.rig import Run, plain
 
 

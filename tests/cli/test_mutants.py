@@ -6,8 +6,8 @@ import pytest
 
 from headrace_properties.mutants import CATALOGUE
 from headrace_properties.mutants.hunt import Hunted
-from headrace_properties.search.oracles import oracle_names
 from tests.cli.rig import Run
+from tests.properties.oracle_names import oracle_names
 
 TWO = ("ack before commit", "recovery without timers")
 
@@ -36,7 +36,7 @@ def test_json_is_a_list_of_objects_in_the_order_of_the_names(run: Run) -> None:
     for row in rows:
         assert {"name", "invariant", "activated", "killed", "killed_by", "runs", "faults"} <= set(row)
         assert row["activated"] is row["killed"] is True
-        assert set(row["killed_by"]) <= set(oracle_names())
+        assert set(row["killed_by"]) <= oracle_names()
         assert set(row["killed_by"]) & set(row["invariant"].split(", "))
         assert row["faults"] == len(row["fault_schedule"]) <= 3
         assert row["runs"] >= 1

@@ -30,17 +30,15 @@ from headrace.history import (
     ScanEnded,
 )
 from headrace.worker.running import MOST_IN_STEP
-from headrace_properties.checkers import all_checkers
-from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.reference import run_reference
 from headrace_properties.results import result_of
 from headrace_properties.search.application import Application, Trial
-from headrace_properties.search.calm import CALM, judge_calm
+from headrace_properties.search.calm import judge_calm
 from headrace_properties.search.fault_kinds import FIRST_TABLE
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.succession import adopted_twice, knows_less, left_too_soon, miscounted
-from headrace_properties.search.workloads import WORKLOADS, Workload
+from headrace_properties.search.workloads import Workload
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, Feed, Protocol
 
@@ -89,23 +87,6 @@ def plan_of(workload: Workload, feed: Feed, seed: int, table: int = FIRST_TABLE)
     if table != FIRST_TABLE:
         data += bytes([table])
     return decode_plan(data, ground_of(workload.deployed, feed, workload.options), workload.options)
-
-
-def oracle_names() -> dict[str, str]:
-    """Each oracle, with its statement in one line."""
-    names = {
-        REFERENCE: "the run ends with the plain reference's result",
-        EXPECTED: "a run is what plain Python expects of the workload and the options",
-        CALM: "without faults nothing is late, repeated, or asked too often",
-        ERROR: "the run does not stop with an error",
-    }
-    for workload in WORKLOADS.values():
-        names |= {
-            checker.name: checker.title
-            for checker in all_checkers([workload.pipeline])
-            if not is_about_code(checker.name)
-        }
-    return names
 
 
 def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str, Verdict]:

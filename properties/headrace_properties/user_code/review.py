@@ -37,7 +37,6 @@ _ALL = 100.0
 """Percentile of a low watermark that waits for all records."""
 
 _Key = tuple[Habit, str]
-_Item = tuple[str, object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from headrace.history import (
     Published,
     ScanEnded,
 )
+from headrace_benchmarks.sampled_runs import case_of
 from headrace_properties.explain.causality import (
     LinkKind,
     causal_past,
@@ -20,7 +21,6 @@ from headrace_properties.explain.causality import (
     messages_of,
     numbers_of,
 )
-from headrace_properties.search.sampled_runs import case_of
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_scenarios.catalogue import SCENARIOS
 from tests.properties.stories import healthy, timer

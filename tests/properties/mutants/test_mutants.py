@@ -15,13 +15,14 @@ from headrace_properties.mutants import CATALOGUE, MUTANTS, Mutant, Parts, Probe
 from headrace_properties.mutants.hunt import Hunted, hunt, hunt_all
 from headrace_properties.mutants.mutant import RULE_NAMES, overridden
 from headrace_properties.search.application import Application
-from headrace_properties.search.oracles import fired, oracle_names, plan_of, try_workload
+from headrace_properties.search.oracles import fired, plan_of, try_workload
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
 from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_properties.verdict import Violated
 from headrace_sim import SOUND, FaultSchedule, Protocol, simulate
 from headrace_sim import faults as f
+from tests.properties.oracle_names import oracle_names
 from tests.sim.rig import HEAL_US, calm_owner, letters, mail
 
 EVERY_MUTANT = pytest.mark.parametrize("mutant", CATALOGUE.values(), ids=CATALOGUE)
@@ -51,7 +52,7 @@ def test_the_catalogue_has_at_least_forty_mutants_each_of_its_own_name_and_parts
 def test_a_mutant_names_a_section_an_invariant_and_a_workload_that_there_are(mutant: Mutant) -> None:
     assert re.fullmatch(r"\d(\.\d){0,2}(, \d(\.\d){0,2})*", mutant.section)
     assert mutant.breaks
-    assert set(mutant.breaks) <= set(oracle_names())
+    assert set(mutant.breaks) <= oracle_names()
     assert mutant.workload in WORKLOADS
 
 

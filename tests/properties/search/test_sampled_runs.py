@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from headrace_benchmarks.harness import NOT_BY_CHANCE
+from headrace_benchmarks.sampled_runs import SampleResult, case_of, run_sample, spread_sample
 from headrace_properties.checkers import CASES
 from headrace_properties.mutants import MUTANTS
 from headrace_properties.search.oracles import fired, try_workload
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.sampled_runs import SampleResult, case_of, run_sample, spread_sample
 from headrace_properties.search.workloads import WORKLOADS
 
 PROBED = 1_000
@@ -94,7 +94,7 @@ def test_a_firing_oracle_and_a_differing_rerun_are_reported(monkeypatch: pytest.
     """The judged runs are those of a broken protocol, and those that are only compared are sound."""
     protocol = MUTANTS["ack before commit"]
     monkeypatch.setattr(
-        "headrace_properties.search.sampled_runs.try_workload",
+        "headrace_benchmarks.sampled_runs.try_workload",
         lambda workload, feed, plan: try_workload(workload, feed, plan, protocol),
     )
     sample = run_sample([0], again=True)

@@ -10,8 +10,8 @@ import pytest
 
 from headrace.causes import Causes
 from headrace.history import FaultStruck, History
+from headrace_benchmarks.sampled_runs import case_of
 from headrace_properties.explain.causality import links_of, messages_of
-from headrace_properties.search.sampled_runs import case_of
 from headrace_scenarios.pictures.perfetto import perfetto_json
 from headrace_scenarios.pictures.shiviz import PARSER, shiviz_log, vector_clocks
 
