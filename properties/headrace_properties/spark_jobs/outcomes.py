@@ -291,4 +291,4 @@ def _notes(declares: Declares, keys: int) -> tuple[str, ...]:
         return ()
     bound = declares.bounded_by
     bound = f"at most {bound} keys" if isinstance(bound, int) else bound
-    return (f"nothing removes the state of {keys} keys on this input: declared is {bound}",)
+    return (f"nothing removes the state of {keys} keys on this input; declared: {bound}",)
