@@ -27,13 +27,13 @@ def stdout_reserved() -> Iterator[None]:
 
 
 def print_document(document: Any) -> None:
-    """Write a document to stdout, indented, as UTF-8 whatever the terminal's own encoding: values, also nested ones."""
+    """Write a document, made of any values, to stdout: indented, and as UTF-8 whatever the terminal's encoding."""
     sys.stdout.buffer.write(printable_json(document) + b"\n")
     sys.stdout.flush()
 
 
 def fields_of(value: object, *names: str) -> dict[str, Any]:
-    """Return some of a value's attributes, by name: what of it belongs into a document.
+    """Return the attributes that a document shows of a value, by name.
 
     >>> fields_of(1 + 2j, "real", "imag")
     {'real': 1.0, 'imag': 2.0}

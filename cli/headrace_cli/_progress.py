@@ -32,7 +32,7 @@ class RunProgress:
 
     Args:
         title: what is running.
-        columns: of the bar, behind what is done; none: the percentage and the time that remains.
+        columns: of the bar, after the title. Default: percentage and remaining time.
 
     Attributes:
         elapsed_s: how long it took, wall time in seconds.
@@ -95,7 +95,7 @@ class RunProgress:
             what: what is being done.
             done: how much of it is done.
             of: how much there is to do.
-            lines: makes what is printed now and then where there is no terminal.
+            lines: makes the line that is printed occasionally if there is no terminal.
             rate: for the bar.
         """
         now = time.monotonic()

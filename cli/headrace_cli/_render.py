@@ -55,12 +55,12 @@ def print_heading(console: Console, text: str) -> None:
 
 
 def print_result(console: Console, text: str, code: ExitCode) -> None:
-    """Print what a command came to, in the colour of its exit code."""
+    """Print a command's result in the colour of its exit code."""
     print_text(console, text, style=_STYLES.get(code, "bold yellow"))
 
 
 def plain_table(*columns: str, numbers: Collection[str] = ()) -> Table:
-    """Make a table without a frame, which survives being copied. ``numbers``: the columns that are set right."""
+    """Make a table without a frame, which survives being copied. ``numbers``: the columns to align right."""
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column, justify="right" if column in numbers else "left")
@@ -190,7 +190,7 @@ def describe_event(event: msgspec.Struct) -> str:
 
 
 def print_differences(console: Console, comparison: OutputComparison, first: str, second: str) -> None:
-    """Print the first records that two outputs differ in; ``first`` and ``second`` say of a record that only this one has it."""
+    """Print the first records in which two outputs differ. ``first``, ``second``: labels of records that only that output has."""
     words = {"first": first, "second": second}
     for side, output in comparison.examples():
         value = output.value.decode(errors="backslashreplace")

@@ -41,7 +41,7 @@ def printable_json(content: Any) -> bytes:
 
 
 def path_text(value: Any) -> str:
-    """Return a path as text. Whatever else JSON has no form for belongs into no document, and is refused."""
+    """Return a path as text, and refuse anything else that JSON cannot hold."""
     if not isinstance(value, PurePath):
         raise NotImplementedError(f"a document cannot have a {type(value).__name__}")
     return str(value)
