@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from headrace import OptionsError
+
 
 @dataclass(frozen=True, slots=True)
 class Declares:
@@ -16,12 +18,23 @@ class Declares:
         late: Rows behind the watermark may be lost.
         bounded_by: What bounds state that nothing removes, in words; a number: at most so many keys have such state. "": nothing.
 
+    Raises:
+        OptionsError: ``bounded_by`` is neither.
+
     """
 
     ordered: bool = False
     running: bool = False
     late: bool = False
     bounded_by: str | int = ""
+
+    def __post_init__(self) -> None:
+        bound: object = self.bounded_by
+        is_number = isinstance(bound, int) and not isinstance(bound, bool) and bound > 0
+        if not is_number and not isinstance(bound, str):
+            raise OptionsError(
+                "bounded_by", bound, "words, such as 'one key for each account', or a number of keys"
+            )
 
     def __or__(self, more: "Declares") -> "Declares":
         """Return what either of them declares."""

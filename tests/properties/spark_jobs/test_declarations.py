@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
+from headrace import OptionsError
 from headrace_properties.findings import FindingClass
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobReport
@@ -135,6 +136,12 @@ def test_bound_of_lasting_state_is_told_and_a_number_is_checked(
     assert _claims(report) == claims
     told = KEPT if bound == KEPT else f"at most {bound} keys"
     assert report.notes == (f"nothing removes the state of 2 keys on this input; declared: {told}",)
+
+
+@pytest.mark.parametrize("bound", [True, 0, -1, None])
+def test_bound_that_says_nothing_is_refused(bound: Any) -> None:
+    with pytest.raises(OptionsError, match=r"option bounded_by=.*or a number of keys"):
+        Declares(bounded_by=bound)
 
 
 def test_row_delivered_twice_is_found_only_where_it_counts_twice() -> None:
