@@ -77,11 +77,7 @@ class ExhaustiveSearch:
         self._exploration = Exploration(scope)
         self.found = Verification(feed_seeds=(feed_seed,), exploration=self._exploration)
         self._runs = ScopedRuns(application, scope, feed_seed)
-
-    @property
-    def described(self) -> str:
-        """What the search is."""
-        return f"{self._runs.described} on the protocol {self.protocol.name}, exhaustive"
+        self.described = f"{self._runs.described} on the protocol {protocol.name}, exhaustive"
 
     def batches(self, run: RunTrials) -> Iterator[Batch]:
         """Run all schedules, in rounds by their number of moves."""

@@ -65,12 +65,8 @@ class LineageSearch:
         self._exploration = Exploration(scope, lineage=True)
         self.found = Verification(feed_seeds=(feed_seed,), exploration=self._exploration)
         self._runs = ScopedRuns(application, scope, feed_seed)
+        self.described = f"{self._runs.described} on the protocol {protocol.name}, lineage"
         self._supports: dict[frozenset[StepFault], dict[Goal, dict[StepFault, None]]] = {}
-
-    @property
-    def described(self) -> str:
-        """What the search is."""
-        return f"{self._runs.described} on the protocol {self.protocol.name}, lineage"
 
     def batches(self, run: RunTrials) -> Iterator[Batch]:
         """Run the sets by their size."""
