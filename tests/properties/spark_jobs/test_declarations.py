@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from headrace_properties.spark_jobs.job_findings import JobReport
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_properties.spark_jobs.targets import spark_target
 from headrace_properties.target import TargetError
+from headrace_properties.verifier import InvariantViolatedError, NotExercisedError, Verifier
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import SparkJob
 from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumOfCall, at, job
@@ -163,3 +165,12 @@ def test_module_declares_beside_its_feed() -> None:
     module.declares = {"ordered": True}
     with pytest.raises(TargetError, match="Write it as declares = Declares"):
         spark_target("m:job", MENDED, module=module)
+
+
+def test_fixture_asks_and_takes_the_answer(tmp_path: Path) -> None:
+    verify = Verifier(12, 0, tmp_path, lambda *_: None)
+    with pytest.raises(NotExercisedError, match=r"(?s)leaves open: .*\(batching\).*declare running=True"):
+        verify(job(RunningTotal()), FEW)
+    assert verify(job(RunningTotal()), FEW, running=True, bounded_by=2).findings == ()
+    with pytest.raises(InvariantViolatedError, match=r"breaks: .*\(growth\)"):
+        verify(job(RunningTotal()), FEW, running=True, bounded_by=1)
