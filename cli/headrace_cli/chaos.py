@@ -12,7 +12,7 @@ import typer
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import ExitCode, WrongOptionError, tidy_errors
-from headrace_cli._options import LONGEST_S, JsonOption
+from headrace_cli._options import LONGEST_S, JsonOption, with_options
 from headrace_cli._progress import RunProgress
 from headrace_cli._targets import DEFAULT_FEED, load_target
 from headrace_properties.pipeline_target import PipelineTarget
@@ -53,23 +53,13 @@ class Layout(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Where:
-    """How the pipeline runs, and whether it is kept in an object store."""
+class ChaosFlags:
+    """Which faults strike, and what they strike."""
 
-    layout: Layout
-    object_store: bool
-
-
-@app.command("chaos", epilog=_EXAMPLES)
-def chaos(
-    pipeline: Annotated[
-        str,
-        typer.Argument(metavar="[MODULE:PIPELINE]", help="Default: people passing a station's turnstiles."),
-    ] = DEFAULT_PIPELINE,
     faults: Annotated[
         int, typer.Option(min=0, help="Number of faults; each strikes one part of the input.")
-    ] = 7,
-    seed: Annotated[int, typer.Option(help="Seed for faults and input.")] = 0,
+    ] = 7
+    seed: Annotated[int, typer.Option(help="Seed for faults and input.")] = 0
     kinds: Annotated[
         str | None,
         typer.Option(
@@ -77,36 +67,36 @@ def chaos(
             help="Kinds of faults to use: kill_executor, kill_python_worker, kill_driver, kill_driver_after_sink, "
             "forget_commit, zombie, restart; for a job of deploy also change and reshard. Default: all, in turn.",
         ),
-    ] = None,
+    ] = None
     layout: Annotated[
         Layout,
         typer.Option(
             help="Run it as a query of its own, with a History to check, or as a job of deploy in one of its layouts, whose "
             "pipeline changes and whose keys are divided anew while drivers are killed."
         ),
-    ] = Layout.QUERY,
-    object_store: Annotated[  # noqa: FBT002  typer's way
+    ] = Layout.QUERY
+    object_store: Annotated[
         bool,
         typer.Option(
             help="Keep checkpoint, job and outputs in a store as weak as S3, without atomic renames. Not staged."
         ),
-    ] = False,
+    ] = False
     feed: Annotated[
         str,
         typer.Option(
             metavar="NAME",
             help="The module's function that generates the input, which must not have late records.",
         ),
-    ] = DEFAULT_FEED,
+    ] = DEFAULT_FEED
     without: Annotated[
         list[Protection] | None,
         typer.Option(
             help="Switch off a protection: the sink's fencing of older drivers, or separate state files for each attempt."
         ),
-    ] = None,
+    ] = None
     master: Annotated[
         str, typer.Option(metavar="URL", help="Spark's master, with separate processes for executors.")
-    ] = "local-cluster[1,2,1024]",
+    ] = "local-cluster[1,2,1024]"
     patience: Annotated[
         float,
         typer.Option(
@@ -115,14 +105,24 @@ def chaos(
             max=LONGEST_S,
             help="Maximum wait for a start of Spark or a part of the input.",
         ),
-    ] = 300.0,
+    ] = 300.0
     keep: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
             help="Keep logs, checkpoint and outputs here. Default: keep them only if something is wrong.",
         ),
-    ] = None,
+    ] = None
+
+
+@app.command("chaos", epilog=_EXAMPLES)
+@with_options
+def chaos(
+    options: ChaosFlags,
+    pipeline: Annotated[
+        str,
+        typer.Argument(metavar="[MODULE:PIPELINE]", help="Default: people passing a station's turnstiles."),
+    ] = DEFAULT_PIPELINE,
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a pipeline on Spark on this machine while killing, pausing and resuming executors, Python workers and drivers.
@@ -132,11 +132,10 @@ def chaos(
     """  # fmt: skip
     with tidy_errors():
         with stdout_reserved():
-            target = load_target(pipeline, feed)
-            if object_store and layout is Layout.STAGED:
+            target = load_target(pipeline, options.feed)
+            if options.object_store and options.layout is Layout.STAGED:
                 raise WrongOptionError("--object-store", "no staged job can be there", "Use another --layout")
-            where = _Where(layout, object_store)
-            done = _run(target, faults, seed, kinds, without or [], master, patience, keep, where)
+            done = _run(target, options)
         if as_json:
             print_document(done.document())
         else:
@@ -144,41 +143,39 @@ def chaos(
         raise typer.Exit(done.code)
 
 
-def _run(
-    target: PipelineTarget, faults: int, seed: int, kinds: str | None, without: list[Protection], master: str, patience: float,
-    keep: Path | None, where: _Where,
-) -> "Chaos":  # fmt: skip
+def _run(target: PipelineTarget, flags: ChaosFlags) -> "Chaos":
     # These need PySpark; the rest of the command does not.
     from headrace_cli._chaos_report import Chaos  # noqa: PLC0415
     from headrace_scenarios.chaos.job import JobLayout  # noqa: PLC0415
     from headrace_scenarios.chaos.plan import Verb, draw_plan  # noqa: PLC0415
     from headrace_scenarios.chaos.run import ChaosOptions, run_chaos  # noqa: PLC0415
 
-    wanted = None if kinds is None else [kind.strip() for kind in kinds.split(",")]
+    wanted = None if flags.kinds is None else [kind.strip() for kind in flags.kinds.split(",")]
     unknown = [kind for kind in wanted or () if kind not in list(Verb)]
     if unknown:
         problem = f"there is no kind {', '.join(map(repr, unknown))}"
         raise WrongOptionError("--kinds", problem, f"The kinds are: {', '.join(Verb)}")
+    without = flags.without or []
     options = ChaosOptions(
-        master,
+        flags.master,
         Protection.FENCING not in without,
         Protection.STATE_IDS not in without,
-        patience_s=patience,
-        layout=JobLayout(where.layout),
-        object_store=where.object_store,
+        patience_s=flags.patience,
+        layout=JobLayout(flags.layout),
+        object_store=flags.object_store,
     )
-    feed = target.feed(seed)
+    feed = target.feed(flags.seed)
     verbs = None if wanted is None else [Verb(kind) for kind in wanted]
-    plan = draw_plan(faults, seed, len(feed.entries), verbs, layout=options.layout)
-    directory = _directory(keep)
+    plan = draw_plan(flags.faults, flags.seed, len(feed.entries), verbs, layout=options.layout)
+    directory = _directory(flags.keep)
     try:
         with RunProgress(f"chaos on {target.name}") as progress:
             report = run_chaos(target.name, target.pipeline, feed, plan, directory, options, progress.advance)
     except KeyboardInterrupt:
         error_console().print(f"Logs, checkpoint and outputs so far: {directory}", soft_wrap=True)
         raise
-    done = Chaos(target.name, seed, tuple(map(str, without)), report, directory)
-    if keep is None and done.code is ExitCode.HOLDS:
+    done = Chaos(target.name, flags.seed, tuple(map(str, without)), report, directory)
+    if flags.keep is None and done.code is ExitCode.HOLDS:
         shutil.rmtree(directory, ignore_errors=True)
     return done
 
