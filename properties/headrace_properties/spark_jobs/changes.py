@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.workers import SAME_WORKER
 from headrace_sim.spark.job import ApplyWithState, MapInPandas, SparkJob, TimeMode
-from headrace_sim.spark.schedules import Schedule
+from headrace_sim.spark.schedules import Fault, FaultKind, Schedule
 
 _OTHER_START_MS = 1_900_000_000_000
+_WITHOUT_DATA = 2
+"""Batches without data behind the input, in which the last timers fire."""
 BY_CLOCK = (
     "its timers or TTLs follow the clock of batches, so other times were not tried, and other cuts of the input and delayed rows "
     "only while it stands still"
@@ -24,11 +26,12 @@ class Change:
     of: Callable[[Schedule], Schedule]
 
 
-def changes_of(job: SparkJob, *, duplicates: bool, timed: bool, kept: bool) -> Iterator[Change]:
+def changes_of(job: SparkJob, batches: int, *, duplicates: bool, timed: bool, kept: bool) -> Iterator[Change]:
     """Yield what a schedule may change.
 
     Args:
         job: The job.
+        batches: How many its input has.
         duplicates: Whether the source may deliver a row twice.
         timed: Whether the clock of batches decides what becomes of its state. Other times of its rows may then mean another
             outcome, so the clock stands still in both of the runs that are compared.
@@ -55,7 +58,12 @@ def changes_of(job: SparkJob, *, duplicates: bool, timed: bool, kept: bool) -> I
     yield Change(Cause.BATCHING, lambda drawn: replace(still, cuts=drawn.cuts, idle_after=drawn.idle_after))
     if kept:
         yield Change(Cause.MEMORY, lambda drawn: Schedule(workers=drawn.workers))
-        yield Change(Cause.FAULTS, _in_one_worker)
+        every = tuple(
+            Fault(FaultKind.TASK_DIES_BEFORE_COMMIT, batch, partition)
+            for batch in range(batches + _WITHOUT_DATA)
+            for partition in range(job.partitions)
+        )
+        yield Change(Cause.FAULTS, lambda drawn: _in_one_worker(drawn, every))
 
 
 def _in_frames(drawn: Schedule, still: Schedule) -> Schedule:
@@ -65,9 +73,10 @@ def _in_frames(drawn: Schedule, still: Schedule) -> Schedule:
     return replace(still, frame_rows=1, cuts=(sum(drawn.cuts or ()),))
 
 
-def _in_one_worker(drawn: Schedule) -> Schedule:
+def _in_one_worker(drawn: Schedule, every: tuple[Fault, ...]) -> Schedule:
+    """Let tasks run again in the worker that ran them. ``every``: each task once, if no fault that is drawn does."""
     faults = tuple(fault for fault in drawn.faults if fault.kind in SAME_WORKER)
-    return Schedule(faults=faults, workers=(0,))
+    return Schedule(faults=faults or every, workers=(0,))
 
 
 def by_clock(job: SparkJob) -> bool:

@@ -160,7 +160,9 @@ class _Search:
         """Run schedules. Return their number, and the greatest number of late rows in one of them."""
         probe, calm, timed = self._probe, self._probe.watched[0], self._probe.follows_the_clock
         kept = bool(probe.kept_outside)
-        changes = list(changes_of(probe.job, duplicates=self._duplicates, timed=timed, kept=kept))
+        changes = list(
+            changes_of(probe.job, len(probe.feed), duplicates=self._duplicates, timed=timed, kept=kept)
+        )
         most_late = calm.late
         for number in range(schedules):
             change = changes[number % len(changes)]
@@ -254,7 +256,16 @@ class _Search:
             return
         limits, tries = (_HASTY, _HASTY_TRIES) if endless else (self._limits, TRIES)
         with call_time_limited(limits):
-            self._findings[found.kind] = self._smallest(found, tries)
+            smallest = self._smallest(found, tries)
+            memory = self._of_memory(smallest)
+        self._findings[found.kind] = smallest if memory is None else memory
+
+    def _of_memory(self, found: Finding) -> Finding | None:
+        """Return a difference as one of memory, if it is one on the rows that are left: on all rows, others may mask it."""
+        trial: QueryTrial = found.trial
+        if trial.cause not in _OF_TIMING or not self._probe.is_of_memory(trial):
+            return None
+        return self._probe.find(structs.replace(trial, cause=Cause.MEMORY))
 
     def _count(self, kind: Kind) -> None:
         known = self._findings[kind]
@@ -276,6 +287,7 @@ class _Search:
         return self._probe.find(smallest) or replace(found, trial=smallest)
 
 
+_OF_TIMING = frozenset({Cause.BATCHING, Cause.ORDER, Cause.PARTITIONS, Cause.FAULTS})
 _HASTY, _HASTY_TRIES = CodeLimits(call_s=1.0), 20
 """Choice: limits of the smaller feeds for code that is known not to end, and their number."""
 

@@ -134,7 +134,8 @@ class QueryProbe:
         if outcome.failure is not None:
             return f"it raises {raised_told(outcome.failure)}"
         is_running = self.job.declares.running or (bool(schedule.twice) and self.depends_on_batching)
-        return difference(self.job, calm, outcome, last_only=is_running and cuts_otherwise(schedule))
+        recut = cuts_otherwise(schedule) or bool(schedule.idle_after)
+        return difference(self.job, calm, outcome, last_only=is_running and recut, same_batches=not recut)
 
     @cached_property
     def depends_on_batching(self) -> bool:
@@ -164,7 +165,7 @@ class QueryProbe:
         schedule = trial.schedule or Schedule()
         job, outside, lasts = watched_job(self.job, memory), outside_of(self.job), memory is Lifetime.RUN
         calm, other = (
-            watched_run(partial(run_changed, job, self.feed, *changed, lasts=lasts), outside)[0]
+            watched_run(partial(run_changed, job, self._rows_of(trial), *changed, lasts=lasts), outside)[0]
             for changed in ((schedule.undisturbed, Cause.FAULTS), (schedule, trial.changed))
         )
         return self.difference(calm, other, schedule) is not None

@@ -2,6 +2,8 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from headrace_properties.spark_jobs.job_findings import difference_told
@@ -10,7 +12,9 @@ from headrace_sim.spark.job import OutputMode, SparkJob
 from headrace_sim.spark.queries import Outcome, hashable
 
 
-def difference(job: SparkJob, expected: Outcome, found: Outcome, *, last_only: bool = False) -> str | None:
+def difference(
+    job: SparkJob, expected: Outcome, found: Outcome, *, last_only: bool = False, same_batches: bool = False
+) -> str | None:
     """Describe what differs in the settled outcomes of two runs; ``None``: nothing.
 
     Args:
@@ -18,12 +22,13 @@ def difference(job: SparkJob, expected: Outcome, found: Outcome, *, last_only: b
         expected: The outcome of the undisturbed run.
         found: The other one.
         last_only: Whether only the last row of each key counts, as it always does if rows are updates.
+        same_batches: Whether both runs have the same rows in each batch: updates then count batch by batch.
 
     """
     for what, one, other in zip(
         ("output", "state"),
-        _settled(job, expected, last_only=last_only),
-        _settled(job, found, last_only=last_only),
+        _settled(job, expected, last_only=last_only, same_batches=same_batches),
+        _settled(job, found, last_only=last_only, same_batches=same_batches),
         strict=True,
     ):
         if one != other:
@@ -38,11 +43,13 @@ def has_more(job: SparkJob, found: Outcome, other: Outcome) -> bool:
 
 
 def _settled(
-    job: SparkJob, outcome: Outcome, *, last_only: bool = False
+    job: SparkJob, outcome: Outcome, *, last_only: bool = False, same_batches: bool = False
 ) -> tuple[Counter[Any], Counter[Any]]:
     last = job.stateful[-1] if job.stateful else None
     if last is not None and (last_only or last.output_mode is not OutputMode.APPEND):
-        rows = _last_by_key(outcome, job.output.names, last.keys)
+        batches = [outcome.outputs[number] for number in sorted(outcome.outputs)]
+        parts = batches if same_batches else [list(chain.from_iterable(batches))]
+        rows = Counter(chain.from_iterable(_last_by_key(part, job.output.names, last.keys) for part in parts))
     else:
         rows = Counter(hashable(_leveled(row)) for row in outcome.rows().elements())
     held = {
@@ -53,16 +60,12 @@ def _settled(
     return rows, Counter((hashable(key), value) for key, value in held.items())
 
 
-def _last_by_key(outcome: Outcome, columns: list[str], keys: tuple[str, ...]) -> Counter[Any]:
+def _last_by_key(rows: list[Any], columns: list[str], keys: tuple[str, ...]) -> Iterable[Any]:
     places = [columns.index(name) for name in keys if name in columns]
     if len(places) < len(keys):
-        return Counter()  # the key of a row is unknown, so only the state is compared
-    last: dict[Any, Any] = {}
-    for _, rows in sorted(outcome.outputs.items()):
-        last.update(
-            {tuple(hashable(row[place]) for place in places): hashable(_leveled(row)) for row in rows}
-        )
-    return Counter(last.values())
+        return ()  # the key of a row is unknown, so only the state is compared
+    last = {tuple(hashable(row[place]) for place in places): hashable(_leveled(row)) for row in rows}
+    return last.values()
 
 
 def _leveled(value: Any, *, in_any_order: bool = False) -> Any:
