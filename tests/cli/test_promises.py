@@ -92,7 +92,7 @@ def test_a_broken_promise_is_shrunk_saved_and_replayed_with_its_story(project: P
     assert result.exit_code == 1
     assert result.stdout.startswith("VIOLATED: small_windows")
     assert "three views in a second" in plain(result.stdout)
-    assert len(json.loads((project / "broken.json").read_text())["kept"]) == 3
+    assert len(json.loads((project / "broken.json").read_text())["trial"]["kept"]) == 3
     again = run("replay", "broken.json", "--explain")
     assert again.exit_code == 1
     text = plain(again.stdout)
@@ -105,13 +105,13 @@ def test_a_broken_promise_is_shrunk_saved_and_replayed_with_its_story(project: P
 def test_shrinking_skips_inputs_on_which_a_promise_raises(project: Path, run: Run) -> None:
     result = run("verify", "narrow:pipeline", "--save", "narrow.json")
     assert result.exit_code == 1
-    assert len(json.loads((project / "narrow.json").read_text())["kept"]) == 3
+    assert len(json.loads((project / "narrow.json").read_text())["trial"]["kept"]) == 3
 
 
 def test_a_promise_that_the_module_no_longer_makes_is_not_kept(project: Path, run: Run) -> None:
     assert run("verify", "broken:pipeline", "--save", "broken.json").exit_code == 1
     recorded = json.loads((project / "broken.json").read_text())
-    recorded["pipeline"] = "kept:pipeline"
+    recorded["source"]["name"] = "kept:pipeline"
     (project / "broken.json").write_text(json.dumps(recorded))
     result = run("replay", "broken.json")
     assert result.exit_code == 2

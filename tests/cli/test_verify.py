@@ -222,7 +222,7 @@ def test_versions_are_changed_while_the_pipeline_runs(folder: Path, run: Run) ->
 def test_a_failure_with_several_versions_is_replayed_with_them(folder: Path, run: Run) -> None:
     result = run("verify", *VERSIONS, "--without", "sequencers", "--save", "versions.json")
     assert result.exit_code == 1
-    assert json.loads((folder / "versions.json").read_text())["versions"] == ["grown:plain"]
+    assert json.loads((folder / "versions.json").read_text())["source"]["versions"] == ["grown:plain"]
     assert "byte for byte" in run("replay", "versions.json").stdout
 
 
