@@ -1,7 +1,7 @@
 """What a user names: a ``foreachBatch`` function, a function that starts a query, or a `SparkJob`; and its trials."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from types import ModuleType
@@ -153,30 +153,29 @@ class SparkTarget:
                 progress=progress,
             )
             judged = replace(judged, findings=tuple(map(self._stamped, judged.findings)))
-        sink, unknown = None, list(judged.unknown if judged is not None else ())
-        findings = judged.findings if judged is not None else ()
-        if judged is not None and judged.outcome.failure is not None:
-            return SparkReport(self.name, judged, None, findings, tuple(unknown))
-        stopped = judged is not None and judged.schedules < schedules
-        if self.job.sink.function is not None and not stopped:
-            unknown += (
-                [] if any(self._outputs()) else ["no row came to the sink: nothing could be lost or doubled"]
-            )
-            sink = check_sink(
-                *self._sink(),
-                prepare=self._prepare(),
-                overtaken=overtaken,
-                keys=self.keys,
-                rows_of=self._rows_of(),
-                allow=self._allowed_of_sink(allow),
-                duplicates=duplicates,
-                progress=progress,
-            )
-            shrink = not sink.stopped  # it takes many more trials
-            findings += tuple(map(self._shrunk if shrink else self._unshrunk, sink.findings))
-            findings += tuple(question_of_sink(asked, self.feed_seed, None) for asked in sink.questions)
-            unknown += sink.unknown
-        return SparkReport(self.name, judged, sink, ranked(findings), tuple(unknown))
+            stopped = judged.schedules < schedules or judged.outcome.failure is not None
+            if stopped or self.job.sink.function is None:
+                return SparkReport(self.name, judged, None, judged.findings, judged.unknown)
+        sink = check_sink(
+            *self._sink(),
+            prepare=self._prepare(),
+            overtaken=overtaken,
+            keys=self.keys,
+            rows_of=self._rows_of(),
+            allow=self._allowed_of_sink(allow),
+            duplicates=duplicates,
+            progress=progress,
+        )
+        findings, unknown = (judged.findings, judged.unknown) if judged else ((), ())
+        if not any(self._outputs()):
+            unknown = (*unknown, "no row came to the sink: nothing could be lost or doubled")
+        findings = ranked([*findings, *self._shown(sink)])
+        return SparkReport(self.name, judged, sink, findings, (*unknown, *sink.unknown))
+
+    def _shown(self, sink: SinkReport) -> Iterator[Finding]:
+        """Yield what was found of the sink, and what is asked. Findings are shrunk unless the search was stopped."""
+        yield from map(self._unshrunk if sink.stopped else self._shrunk, sink.findings)
+        yield from (question_of_sink(asked, self.feed_seed, None) for asked in sink.questions)
 
     def _allowed_of_sink(self, allow: Collection[Cause]) -> list[str]:
         declares = self.job.declares
