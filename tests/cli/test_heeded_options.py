@@ -8,7 +8,7 @@ import typer
 from headrace_cli import replay
 from headrace_cli.verify import app
 from headrace_properties.target_kinds import OPTIONS, REPLAY_OPTIONS, SearchKind, TargetKind
-from tests.cli.rig import VIEWS, Run
+from tests.cli.rig import VIEWS, Run, save_zombie
 from tests.properties.test_fixture_arguments import SAMPLES as ARGUMENTS
 
 KINDS = (
@@ -27,6 +27,19 @@ def write(df, batch_id):
 def positive(frames):
     for frame in frames:
         yield frame[frame.n > 0]
+
+
+def numbered(frames):
+    for frame in frames:
+        numbers.append(len(frame))
+        yield frame.assign(n=len(numbers))
+
+
+numbers = []
+
+
+def numbering(words):
+    return words.mapInPandas(numbered, "word STRING, n INT").writeStream.foreachBatch(write).start()
 
 
 def query(words):
@@ -78,10 +91,9 @@ SAMPLES = {
 
 
 @pytest.fixture
-def kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "kinds.py").write_text(KINDS)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def kinds(folder: Path) -> Path:
+    (folder / "kinds.py").write_text(KINDS)
+    return folder
 
 
 def names_of(command: typer.Typer) -> set[str]:
@@ -132,21 +144,71 @@ def test_option_that_the_search_does_not_heed_is_refused(run: Run, search: str, 
     assert (done.exit_code, "given with search=" in done.output) == (2, True), done.output
 
 
-@pytest.mark.spark
-def test_replay_refuses_what_a_spark_job_does_not_heed(kinds: Path, run: Run) -> None:
-    assert run("verify", "kinds:write", *ROWS, "--save", "failure.json").exit_code == 1
-    for option in (("--promise", "p"), ("--jobs", "2")):
-        done = run("replay", "failure.json", *option)
-        told = f"option {option[0].removeprefix('--')}="
-        assert (done.exit_code, told in done.output) == (2, True), done.output
-    for option in (
-        ("--svg", "a.svg"),
-        ("--perfetto", "a"),
-        ("--shiviz", "a"),
-        ("--until", "1s"),
-    ):
-        done = run("replay", "failure.json", *option)
-        assert (done.exit_code, "has no History" in done.output) == (2, True), done.output
+REPLAYS = {
+    "explain": ("--explain",),
+    "html": ("--html", "a.html"),
+    "svg": ("--svg", "a.svg"),
+    "perfetto": ("--perfetto", "a.perfetto"),
+    "shiviz": ("--shiviz", "a.shiviz"),
+    "force": ("--force",),
+    "pipeline": (),  # names the target of the file
+    "promise": (),  # names one of the module's
+    "until": ("--until", "violation"),
+    "history": ("--history", "a.jsonl"),
+    "trust": ("--trust",),
+    "when": ("--when",),
+    "jobs": ("--jobs", "1"),
+    "code_timeout": ("--code-timeout", "5"),
+    "allow": ("--allow", "effect"),
+    "json": ("--json",),
+}
+"""How each option of ``replay`` is given."""
+SLOW = {"when"}
+"""Heeded in a thousand runs: see the tests of the command."""
+
+
+FAILING = {
+    TargetKind.CODE: ("failing:pipeline", "--examples", "1", "--feeds", "1", "--jobs", "1"),
+    TargetKind.QUERY: ("kinds:numbering", *ROWS, "--examples", "20"),
+    TargetKind.SINK: TARGETS[TargetKind.SINK],
+}
+
+
+def failure_of(kind: TargetKind, run: Run) -> Path:
+    """Save a failure of a target, where the commands are run."""
+    if kind is TargetKind.PIPELINE:
+        return save_zombie(Path.cwd())
+    path = Path("failure.json")
+    assert run("verify", *FAILING[kind], "--save", str(path)).exit_code == 1
+    return path
+
+
+@pytest.mark.usefixtures("kinds")
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.spark] if kind in {TargetKind.QUERY, TargetKind.SINK} else [])
+        for kind in TargetKind
+    ],
+)
+def test_replay_heeds_each_option_or_refuses_it_by_name(run: Run, kind: TargetKind) -> None:
+    assert REPLAYS.keys() == REPLAY_OPTIONS.keys() - {"file"}
+    path = failure_of(kind, run)
+    plainly = run("replay", str(path))
+    assert plainly.exit_code == 1, plainly.output
+    for name, option in REPLAYS.items():
+        heeded = kind in REPLAY_OPTIONS[name].kinds
+        if not option or (heeded and name in SLOW):
+            continue
+        done = run("replay", str(path), *option)
+        if not heeded:
+            told = f"option {name}="
+            assert (done.exit_code, told in done.output, kind.value in done.output) == (2, True, True), name
+            continue
+        assert done.exit_code == 1, (name, done.output)
+        if name in {"explain", "until", "json"}:
+            assert done.output != plainly.output, name
+        assert all(Path(part).exists() for part in option if part.startswith("a.")), name
 
 
 @pytest.mark.spark
