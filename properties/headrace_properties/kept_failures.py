@@ -89,7 +89,7 @@ class Retried:
     @property
     def passed(self) -> bool:
         """Whether what it violated was exercised and holds."""
-        return not self.broken and all(
+        return not (self.wrong or self.broken) and all(
             isinstance(self.verdicts.get(kind), Holds) for kind in self.kept.replay.kinds
         )
 

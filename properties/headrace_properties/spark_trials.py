@@ -160,10 +160,12 @@ class Again:
 def _retried(failure: KeptFailure, trial: QueryTrial | SinkTrial, target: SparkTarget) -> Retried:
     again = Again(failure.replay, trial, target)
     found = again.finding
+    if again.wrong:
+        return Retried(failure, wrong=again.wrong)
     verdicts: dict[Kind, Verdict] = dict.fromkeys(failure.replay.kinds, Holds(1))
     if found is not None:
         verdicts = {found.kind: found.verdict}
-    return Retried(failure, verdicts, again.changes, again.wrong, found=found)
+    return Retried(failure, verdicts, again.changes, found=found)
 
 
 def _digest_of_rows(target: SparkTarget, trial: QueryTrial | SinkTrial) -> str:

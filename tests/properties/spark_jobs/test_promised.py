@@ -3,11 +3,13 @@
 import signal
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from headrace_properties.kept_failures import KeptFailures
 from headrace_properties.promises import (
     PromiseError,
     Unexercised,
@@ -89,7 +91,7 @@ def test_sometimes_that_never_came_true_is_unknown() -> None:
     assert _report([state_is_empty]).unknown == ("the promise state_is_empty never came true",)
 
 
-def test_replay_file_has_the_promise_and_refuses_one_that_is_gone() -> None:
+def test_replay_file_has_the_promise_and_refuses_one_that_is_gone(tmp_path: Path) -> None:
     target = spark_target(f"{__name__}:MENDED", MENDED, feed=FEED, promises=[totals_stay_small])
     report = target.verify(schedules=20)
     trials = SparkTrials(target, lambda _: target, SparkSource(target.name, feed="FEED"), 0)
@@ -101,6 +103,10 @@ def test_replay_file_has_the_promise_and_refuses_one_that_is_gone() -> None:
     assert found.kind.title == report.findings[0].kind.title
     gone = spark_target("x:y", MENDED, feed=FEED, promises=[])
     assert "which the module no longer makes" in Again(replay, replay.trial, gone).wrong
+    kept = KeptFailures(tmp_path, trials.source)
+    path = kept.keep(trials.replay(report.findings[0]))
+    (retried,) = SparkTrials(gone, lambda _: gone, trials.source, 0).retry(kept)
+    assert (retried.path, retried.passed, "cannot be run" in str(retried)) == (path, False, True)
 
 
 @eventually(within_us=1)
