@@ -6,7 +6,7 @@ from headrace import HeadraceError, Pipeline
 from headrace_properties.checkers import all_checkers
 from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.promises import Promise
-from headrace_properties.user_code.growth import GROWTH
+from headrace_properties.user_code.habits import Habit
 
 ALL = "all"
 
@@ -34,7 +34,7 @@ def invariants_named(
         UnknownInvariantError: there is none of a name.
     """
     checkers = (checker.name for checker in all_checkers(versions) if not is_about_code(checker.name))
-    known = (*checkers, GROWTH) if versions else ()
+    known = (*checkers, str(Habit.GROWTH.kind)) if versions else ()
     own = tuple(promise.name for promise in promises)
     wanted = tuple(name for name in map(str.strip, names.split(",")) if name)
     for name in wanted:

@@ -55,8 +55,9 @@ def save_findings(session: Session, path: Path | None, files: OutputFiles) -> No
     trials = session.trials
     for number, finding in enumerate(trials.findings):
         wanted = path if finding is trials.leading else None
-        if wanted is not None or number not in session.files:
-            saved = save_failure(trials.replay(finding), wanted, files)
+        data = trials.replay(finding) if wanted is not None or number not in session.files else None
+        if data is not None:
+            saved = save_failure(data, wanted, files)
             if saved is not None:
                 session.files[number] = saved
 

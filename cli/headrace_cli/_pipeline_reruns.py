@@ -113,14 +113,18 @@ class _Subject:
 def _look(said: _Subject, trial: CodeTrial, changes: tuple[str, ...], options: ReplayOptions) -> Rerun:
     """Look at the code again."""
     kinds = said.replay.kinds
-    found = shown_again(said.target.application, trial, kinds).verdicts
+    again = shown_again(said.target.application, trial, kinds)
+    found = again.verdicts
     identical = {kind.name for kind in found} == {kind.name for kind in kinds}
     named: dict[str, Verdict] = {kind.title: verdict for kind, verdict in found.items()}
 
     def tell(console: Console) -> None:
         shows = "It shows as recorded" if identical else "It does not show as recorded"
         said.tell(console, f"{shows}: your code by itself, with no fault and no cluster.")
-        print_violations(console, named, witnesses=True)
+        for finding in again.findings:
+            print_heading(console, finding.kind.title)
+            for sentence in finding.sentences:
+                print_text(console, sentence, indent=2)
         if options.showing.explain:
             print_heading(console, f"This is your code by itself: {_NO_STORY}")
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace_cli._concerns import Concern, about
-from headrace_cli._documents import failure_document, invariants_document
+from headrace_cli._documents import failure_document, finding_document, invariants_document
 from headrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_search
 from headrace_cli._render import (
     counted,
@@ -36,17 +36,24 @@ from headrace_cli._render import (
 from headrace_cli._scope import result_words, scope_document, scope_lines
 from headrace_cli._unseen import print_unreached, print_unseen, unseen_document
 from headrace_properties.checkers import CASES
+from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.pipeline_target import PipelineTarget, PipelineTrials
 from headrace_properties.printable import describe_input
-from headrace_properties.search.judging import violations
+from headrace_properties.search.judging import Failure, violations
 from headrace_properties.search.limits import CALL_S
 from headrace_properties.search.ordering import Ordering
 from headrace_properties.search.outside import NOTICED_BY
 from headrace_properties.search.verification import Verification
 from headrace_properties.session import Session
-from headrace_properties.user_code.growth import GROWTH
-from headrace_properties.user_code.habits import UserFinding
-from headrace_properties.user_code.review import CodeReview
+from headrace_properties.user_code.habits import headline_of
+from headrace_properties.user_code.review import (
+    DECLARED,
+    NOT_ASKED,
+    NOT_COMPARED,
+    NOTED,
+    PERMITTED,
+    CodeReview,
+)
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import Protocol
 from headrace_sim.faults import ASSUMPTIONS, KINDS
@@ -97,21 +104,20 @@ class SearchReport:
         if self.stopped_by is not None:
             return ExitCode(128 + self.stopped_by)
         code = exit_code_of_search(self.verification, self.trials.allow_unknown)
-        if code is ExitCode.HOLDS and self.question:
+        if code is ExitCode.HOLDS and self._undeclared:
             code = ExitCode.UNKNOWN
-        return ExitCode.VIOLATED if self.findings else code
+        return ExitCode.VIOLATED if self._wrong else code
 
     @property
-    def question(self) -> str:
-        """What only the author can say of state that may grow; ``""``: nothing, or it is allowed."""
-        if self.review is None or GROWTH in self.trials.allow_unknown:
-            return ""
-        return self.review.question(self.target.promises)
+    def _wrong(self) -> tuple[Finding, ...]:
+        """What user code by itself must not do."""
+        return () if self.review is None else self.review.of(FindingClass.VIOLATED)
 
     @property
-    def findings(self) -> tuple[UserFinding, ...]:
-        """The findings about user code by itself."""
-        return () if self.review is None else self.review.findings
+    def _undeclared(self) -> tuple[Finding, ...]:
+        """What only the author can say of user code, and nothing allows."""
+        asked = () if self.review is None else self.review.of(FindingClass.UNDECLARED)
+        return tuple(finding for finding in asked if str(finding.kind) not in self.trials.allow_unknown)
 
     @property
     def _violated(self) -> list[str]:
@@ -138,8 +144,7 @@ class SearchReport:
         stopped = (
             ["the run stopped with an error"] if found.failure is not None and not self._violated else []
         )
-        code = [f"the code of {finding.computation!r} {finding.habit.value}" for finding in self.findings]
-        violated = ", ".join([*code, *self._violated, *stopped])
+        violated = ", ".join([*map(headline_of, self._wrong), *self._violated, *stopped])
         if self.stopped_by is not None:
             when = ", while a failure was being shrunk" if self.shrinking else ""
             so_far = f"; VIOLATED so far: {violated}" if violated else ""
@@ -151,12 +156,11 @@ class SearchReport:
             assert found.exploration is not None
             return f"UNKNOWN: nothing is violated {result_words(found.exploration)}"
         if self.code is ExitCode.UNKNOWN:
-            grows = ["some state may grow forever (growth)"] if self.question else []
+            asked = ", ".join(map(headline_of, self._undeclared))
             names = ", ".join(name for name in found.unknown if name not in self.trials.allow_unknown)
-            missing = [] if grows and not names else [f"no run exercised {names or 'anything'}"]
-            return (
-                f"UNKNOWN: nothing is violated, but {', and '.join([*missing, *grows])}{self._found_in_code}"
-            )
+            missing = "" if asked and not names else f", but no run exercised {names or 'anything'}"
+            begins = f"UNDECLARED: {asked}. Nothing" if asked else "UNKNOWN: nothing"
+            return f"{begins} is violated{missing}{self._found_in_code}"
         what = "every invariant and promise" if self._titles else "every invariant"
         omitted = f"; not exercised: {unknown}" if unknown else ""
         omitted += f"; not compared: {', '.join(self._uncompared)}" if self._uncompared else ""
@@ -167,7 +171,7 @@ class SearchReport:
 
     @property
     def _uncompared(self) -> tuple[str, ...]:
-        return () if self.review is None else self.review.uncompared
+        return () if self.review is None else self.review.noted(NOT_COMPARED)
 
     @property
     def _found_in_code(self) -> str:
@@ -204,7 +208,12 @@ class SearchReport:
             noticed = ", ".join(NOTICED_BY[breach])
             print_text(console, f"{words}. It breaks that {ASSUMPTIONS[breach]}; {noticed} should notice")
         print_unseen(console, found)
-        self._print_findings(console)
+        self._print_findings(console, self._wrong)
+        if self.review is not None and self.review.why_no_runs:
+            words = (
+                f"No runs with faults: {self.review.why_no_runs}. Fix it, or declare it, and verify again."
+            )
+            print_text(console, words)
         for line in self.session.kept:
             print_text(console, f"Kept failure {line}")
         print_dropped(console, found.dropped)
@@ -215,6 +224,7 @@ class SearchReport:
         self._print_code(console)
         self._print_protocol(console, verbose=verbose)
         self._print_failure(console, verbose=verbose)
+        self._print_findings(console, self._undeclared)
 
     def _print_promises(self, console: Console) -> None:
         verdicts = about(Concern.PROMISES, self.verification.verdicts)
@@ -230,9 +240,10 @@ class SearchReport:
         if verdicts:
             print_verdicts(console, verdicts)
         if self.review is not None:
-            _print_review(console, self.review, others=bool(self._found_in_code))
-        if self.question:
-            print_text(console, f"{GROWTH}: {self.question}", indent=2)
+            if not (self._wrong or self._undeclared):
+                none = "no other finding" if self._found_in_code else "no finding"
+                print_text(console, f"{none}, over {counted(self.review.feeds, 'input')}", indent=2)
+            _print_review(console, self.review)
         print_unreached(console, self.verification)
 
     def _print_protocol(self, console: Console, *, verbose: bool) -> None:
@@ -284,24 +295,20 @@ class SearchReport:
         print_input(console, records, whole=verbose)
         print_heading(console, f"{'A' if self.shrinking else which} fault schedule found that does this")
         print_plan(console, failure.plan)
-        path = self.session.files.get(len(self.findings))
-        if path is not None:
+        again = self._saved(failure)
+        if again:
             print_heading(console, "Run it again")
-            print_lines(console, self._command_for(path), indent=2)
+            print_lines(console, again["replay_command"], indent=2)
 
-    def _print_findings(self, console: Console) -> None:
-        for number, finding in enumerate(self.findings):
-            print_heading(console, finding.kind.title)
-            for sentence in finding.story():
+    def _print_findings(self, console: Console, findings: tuple[Finding, ...]) -> None:
+        for finding in findings:
+            begins = "UNDECLARED: " if finding.finding_class is FindingClass.UNDECLARED else ""
+            print_heading(console, f"{begins}{finding.kind.title}")
+            for sentence in finding.sentences:
                 print_text(console, sentence, indent=2)
-            path = self.session.files.get(number)
-            if path is not None:
-                print_text(console, f"Run it again: {self._command_for(path)}", indent=2)
-        if self.review is not None and self.review.why_no_runs:
-            words = (
-                f"No runs with faults: {self.review.why_no_runs}. Fix it, or declare it, and verify again."
-            )
-            print_text(console, words)
+            again = self._saved(finding)
+            if again:
+                print_text(console, f"Run it again: {again['replay_command']}", indent=2)
 
     def _command_for(self, path: Path) -> str:
         call_s = self.target.application.limits.call_s
@@ -319,7 +326,7 @@ class SearchReport:
             "feed_seeds": found.feed_seeds,
             "protocol": self.target.protocol.name,
             "result": RESULT_WORDS[self.code],
-            "not_judged": [*found.unknown, *([GROWTH] if self.question else [])],
+            "not_judged": [*found.unknown, *dict.fromkeys(str(finding.kind) for finding in self._undeclared)],
             "runs": found.runs,
             "idle_runs": found.idle,
             "events": found.events,
@@ -347,25 +354,23 @@ class SearchReport:
         application = self.target.application
         document = failure_document(failure)
         document["input"] = describe_input(application.pipeline, application.input_of(failure.trial))
-        return document | self._saved(len(self.findings))
+        return document | self._saved(failure)
 
-    def _saved(self, number: int) -> dict[str, str]:
-        """Return where a finding is on file, by its number among all."""
-        path = self.session.files.get(number)
+    def _saved(self, finding: Finding | Failure) -> dict[str, str]:
+        """Return where a finding is on file."""
+        path = self.session.files.get(self.trials.findings.index(finding))
         return {} if path is None else {"saved_as": str(path), "replay_command": self._command_for(path)}
 
     def _review_document(self, review: CodeReview) -> dict[str, Any]:
         findings = [
-            _finding_document(finding) | self._saved(number) for number, finding in enumerate(review.findings)
+            finding_document(finding) | self._saved(finding) for finding in (*self._wrong, *self._undeclared)
         ]
         return {
             "findings": findings,
-            "declared": list(review.declared),
-            "permitted": list(review.permitted),
-            "noted": list(review.noted),
-            "growing": self.question,
-            "not_compared": list(review.uncompared),
-            "not_asked": list(review.not_asked),
+            **{
+                str(kind): review.noted(kind)
+                for kind in (DECLARED, PERMITTED, NOTED, NOT_COMPARED, NOT_ASKED)
+            },
             "feeds": review.feeds,
             "relations": review.relations,
         }
@@ -421,13 +426,11 @@ def _protocol_words(found: Verification, verdicts: Mapping[str, Verdict]) -> str
     return f"{'; '.join(words)}; {faults}"
 
 
-def _print_review(console: Console, review: CodeReview, *, others: bool) -> None:
-    if not review.findings:
-        none = "no other finding" if others else "no finding"
-        print_text(console, f"{none}, over {counted(review.feeds, 'input')}", indent=2)
-    skipped = (f"not asked: {name}" for name in review.not_asked)
-    for line in (*review.declared, *review.permitted, *review.noted, *skipped):
+def _print_review(console: Console, review: CodeReview) -> None:
+    for line in (line for kind in (DECLARED, PERMITTED, NOTED) for line in review.noted(kind)):
         print_text(console, line, indent=2)
+    for name in review.noted(NOT_ASKED):
+        print_text(console, f"not asked: {name}", indent=2)
     groups: dict[str, list[str]] = {}
     for name, verdict in review.relations.items():
         groups.setdefault(_relation_words(verdict), []).append(name)
@@ -443,25 +446,6 @@ def _relation_words(verdict: Verdict) -> str:
             return "output changed by (--json says how)"
         case Unknown(why=why):
             return f"unknown, {why.partition(';')[0]}"
-
-
-def _finding_document(finding: UserFinding) -> dict[str, Any]:
-    place = finding.place
-    return {
-        "habit": finding.habit.name.lower(),
-        "verdict": finding.kind.name,
-        "computation": finding.computation,
-        "message": str(finding),
-        "detail": finding.detail,
-        "cause": finding.cause,
-        "place": None
-        if place is None
-        else {"file": place.file, "line": place.line, "function": place.function},
-        "outcomes": [{"when": when, "outcome": outcome} for when, outcome in finding.outcomes],
-        "records": finding.feed.records,
-        "feed_seed": finding.feed_seed,
-        "kept": list(finding.kept),
-    }
 
 
 def _coverage_table(found: Verification) -> Table:

@@ -92,6 +92,7 @@ class Finding:
         trial: what shows it, which its target can run again; ``None``: nothing can.
         trials: the number of trials in which it showed.
         witness: the events that show it, in order, if its target records a History.
+        subject: the part of the target that it is about, such as a computation; ``""``: the whole.
     """
 
     kind: Kind
@@ -102,6 +103,7 @@ class Finding:
     trial: Any = None
     trials: int = 1
     witness: tuple[Event, ...] = ()
+    subject: str = ""
 
     @property
     def finding_class(self) -> FindingClass:
@@ -119,6 +121,13 @@ class Finding:
             case FindingClass.NOTE:
                 return Holds(self.trials)
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """It for people: what is wrong and where, how it shows, and what to do."""
+        where = f"{self.place}: " if self.place else ""
+        remedy = (f"{self.remedy.rstrip('.')}.",) if self.remedy else ()
+        return f"{where}{self.message.rstrip('.')}.", *self.story, *remedy
+
     def __str__(self) -> str:
         """Say where, what is wrong, and what to do."""
         where = f"{self.place}: " if self.place else ""
@@ -135,9 +144,9 @@ _CLASSES = list(FindingClass)
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings in the order in which they are told: violated ones first, causes before what they explain, each once."""
-    once: dict[tuple[Kind, Place | None], Finding] = {}
+    once: dict[tuple[Kind, str, Place | str], Finding] = {}
     for finding in findings:
-        once.setdefault((finding.kind, finding.place), finding)
+        once.setdefault((finding.kind, finding.subject, finding.place or finding.message), finding)
 
     def precedence(finding: Finding) -> tuple[int, int]:
         return _CLASSES.index(finding.finding_class), finding.kind.rank

@@ -14,9 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from headrace import HistoryFormatError
 from headrace_properties.checkers.catalogue import is_about_code
-from headrace_properties.findings import Finding, Kind
+from headrace_properties.findings import Finding, FindingClass, Kind, ranked
 from headrace_properties.replays import ERROR, Replay, kind_of, read_replay
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun
@@ -61,7 +63,7 @@ class Retried:
         changes: what it was recorded from and has changed since: ``code``, ``input``.
         wrong: why it cannot be run: somebody has edited the file, or the input has fewer records now.
         judged: the run, if a cluster made one.
-        found: what a Spark job or a sink shows again.
+        found: what a Spark job or a sink shows again, or what only the author can say of code.
     """
 
     kept: KeptFailure
@@ -250,9 +252,11 @@ def retry_code(
         if not found and not known.why_no_runs:
             again = shown_again(application, trial, replay.kinds)
             found = dict(again.verdicts) or dict.fromkeys(replay.kinds, Holds(1))
-            known = replace(known, findings=(*known.findings, *again.findings))
+            known = replace(known, findings=ranked([*known.findings, *again.findings]))
         changes = replay.changes(input_digest(application.input_of(trial)))
-        retried.append(Retried(failure, found, changes))
+        asked = known.of(FindingClass.UNDECLARED) if Violated not in map(type, found.values()) else ()
+        question = next((finding for finding in asked if finding.kind in found), None)
+        retried.append(Retried(failure, found, changes, found=question))
     return known, tuple(retried)
 
 
@@ -265,13 +269,21 @@ def shown_again(application: Application, trial: CodeTrial, kinds: Collection[Ki
         kinds: what was found.
     """
     feed = {trial.feed_seed: application.input_of(trial)}
-    found = review(application.versions, feed, seed=trial.seed, limits=application.limits)
+    found = review(
+        application.versions, feed, seed=trial.seed, limits=application.limits, promises=application.promises
+    )
     names = {kind.name for kind in kinds}
-    same = tuple(finding for finding in found.findings if finding.kind.name in names)
+    shown = tuple(finding for finding in found.findings if finding.trial is not None)
+    same = tuple(finding for finding in shown if finding.kind.name in names)
     numbers = trial.kept or ()
     whole = (
-        replace(finding, kept=tuple(numbers[number] for number in finding.kept))
-        for finding in same or found.findings
+        replace(
+            finding,
+            trial=structs.replace(
+                finding.trial, kept=tuple(numbers[number] for number in finding.trial.kept)
+            ),
+        )
+        for finding in same or shown
     )
     return replace(found, findings=tuple(whole))
 

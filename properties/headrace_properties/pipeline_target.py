@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headrace import HeadraceError, Pipeline
 from headrace_properties.explain.descriptions import describe_failure
+from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.kept_failures import KeptFailures, Retried, found_again, retry_code, retry_runs
 from headrace_properties.promises import Promise
 from headrace_properties.replays import messages_of, to_replay
@@ -29,7 +30,6 @@ from headrace_properties.search.strategy import search as search_with
 from headrace_properties.search.verification import Verification
 from headrace_properties.target import PipelineSource, TargetError
 from headrace_properties.target_kinds import SearchKind, TargetKind
-from headrace_properties.user_code.habits import UserFinding
 from headrace_properties.user_code.review import CodeReview, review
 from headrace_properties.user_frames import is_users_file
 from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
@@ -243,8 +243,14 @@ class PipelineTrials:
             return
         seeds = target.application.feed_seeds(wanted.seed, wanted.feeds)
         feeds = {seed: target.feed(seed) for seed in seeds}
-        limits = target.application.limits
-        self.code = review(target.deployed, feeds, options=target.options, seed=wanted.seed, limits=limits)
+        self.code = review(
+            target.deployed,
+            feeds,
+            options=target.options,
+            seed=wanted.seed,
+            limits=target.application.limits,
+            promises=target.promises,
+        )
 
     def retry(self, kept: KeptFailures) -> Sequence[Retried]:
         """Try kept findings about the code, and then kept failures of runs again."""
@@ -286,43 +292,47 @@ class PipelineTrials:
         return self.code is not None and bool(self.code.why_no_runs)
 
     @property
-    def findings(self) -> tuple[UserFinding | Failure, ...]:
-        """The findings about user code, and then the failing run."""
-        failure = self.verification.failure
-        return (*(self.code.findings if self.code else ()), *([] if failure is None else [failure]))
+    def findings(self) -> tuple[Finding | Failure, ...]:
+        """What is wrong with user code, then the failing run, and then what only the author can say of the code."""
+        failure, code = self.verification.failure, self.code or CodeReview(())
+        failing = [] if failure is None else [failure]
+        return (*code.of(FindingClass.VIOLATED), *failing, *code.of(FindingClass.UNDECLARED))
 
-    def told(self, finding: UserFinding | Failure) -> str:
+    def told(self, finding: Finding | Failure) -> str:
         """Tell a finding in paragraphs, as a test's report shows it."""
         application = self.target.application
         if isinstance(finding, Failure):
             return describe_failure(finding, application).rstrip()
-        story = "\n".join(f"  {sentence}" for sentence in finding.story())
-        return f"{application.pipeline.name} breaks {finding.kind.title}\n\n{story}"
+        story = "\n".join(f"  {sentence}" for sentence in finding.sentences)
+        verb = "breaks" if finding.finding_class is FindingClass.VIOLATED else "leaves open"
+        return f"{application.pipeline.name} {verb} {finding.kind.title}\n\n{story}"
 
     @property
-    def leading(self) -> UserFinding | Failure | None:
+    def leading(self) -> Finding | Failure | None:
         """The failing run, or else the first finding about the code."""
         return self.verification.failure or next(iter(self.findings), None)
 
-    def replay(self, finding: UserFinding | Failure) -> bytes:
-        """Write a finding for a file."""
+    def replay(self, finding: Finding | Failure) -> bytes | None:
+        """Write a finding for a file; ``None``: only several inputs together show it."""
+        if finding.trial is None:
+            return None
         digest = input_digest(self.target.application.input_of(finding.trial))
         if isinstance(finding, Failure):
             messages, history = messages_of(finding), finding.digest
         else:
-            messages, history = {finding.kind: str(finding)}, ""
+            messages, history = {finding.kind: " ".join(finding.sentences)}, ""
         return to_replay(self.source, finding.trial, messages, digest=history, input_digest=digest)
 
-    def file_of(self, finding: UserFinding | Failure) -> Path | None:
+    def file_of(self, finding: Finding | Failure) -> Path | None:
         """Return the file of the kept failure that failed again, if this is it."""
         return self.again if finding is self.verification.failure else None
 
-    def is_kept(self, finding: UserFinding | Failure) -> bool:
+    def is_kept(self, finding: Finding | Failure) -> bool:
         """Return whether later sessions try it again: nothing outside the model, and nothing that a replay could not judge."""
         outside = isinstance(finding, Failure) and is_outside(finding.plan)
-        return not (outside or self.lacking(finding))
+        return finding.trial is not None and not (outside or self.lacking(finding))
 
-    def lacking(self, finding: UserFinding | Failure) -> list[str]:
+    def lacking(self, finding: Finding | Failure) -> list[str]:
         """Return the broken promises that a replay would not find."""
         violated = finding.violations if isinstance(finding, Failure) else {}
         return [name for name in violated if name in self.elsewhere]

@@ -35,8 +35,8 @@ class Trials(Protocol):
     def leading(self) -> Any:
         """The finding that a user is told first, or None."""
 
-    def replay(self, finding: Any) -> bytes:
-        """Write a finding for a file."""
+    def replay(self, finding: Any) -> bytes | None:
+        """Write a finding for a file; ``None``: no single trial shows it again."""
 
     def file_of(self, finding: Any) -> Path | None:
         """Return the file of a kept failure that is found again; ``None``: the finding is new."""
@@ -127,6 +127,7 @@ class Session:
         for number, finding in enumerate(self.trials.findings):
             path = self.trials.file_of(finding)
             if path is None and self.trials.is_kept(finding):
-                path = self.memory.keep(self.trials.replay(finding))
+                data = self.trials.replay(finding)
+                path = None if data is None else self.memory.keep(data)
             if path is not None:
                 self.files[number] = path

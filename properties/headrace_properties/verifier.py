@@ -17,7 +17,7 @@ from hypothesis.strategies import SearchStrategy
 from headrace import OptionsError, Pipeline
 from headrace_properties.checkers.catalogue import is_invariant
 from headrace_properties.drawn_feeds import feed_function
-from headrace_properties.findings import FindingClass
+from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.kept_failures import KeptFailures
 from headrace_properties.pipeline_target import PipelineTrials, Search, pipeline_target
 from headrace_properties.promises import Promise, check_promises
@@ -38,9 +38,8 @@ from headrace_properties.target_kinds import (
     check_allowed,
     refuse_unheeded,
 )
-from headrace_properties.user_code.growth import GROWTH
-from headrace_properties.user_code.habits import UserFinding
-from headrace_properties.user_code.review import CodeReview
+from headrace_properties.user_code.habits import Habit
+from headrace_properties.user_code.review import NOT_COMPARED, CodeReview
 from headrace_sim import SOUND, ClusterOptions, Protocol
 
 if TYPE_CHECKING:
@@ -245,25 +244,20 @@ class Verifier:
         finally:
             self._record_kept(session)
         found, code = trials.verification, trials.code or CodeReview(())
-        for finding in code.findings:
-            self.record("headrace finding", str(finding))
+        allowed = {*self.allow_unknown, *allow_unknown}
+        wrong, questions = self._told(
+            session, trials, grows_as_meant=bool(allowed & {_ALL, str(Habit.GROWTH.kind)})
+        )
         if found.runs:
             self.record("headrace runs", found.runs)
             self.record("headrace events", found.events)
-        if trials.findings:
-            raise InvariantViolatedError(
-                "\n\n".join(
-                    f"{trials.told(finding)}\n\nRun it again\n  {_lacking(trials, finding) or self._command(session, number)}"
-                    for number, finding in enumerate(trials.findings)
-                )
-            )
-        if code.uncompared:
-            self.record("headrace not compared", ", ".join(code.uncompared))
-        allowed = {*self.allow_unknown, *allow_unknown}
+        if wrong:
+            raise InvariantViolatedError("\n\n".join([*wrong, *questions]))
+        if uncompared := code.noted(NOT_COMPARED):
+            self.record("headrace not compared", ", ".join(uncompared))
         unknown = _not_allowed(found.unknown, allowed)
-        question = "" if allowed & {_ALL, GROWTH} else code.question(target.promises)
-        if unknown or question:
-            raise NotExercisedError(pipeline.name, found.runs, unknown, question)
+        if unknown or questions:
+            raise NotExercisedError(pipeline.name, found.runs, unknown, "\n\n".join(questions))
         return found
 
     def spark_job(
@@ -384,6 +378,25 @@ class Verifier:
         """Return where failures are kept. ``source``: of what is verified; ``None``: no file can name it."""
         return Memory(None if source is None else KeptFailures(self.folder, source))
 
+    def _told(
+        self, session: Session, trials: PipelineTrials, *, grows_as_meant: bool
+    ) -> tuple[list[str], list[str]]:
+        """Tell what is violated, and what only the author can say. ``grows_as_meant``: but for state that may stay."""
+        wrong, questions = list[str](), list[str]()
+        for number, finding in enumerate(trials.findings):
+            told = trials.told(finding)
+            if finding.trial is not None:
+                told += f"\n\nRun it again\n  {_lacking(trials, finding) or self._command(session, number)}"
+            if isinstance(finding, Failure):
+                wrong.append(told)
+                continue
+            self.record("headrace finding", " ".join(finding.sentences))
+            if finding.finding_class is FindingClass.VIOLATED:
+                wrong.append(told)
+            elif finding.kind != Habit.GROWTH.kind or not grows_as_meant:
+                questions.append(told)
+        return wrong, questions
+
     def _record_kept(self, session: Session) -> None:
         for line in session.kept:
             self.record("headrace kept failure", line)
@@ -423,7 +436,7 @@ def _not_allowed(unknown: Iterable[str], allowed: Collection[str]) -> tuple[str,
     )
 
 
-def _lacking(trials: PipelineTrials, finding: UserFinding | Failure) -> str:
+def _lacking(trials: PipelineTrials, finding: Finding | Failure) -> str:
     """Say that a broken promise does not stand where a replay would read it; ``""``: none is broken, or it does."""
     lacking = trials.lacking(finding)
     where = "to a list promises beside the pipeline, where replay reads it"

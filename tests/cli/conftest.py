@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from headrace import Pipeline
 from headrace_cli.main import app
+from headrace_properties.promises import Promise
 from headrace_properties.reference import Step
 from headrace_properties.search.guard import unguarded
 from headrace_properties.search.limits import CodeLimits
@@ -56,17 +57,19 @@ def _reviewed_once(
     options: ClusterOptions | None,
     seed: int,
     limits: CodeLimits,
+    promises: tuple[Promise, ...],
 ) -> CodeReview:
     """The review of the same code on the same inputs, once for all tests, if it has found nothing: it is the longest part
     of a short search."""
     sources = tuple((path.name, path.read_text()) for path in sorted(Path.cwd().rglob("*.py")))
     names = tuple(map(importable_name, versions))
-    asked = sources, names, tuple(feeds.items()), options, seed, limits
+    bounded = tuple(promise.bounds for promise in promises)
+    asked = sources, names, tuple(feeds.items()), options, seed, limits, bounded
     if asked in _REVIEWS:
         return _REVIEWS[asked]
     with unguarded():  # this function of the tests is no user code, whose time is limited
         left = signal.setitimer(signal.ITIMER_REAL, 0)
-    found = review(versions, feeds, options=options, seed=seed, limits=limits)
+    found = review(versions, feeds, options=options, seed=seed, limits=limits, promises=promises)
     with unguarded():
         signal.setitimer(signal.ITIMER_REAL, *left)
     if all(names) and not found.findings:

@@ -289,8 +289,11 @@ def test_state_that_may_grow_is_unknown_and_what_was_not_compared_is_in_the_head
     result = run("verify", "tests.planted.uuid_key:mended", *examples, "S8,S9,L1")
     assert result.exit_code == 3
     first = " ".join(result.stdout.split())
-    assert first.startswith("UNKNOWN: nothing is violated, but some state may grow forever (growth)")
-    assert "growth: key" in first
+    assert first.startswith(
+        "UNDECLARED: the code of 'desk' leaves state that nothing will ever clean up. Nothing is"
+    )
+    assert "UNDECLARED: growth The code of 'desk' leaves state that nothing will ever clean up: key" in first
+    assert "promise bounded_state(COMPUTATION, keeps=...)" in first
     assert run("verify", "tests.planted.uuid_key:mended", *examples, "S8,S9,L1,growth").exit_code == 0
     result = run("verify", "tests.planted.midnight:mended", *examples, "all")
     assert result.stdout.startswith("HOLDS: every invariant, in 2 runs with faults; not ")
@@ -320,8 +323,8 @@ def test_user_code_that_fails_exits_1_and_shows_where(folder: Path, run: Run) ->
     said = " ".join(result.stdout.split())
     assert said.startswith("VIOLATED: the code of 'counter' raises an exception")
     assert (
-        "failing.py, in Failing.process_timer): ValueError: this window is cursed. It was called for timer"
-        in said
+        "of failing.py, in Failing.process_timer: The code of 'counter' raises an exception: ValueError: this window is cursed."
+        " It was called for timer" in said
     )
     assert "Run it again: headrace replay failing.json" in said
     assert "No runs with faults: the code stops without any fault." in said
@@ -332,12 +335,8 @@ def test_what_user_code_prints_is_kept_out_of_the_json_document(folder: Path, ru
     result = run("verify", "failing:pipeline", "--examples", "3", "--json")
     assert result.exit_code == 1
     (finding,) = json.loads(result.stdout)["code"]["findings"]
-    assert set(finding) == {
-        "habit", "verdict", "computation", "message", "detail", "cause", "place", "outcomes", "records", "feed_seed", "kept",
-        "saved_as", "replay_command",
-    }  # fmt: skip
-    assert finding["verdict"] == "raises"
-    assert finding["detail"] == "ValueError: this window is cursed"
+    assert (finding["kind"], finding["class"], finding["subject"]) == ("raises", "violated", "counter")
+    assert finding["message"].endswith(": ValueError: this window is cursed")
     assert finding["replay_command"] == f"headrace replay {finding['saved_as']}"
 
 
@@ -548,7 +547,7 @@ def test_a_bug_in_the_code_is_found_though_every_invariant_holds(folder: Path, r
     document = searched(run, "memory:pipeline", "--examples", "3")
     assert document["result"] == "violated"
     (finding,) = document["code"]["findings"]
-    assert (finding["verdict"], finding["records"]) == ("shares-state", 2)
+    assert (finding["kind"], len(finding["trial"]["kept"])) == ("shares-state", 2)
 
     again = run("replay", finding["saved_as"])
     assert again.exit_code == 1

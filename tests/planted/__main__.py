@@ -29,7 +29,7 @@ def main() -> int:
             right, said = trial.code == 0, "holds" if trial.code == 0 else "ACCUSED"
         else:
             trial = verify(bug)
-            right, said = trial.code == 1 and trial.is_explained, _found(trial)
+            right, said = trial.is_found and trial.is_explained, _found(trial)
         wrong += not right
         sys.stdout.write(f"{bug:20} {said:12} {trial.cpu_s:6.1f} s  {trial.explanation[:160]}\n")
         if options.output or (options.mended and not right):
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def _found(trial: Trial) -> str:
-    if trial.code != 1:
+    if not trial.is_found:
         return f"exit {trial.code}"
     return "found" if trial.is_explained else "unexplained"
 

@@ -8,6 +8,7 @@ from headrace_sim import Feed
 from tests.planted.feeds import arrivals
 
 CAUSE = ("order of arrival",)
+ASKED = True
 
 
 class Addresses(Computation):

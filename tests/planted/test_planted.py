@@ -18,7 +18,7 @@ DEEP = 5_000
 def check_found(bug: str, *options: str) -> None:
     trial = verify(bug, "pipeline", *options)
 
-    assert trial.code == 1, trial.output
+    assert trial.is_found, trial.output
     assert trial.is_explained, (trial.cause, trial.explanations, trial.output)
 
 

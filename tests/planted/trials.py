@@ -16,7 +16,7 @@ BUGS = tuple(sorted(file.stem for file in HERE.glob("*.py") if "\nCAUSE = " in f
 """Modules with a planted bug.
 
 Each has ``pipeline`` with the bug, ``mended`` without it, ``feed``, perhaps ``promises``, and ``CAUSE``: words that the first
-sentences of the explanation must have.
+sentences of the explanation must have. ``ASKED``: it may be meant, so that its author is asked, and nothing is violated.
 """
 
 HANGS_S = 300
@@ -49,6 +49,12 @@ class Trial:
     def cause(self) -> tuple[str, ...]:
         """The words that the explanation must have."""
         return tuple(importlib.import_module(self.name.partition(":")[0]).CAUSE)
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the bug is violated, or its author is asked where it may be meant."""
+        may_be_meant = getattr(importlib.import_module(self.name.partition(":")[0]), "ASKED", False)
+        return self.code == (3 if may_be_meant else 1)
 
     @property
     def explanations(self) -> tuple[tuple[str, ...], ...]:
@@ -96,7 +102,9 @@ def verify(bug: str, pipeline: str = "pipeline", *options: str, runs: int = 0) -
 
 def first_sentences(output: str) -> tuple[tuple[str, ...], ...]:
     """Take the first sentences of each explanation out of what was printed."""
-    found = re.findall(r"^(?:code:\S+|How .*|The run stopped)\n((?:  .*\n)+)", output, re.MULTILINE)
+    found = re.findall(
+        r"^(?:code:\S+|UNDECLARED: .*|How .*|The run stopped)\n((?:  .*\n)+)", output, re.MULTILINE
+    )
     texts = (" ".join(text.split()) for text in found)
     return tuple(tuple(re.split(r"(?<=[.!?]) (?=[A-Z'\"])", text)[:SENTENCES]) for text in texts)
 

@@ -12,8 +12,8 @@ from headrace_properties.kept_failures import FOLDER, KeptFailures
 from headrace_properties.pytest_plugin import PROFILES
 from headrace_properties.replays import to_replay
 from headrace_properties.target import PipelineSource
-from headrace_properties.user_code.habits import Habit, UserFinding
-from headrace_sim import Feed
+from headrace_properties.user_code.code_trial import CodeTrial
+from headrace_properties.user_code.habits import Habit
 from tests import forked
 from tests.cli.rig import STATELESS, VIEWS, environment, plain
 
@@ -294,9 +294,10 @@ def test_a_finding_that_was_kept_is_asked_for_again(project: Path) -> None:
     """The inputs of today's seeds do not show it."""
     (project / "rare.py").write_text(RARE)
     (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nheadrace_pipelines = rare:pipeline\n")
-    finding = UserFinding(Habit.RAISES, "counter", "rare", Feed(()), feed_seed=100, kept=(0,))
     source = PipelineSource("rare:pipeline")
-    KeptFailures(project / FOLDER, source).keep(to_replay(source, finding.trial, {finding.kind: ""}))
+    KeptFailures(project / FOLDER, source).keep(
+        to_replay(source, CodeTrial(100, (0,)), {Habit.RAISES.kind: ""})
+    )
     code, text = pytest_in(project, *FEW)
     assert (code, "breaks raises" in text) == (1, True), text
 

@@ -101,7 +101,7 @@ def test_a_recorded_finding_about_code_shows_again() -> None:
     replay = recorded("format-4-code")
     assert isinstance(replay.trial, CodeTrial)
     found = shown_again(Application(programs.keeps, programs.feed), replay.trial, replay.kinds)
-    assert [(finding.kind.name, finding.kept) for finding in found.findings] == [
+    assert [(finding.kind.name, finding.trial.kept) for finding in found.findings] == [
         ("keeps-state", replay.trial.kept)
     ]
 

@@ -12,7 +12,7 @@ from headrace_properties.reference import run_reference
 from headrace_properties.results import outputs_of
 from headrace_properties.search.ground import ground_of
 from headrace_properties.search.plans import draw_faults
-from headrace_properties.user_code.findings import examine
+from headrace_properties.user_code.examiner import examine
 from headrace_properties.verdict import Holds, Verdict, Violated
 from headrace_scenarios.chaos import turnstiles
 from headrace_scenarios.examples import bank, orders, windowed_join

@@ -12,9 +12,6 @@ from typing import Any
 from headrace import MAX_TIME
 from headrace_properties.reference import Step, StepResult
 
-GROWTH = "growth"
-"""The question's name, as Spark jobs have it."""
-
 
 @dataclass(slots=True)
 class _Row:

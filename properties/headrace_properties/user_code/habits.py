@@ -1,15 +1,18 @@
-"""What user code must not do, and how a finding is reported (4, 6.1)."""
+"""What user code must not do, what only its author can mean, and how a finding is reported (4, 6.1).
+
+Rule of this file: what the order or the schedule of arrival decides, and state that lasts, are questions to the author, since
+they may be meant. All else is wrong whatever the author means: a retry, another machine or another day changes the outcome.
+"""
 
 import enum
 from dataclasses import dataclass
 
 from headrace import Pipeline
 from headrace.wire.effects import SourceRecord
-from headrace_properties.findings import Family, Kind
+from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.printable import describe_record
 from headrace_properties.user_code.code_trial import CodeTrial
 from headrace_properties.user_frames import Place
-from headrace_properties.verdict import Violated
 from headrace_sim import Feed
 
 MOST_SHOWN = 10
@@ -17,7 +20,7 @@ MOST_SHOWN = 10
 
 
 class Habit(enum.Enum):
-    """Something that user code must not do."""
+    """Something that user code must not do, or should not do unless it is meant."""
 
     NEVER_ENDS = "never ends"
     ENDS_PROCESS = "ends the process"
@@ -34,18 +37,40 @@ class Habit(enum.Enum):
     LEAVES_TRACES = "changes objects outside its row, and again when it is retried"
     STARTS_THREADS = "starts threads"
     NOT_READ_BACK = "leaves something in its state that the codec does not read back as it was"
+    FAILS_IN_ANOTHER_ORDER = "raises an exception in another order of arrival"
+    DEPENDS_ON_FAULTS = "comes to something else after a crash, a retry or a move to another machine"
     DEPENDS_ON_ORDER = "depends on the order of arrival"
     DEPENDS_ON_SCHEDULE = "depends on when records arrive, or on how far the low watermark has come"
+    GROWTH = "leaves state that nothing will ever clean up"
 
     @property
     def kind(self) -> Kind:
         """It as a kind of finding."""
-        return Kind(Family.CODE, self.name.lower().replace("_", "-"))
+        asks = self in (*ORDERS, Habit.GROWTH)
+        finding_class = FindingClass.UNDECLARED if asks else FindingClass.VIOLATED
+        name = self.name.lower().replace("_", "-")
+        return Kind(Family.CODE, name, finding_class, list(Habit).index(self))
 
     @property
     def stops(self) -> bool:
         """Whether a run cannot continue after it."""
         return self in (Habit.NEVER_ENDS, Habit.ENDS_PROCESS, Habit.RAISES)
+
+    @property
+    def does_harm(self) -> bool:
+        """Whether a run with it repeats effects outside its process."""
+        return self in (Habit.HAS_EFFECTS, Habit.STARTS_THREADS)
+
+
+def habit_of(finding: Finding) -> Habit | None:
+    """Return what code does that a finding is about; ``None``: it is a note."""
+    return next((habit for habit in Habit if habit.kind.name == finding.kind.name), None)
+
+
+def headline_of(finding: Finding) -> str:
+    """Say in a few words whose code does what."""
+    habit = habit_of(finding)
+    return str(finding.kind) if habit is None else f"the code of {finding.subject!r} {habit.value}"
 
 
 REMEDIES = {
@@ -64,8 +89,12 @@ REMEDIES = {
     Habit.LEAVES_TRACES: 'Keep it in context.state, or produce it; or declare nondeterministic="why"',
     Habit.STARTS_THREADS: 'Produce a record instead; or declare nondeterministic="why"',
     Habit.NOT_READ_BACK: "Leave only what the codec reads back unchanged; or do without share_state",
-    Habit.DEPENDS_ON_SCHEDULE: "Go by record.timestamp and record.late, or by a timer for each window; or declare ordered=True",
-    Habit.DEPENDS_ON_ORDER: "Compare timestamps, or wait for the low watermark; or declare ordered=True",
+    Habit.FAILS_IN_ANOTHER_ORDER: "Handle the record in any order, or give the computation on_failure=DeadLetter(stream)",
+    Habit.DEPENDS_ON_FAULTS: "Use the record and the state only",
+    Habit.DEPENDS_ON_SCHEDULE: "If that is meant, declare ordered=True; or go by record.timestamp, or by a timer for each window",
+    Habit.DEPENDS_ON_ORDER: "If that is meant, declare ordered=True; or compare timestamps, or wait for the low watermark",
+    Habit.GROWTH: "If it may stay, promise bounded_state(COMPUTATION, keeps=...), or allow 'growth' to be unknown; or let a timer"
+    " clear it",
 }  # fmt: skip
 
 READ_BACK = (
@@ -84,71 +113,6 @@ ORDERS = (Habit.DEPENDS_ON_ORDER, Habit.DEPENDS_ON_SCHEDULE)
 
 
 @dataclass(frozen=True, slots=True)
-class UserFinding:
-    """One bug in user code.
-
-    Attributes:
-        habit: what it does.
-        computation: whose code.
-        detail: how the bug shows.
-        feed: the smallest input found that shows it.
-        cause: the record or timer, and its key, of the call that shows it.
-        place: the line of code; ``None``: unknown.
-        outcomes: the differing outcomes, each with its circumstances.
-        kept: positions of the feed's records in the original input, counted from 0.
-        feed_seed: seed of the original input.
-        shown: the feed's records, as text.
-        seed: seed of the orders and schedules of arrival that were tried.
-        remedy: what to do; default: what `REMEDIES` says of the habit.
-    """
-
-    habit: Habit
-    computation: str
-    detail: str
-    feed: Feed
-    cause: str = ""
-    place: Place | None = None
-    outcomes: tuple[tuple[str, str], ...] = ()
-    kept: tuple[int, ...] = ()
-    feed_seed: int = 0
-    shown: tuple[str, ...] = ()
-    seed: int = 0
-    remedy: str = ""
-
-    @property
-    def verdict(self) -> Violated:
-        """The finding as a verdict."""
-        return Violated(str(self), ())
-
-    @property
-    def kind(self) -> Kind:
-        """What is wrong."""
-        return self.habit.kind
-
-    @property
-    def trial(self) -> CodeTrial:
-        """What shows it again."""
-        return CodeTrial(self.feed_seed, self.kept, self.seed)
-
-    def __str__(self) -> str:
-        """Write the finding for people: what the code does and where, the outcomes, and the records that show it."""
-        return " ".join(self.story())
-
-    def story(self) -> list[str]:
-        """Write the finding in sentences; the first states the bug and its place."""
-        where = f" ({self.place})" if self.place else ""
-        sentences = [f"The code of {self.computation!r} {self.habit.value}{where}: {self.detail}."]
-        if self.cause:
-            sentences.append(f"It was called for {self.cause}.")
-        sentences += [f"{circumstances}: {outcome:.400}." for circumstances, outcome in self.outcomes]
-        number = "one record" if self.feed.records == 1 else f"{self.feed.records} records"
-        more = [f"and {len(self.shown) - MOST_SHOWN} more"] if len(self.shown) > MOST_SHOWN else []
-        shown = "; ".join([*self.shown[:MOST_SHOWN], *more])
-        sentences.append(f"Shown by {number}{f': {shown}' if shown else ''}.")
-        return [*sentences, f"{self.remedy or REMEDIES[self.habit]}."]
-
-
-@dataclass(frozen=True, slots=True)
 class Witness:
     """How a habit shows up in one input.
 
@@ -156,11 +120,12 @@ class Witness:
         computation: whose code.
         detail: how it shows up.
         records: how many of the input's first records are enough.
-        cause: see `UserFinding`.
-        place: see `UserFinding`.
-        outcomes: see `UserFinding`.
-        remedy: see `UserFinding`.
-        by_clock: it goes by the wall clock, which ``ordered=True`` does not declare.
+        cause: the record or timer, and its key, of the call that shows it.
+        place: the line of code; ``None``: unknown.
+        outcomes: the differing outcomes, each with its circumstances.
+        remedy: what to do; default: what `REMEDIES` says of the habit.
+        by_clock: the wall clock decides, which no order of arrival makes, and ``ordered=True`` does not declare.
+        stops: it stops the run.
     """
 
     computation: str
@@ -171,6 +136,35 @@ class Witness:
     outcomes: tuple[tuple[str, str], ...] = ()
     remedy: str = ""
     by_clock: bool = False
+    stops: bool = False
+
+
+def finding_of(habit: Habit, witness: Witness, trial: CodeTrial, feed: Feed, pipeline: Pipeline) -> Finding:
+    """Return what a habit shows as a finding.
+
+    Args:
+        habit: what the code does.
+        witness: how that shows.
+        trial: what shows it again.
+        feed: the records that the trial keeps.
+        pipeline: whose records they are.
+    """
+    shown = shown_records(pipeline, feed)
+    number = "one record" if feed.records == 1 else f"{feed.records} records"
+    more = [f"and {len(shown) - MOST_SHOWN} more"] if len(shown) > MOST_SHOWN else []
+    records = "; ".join([*shown[:MOST_SHOWN], *more])
+    story = [f"It was called for {witness.cause}."] if witness.cause else []
+    story += [f"{circumstances}: {outcome:.400}." for circumstances, outcome in witness.outcomes]
+    story.append(f"Shown by {number}{f': {records}' if records else ''}.")
+    return Finding(
+        habit.kind,
+        f"The code of {witness.computation!r} {habit.value}: {witness.detail}",
+        witness.place,
+        witness.remedy or REMEDIES[habit],
+        tuple(story),
+        trial,
+        subject=witness.computation,
+    )
 
 
 def shown_records(pipeline: Pipeline, feed: Feed) -> tuple[str, ...]:

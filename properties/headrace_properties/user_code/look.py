@@ -98,8 +98,8 @@ class Look:
         caller: calls the pipeline's code.
         feed: the input.
         seed: seed of the orders of arrival.
-        elsewhere: see `headrace_properties.user_code.findings.examine`.
-        report: see `headrace_properties.user_code.findings.examine`.
+        elsewhere: see `headrace_properties.user_code.examiner.examine`.
+        report: see `headrace_properties.user_code.examiner.examine`.
     """
 
     def __init__(
@@ -148,8 +148,8 @@ class Look:
             case Habit.NOT_READ_BACK:
                 yield from self._left_otherwise()
                 self._caller.restore()
-            case Habit.SHARES_STATE:
-                pass  # a small input shows kept state this way
+            case Habit.SHARES_STATE | Habit.FAILS_IN_ANOTHER_ORDER | Habit.DEPENDS_ON_FAULTS | Habit.GROWTH:
+                pass  # a small input shows kept state this way, the orders what fails in one; the rest takes runs, or all inputs
             case Habit.DEPENDS_ON_ORDER:
                 yield from self._other_orders()
             case Habit.DEPENDS_ON_SCHEDULE:
@@ -554,6 +554,7 @@ class Look:
             place,
             shown,
             COMBINE_IN_ANY_ORDER if combiner and not found.why else "",
+            stops=found.stops,
         )
 
     def _other_schedules(self) -> Iterator[Witness]:
@@ -577,7 +578,7 @@ class Look:
             detail, cause = f"it goes by context.{name}", self._cause(found.step)
         remedy = REMEDIES[Habit.READS_CLOCK] if found.by_clock else ""
         yield Witness(
-            found.computation, detail, self._feed.records, cause, place, shown, remedy, by_clock=found.by_clock
+            found.computation, detail, self._feed.records, cause, place, shown, remedy, found.by_clock, found.stops
         )  # fmt: skip
 
     def _goes_by_clock(self, step: Step, other: Step) -> bool:

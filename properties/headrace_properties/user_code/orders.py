@@ -12,7 +12,8 @@ Rules of this file:
 * Default timestamps, those of a production's cause, may differ if nothing else does that comes out in the end: a dedup may let
   either of two equal records pass.
 * A computation that declares ``ordered`` is excused from the order, also from that of timers and records, and not from the clock:
-  if a schedule changes its outcome, no call of it must make something else by its wall time alone.
+  if a schedule changes an outcome, no call must make something else by its wall time alone. That is told first, whatever else
+  the outcome depends on.
 * Computations are compared one by one, sources first. A computation whose input has changed is not accused; the one upstream is.
 * `headrace_properties.user_code.comparison` defines which outcomes count as equal. Between computations, entries of lists may be
   in another order, too, as a group's values are, provided that what comes out in the end is the same. Groupings of the Dataflow
@@ -65,6 +66,7 @@ class Ordered:
         other: the same call in the other run.
         why: what it goes by, if that is known; ``""`` if it is not.
         by_clock: it goes by the wall clock, and no order of arrival makes it.
+        stops: one of the two runs stopped.
     """
 
     computation: str
@@ -74,6 +76,7 @@ class Ordered:
     other: Step | None = None
     why: str = ""
     by_clock: bool = False
+    stops: bool = False
 
 
 @dataclass(slots=True)
@@ -138,7 +141,7 @@ def schedules_of(
         feed: its input.
         seed: seed of the schedules.
         schedules: number of schedules.
-        by_clock: tells what decides where a computation declares its order; default: those are not looked at.
+        by_clock: tells whether the wall clock decides; default: neither that is looked at, nor what declares its order.
     """
     feed = without_late_records(feed)
     others = (slower(feed, random.Random(f"{seed}/slower/{number}")) for number in range(schedules))
@@ -235,7 +238,8 @@ def _difference(
     """Return the first difference. ``by_clock``: see `schedules_of`; ``None``: a declared order is not looked at."""
     if bool(base.stopped) != bool(other.stopped):
         shown = {False: "its end", True: "an error, which stops the run"}
-        return Ordered(base.stopped or other.stopped, shown[bool(base.stopped)], shown[bool(other.stopped)])
+        first, second = (shown[bool(run.stopped)] for run in (base, other))
+        return Ordered(base.stopped or other.stopped, first, second, stops=True)
     if base.stopped:
         return None
     settled = _settled(base, other, settling)
@@ -250,17 +254,24 @@ def _difference(
             continue
         difference = _made_otherwise(pipeline, name, base, other) or _left_otherwise(spec, one, two)
         if difference is not None:
+            by_time = _by_time(spec.computation, one, by_clock)
+            if by_time is not None:
+                return replace(difference, step=by_time[0], other=by_time[1], by_clock=True)
             if not spec.ordered:
                 step, again = _differing(pipeline, one, two)
                 return replace(difference, step=step, other=again)
-            for step, _ in one.steps.values():
-                later = replace(step, now=step.now + _LONG_US)
-                if by_clock is not None and by_clock(step, later):
-                    return replace(difference, step=step, other=later, by_clock=True)
     if settled is not None and not settles and settling is not None and settling.regrouping:
         first, second = (_shown_settled(mine - its) for mine, its in (settled, settled[::-1]))
         return Ordered(settling.regrouping, first, second, why=_REGROUPS)
     return None
+
+
+def _by_time(computation: Computation, told: _Told, by_clock: ByClock | None) -> tuple[Step, Step] | None:
+    """Return the first call that makes something else at another wall time, with the call at that time; ``None``: none does."""
+    if by_clock is None or _is_ours(computation):
+        return None
+    calls = ((call, replace(call, now=call.now + _LONG_US)) for call, _ in told.steps.values())
+    return next(((call, later) for call, later in calls if by_clock(call, later)), None)
 
 
 def _is_ours(computation: Computation) -> bool:

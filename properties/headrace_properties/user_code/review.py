@@ -7,17 +7,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from msgspec import structs
+
 from headrace import HeadraceError, Pipeline, Productions
 from headrace.dataflow import GroupByKeyAndWindow
-from headrace_properties.findings import Kind
+from headrace_properties.findings import Family, Finding, FindingClass, Kind, ranked
 from headrace_properties.promises import Promise
 from headrace_properties.search.apart import Board, ProcessEnded, work_apart
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError
 from headrace_properties.shrinking import Budget, fewest
-from headrace_properties.user_code.findings import Examiner
-from headrace_properties.user_code.growth import GROWTH
-from headrace_properties.user_code.habits import COMBINE_IN_ANY_ORDER, Habit, UserFinding, shown_records
-from headrace_properties.user_code.metamorphic import MEANINGLESS, RELATIONS, REPLAY, check_relations
+from headrace_properties.user_code.code_trial import CodeTrial
+from headrace_properties.user_code.examiner import Examiner
+from headrace_properties.user_code.habits import (
+    COMBINE_IN_ANY_ORDER,
+    ORDERS,
+    REMEDIES,
+    Habit,
+    Witness,
+    finding_of,
+    habit_of,
+)
+from headrace_properties.user_code.metamorphic import ARRIVAL, MEANINGLESS, RELATIONS, REPLAY, check_relations
 from headrace_properties.user_code.orders import combiner_place
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.settled_runs import settling_of
@@ -25,10 +35,8 @@ from headrace_properties.user_frames import Place
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import ClusterOptions, Feed, Versions, versions_of
 
-_IF_MEANT = (
-    "Let a timer clear it; or if it may stay, say which keys: bounded_state(COMPUTATION, keeps=...) among the promises, or allow"
-    f" {GROWTH!r} to be unknown"
-)
+STOPS = "the code stops without any fault"
+"""Why no runs are made: there is nothing to see."""
 
 RECORDS = 200
 """Maximum number of records used of an input, because each check runs it several times."""
@@ -38,63 +46,51 @@ _ALL = 100.0
 
 _Key = tuple[Habit, str]
 
+DECLARED, PERMITTED, NOTED, NOT_ASKED, NOT_COMPARED = (
+    Kind(Family.CODE, name, FindingClass.NOTE)
+    for name in ("declared", "permitted", "noted", "not_asked", "not_compared")
+)
+"""What computations declare about themselves and is therefore not checked, what disabled guarantees permit, what need not be
+meant but is no bug by itself, checks that could not be made, and relations that would tell something but were not compared."""
+
 
 @dataclass(frozen=True, slots=True)
 class CodeReview:
     """What is known about a pipeline's user code.
 
     Attributes:
-        findings: its bugs, each with the smallest input that shows it.
+        findings: its bugs, and then the questions to its author, each with the smallest input that shows it.
+        notes: what is worth knowing about it.
         relations: verdicts of the `metamorphic` relations, by name. None contradicts a finding, and each violated one is a
             finding.
-        declared: what computations declare about themselves and is therefore not checked.
-        permitted: what disabled guarantees permit, in sentences.
-        noted: what need not be meant, but is no bug by itself, in sentences.
-        not_asked: checks that could not be made, and why.
-        growing: computations whose state may grow forever, each with what shows it: a question to its author.
         feeds: number of inputs examined.
     """
 
-    findings: tuple[UserFinding, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[Finding, ...] = ()
     relations: dict[str, Verdict] = field(default_factory=dict)
-    declared: tuple[str, ...] = ()
-    permitted: tuple[str, ...] = ()
-    noted: tuple[str, ...] = ()
-    not_asked: tuple[str, ...] = ()
-    growing: Mapping[str, str] = field(default_factory=dict)
     feeds: int = 1
 
+    def of(self, finding_class: FindingClass) -> tuple[Finding, ...]:
+        """Return the findings that claim this."""
+        return tuple(finding for finding in self.findings if finding.finding_class is finding_class)
+
     @property
-    def verdicts(self) -> dict[Kind, Violated]:
+    def verdicts(self) -> dict[Kind, Verdict]:
         """The findings as verdicts by kind; of several computations, the first one's."""
-        found: dict[Kind, Violated] = {}
-        for finding in self.findings:
-            found.setdefault(finding.kind, finding.verdict)
-        return found
+        return {finding.kind: finding.verdict for finding in reversed(self.findings)}
 
-    @property
-    def uncompared(self) -> tuple[str, ...]:
-        """The relations that would have told something, and were not compared."""
-        return tuple(
-            name
-            for name, verdict in self.relations.items()
-            if isinstance(verdict, Unknown) and not verdict.why.startswith(MEANINGLESS)
-        )
-
-    def question(self, promises: Iterable[Promise]) -> str:
-        """Return what only the author can say of growing state: all but what a promise bounds; ``""``: nothing."""
-        bounded = {name for promise in promises for name in promise.bounds}
-        told = [told for computation, told in self.growing.items() if computation not in bounded]
-        return f"{'; '.join(told)}. {_IF_MEANT}" if told else ""
+    def noted(self, kind: Kind) -> tuple[str, ...]:
+        """Return the notes of a kind, in sentences."""
+        return tuple(note.message for note in self.notes if note.kind == kind)
 
     @property
     def why_no_runs(self) -> str:
         """Why runs with faults are useless or harmful; ``""`` if they are useful."""
-        if any(finding.habit.stops for finding in self.findings):
-            return "the code stops without any fault"
-        if any(finding.habit in _HARMFUL for finding in self.findings):
-            return "each would repeat the effects of the code"
-        return ""
+        habits = [habit for finding in self.findings if (habit := habit_of(finding)) is not None]
+        if any(habit.stops for habit in habits):
+            return STOPS
+        return "each would repeat the effects of the code" if any(habit.does_harm for habit in habits) else ""
 
 
 def review(
@@ -104,6 +100,7 @@ def review(
     options: ClusterOptions | None = None,
     seed: int = 0,
     limits: CodeLimits | None = None,
+    promises: Iterable[Promise] = (),
 ) -> CodeReview:
     """Check a pipeline's user code in a separate process.
 
@@ -113,6 +110,7 @@ def review(
         options: of the cluster in which runs are compared.
         seed: seed of all random choices.
         limits: resource limits of user code; default: 10 s per call, and 1 GiB.
+        promises: which may say that state is meant to stay.
     """
     versions = versions_of(pipeline)
     by_seed = {seed: feeds} if isinstance(feeds, Feed) else dict(feeds)
@@ -122,38 +120,34 @@ def review(
     names = [importable_name(version) for version in versions]
     limits = limits or CodeLimits()
     work = _Review(versions, few, names, options, seed, limits)
-    findings: list[UserFinding] = []
+    bounded = {name for promise in promises for name in promise.bounds}
+    findings: list[Finding] = []
     relations: dict[str, Verdict] = {}
-    noted: dict[str, None] = {}
-    grows: dict[str, str] = {}
     for item in work_apart(work, limits):
         if isinstance(item, ProcessEnded):
-            findings.append(_of_ended(item, versions[0], few))
-        elif isinstance(item, UserFinding):
-            findings.append(item)
-        elif isinstance(item, str):
-            noted[item] = None
-        elif isinstance(item, _Growing):
-            grows = {**item.told, **grows}
-        else:
+            findings.append(_of_ended(item, versions[0], few, seed))
+        elif not isinstance(item, Finding):
             relations = item
-    habits = list(Habit)
-    return CodeReview(
-        tuple(
-            replace(finding, seed=seed)
-            for finding in sorted(findings, key=lambda finding: habits.index(finding.habit))
-        ),
-        relations or _unknown(_why_stopped(findings)),
-        _declared(versions, next(iter(few.values()))),
-        permitted_by(versions[0]),
-        tuple(noted),
-        (() if all(names) else (_NO_NAME,)) + ((_NO_MEANING,) if len(versions) > 1 else ()),
-        grows,
-        len(few),
-    )
+        elif item.kind != Habit.GROWTH.kind or item.subject not in bounded:
+            findings.append(item)
+    relations = relations or _unknown(_why_stopped(findings))
+    notes = {
+        DECLARED: _declared(versions, next(iter(few.values()))),
+        PERMITTED: permitted_by(versions[0]),
+        NOT_ASKED: (() if all(names) else (_NO_NAME,)) + ((_NO_MEANING,) if len(versions) > 1 else ()),
+        NOT_COMPARED: tuple(name for name, verdict in relations.items() if _is_missed(verdict)),
+    }
+    told = (Finding(kind, message) for kind, messages in notes.items() for message in messages)
+    is_note = {True: [*told], False: list[Finding]()}
+    for finding in findings:
+        is_note[finding.finding_class is FindingClass.NOTE].append(finding)
+    return CodeReview(ranked(is_note[False]), ranked(is_note[True]), relations, len(few))
 
 
-_HARMFUL = (Habit.HAS_EFFECTS, Habit.STARTS_THREADS)
+def _is_missed(verdict: Verdict) -> bool:
+    """Return whether a relation would have told something, and was not compared."""
+    return isinstance(verdict, Unknown) and not verdict.why.startswith(MEANINGLESS)
+
 
 _NO_NAME = (
     "hash() and the order of sets: no importable module defines the pipeline, so no other process can run it"
@@ -163,13 +157,6 @@ _NO_MEANING = (
     "whether a version takes what another one has left, states and timers, for what it is: the versions are compared each by"
     " itself, and only errors and promises tell"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Growing:
-    """Computations of a version whose state may grow forever, each with what shows it."""
-
-    told: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,45 +170,48 @@ class _Review:
     seed: int
     limits: CodeLimits
 
-    def __call__(self, board: Board) -> Iterator[UserFinding | str | _Growing | dict[str, Verdict]]:
-        findings: list[UserFinding] = []
+    def __call__(self, board: Board) -> Iterator[Finding | dict[str, Verdict]]:
+        findings: list[Finding] = []
         for version, name in zip(self.versions, self.names, strict=True):
             for finding in self._findings(version, name, board):
-                findings += [finding] if isinstance(finding, UserFinding) else []
+                findings.append(finding)
                 yield finding
-        if not any(finding.habit.stops for finding in findings):
+        known = CodeReview(tuple(findings))
+        if known.why_no_runs != STOPS:
             board.write(None)
-            relations = self._relations(findings)
+            relations = self._relations(known)
             yield relations
-            if not findings:
-                yield from self._of_relations(relations)
+            if not known.of(FindingClass.VIOLATED):
+                yield from self._of_relations(known, relations)
 
-    def _findings(
-        self, version: Pipeline, name: tuple[str, str] | None, board: Board
-    ) -> Iterator[UserFinding | str | _Growing]:
+    def _findings(self, version: Pipeline, name: tuple[str, str] | None, board: Board) -> Iterator[Finding]:
         if name is None:
             yield from self._examined(Examiner(version, self.seed), board)
         else:
             with OtherHashes(name, self.limits) as elsewhere:
                 yield from self._examined(Examiner(version, self.seed, elsewhere.call), board)
 
-    def _examined(self, examiner: Examiner, board: Board) -> Iterator[UserFinding | str | _Growing]:
+    def _examined(self, examiner: Examiner, board: Board) -> Iterator[Finding]:
         known: set[_Key] = set()
         for feed_seed, feed in self.feeds.items():
             examiner.report = partial(_write_to, board, feed_seed)
             for finding in examiner.examine(feed, frozenset(known)):
                 known |= _with_likes(finding)
-                yield replace(finding, feed_seed=feed_seed)
+                yield replace(finding, trial=structs.replace(finding.trial, feed_seed=feed_seed))
             if any(habit.stops for habit, _ in known):
                 return
-        yield _Growing(examiner.growth.growing)
+        for computation, shown in examiner.growth.growing.items():
+            kind, message = Habit.GROWTH.kind, f"The code of {computation!r} {Habit.GROWTH.value}: {shown}"
+            yield Finding(kind, message, remedy=REMEDIES[Habit.GROWTH], subject=computation)
         if not known:
-            yield from examiner.notes(next(iter(self.feeds.values())))
+            for note in examiner.notes(next(iter(self.feeds.values()))):
+                yield Finding(NOTED, note)
 
-    def _relations(self, findings: list[UserFinding]) -> dict[str, Verdict]:
-        order = next((finding.detail for finding in findings if finding.habit is Habit.DEPENDS_ON_ORDER), "")
+    def _relations(self, known: CodeReview) -> dict[str, Verdict]:
+        by_habit = {habit_of(finding): finding for finding in reversed(known.findings)}
+        order = by_habit[Habit.DEPENDS_ON_ORDER].message if Habit.DEPENDS_ON_ORDER in by_habit else ""
         feed = next(iter(self.feeds.values()))
-        if any(finding.habit in _HARMFUL for finding in findings):
+        if known.why_no_runs:
             return _unknown("more runs would repeat the effects of the code")
         try:
             relations = check_relations(
@@ -229,21 +219,25 @@ class _Review:
             )
         except (HeadraceError, SystemExit, CodeOverrunError) as error:
             return _unknown(f"the run stops without any fault: {error}")
-        for finding in findings:
-            relations = {name: _beside(finding, verdict) for name, verdict in relations.items()}
+        for habit in by_habit:
+            relations = {name: _beside(habit, verdict) for name, verdict in relations.items()}
         settles = settling_of(self.versions[0], feed) is not None
         return {
             name: _as_declared(name, verdict, self.versions[0], settles=settles)
             for name, verdict in relations.items()
         }
 
-    def _of_relations(self, relations: Mapping[str, Verdict]) -> Iterator[UserFinding]:
-        """Yield the first violated relation as a finding, on few records: it only shows in the cluster."""
-        name = next((name for name, verdict in relations.items() if isinstance(verdict, Violated)), None)
-        if name is None:
-            return
+    def _of_relations(self, known: CodeReview, relations: Mapping[str, Verdict]) -> Iterator[Finding]:
+        """Yield the first violated relation of order, and of anything else, as findings, on few records."""
+        broken = [name for name, verdict in relations.items() if isinstance(verdict, Violated)]
+        if ARRIVAL in broken and not any(habit_of(finding) in ORDERS for finding in known.findings):
+            yield self._of_relation(ARRIVAL, relations[ARRIVAL])
+        others = [name for name in broken if name != ARRIVAL]
+        if others:
+            yield self._of_relation(others[0], relations[others[0]])
+
+    def _of_relation(self, name: str, violated: Verdict) -> Finding:
         feed_seed, feed = next(iter(self.feeds.items()))
-        violated = relations[name]
 
         def fails(kept: tuple[int, ...]) -> bool:
             nonlocal violated
@@ -252,14 +246,15 @@ class _Review:
             return found is not None
 
         kept = fewest(tuple(range(feed.records)), fails, Budget(_SHRINKS))
-        few, pipeline = feed.only(kept), self.versions[0]
+        pipeline = self.versions[0]
         assert isinstance(violated, Violated)
         combiners = _combiners(pipeline)
-        yield UserFinding(
-            Habit.DEPENDS_ON_SCHEDULE, ", ".join(pipeline.computations), f"it does not hold that {violated.message}", few,
-            place=combiners[0] if len(combiners) == 1 else None, kept=kept, feed_seed=feed_seed,
-            shown=shown_records(pipeline, few), remedy=COMBINE_IN_ANY_ORDER if combiners else "",
+        witness = Witness(
+            ", ".join(pipeline.computations), f"it does not hold that {violated.message}", len(kept),
+            place=combiners[0] if len(combiners) == 1 else None, remedy=COMBINE_IN_ANY_ORDER if combiners else "",
         )  # fmt: skip
+        habit = Habit.DEPENDS_ON_SCHEDULE if name == ARRIVAL else Habit.DEPENDS_ON_FAULTS
+        return finding_of(habit, witness, CodeTrial(feed_seed, kept, self.seed), feed.only(kept), pipeline)
 
     def _checked(self, name: str, feed: Feed) -> Violated | None:
         """Return how a relation is violated on another input, if it is."""
@@ -302,9 +297,10 @@ def permitted_by(pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _why_stopped(findings: list[UserFinding]) -> str:
+def _why_stopped(findings: Iterable[Finding]) -> str:
     """Say why no runs were compared."""
-    stopping = next((finding.habit for finding in findings if finding.habit.stops), Habit.NEVER_ENDS)
+    habits = (habit_of(finding) for finding in findings)
+    stopping = next((habit for habit in habits if habit and habit.stops), Habit.NEVER_ENDS)
     return f"the code {stopping.value}"
 
 
@@ -331,15 +327,22 @@ _NOT_SETTLING = (
 )
 
 
-def _with_likes(finding: UserFinding) -> set[_Key]:
+def _with_likes(finding: Finding) -> set[_Key]:
     """Return the habits not to check again after a finding: the same one, and those with the same cause."""
-    likes = {finding.habit}
-    if finding.habit in (Habit.KEEPS_STATE, Habit.SHARES_STATE):
-        likes |= {Habit.KEEPS_STATE, Habit.SHARES_STATE}
-    return {(habit, finding.computation) for habit in likes}
+    habit = habit_of(finding)
+    likes = next((likes for likes in _LIKES if habit in likes), (habit,))
+    return {(like, finding.subject) for like in likes if like is not None}
 
 
-def _of_ended(ended: ProcessEnded, pipeline: Pipeline, feeds: dict[int, Feed]) -> UserFinding:
+_LIKES = (
+    (Habit.KEEPS_STATE, Habit.SHARES_STATE),
+    (Habit.READS_CLOCK, Habit.DEPENDS_ON_SCHEDULE),
+    (Habit.FAILS_IN_ANOTHER_ORDER, *ORDERS),
+)
+"""Habits with the same cause: the first check that sees it says so."""
+
+
+def _of_ended(ended: ProcessEnded, pipeline: Pipeline, feeds: dict[int, Feed], seed: int) -> Finding:
     """Return the finding that user code ended its process, or could not be interrupted."""
     habit = Habit.NEVER_ENDS if ended.hung else Habit.ENDS_PROCESS
     detail = (
@@ -348,14 +351,12 @@ def _of_ended(ended: ProcessEnded, pipeline: Pipeline, feeds: dict[int, Feed]) -
         else f"its process ended with {ended.how}"
     )
     if ended.entry is None:
-        return UserFinding(habit, "", f"{detail}; which call it was at is not known", Feed(()))
+        detail = f"{detail}; which call it was at is not known"
+        return finding_of(habit, Witness("", detail, 0), CodeTrial(seed=seed), Feed(()), pipeline)
     feed_seed, records, computation, cause, entry = ended.entry
     kept = tuple(range(records))
-    few = feeds[feed_seed].only(kept)
-    place = Place(*entry) if entry else None
-    return UserFinding(
-        habit, computation, detail, few, cause, place, kept=kept, feed_seed=feed_seed, shown=shown_records(pipeline, few)
-    )  # fmt: skip
+    witness = Witness(computation, detail, records, cause, Place(*entry) if entry else None)
+    return finding_of(habit, witness, CodeTrial(feed_seed, kept, seed), feeds[feed_seed].only(kept), pipeline)
 
 
 def _unknown(why: str) -> dict[str, Verdict]:
@@ -382,12 +383,12 @@ def _as_declared(name: str, verdict: Verdict, pipeline: Pipeline, *, settles: bo
     return verdict
 
 
-def _beside(finding: UserFinding, verdict: Verdict) -> Verdict:
-    """Return a relation's verdict in view of the findings: `Unknown` where a finding makes the comparison meaningless.
+def _beside(habit: Habit | None, verdict: Verdict) -> Verdict:
+    """Return a relation's verdict in view of a finding: `Unknown` where that makes the comparison meaningless.
 
     The simulated cluster keeps all keys in one process, and its crashes do not clear what is kept outside the rows.
     """
-    match finding.habit:
+    match habit:
         case (
             Habit.NOT_DETERMINISTIC
             | Habit.READS_CLOCK
@@ -395,7 +396,7 @@ def _beside(finding: UserFinding, verdict: Verdict) -> Verdict:
             | Habit.USES_CHANCE
             | Habit.USES_HASHES
         ):
-            return Unknown(f"the code {finding.habit.value}")
+            return Unknown(f"the code {habit.value}")
         case Habit.KEEPS_STATE | Habit.SHARES_STATE if isinstance(verdict, Holds):
-            return Unknown(f"the code {finding.habit.value}")
+            return Unknown(f"the code {habit.value}")
     return verdict

@@ -17,8 +17,8 @@ from headrace import (
     Timer,
     TypedCodec,
 )
-from headrace_properties.user_code.findings import examine
-from headrace_properties.user_code.habits import Habit
+from headrace_properties.user_code.examiner import examine
+from headrace_properties.user_code.habits import Habit, habit_of
 from headrace_sim import Feed, FeedBuilder
 from tests.properties.user_code.numbers import numbers
 
@@ -131,7 +131,7 @@ def test_a_list_that_nobody_reads_in_its_order_may_be_in_any(read: Callable[[lis
 )
 def test_a_list_that_is_read_in_its_order_is_a_finding(read: Callable[[list[int]], int]) -> None:
     (finding,) = examine(*read_lists(read))
-    assert (finding.habit, finding.computation) == (Habit.DEPENDS_ON_ORDER, "lists")
+    assert (habit_of(finding), finding.subject) == (Habit.DEPENDS_ON_ORDER, "lists")
 
 
 def read_lists(read: Callable[[list[int]], int]) -> tuple[Pipeline, Feed]:
@@ -152,5 +152,5 @@ def test_fields_that_differ_are_a_finding() -> None:
             context.state.total = record.value
 
     (finding,) = examine(*numbers(Latest(Sums), state_codec=TypedCodec(Sums)))
-    assert finding.habit is Habit.DEPENDS_ON_ORDER
-    assert "state Sums(total=" in " ".join(finding.story())
+    assert habit_of(finding) is Habit.DEPENDS_ON_ORDER
+    assert "state Sums(total=" in " ".join(finding.sentences)

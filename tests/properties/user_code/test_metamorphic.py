@@ -30,8 +30,8 @@ from headrace_properties.reference import Emitted, RunResult
 from headrace_properties.search.workloads import WORKLOADS, Echo, Refusing, Workload, city
 from headrace_properties.shrinking import Budget, fewest
 from headrace_properties.user_code.comparison import without_ids
+from headrace_properties.user_code.examiner import examine
 from headrace_properties.user_code.feeds import has_late_records, permuted
-from headrace_properties.user_code.findings import examine
 from headrace_properties.user_code.metamorphic import (
     ARRIVAL,
     REFERENCE,

@@ -13,14 +13,15 @@ import pytest
 
 from headrace import SECOND, Computation, Context, DeadLetter, Pipeline, Record
 from headrace.dataflow import AtCount, FixedWindows, Repeat, Trigger, read
+from headrace_properties.findings import FindingClass
 from headrace_properties.search import apart
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_properties.user_code import metamorphic
 from headrace_properties.user_code import review as reviewing
-from headrace_properties.user_code.habits import Habit
+from headrace_properties.user_code.habits import Habit, habit_of
 from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY
-from headrace_properties.user_code.review import RECORDS, review
+from headrace_properties.user_code.review import DECLARED, NOT_ASKED, NOTED, PERMITTED, RECORDS, review
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import Feed, FeedBuilder
 from tests.planted import hash_buckets, hash_key, set_order
@@ -81,9 +82,9 @@ def test_a_cache_whose_contents_do_not_show_is_no_finding() -> None:
 def test_state_outside_the_row_is_a_finding_and_a_violated_verdict() -> None:
     found = review(*of(Remembering()))
     (finding,) = found.findings
-    assert finding.habit in (Habit.SHARES_STATE, Habit.KEEPS_STATE)
-    assert finding.feed.records <= 2
-    assert found.verdicts == {finding.kind: finding.verdict}
+    assert habit_of(finding) in (Habit.SHARES_STATE, Habit.KEEPS_STATE)
+    assert len(finding.trial.kept) <= 2
+    assert found.of(FindingClass.VIOLATED) == found.findings
 
 
 def test_only_the_beginning_of_a_long_input_is_examined() -> None:
@@ -121,7 +122,7 @@ class SecondOfThree(Computation):
 
 def test_no_relation_is_known_for_code_that_uses_randomness() -> None:
     found = review(*of(Lots()))
-    assert [finding.habit for finding in found.findings] == [Habit.USES_CHANCE]
+    assert [habit_of(finding) for finding in found.findings] == [Habit.USES_CHANCE]
     assert {type(relation) for relation in found.relations.values()} == {Unknown}
 
 
@@ -135,7 +136,7 @@ def test_a_finding_about_order_agrees_with_the_arrival_relation(monkeypatch: pyt
     """Also where the orders that the cluster tries do not show it."""
     monkeypatch.setattr(metamorphic, "_SEEDS", ())
     found = review(*of(SecondOfThree()))
-    assert Habit.DEPENDS_ON_ORDER in [finding.habit for finding in found.findings]
+    assert Habit.DEPENDS_ON_ORDER in [habit_of(finding) for finding in found.findings]
     assert isinstance(found.relations[ARRIVAL], Violated)
 
 
@@ -154,8 +155,8 @@ def relation_broken(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_relation_that_only_the_cluster_breaks_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     relation_broken(monkeypatch)
     (finding,) = review(*of(Memo())).findings
-    assert finding.habit is Habit.DEPENDS_ON_SCHEDULE
-    assert len(finding.kept) == finding.feed.records == len(finding.shown) == 2
+    assert habit_of(finding) is Habit.DEPENDS_ON_FAULTS
+    assert len(finding.trial.kept) == 2
     assert "it does not hold that faults change nothing: 2 outputs differ" in str(finding)
 
 
@@ -214,15 +215,15 @@ class Stubborn(Computation):
 
 def test_code_that_ends_its_process_is_a_finding_with_the_call() -> None:
     (finding,) = review(*of(Vanishing())).findings
-    assert finding.habit is Habit.ENDS_PROCESS
-    assert "killed by signal SIGSEGV" in finding.detail
-    assert finding.cause.startswith("record 2 of key 'a'")
+    assert habit_of(finding) is Habit.ENDS_PROCESS
+    assert "killed by signal SIGSEGV" in finding.message
+    assert finding.story[0].startswith("It was called for record 2 of key 'a'")
 
 
 def test_code_that_asks_the_system_to_end_its_process_is_a_finding_with_its_line() -> None:
     (finding,) = review(*of(Exiting())).findings
-    assert finding.habit is Habit.ENDS_PROCESS
-    assert "it calls os._exit(0), which ends a worker" in finding.detail
+    assert habit_of(finding) is Habit.ENDS_PROCESS
+    assert "it calls os._exit(0), which ends a worker" in finding.message
     assert finding.place is not None
     assert finding.place.function == "Exiting.process_record"
 
@@ -230,8 +231,8 @@ def test_code_that_asks_the_system_to_end_its_process_is_a_finding_with_its_line
 def test_code_that_cannot_be_interrupted_is_ended_with_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "_PATIENCE_S", 0.3)
     (finding,) = review(*of(Stubborn()), limits=CodeLimits(call_s=0.1)).findings
-    assert finding.habit is Habit.NEVER_ENDS
-    assert finding.cause.startswith("record 0 of key 'a'")
+    assert habit_of(finding) is Habit.NEVER_ENDS
+    assert finding.story[0].startswith("It was called for record 0 of key 'a'")
 
 
 class Greedy(Computation):
@@ -243,8 +244,8 @@ class Greedy(Computation):
 
 def test_code_that_takes_too_much_memory_is_a_finding() -> None:
     (finding,) = review(*of(Greedy(), records=1)).findings
-    assert finding.habit is Habit.RAISES
-    assert "MemoryError" in finding.detail
+    assert habit_of(finding) is Habit.RAISES
+    assert "MemoryError" in finding.message
 
 
 class Ticking(Computation):
@@ -264,8 +265,8 @@ def test_code_that_takes_long_in_many_calls_is_not_ended(monkeypatch: pytest.Mon
 def test_dependence_on_hash_values_is_a_finding(module: ModuleType) -> None:
     feeds = {seed: module.feed(seed) for seed in range(2)}
     (finding,) = review(module.pipeline, feeds).findings
-    assert finding.habit is Habit.USES_HASHES
-    assert finding.feed.records == 1
+    assert habit_of(finding) is Habit.USES_HASHES
+    assert len(finding.trial.kept) == 1
     assert review(module.mended, feeds).findings == ()
 
 
@@ -285,9 +286,8 @@ class FailsOnOddFirst(Computation):
 def test_an_order_that_decides_what_fails_is_told_in_words() -> None:
     pipeline, feed = of(FailsOnOddFirst())
     (finding,) = review(pipeline.with_computation("code", on_failure=DeadLetter("dead")), feed).findings
-    assert finding.habit is Habit.DEPENDS_ON_ORDER
-    told = [outcome for _, outcome in finding.outcomes]
-    assert any(outcome.startswith("ValueError for key '") for outcome in told), told
+    assert habit_of(finding) is Habit.DEPENDS_ON_ORDER
+    assert any(": ValueError for key '" in told for told in finding.story), finding.story
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_a_grouping_that_goes_by_arrival_is_told_as_the_layers(trigger: Trigger,
     builder = FeedBuilder(pipeline)
     builder.record(at_us=SECOND, key="a", value=1, timestamp=SECOND)
     why = "the trigger or engine of 'totals' goes by arrival, and so do its panes"
-    assert review(pipeline, builder.build()).declared == (f"{why}: {told}",)
+    assert review(pipeline, builder.build()).noted(DECLARED) == (f"{why}: {told}",)
 
 
 def test_an_effect_of_a_key_extractor_is_found(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_an_effect_of_a_key_extractor_is_found(tmp_path: Path) -> None:
     pipeline, feed = of(Computation())
     (stream,) = pipeline.computations["code"].inputs
     (finding,) = review(pipeline.with_computation("code", inputs={stream: key}), feed).findings
-    assert (finding.habit, finding.feed.records) == (Habit.HAS_EFFECTS, 1)
+    assert (habit_of(finding), len(finding.trial.kept)) == (Habit.HAS_EFFECTS, 1)
     assert finding.place is not None
     assert finding.place.function.endswith(".key")
 
@@ -333,20 +333,20 @@ class Careless(Computation):
 def test_code_that_swallows_what_its_context_refuses_is_told_but_not_accused() -> None:
     found = review(*of(Careless()))
     assert found.findings == ()
-    (line,) = found.noted
+    (line,) = found.noted(NOTED)
     assert line.startswith("'code' goes on although its context refused something, on record 0 of key 'a'")
     assert "JsonCodec() cannot write this value" in line
 
 
 def test_a_pipeline_outside_any_module_lists_skipped_checks() -> None:
-    (why,) = review(*of(Memo())).not_asked
+    (why,) = review(*of(Memo())).noted(NOT_ASKED)
     assert "no importable module defines the pipeline" in why
 
 
 def test_what_versions_make_of_each_others_states_is_listed_as_skipped() -> None:
     pipeline, feed = of(Memo())
-    assert len(review(pipeline, feed).not_asked) == 1
-    assert "only errors and promises tell" in review([pipeline, pipeline.copy()], feed).not_asked[1]
+    assert len(review(pipeline, feed).noted(NOT_ASKED)) == 1
+    assert "only errors and promises tell" in review([pipeline, pipeline.copy()], feed).noted(NOT_ASKED)[1]
 
 
 def test_declarations_and_permitted_effects_are_listed() -> None:
@@ -356,7 +356,7 @@ def test_declarations_and_permitted_effects_are_listed() -> None:
     )
     found = review(declared, feed)
     assert found.findings == ()
-    assert [line.partition(": ")[2] for line in found.declared] == ["", "numbers records"]
-    assert found.permitted == (
+    assert [line.partition(": ")[2] for line in found.noted(DECLARED)] == ["", "numbers records"]
+    assert found.noted(PERMITTED) == (
         "'code' has exactly_once=False: a record that is retried takes effect once more",
     )

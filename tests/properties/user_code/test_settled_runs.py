@@ -20,8 +20,8 @@ from headrace.dataflow import (
     after_watermark,
     read,
 )
-from headrace_properties.user_code.findings import examine
-from headrace_properties.user_code.habits import Habit
+from headrace_properties.user_code.examiner import examine
+from headrace_properties.user_code.habits import Habit, habit_of
 from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, REPLAY, check_relations
 from headrace_properties.user_code.metamorphic import RELATIONS as ALL
 from headrace_properties.user_code.review import review
@@ -125,8 +125,8 @@ def test_early_panes_are_a_finding_too_if_none_come_late() -> None:
     summed = windows(0).trigger(after_watermark(early=AtCount(1))).accumulating().sum(name="inner")
     pipeline = summed.key_by(lambda _: "all").sum(name="outer").to("out").pipeline("regrouped")
     (finding,) = examine(pipeline, _without_late(pipeline))
-    assert (finding.habit, finding.computation) == (Habit.DEPENDS_ON_ORDER, "outer")
-    assert "it takes all panes of another grouping" in finding.detail
+    assert (habit_of(finding), finding.subject) == (Habit.DEPENDS_ON_ORDER, "outer")
+    assert "it takes all panes of another grouping" in finding.message
 
 
 @pytest.mark.parametrize("retracting", [True, False])
@@ -169,9 +169,9 @@ def test_early_panes_that_count_again_where_nobody_takes_them_back_are_a_finding
 ) -> None:
     pipeline = collection().to("out").pipeline("regrouped")
     (finding,) = examine(pipeline, feed_of(pipeline))
-    assert (finding.habit, finding.computation) == (Habit.DEPENDS_ON_ORDER, "outer")
-    assert "accumulating_and_retracting() there takes back" in finding.detail
-    assert finding.feed.records == 3
+    assert (habit_of(finding), finding.subject) == (Habit.DEPENDS_ON_ORDER, "outer")
+    assert "accumulating_and_retracting() there takes back" in finding.message
+    assert len(finding.trial.kept) == 3
 
 
 FIRST = CombineFn(
@@ -192,7 +192,7 @@ def test_another_order_of_what_goes_by_it_is_a_finding(
 ) -> None:
     pipeline = collection().to("out").pipeline("settling")
     (finding,) = examine(pipeline, feed_of(pipeline))
-    assert (finding.habit, finding.computation) == (Habit.DEPENDS_ON_ORDER, computation)
+    assert (habit_of(finding), finding.subject) == (Habit.DEPENDS_ON_ORDER, computation)
 
 
 def test_a_combiner_that_goes_by_the_order_is_named_with_its_line_and_what_it_has_to_do() -> None:
@@ -200,7 +200,7 @@ def test_a_combiner_that_goes_by_the_order_is_named_with_its_line_and_what_it_ha
     (finding,) = examine(pipeline, feed_of(pipeline))
     assert finding.place is not None
     assert finding.place.file == __file__
-    assert finding.story()[-1].startswith("Let the combiner give the same for its values in any order")
+    assert finding.sentences[-1].startswith("Let the combiner give the same for its values in any order")
 
 
 @pytest.mark.parametrize("name", SETTLING)
@@ -220,8 +220,8 @@ def test_a_combiner_that_goes_by_the_order_is_found_although_records_are_late() 
     assert isinstance(found[ARRIVAL], Violated)
     pipeline = windows().accumulating().combine(LAST).to("out").pipeline("settling")
     (finding,) = review(pipeline, feed_of(pipeline)).findings
-    assert "another order of arrival" in finding.detail
-    assert " on 'out', key '" in finding.detail
+    assert "another order of arrival" in finding.message
+    assert " on 'out', key '" in finding.message
     assert finding.place is not None
     assert finding.place.file == __file__
     assert "Let the combiner give the same" in str(finding)

@@ -18,9 +18,9 @@ from headrace import (
     Timer,
     TypedCodec,
 )
-from headrace_properties.user_code.findings import examine
-from headrace_properties.user_code.habits import Habit
-from headrace_properties.user_code.review import review
+from headrace_properties.user_code.examiner import examine
+from headrace_properties.user_code.habits import Habit, habit_of
+from headrace_properties.user_code.review import NOTED, review
 from headrace_sim import Feed, FeedBuilder
 from tests.properties.user_code.numbers import Note, numbers
 
@@ -108,10 +108,10 @@ def totals(note: Note, first: float = 0.0, **switches: Any) -> tuple[Pipeline, F
 )
 def test_what_a_shared_state_hides_is_a_finding(note: Note, first: float, outcomes: tuple[str, str]) -> None:
     (finding,) = examine(*totals(note, first, on_failure=DeadLetter("dead")))
-    assert finding.habit is Habit.NOT_READ_BACK
-    assert finding.feed.records == 2
-    for (_, outcome), begins in zip(finding.outcomes, outcomes, strict=True):
-        assert outcome.startswith(begins)
+    assert habit_of(finding) is Habit.NOT_READ_BACK
+    assert len(finding.trial.kept) == 2
+    for told, begins in zip(finding.story[1:3], outcomes, strict=True):
+        assert f": {begins}" in told
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_a_step_runs_for_timers_first() -> None:
     pipeline, feed = totals(tell_and_set)
     pipeline = pipeline.with_computation("planted", computation=Leaves(tell_and_set))
     (finding,) = examine(pipeline, feed)
-    assert finding.habit is Habit.NOT_READ_BACK
-    assert finding.cause.startswith("record ")
+    assert habit_of(finding) is Habit.NOT_READ_BACK
+    assert finding.story[0].startswith("It was called for record ")
 
 
 def test_the_next_timer_reads_what_a_record_or_a_timer_has_left() -> None:
@@ -235,9 +235,9 @@ def all_in_a_list(context: Context, record: Record) -> None:
 @pytest.mark.parametrize("note", [look_for_a_tuple, number_as_a_key, first_that_came])
 def test_code_that_goes_by_what_a_codec_makes_of_its_state_is_a_finding(note: Note) -> None:
     (finding,) = examine(*numbers(Pairs(note), ordered=True), only=Habit.NOT_READ_BACK)
-    assert "does not read back as it was" in finding.story()[0]
-    assert finding.story()[-1].startswith("Leave only what the codec reads back unchanged")
-    assert finding.feed.records <= 3
+    assert "does not read back as it was" in finding.sentences[0]
+    assert finding.sentences[-1].startswith("Leave only what the codec reads back unchanged")
+    assert len(finding.trial.kept) <= 3
 
 
 @pytest.mark.parametrize("note", [unpack_tuples, read_back_as_text, all_in_a_list])
@@ -246,4 +246,4 @@ def test_code_whose_outcome_does_not_depend_on_what_a_codec_makes_of_its_state_i
 ) -> None:
     found = review(*numbers(Pairs(note), ordered=True))
     assert found.findings == ()
-    assert found.noted == ()
+    assert found.noted(NOTED) == ()

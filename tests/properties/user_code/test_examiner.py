@@ -37,9 +37,10 @@ from headrace import (
     Timer,
 )
 from headrace.api.specs import KeyExtractor
+from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError, call_time_limited
-from headrace_properties.user_code.findings import examine
-from headrace_properties.user_code.habits import Habit, UserFinding
+from headrace_properties.user_code.examiner import examine
+from headrace_properties.user_code.habits import Habit, habit_of
 from headrace_scenarios import zeitgeist
 from headrace_sim import FeedBuilder
 from tests.properties.user_code.numbers import Note, numbers
@@ -296,7 +297,7 @@ def on_time(context: Context, record: Record) -> None:
     )
 
 
-def found(computation: Computation) -> UserFinding:
+def found(computation: Computation) -> Finding:
     """The only finding."""
     findings = examine(*numbers(computation))
     assert len(findings) == 1, findings
@@ -356,8 +357,8 @@ VARIABLE = "A_TEST_OF_HEADRACE"
 
 def test_state_in_the_environment_is_a_single_finding_and_is_restored() -> None:
     finding = found(Sum(count_in_environment))
-    assert finding.habit is Habit.SHARES_STATE
-    assert finding.detail == "in os.environ"
+    assert habit_of(finding) is Habit.SHARES_STATE
+    assert finding.message.endswith(": in os.environ")
     assert VARIABLE not in os.environ
     assert examine(*numbers(Sum(constant_in_environment))) == []
 
@@ -404,7 +405,7 @@ PLANTED: list[tuple[Computation, Habit, int, str]] = [
     (Sum(produce(lambda: time.localtime(0).tm_hour)), Habit.USES_ZONE, 1, "time.localtime"),
     (Newest(), Habit.DEPENDS_ON_ORDER, 2, "another order"),
     (Sum(reorder), Habit.DEPENDS_ON_ORDER, 2, "only the timestamps of what it produces differ"),
-    (Timely(), Habit.DEPENDS_ON_SCHEDULE, 1, "it goes by context.wall_time"),
+    (Timely(), Habit.READS_CLOCK, 1, "it goes by context.wall_time"),
     (Lag(), Habit.DEPENDS_ON_SCHEDULE, 1, "it goes by context.low_watermark"),
     (Sum(lambda context, record: SENT.append(record.value)), Habit.LEAVES_TRACES, 1, "SENT"),
     (Sum(write_file), Habit.HAS_EFFECTS, 1, FILE.name),
@@ -424,19 +425,19 @@ PLANTED: list[tuple[Computation, Habit, int, str]] = [
 def test_a_planted_bug_is_found_and_shown_by_the_fewest_records(
     planted: Computation, habit: Habit, records: int, says: str
 ) -> None:
-    finding = next(finding for finding in examine(*numbers(planted)) if finding.habit is habit)
-    assert finding.feed.records == records
-    first, *_ = finding.story()
+    finding = next(finding for finding in examine(*numbers(planted)) if habit_of(finding) is habit)
+    assert len(finding.trial.kept) == records
+    first, *_ = finding.sentences
     assert habit.value in first
     assert says in first
-    assert "test_findings.py" in first
-    assert f"Shown by {'one record' if records == 1 else f'{records} records'}" in str(finding)
+    assert "test_examiner.py" in first
+    assert f"Shown by {'one record' if records == 1 else f'{records} records'}" in finding.story[-1]
 
 
 def test_a_state_that_was_cleared_is_named() -> None:
     """It is stored as nothing, and is not the empty word."""
-    found = next(f for f in examine(*numbers(Cleared())) if f.habit is Habit.DEPENDS_ON_ORDER)
-    assert re.search(r"(produced|to): the initial state( of key '.*')?\.", " ".join(found.story()))
+    found = next(f for f in examine(*numbers(Cleared())) if habit_of(f) is Habit.DEPENDS_ON_ORDER)
+    assert re.search(r"(produced|to): the initial state( of key '.*')?\.", " ".join(found.sentences))
 
 
 def test_what_the_garbage_collector_calls_is_not_blamed() -> None:
@@ -452,14 +453,14 @@ def test_what_the_garbage_collector_calls_is_not_blamed() -> None:
         found = examine(*numbers(Sum(produce(collect_and_read))))
     finally:
         gc.callbacks.remove(look)
-    story = " ".join(next(finding for finding in found if finding.habit is Habit.READS_CLOCK).story())
+    story = " ".join(next(finding for finding in found if habit_of(finding) is Habit.READS_CLOCK).sentences)
     assert "it calls time.monotonic" in story
     assert "perf_counter" not in story
 
 
 def test_a_private_generator_is_not_mistaken_for_the_clock() -> None:
     """It goes on from call to call, and so decides otherwise on another day, too."""
-    found = {finding.habit for finding in examine(*numbers(Sum(produce(lambda: LOTS.random() < 0.5))))}
+    found = {habit_of(finding) for finding in examine(*numbers(Sum(produce(lambda: LOTS.random() < 0.5))))}
     assert Habit.USES_CHANCE in found
     assert Habit.READS_CLOCK not in found
 
@@ -472,8 +473,8 @@ def test_a_timer_that_may_fire_before_or_after_a_record_is_a_finding() -> None:
         builder.record(at_us=at_us, value=number, timestamp=at_us, key="a")
         builder.watermark(at_us=at_us + 2, low_watermark=at_us + 2)
     (finding,) = examine(pipeline, builder.build())
-    assert finding.habit is Habit.DEPENDS_ON_SCHEDULE
-    assert finding.feed.records == 2
+    assert habit_of(finding) is Habit.DEPENDS_ON_SCHEDULE
+    assert len(finding.trial.kept) == 2
 
 
 class UpTo(Computation):
@@ -504,7 +505,7 @@ def test_a_timer_that_does_not_wait_for_records_of_its_own_time_is_found_though_
         at_us = SECOND + number * TENTH
         builder.record(at_us=at_us, value=number, timestamp=tenths * TENTH, key="a")
         builder.watermark(at_us=at_us, low_watermark=0)
-    assert [finding.habit for finding in examine(pipeline, builder.build())] == found
+    assert [habit_of(finding) for finding in examine(pipeline, builder.build())] == found
 
 
 @pytest.mark.parametrize(("late_us", "found"), [(0, [Habit.DEPENDS_ON_ORDER]), (1_000_000, [])])
@@ -519,7 +520,7 @@ def test_the_order_is_changed_though_a_watermark_follows_each_record_unless_reco
         timestamp = at_us - late_us if number else at_us
         builder.record(at_us=at_us, value=number, timestamp=timestamp, key="a")
         builder.watermark(at_us=at_us, low_watermark=at_us - 500 * MILLISECOND)
-    assert [finding.habit for finding in examine(pipeline, builder.build())] == found
+    assert [habit_of(finding) for finding in examine(pipeline, builder.build())] == found
 
 
 def test_the_treatment_of_late_records_may_depend_on_the_low_watermark() -> None:
@@ -542,16 +543,16 @@ def test_a_finding_names_the_line_and_the_record() -> None:
         .strip()
         .startswith("raise ValueError")
     )
-    assert "record 13 of key 'b'" in finding.cause
+    assert "It was called for record 13 of key 'b'" in finding.story[0]
 
 
 def test_a_finding_shows_both_outcomes() -> None:
-    (_, first), (_, second) = found(OnClass()).outcomes
-    assert first == "2 on 'out'"
-    assert second == "1 on 'out'"
+    first, second = found(OnClass()).story[1:3]
+    assert first.endswith(": 2 on 'out'.")
+    assert second.endswith(": 1 on 'out'.")
 
 
-def count_in_windows(computation: Computation, consumer: Computation | None = None) -> list[UserFinding]:
+def count_in_windows(computation: Computation, consumer: Computation | None = None) -> list[Finding]:
     """Examine a computation with a consumer that counts its records in windows, if there is one."""
     pipeline, feed = numbers(computation)
     if consumer is not None:
@@ -563,8 +564,8 @@ def test_equal_values_with_other_default_timestamps_are_no_finding_unless_they_c
     assert count_in_windows(Second()) == []
     assert count_in_windows(Second(), Forward()) == []
     (finding, *_) = count_in_windows(Second(), LateAside("counts"))
-    assert finding.computation == "planted"
-    assert "only the timestamps of what it produces differ, and they count" in finding.story()[0]
+    assert finding.subject == "planted"
+    assert "only the timestamps of what it produces differ, and they count" in finding.sentences[0]
 
 
 def test_declared_behaviour_is_not_a_finding() -> None:
@@ -579,7 +580,7 @@ def test_declared_behaviour_is_not_a_finding() -> None:
 
 def test_a_declaration_does_not_excuse_code_that_stops_the_run() -> None:
     (finding,) = examine(*numbers(Sum(fail), ordered=True, nondeterministic="by chance"))
-    assert finding.habit is Habit.RAISES
+    assert habit_of(finding) is Habit.RAISES
 
 
 def flush_by_the_clock(context: Context, record: Record) -> None:
@@ -618,10 +619,56 @@ def gap_by_the_clock(context: Context, record: Record) -> None:
 @pytest.mark.parametrize("note", [day_of_the_clock, gap_by_the_clock])
 def test_a_declared_order_does_not_excuse_the_wall_clock(note: Note) -> None:
     (finding,) = examine(*numbers(Sum(note), ordered=True))
-    assert finding.habit is Habit.DEPENDS_ON_SCHEDULE
-    assert "it goes by context.wall_time" in finding.story()[0]
+    assert habit_of(finding) is Habit.READS_CLOCK
+    assert "it goes by context.wall_time" in finding.sentences[0]
     assert "ordered=True" not in str(finding)
     assert examine(*numbers(Sum(note), ordered=True, nondeterministic="by the day")) == []
+
+
+class OnlyInOrder(Computation):
+    """Refuses what does not follow the record before."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.value < (context.state or 0):
+            raise ValueError(record.value)
+        context.state = record.value
+
+
+class NewestOfToday(Newest):
+    """Keeps the record that came last, and tells it with the day of the wall clock."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        super().process_record(context, record)
+        day_of_clock = context.wall_time // (24 * HOUR)
+        context.produce("out", day_of_clock)
+
+
+@pytest.mark.parametrize(
+    ("planted", "asked", "wrong"),
+    [
+        (Newest(), [Habit.DEPENDS_ON_ORDER], []),
+        (Lag(), [Habit.DEPENDS_ON_SCHEDULE], []),
+        (OnlyInOrder(), [], [Habit.FAILS_IN_ANOTHER_ORDER]),
+        (NewestOfToday(), [Habit.DEPENDS_ON_ORDER], [Habit.READS_CLOCK]),
+    ],
+    ids=["order", "watermark", "exception", "order and clock"],
+)
+def test_what_only_the_author_can_mean_is_asked_and_hides_nothing_that_is_wrong(
+    planted: Computation, asked: list[Habit], wrong: list[Habit]
+) -> None:
+    """An order that decides the outcome does not keep the wall clock, or an exception, from being found."""
+    found = examine(*numbers(planted))
+    by_class = {
+        finding_class: [habit_of(finding) for finding in found if finding.finding_class is finding_class]
+        for finding_class in FindingClass
+    }
+    assert by_class == {FindingClass.UNDECLARED: asked, FindingClass.VIOLATED: wrong, FindingClass.NOTE: []}
+    questions = [finding for finding in found if finding.finding_class is FindingClass.UNDECLARED]
+    assert all("declare ordered=True" in str(finding) for finding in questions)
+    answered = examine(*numbers(planted, ordered=True))
+    assert [habit_of(finding) for finding in answered] == [
+        habit for habit in wrong if habit is Habit.READS_CLOCK
+    ]
 
 
 def stamp(context: Context, record: Record) -> None:
@@ -630,11 +677,11 @@ def stamp(context: Context, record: Record) -> None:
 
 def test_dependence_on_wall_time_is_a_finding_and_worse_with_weak_productions() -> None:
     (finding,) = examine(*numbers(Sum(stamp)))
-    assert finding.habit is Habit.DEPENDS_ON_SCHEDULE
-    assert "it goes by context.wall_time" in finding.story()[0]
+    assert habit_of(finding) is Habit.READS_CLOCK
+    assert "it goes by context.wall_time" in finding.sentences[0]
     (finding,) = examine(*numbers(Sum(stamp), productions=Productions.WEAK))
-    assert finding.habit is Habit.READS_CLOCK
-    assert "its productions are weak and depend on context.wall_time" in finding.story()[0]
+    assert habit_of(finding) is Habit.READS_CLOCK
+    assert "its productions are weak and depend on context.wall_time" in finding.sentences[0]
 
 
 @pytest.mark.parametrize(
@@ -650,8 +697,8 @@ def test_dependence_on_wall_time_is_a_finding_and_worse_with_weak_productions() 
 def test_a_key_that_depends_on_more_than_the_record_is_a_finding(key: KeyExtractor) -> None:
     pipeline, feed = numbers(Sum())
     (finding,) = examine(pipeline.with_computation("planted", inputs={"in": key}), feed)
-    assert finding.habit is Habit.NOT_DETERMINISTIC
-    assert "the key extractor of 'in' depends on more than the record" in finding.story()[0]
+    assert habit_of(finding) is Habit.NOT_DETERMINISTIC
+    assert "the key extractor of 'in' depends on more than the record" in finding.sentences[0]
 
 
 def test_a_failure_that_becomes_a_dead_letter_is_no_finding() -> None:
@@ -665,9 +712,9 @@ def test_a_never_ending_call_is_reported_with_its_line() -> None:
 
     with call_time_limited(CodeLimits(call_s=0.2)):
         (finding,) = examine(*numbers(Sum(wait)))
-    assert finding.habit is Habit.NEVER_ENDS
-    assert finding.feed.records == 1
-    assert "record 13 of key 'b'" in finding.cause
+    assert habit_of(finding) is Habit.NEVER_ENDS
+    assert len(finding.trial.kept) == 1
+    assert "It was called for record 13 of key 'b'" in finding.story[0]
     assert finding.place is not None
     assert "wait" in finding.place.function
 
@@ -682,6 +729,6 @@ def asleep() -> None:
 
 
 def test_sleeping_is_interrupted_as_well_as_computing() -> None:
-    says = r"never ends: at line \d+ of test_findings.py, in asleep, it has not after 0.6 s, in which it waits for something"
+    says = r"never ends: at line \d+ of test_examiner.py, in asleep, it has not after 0.6 s, in which it waits for something"
     with pytest.raises(CodeOverrunError, match=says), call_time_limited(CodeLimits(call_s=0.1)):
         asleep()

@@ -2,14 +2,16 @@
 
 The engine reruns a step whenever it has to (6.1.3), in any order of arrival, on any machine. Code that uses only its context is
 unaffected. The checks here run the code sequentially (`headrace_properties.reference`), without faults and without the engine, so
-every finding is a bug in user code.
+every finding is about user code.
 
 * Each call is repeated in fresh surroundings, as after a crash: a different outcome shows state kept outside the row.
 * It is repeated on another date, in another time zone, with other random numbers, and in a process with another hash seed.
 * It is made twice in a row: if the second call changes its surroundings too, a retry repeats the change. A retry also repeats
   effects outside the process: on files, sockets, databases and other processes.
-* The records arrive in another order, none of them late and all at the same times: the outcome must not change.
-* The records arrive in the same order at other times, with fewer watermarks, none of them late: the outcome must not change.
+* The records arrive in another order, none of them late and all at the same times. If the outcome changes, the author is asked
+  whether that is meant. An exception in that order is a bug.
+* The records arrive in the same order at other times, with fewer watermarks, none of them late. If the outcome changes, the
+  author is asked, too. If the wall clock decides, it is a bug.
 * A call must not raise, end the process or run forever, nor produce a record behind its cause (4.5): the engine refuses that.
 
 * A call must not come to something else because the codec reads another state than the call before has left.
@@ -20,21 +22,25 @@ must only not raise, end the process, run forever or produce a record behind its
 
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 
 from headrace import Pipeline
+from headrace_properties.findings import Finding
 from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.shrinking import Budget, fewest
-from headrace_properties.user_code.calls import (
-    Caller,
-)
+from headrace_properties.user_code.calls import Caller
+from headrace_properties.user_code.code_trial import CodeTrial
 from headrace_properties.user_code.growth import Growth
-from headrace_properties.user_code.habits import ORDERS, Habit, UserFinding, Witness, shown_records
+from headrace_properties.user_code.habits import ORDERS, Habit, Witness, finding_of
 from headrace_properties.user_code.look import Look, OtherProcess, Report
 from headrace_properties.user_frames import own_code_of
 from headrace_sim import Feed
 
 TRIES = 60
 """Maximum number of inputs tried to shrink one."""
+
+_likeness = attrgetter("computation", "by_clock", "stops")
+"""Returns what two witnesses of one habit must share to be of one finding."""
 
 
 def examine(
@@ -46,7 +52,7 @@ def examine(
     elsewhere: OtherProcess | None = None,
     report: Report = lambda _: None,
     only: Habit | None = None,
-) -> list[UserFinding]:
+) -> list[Finding]:
     """Check a pipeline's user code.
 
     Args:
@@ -87,16 +93,17 @@ class Examiner:
 
     def examine(
         self, feed: Feed, known: frozenset[tuple[Habit, str]] = frozenset(), only: Habit | None = None
-    ) -> Iterator[UserFinding]:
+    ) -> Iterator[Finding]:
         """Check one input."""
         look = self._look(feed)
         found: set[Habit] = {habit for habit, _ in known}
         for habit in Habit if only is None else (only,):
-            if habit in ORDERS and found - {habit}:
+            if habit in ORDERS and not found <= set(ORDERS):
                 continue  # a difference then need not be caused by the order
             for witness in look.witnesses(habit):
+                asked = found & set(ORDERS) - {habit} and not witness.by_clock and not witness.stops
                 found.add(habit)
-                if (habit, witness.computation) not in known and not self._declared(habit, witness):
+                if not (asked or (habit, witness.computation) in known or self._declared(habit, witness)):
                     yield self._smallest(habit, witness, feed)
             if habit.stops and habit in found:
                 return
@@ -116,13 +123,13 @@ class Examiner:
             return False
         return bool(spec.nondeterministic) or (spec.ordered and habit in ORDERS and not witness.by_clock)
 
-    def _smallest(self, habit: Habit, witness: Witness, feed: Feed) -> UserFinding:
+    def _smallest(self, habit: Habit, witness: Witness, feed: Feed) -> Finding:
         best, latest = tuple(range(feed.records)), witness
 
         def shows(kept: tuple[int, ...]) -> bool:
             nonlocal best, latest
             for found in self._look(feed.only(kept)).witnesses(habit):
-                if found.computation == witness.computation:
+                if _likeness(found) == _likeness(witness):
                     best, latest = kept, found
                     return True
             return False
@@ -142,7 +149,6 @@ class Examiner:
             latest = replace(latest, place=place or latest.place)
             if habit is Habit.KEEPS_STATE and len(look.keys_of(witness.computation)) > 1:
                 habit = Habit.SHARES_STATE
-        return UserFinding(
-            habit, witness.computation, latest.detail, few, latest.cause, latest.place, latest.outcomes, best,
-            shown=shown_records(self.pipeline, few), remedy=latest.remedy,
-        )  # fmt: skip
+        habit = Habit.READS_CLOCK if witness.by_clock else habit
+        habit = Habit.FAILS_IN_ANOTHER_ORDER if witness.stops else habit
+        return finding_of(habit, latest, CodeTrial(kept=best, seed=self.seed), few, self.pipeline)
