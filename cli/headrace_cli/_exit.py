@@ -5,7 +5,8 @@ traceback. Anything else that escapes is our own bug: `headrace_cli.main` report
 """
 
 import enum
-from collections.abc import Collection, Iterable, Iterator
+import signal
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from traceback import walk_tb
 
@@ -17,7 +18,7 @@ from headrace_cli._signals import signal_of
 from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import OverrunError
-from headrace_properties.search.verification import Verification
+from headrace_properties.session import Result, Session
 from headrace_properties.user_frames import is_users_file
 from headrace_properties.verdict import Unknown, Verdict
 
@@ -28,11 +29,11 @@ class ExitCode(enum.IntEnum):
     HOLDS = 0
     """Nothing is violated."""
     VIOLATED = 1
-    """An invariant or a promise is violated, or the run stopped with an error."""
+    """A failure changes what comes out, a promise is broken, something is lost or doubled, or code raises, hangs or escapes."""
     WRONG_USE = 2
     """The command line, a file or a pipeline is wrong, or output could not be written."""
     UNKNOWN = 3
-    """Nothing is violated, but something that the runs should have exercised was never exercised."""
+    """Nothing is violated, but only the author can say what is meant, or something was never exercised."""
     DEFECT = 70
     """Headrace itself failed: no verdict. It says so, and where the report for its authors lies (``EX_SOFTWARE``)."""
     HUNG_UP = 129
@@ -149,19 +150,25 @@ def exit_code_of_run(verdicts: dict[str, Verdict]) -> ExitCode:
     return ExitCode.UNKNOWN if _all_unknown(verdicts.values()) else ExitCode.HOLDS
 
 
-def exit_code_of_search(verification: Verification, may_be_unknown: Collection[str] = ()) -> ExitCode:
-    """Return the exit code for a search, which has time to exercise everything that the pipeline has.
+def exit_code_of_session(session: Session, stopped_by: signal.Signals | None, *, strict: bool) -> ExitCode:
+    """Return the exit code for a session.
 
     Args:
-        verification: its result.
-        may_be_unknown: invariants allowed to go unexercised. A search that judged nothing at all is unknown, even so, and one
-            that was to exhaust a scope and did not.
+        session: it.
+        stopped_by: the signal that ended it early; ``None``: none.
+        strict: whether a question to the author counts as violated.
     """
-    if verification.failure is not None:
-        return ExitCode.VIOLATED
-    missing = set(verification.unknown).difference(may_be_unknown)
-    unknown = missing or not verification.exhausted or _all_unknown(verification.verdicts.values())
-    return ExitCode.UNKNOWN if unknown else ExitCode.HOLDS
+    if stopped_by is not None:
+        return ExitCode(128 + stopped_by)
+    match session.result:
+        case Result.HOLDS:
+            return ExitCode.HOLDS
+        case Result.VIOLATED:
+            return ExitCode.VIOLATED
+        case Result.UNDECLARED:
+            return ExitCode.VIOLATED if strict else ExitCode.UNKNOWN
+        case Result.UNKNOWN:
+            return ExitCode.UNKNOWN
 
 
 def _all_unknown(verdicts: Iterable[Verdict]) -> bool:

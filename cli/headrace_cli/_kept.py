@@ -54,7 +54,7 @@ def save_findings(session: Session, path: Path | None, files: OutputFiles) -> No
     session.keep()
     trials = session.trials
     for number, finding in enumerate(trials.findings):
-        wanted = path if finding is trials.leading else None
+        wanted = path if finding == trials.leading else None
         data = trials.replay(finding) if wanted is not None or number not in session.files else None
         if data is not None:
             saved = save_failure(data, wanted, files)

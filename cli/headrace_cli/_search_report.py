@@ -16,7 +16,7 @@ from rich.table import Table
 
 from headrace_cli._concerns import Concern, about
 from headrace_cli._documents import failure_document, finding_document, invariants_document
-from headrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_search
+from headrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_session
 from headrace_cli._render import (
     counted,
     plain_table,
@@ -39,12 +39,12 @@ from headrace_properties.checkers import CASES
 from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.pipeline_target import PipelineTarget, PipelineTrials
 from headrace_properties.printable import describe_input
-from headrace_properties.search.judging import Failure, violations
+from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import CALL_S
 from headrace_properties.search.ordering import Ordering
 from headrace_properties.search.outside import NOTICED_BY
 from headrace_properties.search.verification import Verification
-from headrace_properties.session import Session
+from headrace_properties.session import Result, Session
 from headrace_properties.user_code.habits import headline_of
 from headrace_properties.user_code.review import (
     DECLARED,
@@ -70,6 +70,7 @@ class SearchReport:
         runs_per_second: wall-clock rate, with the runs that shrank a failure.
         stopped_by: the signal that ended it early; ``None``: none.
         shrinking: a failure was being shrunk at that time.
+        strict: whether a question to the author counts as violated.
     """
 
     trials: PipelineTrials
@@ -78,6 +79,7 @@ class SearchReport:
     runs_per_second: float
     stopped_by: signal.Signals | None = None
     shrinking: bool = False
+    strict: bool = False
 
     @property
     def target(self) -> PipelineTarget:
@@ -101,12 +103,12 @@ class SearchReport:
     @property
     def code(self) -> ExitCode:
         """The command's exit code."""
-        if self.stopped_by is not None:
-            return ExitCode(128 + self.stopped_by)
-        code = exit_code_of_search(self.verification, self.trials.allow_unknown)
-        if code is ExitCode.HOLDS and self._undeclared:
-            code = ExitCode.UNKNOWN
-        return ExitCode.VIOLATED if self._wrong else code
+        return exit_code_of_session(self.session, self.stopped_by, strict=self.strict)
+
+    @property
+    def _result(self) -> str:
+        """The result in a word."""
+        return RESULT_WORDS[self.code] if self.stopped_by is not None else self.session.result.value
 
     @property
     def _wrong(self) -> tuple[Finding, ...]:
@@ -116,8 +118,8 @@ class SearchReport:
     @property
     def _undeclared(self) -> tuple[Finding, ...]:
         """What only the author can say of user code, and nothing allows."""
-        asked = () if self.review is None else self.review.of(FindingClass.UNDECLARED)
-        return tuple(finding for finding in asked if str(finding.kind) not in self.trials.allow_unknown)
+        findings = self.trials.findings
+        return tuple(finding for finding in findings if finding.finding_class is FindingClass.UNDECLARED)
 
     @property
     def _violated(self) -> list[str]:
@@ -149,15 +151,15 @@ class SearchReport:
             when = ", while a failure was being shrunk" if self.shrinking else ""
             so_far = f"; VIOLATED so far: {violated}" if violated else ""
             return f"{RESULT_WORDS[self.code].upper()} after {counted(found.runs, 'run')}{when}{so_far}"
-        if self.code is ExitCode.VIOLATED:
+        if self.session.result is Result.VIOLATED:
             return f"VIOLATED: {violated}"
         unknown = ", ".join(found.unknown)
-        if self.code is ExitCode.UNKNOWN and not found.exhausted:
+        if self.session.result is Result.UNKNOWN and not found.exhausted:
             assert found.exploration is not None
             return f"UNKNOWN: nothing is violated {result_words(found.exploration)}"
-        if self.code is ExitCode.UNKNOWN:
+        if self.session.result is not Result.HOLDS:
             asked = ", ".join(map(headline_of, self._undeclared))
-            names = ", ".join(name for name in found.unknown if name not in self.trials.allow_unknown)
+            names = ", ".join(self.trials.unknown)
             missing = "" if asked and not names else f", but no run exercised {names or 'anything'}"
             begins = f"UNDECLARED: {asked}. Nothing" if asked else "UNKNOWN: nothing"
             return f"{begins} is violated{missing}{self._found_in_code}"
@@ -295,7 +297,7 @@ class SearchReport:
         print_input(console, records, whole=verbose)
         print_heading(console, f"{'A' if self.shrinking else which} fault schedule found that does this")
         print_plan(console, failure.plan)
-        again = self._saved(failure)
+        again = self._saved(self.trials.failing)
         if again:
             print_heading(console, "Run it again")
             print_lines(console, again["replay_command"], indent=2)
@@ -325,7 +327,7 @@ class SearchReport:
             "seed": self._seed,
             "feed_seeds": found.feed_seeds,
             "protocol": self.target.protocol.name,
-            "result": RESULT_WORDS[self.code],
+            "result": self._result,
             "not_judged": [*found.unknown, *dict.fromkeys(str(finding.kind) for finding in self._undeclared)],
             "runs": found.runs,
             "idle_runs": found.idle,
@@ -354,9 +356,9 @@ class SearchReport:
         application = self.target.application
         document = failure_document(failure)
         document["input"] = describe_input(application.pipeline, application.input_of(failure.trial))
-        return document | self._saved(failure)
+        return document | self._saved(self.trials.failing)
 
-    def _saved(self, finding: Finding | Failure) -> dict[str, str]:
+    def _saved(self, finding: Finding | None) -> dict[str, str]:
         """Return where a finding is on file."""
         path = self.session.files.get(self.trials.findings.index(finding))
         return {} if path is None else {"saved_as": str(path), "replay_command": self._command_for(path)}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from headrace_cli._documents import finding_document
-from headrace_cli._exit import RESULT_WORDS, ExitCode
+from headrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_session
 from headrace_cli._render import print_lines
-from headrace_properties.findings import Finding, FindingClass
+from headrace_properties.findings import Finding
 from headrace_properties.session import Session
 
 if TYPE_CHECKING:
@@ -28,12 +28,19 @@ class SparkSearchReport:
         session: That made them.
         elapsed_s: Wall time, seconds.
         stopped_by: The signal that ended it early, or None.
+        strict: Whether a question to the author counts as violated.
     """
 
     trials: "SparkTrials"
     session: Session
     elapsed_s: float
     stopped_by: signal.Signals | None = None
+    strict: bool = False
+
+    @property
+    def _result(self) -> str:
+        """The result in a word."""
+        return RESULT_WORDS[self.code] if self.stopped_by is not None else self.session.result.value
 
     @property
     def _report(self) -> "SparkReport":
@@ -45,13 +52,7 @@ class SparkSearchReport:
     @property
     def code(self) -> ExitCode:
         """The command's exit code."""
-        if self.stopped_by is not None:
-            return ExitCode(128 + self.stopped_by)
-        classes = {finding.finding_class for finding in self.trials.findings}
-        if FindingClass.VIOLATED in classes:
-            return ExitCode.VIOLATED
-        is_open = self._report.unknown or FindingClass.UNDECLARED in classes
-        return ExitCode.UNKNOWN if is_open else ExitCode.HOLDS
+        return exit_code_of_session(self.session, self.stopped_by, strict=self.strict)
 
     @property
     def _notes(self) -> tuple[str, ...]:
@@ -91,14 +92,14 @@ class SparkSearchReport:
                 print_lines(console, f"  headrace replay {shlex.quote(str(path))} --explain")
         for why in report.unknown:
             print_lines(console, f"\nUNKNOWN: {why}")
-        print_lines(console, f"\n{RESULT_WORDS[self.code].capitalize()}, after {self.elapsed_s:.1f} s.")
+        print_lines(console, f"\n{self._result.capitalize()}, after {self.elapsed_s:.1f} s.")
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON."""
         report, files = self._report, self.session.files
         return {
             "target": report.name,
-            "result": RESULT_WORDS[self.code],
+            "result": self._result,
             "schedules": report.job.schedules if report.job else 0,
             "late": report.job.late if report.job else 0,
             "left_out": report.job.left_out if report.job else "",

@@ -71,9 +71,9 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify my_spark_job:write_batch --schema 'account STRING, amount INT'
 
 [bold]Exit codes[/]
-  0 every invariant holds, 1 one is violated, 2 usage error, 3 unknown: no run exercised some invariant
-  or promise that --allow-unknown does not name, a scope was not exhausted, or a Spark job depends
-  on what its author has not declared, 130 interrupted"""
+  0 holds; 1 violated: a failure changes what comes out, a promise is broken, something is lost or doubled, or code raises,
+  hangs or escapes; 3 undeclared: only you can say what is meant, and a line of code answers it (1 with --strict), or unknown:
+  no run exercised it; 2 usage error; 130 interrupted"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +208,9 @@ class TargetOptions:
     duplicates: Annotated[
         bool, typer.Option("--duplicates", help="Spark jobs: the source may deliver a row twice.")
     ] = False
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if something is undeclared, too.")] = (
+        False
+    )
     keys: Annotated[
         list[str] | None,
         typer.Option(
@@ -257,7 +260,7 @@ def verify(
                 stopped_by = _run(trials, session, jobs, progress)
         with confinement.entered():  # codecs and promises are asked for what is told
             save_findings(session, save, files)
-            report = _report(trials, session, progress, stopped_by)
+            report = _report(trials, session, progress, stopped_by, strict=target.strict)
             _write_history(trials, history, files)
             if as_json:
                 print_document(report.document())
@@ -311,11 +314,15 @@ def _report(
     session: Session,
     progress: SearchProgress,
     stopped_by: signal.Signals | None,
+    *,
+    strict: bool,
 ) -> SearchReport | SparkSearchReport:
     if not isinstance(trials, PipelineTrials):
-        return SparkSearchReport(trials, session, progress.elapsed_s, stopped_by)
+        return SparkSearchReport(trials, session, progress.elapsed_s, stopped_by, strict)
     shrinking = progress.shrinking and not trials.ended
-    return SearchReport(trials, session, progress.elapsed_s, progress.runs_per_second, stopped_by, shrinking)
+    return SearchReport(
+        trials, session, progress.elapsed_s, progress.runs_per_second, stopped_by, shrinking, strict
+    )
 
 
 def _write_history(trials: "PipelineTrials | SparkTrials", path: Path | None, files: OutputFiles) -> None:

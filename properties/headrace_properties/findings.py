@@ -12,7 +12,7 @@ Rules of this file:
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.history import Event
@@ -47,7 +47,7 @@ class Family(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of finding: what is wrong, whoever sees it.
+    """A kind of finding: what is wrong, whoever sees it. Two are the same by family and name.
 
     Attributes:
         family: who says that it is wrong.
@@ -58,8 +58,8 @@ class Kind:
 
     family: Family
     name: str
-    finding_class: FindingClass = FindingClass.VIOLATED
-    rank: int = 0
+    finding_class: FindingClass = field(default=FindingClass.VIOLATED, compare=False)
+    rank: int = field(default=0, compare=False)
 
     @property
     def title(self) -> str:
@@ -128,6 +128,11 @@ class Finding:
         remedy = (f"{self.remedy.rstrip('.')}.",) if self.remedy else ()
         return f"{where}{self.message.rstrip('.')}.", *self.story, *remedy
 
+    def told(self, target: str) -> str:
+        """Tell it in paragraphs. ``target``: its name."""
+        story = "\n".join(f"  {sentence}" for sentence in self.sentences)
+        return f"{target} {_VERBS[self.finding_class]}: {self.kind.title}\n\n{story}"
+
     def __str__(self) -> str:
         """Say where, what is wrong, and what to do."""
         where = f"{self.place}: " if self.place else ""
@@ -139,6 +144,11 @@ def _sentence(text: str) -> str:
     return text if text.endswith(("?", ".")) else f"{text}."
 
 
+_VERBS = {
+    FindingClass.VIOLATED: "breaks",
+    FindingClass.UNDECLARED: "leaves open",
+    FindingClass.NOTE: "shows",
+}
 _CLASSES = list(FindingClass)
 
 

@@ -16,7 +16,6 @@ from headrace_properties.search.application import Application, FeedOf, stray_en
 from headrace_properties.search.enumeration import Enumeration
 from headrace_properties.search.exhaustive import ExhaustiveSearch
 from headrace_properties.search.guard import EndsProcessError
-from headrace_properties.search.judging import Failure
 from headrace_properties.search.limits import CodeLimits, OverrunError
 from headrace_properties.search.lineage import LINEAGE_KINDS, LineageSearch
 from headrace_properties.search.origins import input_digest
@@ -32,6 +31,7 @@ from headrace_properties.target import PipelineSource, TargetError
 from headrace_properties.target_kinds import SearchKind, TargetKind
 from headrace_properties.user_code.review import CodeReview, review
 from headrace_properties.user_frames import is_users_file
+from headrace_properties.verdict import Unknown
 from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
 from headrace_sim.faults import Breach
 
@@ -292,50 +292,81 @@ class PipelineTrials:
         return self.code is not None and bool(self.code.why_no_runs)
 
     @property
-    def findings(self) -> tuple[Finding | Failure, ...]:
-        """What is wrong with user code, then the failing run, and then what only the author can say of the code."""
-        failure, code = self.verification.failure, self.code or CodeReview(())
-        failing = [] if failure is None else [failure]
-        return (*code.of(FindingClass.VIOLATED), *failing, *code.of(FindingClass.UNDECLARED))
-
-    def told(self, finding: Finding | Failure) -> str:
-        """Tell a finding in paragraphs, as a test's report shows it."""
-        application = self.target.application
-        if isinstance(finding, Failure):
-            return describe_failure(finding, application).rstrip()
-        story = "\n".join(f"  {sentence}" for sentence in finding.sentences)
-        verb = "breaks" if finding.finding_class is FindingClass.VIOLATED else "leaves open"
-        return f"{application.pipeline.name} {verb} {finding.kind.title}\n\n{story}"
+    def failing(self) -> Finding | None:
+        """The smallest failing run that was found, by the first thing that it violates; ``None``: none fails."""
+        failure = self.verification.failure
+        if failure is None:
+            return None
+        (kind, message), *_ = messages_of(failure).items()
+        violated = failure.violations.get(kind.name)
+        witness = () if violated is None else violated.witness
+        return Finding(kind, message, trial=failure.trial, witness=witness)
 
     @property
-    def leading(self) -> Finding | Failure | None:
-        """The failing run, or else the first finding about the code."""
-        return self.verification.failure or next(iter(self.findings), None)
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong with user code, then the failing run, and then what only the author can say of the code."""
+        code = self.code or CodeReview(())
+        asked = (
+            finding
+            for finding in code.of(FindingClass.UNDECLARED)
+            if finding.kind.name not in self.allow_unknown
+        )
+        failing = () if self.failing is None else (self.failing,)
+        return (*code.of(FindingClass.VIOLATED), *failing, *asked)
 
-    def replay(self, finding: Finding | Failure) -> bytes | None:
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What no run exercised, and may not go unexercised."""
+        return tuple(name for name in self.verification.unknown if name not in self.allow_unknown)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something that the search was to judge was not judged."""
+        found = self.verification
+        nothing = all(isinstance(verdict, Unknown) for verdict in found.verdicts.values())
+        return bool(self.unknown) or not found.exhausted or nothing
+
+    def told(self, finding: Finding) -> str:
+        """Tell a finding in paragraphs, as a test's report shows it."""
+        application, failure = self.target.application, self.verification.failure
+        if failure is not None and finding == self.failing:
+            return describe_failure(failure, application).rstrip()
+        return finding.told(application.pipeline.name)
+
+    @property
+    def leading(self) -> Finding | None:
+        """The failing run, or else the first finding about the code."""
+        return self.failing or next(iter(self.findings), None)
+
+    def replay(self, finding: Finding) -> bytes | None:
         """Write a finding for a file; ``None``: only several inputs together show it."""
         if finding.trial is None:
             return None
-        digest = input_digest(self.target.application.input_of(finding.trial))
-        if isinstance(finding, Failure):
-            messages, history = messages_of(finding), finding.digest
-        else:
-            messages, history = {finding.kind: " ".join(finding.sentences)}, ""
-        return to_replay(self.source, finding.trial, messages, digest=history, input_digest=digest)
+        digest, failure = (
+            input_digest(self.target.application.input_of(finding.trial)),
+            self.verification.failure,
+        )
+        if failure is not None and finding == self.failing:
+            messages = messages_of(failure)
+            return to_replay(self.source, finding.trial, messages, digest=failure.digest, input_digest=digest)
+        messages = {finding.kind: " ".join(finding.sentences)}
+        return to_replay(self.source, finding.trial, messages, input_digest=digest)
 
-    def file_of(self, finding: Finding | Failure) -> Path | None:
+    def file_of(self, finding: Finding) -> Path | None:
         """Return the file of the kept failure that failed again, if this is it."""
-        return self.again if finding is self.verification.failure else None
+        return self.again if finding == self.failing else None
 
-    def is_kept(self, finding: Finding | Failure) -> bool:
-        """Return whether later sessions try it again: nothing outside the model, and nothing that a replay could not judge."""
-        outside = isinstance(finding, Failure) and is_outside(finding.plan)
-        return finding.trial is not None and not (outside or self.lacking(finding))
-
-    def lacking(self, finding: Finding | Failure) -> list[str]:
-        """Return the broken promises that a replay would not find."""
-        violated = finding.violations if isinstance(finding, Failure) else {}
-        return [name for name in violated if name in self.elsewhere]
+    def why_not_kept(self, finding: Finding) -> str:
+        """Return why later sessions do not try it again; ``""``: they do."""
+        failure = self.verification.failure
+        if finding.trial is None:
+            return "only several inputs together show it"
+        if failure is None or finding != self.failing:
+            return ""
+        lacking = next((name for name in failure.violations if name in self.elsewhere), None)
+        if lacking is not None:
+            return f"add {lacking} to a list promises beside the pipeline, where replay reads it"
+        return "it is outside the model" if is_outside(failure.plan) else ""
 
 
 def pipeline_target(

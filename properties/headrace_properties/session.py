@@ -7,12 +7,23 @@ Rules of this file:
 * A signal may stop a session at any time: it has what was found so far.
 """
 
+import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.kept_failures import KeptFailures, Retried
+
+
+class Result(enum.Enum):
+    """What came of a session."""
+
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    UNDECLARED = "undeclared"
+    UNKNOWN = "unknown"
 
 
 class Trials(Protocol):
@@ -28,21 +39,28 @@ class Trials(Protocol):
         """Make the trials, unless what is known already makes them useless or harmful."""
 
     @property
-    def findings(self) -> Sequence[Any]:
+    def findings(self) -> Sequence[Finding]:
         """What is found, the cause first."""
 
     @property
-    def leading(self) -> Any:
+    def leading(self) -> Finding | None:
         """The finding that a user is told first, or None."""
 
-    def replay(self, finding: Any) -> bytes | None:
+    def replay(self, finding: Finding) -> bytes | None:
         """Write a finding for a file; ``None``: no single trial shows it again."""
 
-    def file_of(self, finding: Any) -> Path | None:
+    def file_of(self, finding: Finding) -> Path | None:
         """Return the file of a kept failure that is found again; ``None``: the finding is new."""
 
-    def is_kept(self, finding: Any) -> bool:
-        """Return whether a new finding is to be tried again by later sessions."""
+    def why_not_kept(self, finding: Finding) -> str:
+        """Return why later sessions do not try a new finding again; ``""``: they do."""
+
+    def told(self, finding: Finding) -> str:
+        """Tell a finding in paragraphs."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something that was to be judged was not judged."""
 
 
 class Memory:
@@ -122,11 +140,21 @@ class Session:
         self.kept = self.memory.retry(self.trials)
         self.trials.search()
 
+    @property
+    def result(self) -> Result:
+        """What came of it, so far."""
+        classes = {finding.finding_class for finding in self.trials.findings}
+        if FindingClass.VIOLATED in classes:
+            return Result.VIOLATED
+        if FindingClass.UNDECLARED in classes:
+            return Result.UNDECLARED
+        return Result.UNKNOWN if self.trials.is_open else Result.HOLDS
+
     def keep(self) -> None:
         """Keep what is found."""
         for number, finding in enumerate(self.trials.findings):
             path = self.trials.file_of(finding)
-            if path is None and self.trials.is_kept(finding):
+            if path is None and not self.trials.why_not_kept(finding):
                 data = self.trials.replay(finding)
                 path = None if data is None else self.memory.keep(data)
             if path is not None:

@@ -108,10 +108,19 @@ class SparkTrials:
         """Return the file of a kept finding that is found again only under its own schedule."""
         return next((again.path for again in self.again if again.found is finding), None)
 
-    def is_kept(self, finding: Finding) -> bool:
-        """Return whether later sessions look for it: always."""
+    def why_not_kept(self, finding: Finding) -> str:
+        """Return why later sessions do not look for it: they always do."""
         del finding
-        return True
+        return ""
+
+    def told(self, finding: Finding) -> str:
+        """Tell a finding in paragraphs."""
+        return finding.told(self.target.name)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something was not judged."""
+        return self.report is None or bool(self.report.unknown)
 
 
 class Again:

@@ -111,6 +111,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "running": Heeded(_SPARK, _SPARK_HAS_IT),
     "late": Heeded(_QUERY, _KEEPS_STATE),
     "bounded_by": Heeded(_QUERY, _KEEPS_STATE),
+    "strict": Heeded(),
     "force": Heeded(),
     "verbose": Heeded(),
     "json": Heeded(),

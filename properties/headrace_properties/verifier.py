@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from hypothesis.strategies import SearchStrategy
 
 from headrace import OptionsError, Pipeline
-from headrace_properties.checkers.catalogue import is_invariant
+from headrace_properties.checkers.catalogue import rules
 from headrace_properties.drawn_feeds import feed_function
-from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.kept_failures import KeptFailures
 from headrace_properties.pipeline_target import PipelineTrials, Search, pipeline_target
 from headrace_properties.promises import Promise, check_promises
 from headrace_properties.search.application import FeedOf
 from headrace_properties.search.guard import PRINTED_LINES, guarded
-from headrace_properties.search.judging import Failure
 from headrace_properties.search.limits import CALL_S, CodeLimits, call_time_limited
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.verification import Verification
-from headrace_properties.session import Memory, Session
+from headrace_properties.session import Memory, Result, Session
 from headrace_properties.target import Source, TargetError, spark_source
 from headrace_properties.target_kinds import (
     EFFECT,
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from headrace_sim.spark.job import SparkJob
 
 _ALL = "all"
-_VERBS = {FindingClass.VIOLATED: "breaks", FindingClass.UNDECLARED: "leaves open", FindingClass.NOTE: "shows"}
 _PROMISES = "promises"
 _NO_FILE = "(no replay file: it names the module that has both the pipeline and its feed, and there is none)"
 
@@ -237,27 +234,15 @@ class Verifier:
         trials = PipelineTrials(target, wanted, _jobs())
         beside = {promise.name for promise in _promises_beside(pipeline, feed)}
         trials.elsewhere = frozenset(promise.name for promise in target.promises) - beside
-        session = Session(trials, memory)
-        try:
-            session.run()
-            session.keep()
-        finally:
-            self._record_kept(session)
+        trials.allow_unknown = self._allowed(allow_unknown)
+        session = self._run(Session(trials, memory))
         found, code = trials.verification, trials.code or CodeReview(())
-        allowed = {*self.allow_unknown, *allow_unknown}
-        wrong, questions = self._told(
-            session, trials, grows_as_meant=bool(allowed & {_ALL, str(Habit.GROWTH.kind)})
-        )
         if found.runs:
             self.record("headrace runs", found.runs)
             self.record("headrace events", found.events)
-        if wrong:
-            raise InvariantViolatedError("\n\n".join([*wrong, *questions]))
         if uncompared := code.noted(NOT_COMPARED):
             self.record("headrace not compared", ", ".join(uncompared))
-        unknown = _not_allowed(found.unknown, allowed)
-        if unknown or questions:
-            raise NotExercisedError(pipeline.name, found.runs, unknown, "\n\n".join(questions))
+        self._raise(session, pipeline.name, found.runs, trials.unknown)
         return found
 
     def spark_job(
@@ -338,31 +323,16 @@ class Verifier:
         trials = SparkTrials(
             target, target_of, source, used_seed, runs, causes_named(allow), duplicates, untested
         )
-        session = Session(trials, self._memory(source if names.importable else None))
-        try:
-            session.run()
-            session.keep()
-        finally:
-            self._record_kept(session)
+        session = self._run(Session(trials, self._memory(source if names.importable else None)))
         report = trials.report
         assert report is not None
         if report.job is not None:
             self.record("headrace schedules", report.job.schedules)
         if report.sink is not None:
             self.record("headrace trials", report.sink.trials)
-        told = [
-            f"{target.name} {_VERBS[finding.finding_class]}: {finding.kind.title}\n\n  {finding}\n\n"
-            f"Run it again\n  {self._command(session, number)}"
-            for number, finding in enumerate(trials.findings)
-        ]
-        if any(finding.finding_class is FindingClass.VIOLATED for finding in trials.findings):
-            raise InvariantViolatedError("\n\n".join(told))
-        if report.unknown or told:
-            untold = (promise.name for promise in target.promises)
-            asked_for = tuple(
-                name for name in untold if any(f"promise {name} " in why for why in report.unknown)
-            )
-            raise NotExercisedError(names.job, runs, asked_for, "\n\n".join([*report.unknown, *told]))
+        untold = (promise.name for promise in target.promises)
+        asked_for = tuple(name for name in untold if any(f"promise {name} " in why for why in report.unknown))
+        self._raise(session, names.job, runs, asked_for, report.unknown)
         return report
 
     @property
@@ -378,35 +348,47 @@ class Verifier:
         """Return where failures are kept. ``source``: of what is verified; ``None``: no file can name it."""
         return Memory(None if source is None else KeptFailures(self.folder, source))
 
-    def _told(
-        self, session: Session, trials: PipelineTrials, *, grows_as_meant: bool
-    ) -> tuple[list[str], list[str]]:
-        """Tell what is violated, and what only the author can say. ``grows_as_meant``: but for state that may stay."""
-        wrong, questions = list[str](), list[str]()
-        for number, finding in enumerate(trials.findings):
-            told = trials.told(finding)
-            if finding.trial is not None:
-                told += f"\n\nRun it again\n  {_lacking(trials, finding) or self._command(session, number)}"
-            if isinstance(finding, Failure):
-                wrong.append(told)
-                continue
-            self.record("headrace finding", " ".join(finding.sentences))
-            if finding.finding_class is FindingClass.VIOLATED:
-                wrong.append(told)
-            elif finding.kind != Habit.GROWTH.kind or not grows_as_meant:
-                questions.append(told)
-        return wrong, questions
+    def _allowed(self, allow_unknown: Iterable[str]) -> frozenset[str]:
+        """Return what may go unexercised: by name, or every invariant, and state that may stay."""
+        allowed = {*self.allow_unknown, *allow_unknown}
+        return frozenset(allowed | {*rules(), Habit.GROWTH.kind.name} if _ALL in allowed else allowed)
 
-    def _record_kept(self, session: Session) -> None:
-        for line in session.kept:
-            self.record("headrace kept failure", line)
+    def _run(self, session: Session) -> Session:
+        """Verify, keep what is found, and put what came of kept failures into the test's report."""
+        try:
+            session.run()
+            session.keep()
+        finally:
+            for line in session.kept:
+                self.record("headrace kept failure", line)
+        return session
+
+    def _raise(
+        self, session: Session, name: str, runs: int, unknown: tuple[str, ...], why: Iterable[str] = ()
+    ) -> None:
+        """Fail the test unless all holds. ``unknown``: what was not exercised; ``why``: what else was not judged."""
+        __tracebackhide__ = True
+        told = []
+        for number, finding in enumerate(session.trials.findings):
+            self.record("headrace finding", " ".join(finding.sentences))
+            again = (
+                f"\n\nRun it again\n  {self._command(session, number)}" if finding.trial is not None else ""
+            )
+            told.append(f"{session.trials.told(finding)}{again}")
+        if session.result is Result.VIOLATED:
+            raise InvariantViolatedError("\n\n".join(told))
+        if session.result is not Result.HOLDS and (unknown or why or told):
+            raise NotExercisedError(name, runs, unknown, "\n\n".join([*why, *told]))
 
     def _command(self, session: Session, number: int) -> str:
         """Return the command that runs a finding again, by its number, or why there is none."""
         path = session.files.get(number)
         if path is None:
-            why = session.memory.refused
-            return f"(no replay file: cannot write {why.filename}: {why.strerror})" if why else _NO_FILE
+            why_not = session.trials.why_not_kept(session.trials.findings[number])
+            if why_not:
+                return f"(no replay file: {why_not})"
+            error = session.memory.refused
+            return f"(no replay file: cannot write {error.filename}: {error.strerror})" if error else _NO_FILE
         call_s = self._limits.call_s
         option = f" --code-timeout {call_s:g}" if call_s != CALL_S else ""
         return f"headrace replay {shlex.quote(_shown(path))}{option} --explain"
@@ -427,20 +409,6 @@ def _refuse_unheeded(
     __tracebackhide__ = True
     named = {name: value for name, value in given.items() if name in OPTIONS and value not in (None, ())}
     refuse_unheeded(OPTIONS, named, kind, search)
-
-
-def _not_allowed(unknown: Iterable[str], allowed: Collection[str]) -> tuple[str, ...]:
-    """Return what should have been exercised and was not."""
-    return tuple(
-        name for name in unknown if name not in allowed and not (_ALL in allowed and is_invariant(name))
-    )
-
-
-def _lacking(trials: PipelineTrials, finding: Finding | Failure) -> str:
-    """Say that a broken promise does not stand where a replay would read it; ``""``: none is broken, or it does."""
-    lacking = trials.lacking(finding)
-    where = "to a list promises beside the pipeline, where replay reads it"
-    return f"(no replay file: add {lacking[0]} {where})" if lacking else ""
 
 
 def _shown(path: Path) -> str:

@@ -83,6 +83,7 @@ SAMPLES = {
     "allow": ("--allow", "effect"),
     "duplicates": ("--duplicates",),
     "keys": ("--keys", "t=word"),
+    "strict": ("--strict",),
     "force": ("--force",),
     "verbose": ("--verbose",),
     "json": ("--json",),
