@@ -1,0 +1,59 @@
+"""One name, one meaning: no two files and no two public classes of `headrace_properties` and `headrace_cli` share a name."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("properties", "cli")
+
+
+def modules(root: Path) -> list[Path]:
+    """The modules of the rooms under a folder."""
+    return [path for room in ROOMS for path in sorted((root / room).rglob("*.py"))]
+
+
+def named(path: Path) -> Iterator[str]:
+    """Yield the names that a module takes: its file's and those of its public classes."""
+    if path.name != "__init__.py":
+        yield path.name
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+def shared(root: Path) -> dict[str, list[str]]:
+    """Return the names that several modules take, and these modules."""
+    holders: defaultdict[str, list[str]] = defaultdict(list)
+    for path in modules(root):
+        for name in named(path):
+            holders[name].append(str(path.relative_to(root)))
+    return {name: paths for name, paths in holders.items() if len(paths) > 1}
+
+
+def test_each_file_and_each_public_class_has_a_name_of_its_own() -> None:
+    assert len(modules(ROOT)) > 200
+    assert shared(ROOT) == {}
+
+
+@pytest.mark.parametrize(
+    ("other", "text", "twice"),
+    [
+        ("cli/judging.py", "", "judging.py"),
+        ("properties/room/other.py", "class Step: ...", "Step"),
+        ("properties/room/other.py", "class _Step: ...\ndef step(): ...", ""),
+        ("properties/room/__init__.py", "", ""),
+    ],
+)
+def test_a_name_that_is_taken_twice_is_told(tmp_path: Path, other: str, text: str, twice: str) -> None:
+    for name, source in {
+        "properties/judging.py": "class Step: ...",
+        "properties/__init__.py": "",
+        other: text,
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(source)
+    assert shared(tmp_path) == ({twice: ["properties/judging.py", other]} if twice else {})
