@@ -145,6 +145,7 @@ def test_option_that_the_search_does_not_heed_is_refused(run: Run, search: str, 
     assert (done.exit_code, "given with search=" in done.output) == (2, True), done.output
 
 
+_SPARK = (TargetKind.QUERY, TargetKind.SINK)
 REPLAYS = {
     "explain": ("--explain",),
     "html": ("--html", "a.html"),
@@ -212,10 +213,21 @@ def test_replay_heeds_each_option_or_refuses_it_by_name(run: Run, kind: TargetKi
         assert all(Path(part).exists() for part in option if part.startswith("a.")), name
 
 
-@pytest.mark.spark
+ELSEWHERE = {"schema", "keys", "on", "master", "search", "depth"}
+"""Already given, about another target, or with a test of their own."""
+
+
 @pytest.mark.usefixtures("kinds")
-@pytest.mark.parametrize("kind", [TargetKind.QUERY, TargetKind.SINK])
-def test_options_that_a_spark_job_heeds_are_accepted_together(run: Run, kind: TargetKind) -> None:
-    given = [name for name in SAMPLES if kind in OPTIONS[name].kinds and name not in {"schema", "keys"}]
+@pytest.mark.parametrize(
+    "kind", [TargetKind.PIPELINE, *(pytest.param(kind, marks=pytest.mark.spark) for kind in _SPARK)]
+)
+def test_options_that_a_target_heeds_are_accepted_together(run: Run, kind: TargetKind) -> None:
+    given = [
+        name
+        for name in SAMPLES
+        if kind in OPTIONS[name].kinds
+        and SearchKind.RANDOM in OPTIONS[name].searches
+        and name not in ELSEWHERE
+    ]
     done = run("verify", *TARGETS[kind], *(part for name in given for part in SAMPLES[name]))
     assert done.exit_code != 2, done.output
