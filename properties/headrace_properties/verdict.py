@@ -75,10 +75,12 @@ class Unknown(Value, frozen=True, tag_field="verdict", tag="unknown", omit_defau
     Attributes:
         why: what did not happen, or is missing.
         cut_short: its case came up, and the run ended before it could be judged: that other runs held says nothing of this one.
+        applies: its case can come up in a program of this kind.
     """
 
     why: str
     cut_short: bool = False
+    applies: bool = True
 
 
 Verdict = Holds | Violated | Unknown

@@ -96,14 +96,6 @@ class Relation:
     finding: bool = False
 
 
-_STRONG_ONLY, _INAPPLICABLE, _NOTHING = (
-    "this code needs strong productions",
-    "the relation does not apply to this pipeline",
-    "nothing came out, and no state was left",
-)
-MEANINGLESS = (_STRONG_ONLY, _INAPPLICABLE, _NOTHING)
-"""Why a relation is `Unknown` where it has nothing to say of a pipeline."""
-
 ARRIVAL = "arrival"
 REFERENCE = "reference"
 REPLAY = "replay"
@@ -147,7 +139,7 @@ def check_relations(
     found[REFERENCE] = _compare("the sequential reference", base, _Outcome.of(reference, pipeline, settling))
     found[REPLAY] = check_replay(history, pipeline)
     if isinstance(weak := found.get("weak"), Violated):
-        found["weak"] = Unknown(f"{_STRONG_ONLY}; {weak.message}")
+        found["weak"] = Unknown(f"this code needs strong productions; {weak.message}", applies=False)
     why = _uncomparable(pipeline, feed, settling, naming)
     kept = {REPLAY, ARRIVAL} if order_matters or not why else {REPLAY}
     why = why or _by_order(arrival)
@@ -243,7 +235,7 @@ class _Outcome:
 
 def _check(relation: Relation, setup: RunSetup, base: _Outcome, settling: Settling | None) -> Verdict:
     setups = relation.change(setup)
-    verdict: Verdict = Unknown(_INAPPLICABLE)
+    verdict: Verdict = Unknown("the relation does not apply to this pipeline", applies=False)
     reached = 0
     for changed in setups:
         try:
@@ -317,7 +309,7 @@ def _compared(title: str, base: RunResult, other: RunResult) -> Verdict:
         return Violated(
             f"{text}: {base.states.get(differing[0])!r} and {other.states.get(differing[0])!r}", ()
         )
-    return Holds(reached) if reached else Unknown(_NOTHING)
+    return Holds(reached) if reached else Unknown("nothing came out, and no state was left", applies=False)
 
 
 # The changes

@@ -27,7 +27,7 @@ from headrace_properties.user_code.habits import (
     finding_of,
     habit_of,
 )
-from headrace_properties.user_code.metamorphic import ARRIVAL, MEANINGLESS, RELATIONS, REPLAY, check_relations
+from headrace_properties.user_code.metamorphic import ARRIVAL, RELATIONS, REPLAY, check_relations
 from headrace_properties.user_code.orders import combiner_place
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.settled_runs import settling_of
@@ -146,7 +146,7 @@ def review(
 
 def _is_missed(verdict: Verdict) -> bool:
     """Return whether a relation would have told something, and was not compared."""
-    return isinstance(verdict, Unknown) and not verdict.why.startswith(MEANINGLESS)
+    return isinstance(verdict, Unknown) and verdict.applies
 
 
 _NO_NAME = (

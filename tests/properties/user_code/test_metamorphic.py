@@ -281,6 +281,7 @@ def test_strong_productions_need_not_do_as_well_as_weak_ones() -> None:
     found = check_relations(*planted(Adder()), relations=[replace_weak_with(Newest())])
     assert isinstance(found["weak"], Unknown)
     assert found["weak"].why.startswith("this code needs strong productions")
+    assert not found["weak"].applies
 
 
 def replace_weak_with(computation: Computation) -> Relation:
