@@ -103,7 +103,7 @@ def verify(bug: str, pipeline: str = "pipeline", *options: str, runs: int = 0) -
 def first_sentences(output: str) -> tuple[tuple[str, ...], ...]:
     """Take the first sentences of each explanation out of what was printed."""
     found = re.findall(
-        r"^(?:code:\S+|UNDECLARED: .*|How .*|The run stopped)\n((?:  .*\n)+)", output, re.MULTILINE
+        r"^(?:(?:UNDECLARED: )?[a-z][a-z-]+|How .*|The run stopped)\n((?:  .*\n)+)", output, re.MULTILINE
     )
     texts = (" ".join(text.split()) for text in found)
     return tuple(tuple(re.split(r"(?<=[.!?]) (?=[A-Z'\"])", text)[:SENTENCES]) for text in texts)
