@@ -131,7 +131,7 @@ class Finding:
     def told(self, target: str) -> str:
         """Tell it in paragraphs. ``target``: its name."""
         story = "\n".join(f"  {sentence}" for sentence in self.sentences)
-        return f"{target} {_VERBS[self.finding_class]}: {self.kind.title}\n\n{story}"
+        return f"{target} {_VERBS[self.finding_class]} {self.kind.title}\n\n{story}"
 
     def __str__(self) -> str:
         """Say where, what is wrong, and what to do."""

@@ -169,8 +169,8 @@ def test_module_declares_beside_its_feed() -> None:
 
 def test_fixture_asks_and_takes_the_answer(tmp_path: Path) -> None:
     verify = Verifier(12, 0, tmp_path, lambda *_: None)
-    with pytest.raises(NotExercisedError, match=r"(?s)leaves open: .*\(batching\).*declare running=True"):
+    with pytest.raises(NotExercisedError, match=r"(?s)leaves open .*\(batching\).*declare running=True"):
         verify(job(RunningTotal()), FEW)
     assert verify(job(RunningTotal()), FEW, running=True, bounded_by=2).findings == ()
-    with pytest.raises(InvariantViolatedError, match=r"breaks: .*\(growth\)"):
+    with pytest.raises(InvariantViolatedError, match=r"breaks .*\(growth\)"):
         verify(job(RunningTotal()), FEW, running=True, bounded_by=1)

@@ -143,7 +143,7 @@ def test_fixture_fails_on_an_effect_that_is_not_idempotent(tmp_path: Path) -> No
     _, told = call(_use_fixture, tmp_path, append)
     kept = next(tmp_path.rglob("headrace-failure-*.json"))
     assert re.search(
-        r"test_targets:append breaks: each row exactly once \(twice\)\n\n  .*test_targets.py:\d+: In batch 0",
+        r"test_targets:append breaks each row exactly once \(twice\)\n\n  .*test_targets.py:\d+: In batch 0",
         told,
     )
     assert f"headrace replay {kept} --explain" in told
