@@ -161,6 +161,24 @@ def test_a_relation_that_only_the_cluster_breaks_is_a_finding(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
+    ("code", "asked"), [(SecondOfThree(), Habit.DEPENDS_ON_ORDER), (Memo(), Habit.DEPENDS_ON_SCHEDULE)]
+)
+def test_a_question_about_order_hides_no_step_that_comes_to_something_else_when_repeated(
+    code: Computation, asked: Habit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the code by itself shows that it depends on the order, or only the cluster."""
+
+    def check(_pipeline: Pipeline, feed: Feed, **_: object) -> dict[str, Verdict]:
+        broken = Violated(f"{feed.records} outputs differ", ())
+        return {ARRIVAL: broken, REPLAY: broken}
+
+    monkeypatch.setattr(reviewing, "check_relations", check)
+    found = review(*of(code))
+    assert [habit_of(finding) for finding in found.of(FindingClass.VIOLATED)] == [Habit.DEPENDS_ON_FAULTS]
+    assert [habit_of(finding) for finding in found.of(FindingClass.UNDECLARED)] == [asked]
+
+
+@pytest.mark.parametrize(
     "declared",
     [
         {"ordered": True},
