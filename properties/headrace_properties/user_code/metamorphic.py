@@ -467,7 +467,7 @@ _ARRIVAL = Relation(ARRIVAL, "another order of arrival gives the same outcome", 
 
 RELATIONS = (
     _ARRIVAL,
-    Relation("faults", "a run with faults gives the same outcome as one without", _with_faults),
+    Relation("faults", "a run with faults gives the same outcome as one without", _with_faults, finding=True),
     Relation("splits", "other key intervals give the same outcome", _split),
     Relation(
         "commits", "single and lingering commits give the same outcome as coalesced ones", _single_commits
@@ -478,3 +478,6 @@ RELATIONS = (
     Relation("weak", "weak productions of idempotent code give the same outcome as strong ones", _weak),
 )
 """All relations; each is compared with a plain run."""
+
+OF_CODE = tuple(relation for relation in RELATIONS if relation.finding)
+"""Those that can accuse user code. The others say that the engine keeps its promises, whatever code it hosts."""

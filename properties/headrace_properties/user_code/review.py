@@ -27,7 +27,7 @@ from headrace_properties.user_code.habits import (
     finding_of,
     habit_of,
 )
-from headrace_properties.user_code.metamorphic import ARRIVAL, RELATIONS, REPLAY, check_relations
+from headrace_properties.user_code.metamorphic import ARRIVAL, OF_CODE, REPLAY, check_relations
 from headrace_properties.user_code.orders import combiner_place
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.settled_runs import settling_of
@@ -215,7 +215,12 @@ class _Review:
             return _unknown("more runs would repeat the effects of the code")
         try:
             relations = check_relations(
-                self.versions[0], feed, options=self.options, seed=self.seed, order_matters=order
+                self.versions[0],
+                feed,
+                options=self.options,
+                seed=self.seed,
+                relations=OF_CODE,
+                order_matters=order,
             )
         except (HeadraceError, SystemExit, CodeOverrunError) as error:
             return _unknown(f"the run stops without any fault: {error}")
@@ -258,7 +263,7 @@ class _Review:
 
     def _checked(self, name: str, feed: Feed) -> Violated | None:
         """Return how a relation is violated on another input, if it is."""
-        pipeline, chosen = self.versions[0], [relation for relation in RELATIONS if relation.name == name]
+        pipeline, chosen = self.versions[0], [relation for relation in OF_CODE if relation.name == name]
         try:
             found = check_relations(pipeline, feed, options=self.options, seed=self.seed, relations=chosen)
         except (HeadraceError, SystemExit, CodeOverrunError):
@@ -361,7 +366,7 @@ def _of_ended(ended: ProcessEnded, pipeline: Pipeline, feeds: dict[int, Feed], s
 
 def _unknown(why: str) -> dict[str, Verdict]:
     unknown: Verdict = Unknown(why)
-    return {relation.name: unknown for relation in RELATIONS}
+    return {relation.name: unknown for relation in OF_CODE}
 
 
 def _as_declared(name: str, verdict: Verdict, pipeline: Pipeline, *, settles: bool) -> Verdict:
