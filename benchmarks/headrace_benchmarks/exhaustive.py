@@ -19,7 +19,7 @@ import msgspec
 from headrace import MILLISECOND, Computation, EngineOptions, Pipeline, Productions
 from headrace_properties.explain.narrative import narrate
 from headrace_properties.mutants import CATALOGUE, MUTANTS
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.exhaustive import Departures, ExhaustiveSearch
 from headrace_properties.search.judging import Failure, run_plan
 from headrace_properties.search.parallel import cores
@@ -247,7 +247,7 @@ def figure_12() -> Iterator[Row]:
 
 def _story(failure: Failure, protocol: Protocol) -> tuple[str, ...]:
     """Tell how the figure's rule was broken, in sentences."""
-    trial = Trial(failure.plan, failure.feed_seed, failure.kept)
+    trial = PipelineTrial(failure.plan, failure.feed_seed, failure.kept)
     history, verdicts, _ = run_plan(FIGURE_12.application, trial, protocol)
     told = narrate(history, verdicts, pipelines=[FIGURE_12.pipeline])
     assert told is not None

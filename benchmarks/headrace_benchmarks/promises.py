@@ -11,7 +11,7 @@ from statistics import median
 
 from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_most
 from headrace_properties.promises import Promise
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.steering import Steering
 from headrace_scenarios import zeitgeist
@@ -64,7 +64,7 @@ def cpu_seconds(application: Application, trials: int, seed: int) -> tuple[list[
         CPU time of each trial without, and of each with promises, seconds.
     """
     plain = replace(application, promises=())
-    steering, made = Steering(plain, seed=seed, feeds=1), list[Trial]()
+    steering, made = Steering(plain, seed=seed, feeds=1), list[PipelineTrial]()
     while len(made) < trials:
         made += steering.round(Counter())
     without, promising = list[float](), list[float]()
@@ -77,7 +77,7 @@ def cpu_seconds(application: Application, trials: int, seed: int) -> tuple[list[
     return without, promising
 
 
-def _timed(application: Application, trial: Trial) -> tuple[float, JudgedRun]:
+def _timed(application: Application, trial: PipelineTrial) -> tuple[float, JudgedRun]:
     began = time.process_time()
     judged = try_plan(application, trial)
     return time.process_time() - began, judged

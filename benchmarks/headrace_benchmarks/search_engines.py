@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import strategies as st
 
 from headrace_properties.mutants import CATALOGUE, Mutant
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun, try_plan
 from headrace_properties.search.oracles import ERROR, REFERENCE
@@ -101,9 +101,9 @@ class EngineTrial:
         workload = WORKLOADS[self.mutant.workload]
         feed = workload.feed(0)
         plan = decode_plan(data, ground_of(workload.deployed, feed, workload.options), workload.options)
-        return self.test(Trial(plan))
+        return self.test(PipelineTrial(plan))
 
-    def test(self, trial: Trial) -> JudgedRun:
+    def test(self, trial: PipelineTrial) -> JudgedRun:
         """Make a run, and record the result."""
         outcome = try_plan(_application(WORKLOADS[self.mutant.workload]), trial, self.mutant.protocol())
         if self.failure is not None:
@@ -229,7 +229,7 @@ def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
     )  # fmt: skip
     @given(BYTES)
     def targeted(data: bytes) -> None:
-        outcome = try_plan(application, Trial(decode_plan(data, ground, workload.options)))
+        outcome = try_plan(application, PipelineTrial(decode_plan(data, ground, workload.options)))
         spots.update(outcome.covered)
         target(len(outcome.covered))
 

@@ -31,7 +31,7 @@ from headrace_properties.pipeline_target import PipelineTarget
 from headrace_properties.printable import describe_input
 from headrace_properties.promises import PromiseError
 from headrace_properties.replays import ERROR, Replay, kind_of
-from headrace_properties.search.application import Trial
+from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.search.limits import OverrunError, call_time_limited
@@ -47,7 +47,7 @@ _NO_STORY = "no explanation or diagram is available"
 
 
 def rerun_pipeline(
-    replay: Replay, source: PipelineSource, trial: Trial | CodeTrial, options: ReplayOptions
+    replay: Replay, source: PipelineSource, trial: PipelineTrial | CodeTrial, options: ReplayOptions
 ) -> Rerun:
     """Make a trial of a pipeline, or of its code by itself, again.
 
@@ -69,7 +69,7 @@ def rerun_pipeline(
         source.name, source.feed, source.versions, options.promises, options.limits, protocol
     )
     feed = target.feed(trial.feed_seed)
-    plan = trial.plan if isinstance(trial, Trial) else None
+    plan = trial.plan if isinstance(trial, PipelineTrial) else None
     wrong = missing_records(feed, trial.kept) if plan is None else implausible(plan, feed, trial.kept)
     if wrong:
         raise HistoryFormatError("replay file", str(options.path), wrong)
@@ -148,7 +148,7 @@ class _Run:
     """
 
     said: _Subject
-    trial: Trial
+    trial: PipelineTrial
     options: ReplayOptions
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     history: History = field(default_factory=History)
@@ -221,7 +221,7 @@ class _Run:
             write_history(files, self.options.history, self.history, header)
 
 
-def _run(said: _Subject, trial: Trial, changes: tuple[str, ...], options: ReplayOptions) -> Rerun:
+def _run(said: _Subject, trial: PipelineTrial, changes: tuple[str, ...], options: ReplayOptions) -> Rerun:
     """Make a run of the cluster again."""
     run, target = _Run(said, trial, options), said.target
     try:

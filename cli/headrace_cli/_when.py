@@ -9,7 +9,7 @@ from headrace import format_time
 from headrace.history import Event
 from headrace_cli._progress import RunProgress
 from headrace_cli._render import counted, describe_event, plain_table, print_heading, print_table, print_text
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.inevitability import CONTINUATIONS, POINTS, FailureRates, failure_rates
 from headrace_properties.search.judging import violations
 from headrace_properties.search.parallel import cores
@@ -23,7 +23,7 @@ _MOST_EVENTS = 3
 
 def measure(
     application: Application,
-    trial: Trial,
+    trial: PipelineTrial,
     protocol: Protocol,
     history: Sequence[Event],
     verdicts: Mapping[str, Verdict],

@@ -20,7 +20,7 @@ from headrace_cli._spark_reruns import rerun_spark
 from headrace_cli._trust import check_trusted
 from headrace_cli._user_code import AllowEffectOption, Confinement
 from headrace_properties.replays import Replay, read_replay
-from headrace_properties.search.application import Trial
+from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.limits import CALL_S, CodeLimits
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import PipelineSource, SparkSource
@@ -120,7 +120,7 @@ def replay(
 
 
 _KINDS = {
-    Trial: TargetKind.PIPELINE,
+    PipelineTrial: TargetKind.PIPELINE,
     CodeTrial: TargetKind.CODE,
     QueryTrial: TargetKind.QUERY,
     SinkTrial: TargetKind.SINK,
@@ -137,7 +137,7 @@ def _named(replay: Replay, name: str | None) -> Replay:
 def _again(replay: Replay, options: ReplayOptions) -> Rerun:
     """Load the target where it comes from, and make the trial again."""
     match replay.source, replay.trial:
-        case PipelineSource() as source, Trial() | CodeTrial() as trial:
+        case PipelineSource() as source, PipelineTrial() | CodeTrial() as trial:
             return rerun_pipeline(replay, source, trial, options)
         case SparkSource() as source, QueryTrial() | SinkTrial() as trial:
             return rerun_spark(replay, source, trial, options)

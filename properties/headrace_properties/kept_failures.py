@@ -20,7 +20,7 @@ from headrace import HistoryFormatError
 from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.findings import Finding, FindingClass, Kind, ranked
 from headrace_properties.replays import ERROR, Replay, kind_of, read_replay
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.origins import input_digest
 from headrace_properties.search.parallel import Jobs, runner, useful_jobs
@@ -187,7 +187,9 @@ def retry_runs(
         protocol: the state machines to host.
         jobs: processes that share the runs.
     """
-    runs = [(failure, failure.replay.trial) for failure in kept if isinstance(failure.replay.trial, Trial)]
+    runs = [
+        (failure, failure.replay.trial) for failure in kept if isinstance(failure.replay.trial, PipelineTrial)
+    ]
     wrong = [implausible(trial.plan, application.feed(trial.feed_seed), trial.kept) for _, trial in runs]
     fit = [trial for (_, trial), why in zip(runs, wrong, strict=True) if not why]
     with runner(application, protocol, useful_jobs(jobs, len(fit))) as run:
@@ -198,7 +200,9 @@ def retry_runs(
     )
 
 
-def _judged(failure: KeptFailure, judged: JudgedRun, application: Application, trial: Trial) -> Retried:
+def _judged(
+    failure: KeptFailure, judged: JudgedRun, application: Application, trial: PipelineTrial
+) -> Retried:
     changes = failure.replay.changes(input_digest(application.input_of(trial)))
     return Retried(failure, verdicts_of(judged), changes, judged=judged)
 
@@ -218,7 +222,7 @@ def found_again(retried: Sequence[Retried]) -> Verification | None:
     runs = [
         (again.kept.replay.trial, again.judged)
         for again in retried
-        if isinstance(again.kept.replay.trial, Trial) and again.judged is not None
+        if isinstance(again.kept.replay.trial, PipelineTrial) and again.judged is not None
     ]
     seeds = tuple(dict.fromkeys(trial.feed_seed for trial, _ in runs))
     found = Verification(feed_seeds=seeds, feeds_asked=len(seeds))

@@ -18,7 +18,7 @@ from headrace.api.json_text import JsonError, read_json
 from headrace_properties.checkers.catalogue import is_invariant
 from headrace_properties.findings import Family, Kind
 from headrace_properties.printable import printable_json
-from headrace_properties.search.application import Trial
+from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.origins import code_digest
 from headrace_properties.search.plans import Plan
@@ -33,7 +33,7 @@ REPLAY_FORMAT = 5
 """The format that this version writes."""
 
 
-AnyTrial = Trial | CodeTrial | QueryTrial | SinkTrial
+AnyTrial = PipelineTrial | CodeTrial | QueryTrial | SinkTrial
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -176,7 +176,7 @@ class _PipelineFile(msgspec.Struct):
     def replay(self) -> Replay:
         names = self.violations
         about_code = bool(names) and all(name.startswith(_CODE) for name in names)
-        trial: AnyTrial = Trial(self.plan, self.feed_seed, self.kept)
+        trial: AnyTrial = PipelineTrial(self.plan, self.feed_seed, self.kept)
         if about_code:
             trial = CodeTrial(self.feed_seed, self.kept, self.plan.seed)
         found: dict[Family, dict[str, str]] = {}

@@ -14,7 +14,7 @@ from headrace_cli._kept import save_failure
 from headrace_cli._targets import load_target
 from headrace_properties.mutants import MUTANTS
 from headrace_properties.replays import messages_of, to_replay
-from headrace_properties.search.application import Trial
+from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.judging import Failure, run_plan, violations
 from headrace_properties.search.origins import input_digest
 from headrace_properties.search.plans import Plan
@@ -141,7 +141,7 @@ def save_zombie(folder: Path, feed_name: str = "feed") -> Path:
     """Save `ZOMBIE` as a failure, as ``headrace verify`` would."""
     target = load_target("views:pipeline", feed_name)
     protocol = MUTANTS["without sequencers"]
-    history, verdicts, _ = run_plan(target.application, Trial(ZOMBIE), protocol)
+    history, verdicts, _ = run_plan(target.application, PipelineTrial(ZOMBIE), protocol)
     broken = violations(verdicts)
     assert broken, "the zombie did no harm"
     failure = Failure(ZOMBIE, 0, broken, history.digest())

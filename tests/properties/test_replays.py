@@ -13,7 +13,7 @@ from headrace_properties.findings import Family, Kind
 from headrace_properties.kept_failures import KeptFailures, shown_again
 from headrace_properties.mutants import protocol_named
 from headrace_properties.replays import ERROR, REPLAY_FORMAT, Replay, read_replay, to_replay
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
@@ -27,12 +27,16 @@ ZEITGEIST = PipelineSource("headrace_scenarios.zeitgeist:pipeline", protocol="wi
 PROGRAMS = f"{programs.__name__}:"
 PRICES = SparkSource("tests.properties.replays.prices:job", "symbol STRING, price INT")
 FILES: dict[str, tuple[PipelineSource | SparkSource, type, dict[Family, list[str]]]] = {
-    "format-1-pipeline": (ZEITGEIST, Trial, {Family.INVARIANT: ["S2", "S4", "S6", "S7", "S8", "L1"]}),
-    "format-2-pipeline": (ZEITGEIST, Trial, {Family.INVARIANT: ["S2", "S4", "L1"]}),
-    "format-3-pipeline": (ZEITGEIST, Trial, {Family.INVARIANT: ["S4", "S6", "S7", "S8", "S9", "S10", "L1"]}),
+    "format-1-pipeline": (ZEITGEIST, PipelineTrial, {Family.INVARIANT: ["S2", "S4", "S6", "S7", "S8", "L1"]}),
+    "format-2-pipeline": (ZEITGEIST, PipelineTrial, {Family.INVARIANT: ["S2", "S4", "L1"]}),
+    "format-3-pipeline": (
+        ZEITGEIST,
+        PipelineTrial,
+        {Family.INVARIANT: ["S4", "S6", "S7", "S8", "S9", "S10", "L1"]},
+    ),
     "format-4-pipeline": (
         PipelineSource(f"{PROGRAMS}counts", protocol="without sequencers"),
-        Trial,
+        PipelineTrial,
         {Family.INVARIANT: ["S6"]},
     ),
     "format-4-code": (PipelineSource(f"{PROGRAMS}keeps"), CodeTrial, {Family.CODE: ["keeps-state"]}),
@@ -74,7 +78,7 @@ def test_there_is_a_file_of_each_format() -> None:
 def test_recorded_runs_fail_again(name: str) -> None:
     """The oldest ones were recorded on other versions of the engine, in which the same faults did more."""
     replay = recorded(name)
-    assert isinstance(replay.trial, Trial)
+    assert isinstance(replay.trial, PipelineTrial)
     assert isinstance(replay.source, PipelineSource)
     application = (
         Application(programs.counts, programs.feed)

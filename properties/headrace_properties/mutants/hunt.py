@@ -16,7 +16,7 @@ import msgspec
 
 from headrace import SECOND
 from headrace_properties.mutants import CATALOGUE, Mutant, Probe
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.search.oracles import fired, plan_of, try_workload
 from headrace_properties.search.parallel import Jobs, spread
@@ -161,7 +161,7 @@ class _Case:
         plan = msgspec.structs.replace(
             plan, options=msgspec.structs.replace(plan.options, limit_us=_LIMIT_US)
         )
-        feed = self.application.input_of(Trial(plan, self.feed_seed, kept))
+        feed = self.application.input_of(PipelineTrial(plan, self.feed_seed, kept))
         judged = try_workload(self.workload, feed, plan, self.mutant.protocol(probe))
         return judged, probe.count
 
@@ -169,7 +169,7 @@ class _Case:
         """An oracle that it is to break has caught it at it."""
         return activations > 0 and not set(self.mutant.breaks).isdisjoint(fired(judged))
 
-    def again(self, trial: Trial) -> JudgedRun:
+    def again(self, trial: PipelineTrial) -> JudgedRun:
         """Run it for a shrinker, to which a run that does not kill is one that does not fail."""
         judged, activations = self.run(trial.plan, trial.kept)
         return judged if self.kills(judged, activations) else replace(judged, verdicts={}, error=None)
@@ -177,7 +177,7 @@ class _Case:
     def failure(self, plan: Plan, judged: JudgedRun) -> Failure:
         """What is to be made small: only what it is to break counts."""
         broken = {name: one for name, one in judged.broken.items() if name in self.mutant.breaks}
-        return replace(judged.failure(Trial(plan, self.feed_seed)), violations=broken)
+        return replace(judged.failure(PipelineTrial(plan, self.feed_seed)), violations=broken)
 
 
 def _killed(case: _Case, plan: Plan, judged: JudgedRun, runs: int) -> Hunted:

@@ -42,7 +42,7 @@ from headrace.dataflow import (
 )
 from headrace.history import FaultStruck, History, Output
 from headrace_properties.mutation.chunked import badly_kept, in_small_chunks
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.oracles import by_calm, plan_of
 from headrace_properties.search.workloads import Workload
@@ -367,7 +367,7 @@ def try_layer(
         what = what or badly_kept(history, pipeline)
         return by_calm(workload, plan, history) | ({MODEL: Violated(what, ())} if what else {})
 
-    return try_plan(Application.with_input(pipeline, feed), Trial(plan), protocol, more=by_model)
+    return try_plan(Application.with_input(pipeline, feed), PipelineTrial(plan), protocol, more=by_model)
 
 
 def _waiting(history: History, pipeline: Pipeline) -> list[str]:

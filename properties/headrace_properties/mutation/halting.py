@@ -20,7 +20,7 @@ from headrace import (
     Timer,
 )
 from headrace_properties.mutation.watched_options import watched
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.run_error import RunError
@@ -93,7 +93,7 @@ def try_halting(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
         builder.raw(at_us=at_us, data=given if isinstance(given, bytes) else b"1", timestamp=stamp, key=key)
         builder.watermark(at_us=at_us + 1, low_watermark=at_us - 100 * MILLISECOND)
     plan = Plan(NO_FAULTS, watched(SHORT), seed)
-    judged = try_plan(Application.with_input((pipeline,), builder.build()), Trial(plan), protocol)
+    judged = try_plan(Application.with_input((pipeline,), builder.build()), PipelineTrial(plan), protocol)
     is_right = judged.error is not None and all(part in str(judged.error) for part in told)
     return stopped_rightly(judged, f"with {told[0]}", is_right=is_right)
 

@@ -22,7 +22,7 @@ from headrace.dataflow import (
 )
 from headrace_properties.mutation.halting import stopped_rightly
 from headrace_properties.mutation.watched_options import watched
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.run_error import RunError
@@ -205,7 +205,7 @@ def _tried(number: int, protocol: Protocol) -> JudgedRun:
     builder.watermark(at_us=2 * SECOND, low_watermark=2 * SECOND)
     judged = try_plan(
         Application.with_input((pipeline,), builder.build()),
-        Trial(Plan(NO_FAULTS, watched(SHORT), number)),
+        PipelineTrial(Plan(NO_FAULTS, watched(SHORT), number)),
         protocol,
     )
     error = str(judged.error or "")

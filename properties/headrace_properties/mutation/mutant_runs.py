@@ -50,7 +50,7 @@ from headrace_properties.mutation.more_flows import MORE_FLOWS, more_flows_pipel
 from headrace_properties.mutation.operated import OPERATED, try_operated
 from headrace_properties.mutation.watched_options import watched
 from headrace_properties.promises import Promise
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.oracles import by_calm, plan_of, try_workload
@@ -192,7 +192,7 @@ def pipeline_runs(workload: Workload, promises: tuple[Promise, ...]) -> Runs:
     def run(_: str, number: int) -> JudgedRun:
         feed = workload.feed(number)
         application = Application.with_input(workload.deployed, feed, promises)
-        return try_plan(application, Trial(plan_of(workload, feed, number)))
+        return try_plan(application, PipelineTrial(plan_of(workload, feed, number)))
 
     return Runs((workload.name,), run)
 
@@ -343,7 +343,9 @@ def _try_grouping(case: GroupingCase, number: int, protocol: Protocol, *, faulty
         differs = {MODEL: Violated(problem, ())} if problem else {}
         return by_calm(workload, plan, history) | differs
 
-    return try_plan(Application.with_input(pipeline, feed), Trial(_limited(plan)), protocol, more=by_model)
+    return try_plan(
+        Application.with_input(pipeline, feed), PipelineTrial(_limited(plan)), protocol, more=by_model
+    )
 
 
 def _badly_stamped(query: Query, history: History) -> str:

@@ -11,7 +11,7 @@ from headrace.history import History, IntervalMinted
 from headrace.wire.keys import ALL_KEYS, KeyInterval, cover_same_keys
 from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
 from headrace_properties.mutation.watched_options import watched
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.oracles import EXPECTED
 from headrace_properties.search.plans import Plan
@@ -50,7 +50,9 @@ def try_operated(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
         problem = _disobeyed(history, workload.pipeline, verbs)
         return {EXPECTED: Violated(problem, ())} if problem else {}
 
-    return try_plan(Application.with_input(workload.deployed, feed), Trial(plan), protocol, more=expected)
+    return try_plan(
+        Application.with_input(workload.deployed, feed), PipelineTrial(plan), protocol, more=expected
+    )
 
 
 def _drawn(seed: int, workers: int) -> list[_Verb]:

@@ -16,7 +16,7 @@ FeedOf = Callable[[int], Feed]
 """Makes the input from a seed."""
 
 
-class Trial(msgspec.Struct, frozen=True, tag="pipeline", omit_defaults=True):
+class PipelineTrial(msgspec.Struct, frozen=True, tag="pipeline", omit_defaults=True):
     """One run to make of an application.
 
     Attributes:

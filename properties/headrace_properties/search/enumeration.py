@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from random import Random
 
 from headrace import SECOND
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.outside import breaches_of
 from headrace_properties.search.parallel import RunTrials
 from headrace_properties.search.plans import Plan, ground_of
@@ -59,7 +59,7 @@ class Enumeration:
         Random(f"{seed}/order").shuffle(chosen)
         heal_at_us = ground_of(application.versions, feed, base).horizon_us + SECOND
         schedules = (FaultSchedule((), heal_at_us, at_steps=faults) for faults in chosen)
-        self._trials = [Trial(Plan(schedule, base, 0), feed_seed) for schedule in schedules]
+        self._trials = [PipelineTrial(Plan(schedule, base, 0), feed_seed) for schedule in schedules]
 
     def batches(self, run: RunTrials) -> Iterator[Batch]:
         """Run all of them at once."""

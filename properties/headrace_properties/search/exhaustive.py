@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.parallel import RunTrials
 from headrace_properties.search.schedules import Move, Position, Recording, ScopedRuns
 from headrace_properties.search.scope import Exploration, Scope
@@ -126,7 +126,7 @@ class ExhaustiveSearch:
             batch, waiting[:] = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
             yield outcomes(batch)
 
-    def trial(self, schedule: Departures) -> Trial:
+    def trial(self, schedule: Departures) -> PipelineTrial:
         """Return the run of a schedule."""
         return self._runs.trial(schedule.faults, schedule.delays)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from headrace import MILLISECOND
 from headrace.history import Event
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.parallel import RunTrials, runner, useful_jobs
 from headrace_properties.search.run_error import RunError
 from headrace_sim import Protocol, Redraw
@@ -74,7 +74,7 @@ class FailureRates:
 
 def failure_rates(
     application: Application,
-    trial: Trial,
+    trial: PipelineTrial,
     history: Sequence[Event],
     violations: Sequence[str],
     *,
@@ -117,7 +117,7 @@ def failure_rates(
 
 @dataclass(slots=True)
 class _Search:
-    trial: Trial
+    trial: PipelineTrial
     violations: Sequence[str]
     error: RunError | None
     continuations: int

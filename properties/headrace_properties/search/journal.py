@@ -16,7 +16,7 @@ import headrace_properties
 import headrace_sim
 from headrace import HeadraceError
 from headrace.api.json_text import read_json
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.origins import code_digest
@@ -113,7 +113,7 @@ class Journal:
         """Return a runner that takes runs from the journal first. ``run``: makes the others."""
         done, taken = self._entries, 0
 
-        def make(trials: Sequence[Trial]) -> Iterator[JudgedRun]:
+        def make(trials: Sequence[PipelineTrial]) -> Iterator[JudgedRun]:
             nonlocal taken
             known = done[taken : taken + len(trials)]
             if known and not taken:

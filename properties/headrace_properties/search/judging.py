@@ -13,7 +13,7 @@ from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.promises import PromiseError
 from headrace_properties.promises.steadiness import judge_steadily
 from headrace_properties.search.agreement import check_agreement
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.coverage import Spot, covered, strikes_of
 from headrace_properties.search.limits import OverrunError, call_time_limited
 from headrace_properties.search.novelty import behaviour
@@ -45,9 +45,9 @@ class Failure:
     kept: tuple[int, ...] | None = None
 
     @property
-    def trial(self) -> Trial:
+    def trial(self) -> PipelineTrial:
         """The run that shows the failure."""
-        return Trial(self.plan, self.feed_seed, self.kept)
+        return PipelineTrial(self.plan, self.feed_seed, self.kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,16 @@ class JudgedRun:
             return bool(self.broken.keys() & set(violated))
         return self.error is not None and error is not None and self.error.name == error.name
 
-    def failure(self, trial: Trial) -> Failure:
+    def failure(self, trial: PipelineTrial) -> Failure:
         """Return the run as a failure. ``trial``: what was run."""
         return Failure(trial.plan, trial.feed_seed, self.broken, self.digest, self.error, trial.kept)
 
 
 def run_plan(
-    application: Application, trial: Trial, protocol: Protocol = SOUND, arrivals: Arrivals | None = None
+    application: Application,
+    trial: PipelineTrial,
+    protocol: Protocol = SOUND,
+    arrivals: Arrivals | None = None,
 ) -> tuple[History, dict[str, Verdict], dict[str, int]]:
     """Make one run and judge it: (history, verdict by invariant or promise, interesting cases).
 
@@ -161,7 +164,7 @@ _EVENTS_OF_A_RECORD = 5_000
 
 def try_plan(
     application: Application,
-    trial: Trial,
+    trial: PipelineTrial,
     protocol: Protocol = SOUND,
     more: Callable[[History], dict[str, Verdict]] = lambda _: {},
 ) -> JudgedRun:

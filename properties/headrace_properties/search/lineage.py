@@ -20,7 +20,7 @@ from headrace import OptionsError
 from headrace.history import Applied, Event, Executed, History, Output, ScanEnded
 from headrace.wire.messages import Deliver
 from headrace_properties.closure import closure
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.parallel import RunTrials
 from headrace_properties.search.schedules import Recording, ScopedRuns
 from headrace_properties.search.scope import FAULT_KINDS, Exploration, Scope
@@ -143,7 +143,7 @@ class Lineage:
         steps: of the run, before the heal and without routine work.
     """
 
-    def __init__(self, application: Application, trial: Trial, protocol: Protocol = SOUND) -> None:
+    def __init__(self, application: Application, trial: PipelineTrial, protocol: Protocol = SOUND) -> None:
         recording = Recording(application, trial, protocol)
         self.steps = recording.steps
         self._recording = recording

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from headrace import HeadraceError
 from headrace.spark import SparkHostError
 from headrace.spark.runtime.failures import import_error_in
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.limits import limit_memory
 from headrace_properties.search.parallel import AT_ONCE, RunTrials, run_apart
@@ -70,7 +70,7 @@ class SparkExecutors:
             shipped.unpersist()
 
     def _in_turn(
-        self, threads: ThreadPoolExecutor, shipped: Broadcast[bytes], trials: Sequence[Trial]
+        self, threads: ThreadPoolExecutor, shipped: Broadcast[bytes], trials: Sequence[PipelineTrial]
     ) -> Iterator[JudgedRun]:
         size = max(1, min(len(trials) // self._at_once, AT_ONCE))
         batches = [trials[first : first + size] for first in range(0, len(trials), size)]
@@ -82,7 +82,7 @@ class SparkExecutors:
         for future in under_way:
             yield from future.result()
 
-    def _batch(self, shipped: Broadcast[bytes], trials: Sequence[Trial]) -> list[JudgedRun]:
+    def _batch(self, shipped: Broadcast[bytes], trials: Sequence[PipelineTrial]) -> list[JudgedRun]:
         try:
             return self._do(partial(_try, shipped), trials)
         except _ProcessEndedError:
@@ -165,12 +165,12 @@ def _load(shipped: Broadcast[bytes]) -> tuple[Application, Protocol]:
     return _loaded[number]
 
 
-def _try(shipped: Broadcast[bytes], trials: Sequence[Trial]) -> list[JudgedRun]:
+def _try(shipped: Broadcast[bytes], trials: Sequence[PipelineTrial]) -> list[JudgedRun]:
     application, protocol = _load(shipped)
     with seldom_collected():
         return [try_plan(application, trial, protocol) for trial in trials]
 
 
-def _try_apart(shipped: Broadcast[bytes], trial: Trial) -> JudgedRun:
+def _try_apart(shipped: Broadcast[bytes], trial: PipelineTrial) -> JudgedRun:
     application, protocol = _load(shipped)
     return run_apart(application, trial, protocol)

@@ -32,7 +32,7 @@ from headrace.history import (
 from headrace.worker.running import MOST_IN_STEP
 from headrace_properties.reference import run_reference
 from headrace_properties.results import result_of
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.calm import judge_calm
 from headrace_properties.search.fault_kinds import FIRST_TABLE
 from headrace_properties.search.judging import JudgedRun, try_plan
@@ -65,7 +65,7 @@ def try_workload(
     """
     return try_plan(
         Application.with_input(workload.deployed, feed),
-        Trial(plan),
+        PipelineTrial(plan),
         protocol,
         more=lambda history: (
             _by_reference(workload, feed, history)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 
 from headrace import OptionsError
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import try_plan
 from headrace_properties.search.plans import Plan
 from headrace_sim import NO_FAULTS, ClusterOptions, Priorities
@@ -70,7 +70,7 @@ def ordering_of(application: Application, options: ClusterOptions, feed_seed: in
     ordering = Ordering(depth, messages=1)
     earliest(options)
     calm = try_plan(
-        application, Trial(Plan(NO_FAULTS, options, 0, priorities=Priorities(0, 1, 0)), feed_seed)
+        application, PipelineTrial(Plan(NO_FAULTS, options, 0, priorities=Priorities(0, 1, 0)), feed_seed)
     )
     ordering.take(calm.chains)
     ordering.messages = max(calm.chains[1], 1)

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from headrace import HeadraceError
 from headrace_properties.search.apart import Board, work_apart
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.limits import calls_told, limit_memory
 from headrace_properties.search.run_error import RunError
@@ -42,7 +42,7 @@ class KilledProcessError(HeadraceError):
         )
 
 
-RunTrials = Callable[[Sequence[Trial]], Iterator[JudgedRun]]
+RunTrials = Callable[[Sequence[PipelineTrial]], Iterator[JudgedRun]]
 """Makes runs, and yields their outcomes in order."""
 
 
@@ -177,7 +177,7 @@ def _in_turn(
     jobs: int,
     application: Application,
     protocol: Protocol,
-    trials: Sequence[Trial],
+    trials: Sequence[PipelineTrial],
 ) -> Iterator[JudgedRun]:
     """Make runs in the pool; once one has killed its process, make each of the rest in a separate process."""
     done = 0
@@ -190,7 +190,7 @@ def _in_turn(
             yield run_apart(application, trial, protocol)
 
 
-def run_apart(application: Application, trial: Trial, protocol: Protocol) -> JudgedRun:
+def run_apart(application: Application, trial: PipelineTrial, protocol: Protocol) -> JudgedRun:
     """Make a run in a separate process; if it ends the process, that is its outcome, with the call that was running."""
 
     def work(board: Board) -> Iterator[JudgedRun]:
@@ -220,6 +220,6 @@ def _begin_job(application: Application, protocol: Protocol) -> None:
     _shared = application, protocol
 
 
-def _job(trial: Trial) -> JudgedRun:
+def _job(trial: PipelineTrial) -> JudgedRun:
     application, protocol = _shared
     return try_plan(application, trial, protocol)

@@ -6,7 +6,7 @@ from itertools import chain, islice
 import msgspec
 
 from headrace import SECOND
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.ground import Ground, ground_of
 from headrace_properties.search.judging import arrivals_of
 from headrace_properties.search.outside import breaches_at
@@ -44,10 +44,10 @@ class ScopedRuns:
         """Which runs they are."""
         return f"a search by {self.scope} of input {self._feed_seed}"
 
-    def trial(self, faults: tuple[StepFault, ...] = (), delays: tuple[Delay, ...] = ()) -> Trial:
+    def trial(self, faults: tuple[StepFault, ...] = (), delays: tuple[Delay, ...] = ()) -> PipelineTrial:
         """Return the run with some departures."""
         schedule = FaultSchedule((), self._heal_at_us, at_steps=faults)
-        return Trial(Plan(schedule, self.scope.options, 0, delays), self._feed_seed, self._kept)
+        return PipelineTrial(Plan(schedule, self.scope.options, 0, delays), self._feed_seed, self._kept)
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
@@ -94,7 +94,7 @@ class Recording:
         received: the step of each event that a process received, by the event's identity and the process.
     """
 
-    def __init__(self, application: Application, trial: Trial, protocol: Protocol) -> None:
+    def __init__(self, application: Application, trial: PipelineTrial, protocol: Protocol) -> None:
         plan, arrivals = trial.plan, arrivals_of(trial.plan)
         assert arrivals is not None, "whose latencies are drawn has no order to vary"
         self.arrivals: Arrivals = arrivals

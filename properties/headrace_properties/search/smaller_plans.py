@@ -14,7 +14,7 @@ import msgspec
 
 from headrace import MILLISECOND, SECOND
 from headrace_properties.promises import PromiseError
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.shrinking import Budget, Shrinker, smallest
 from headrace_sim import ClusterOptions, StepFault
@@ -23,7 +23,7 @@ from headrace_sim.kernel import seldom_collected
 BUDGET = Budget(runs=1_000, cpu_s=10.0)
 """The default budget. Small runs exhaust it by their number, and so with the same result on every machine."""
 
-Test = Callable[[Trial], JudgedRun]
+Test = Callable[[PipelineTrial], JudgedRun]
 """Runs a trial."""
 
 _ROUND_US = (0, SECOND, 100 * MILLISECOND, 10 * MILLISECOND, MILLISECOND)
@@ -48,7 +48,7 @@ def shrink(
     """
     best, wanted = failure, failure.violations.keys()
 
-    def fails(trial: Trial) -> bool:
+    def fails(trial: PipelineTrial) -> bool:
         nonlocal best
         try:
             judged = test(trial)
@@ -65,7 +65,7 @@ def shrink(
     return best
 
 
-def _drop_faults(shrinker: Shrinker[Trial]) -> None:
+def _drop_faults(shrinker: Shrinker[PipelineTrial]) -> None:
     """Leave out as many faults as possible, larger parts first."""
     schedule = shrinker.best.plan.faults
     shrinker.leave_out(
@@ -76,7 +76,7 @@ def _drop_faults(shrinker: Shrinker[Trial]) -> None:
         shrinker.tries(_with(shrinker.best, faults=msgspec.structs.replace(schedule, lasting=())))
 
 
-def _drop_records(records: tuple[int, ...], shrinker: Shrinker[Trial]) -> None:
+def _drop_records(records: tuple[int, ...], shrinker: Shrinker[PipelineTrial]) -> None:
     """Leave out records of the input. ``records``: all of them."""
     kept = shrinker.best.kept
     shrinker.leave_out(
@@ -84,7 +84,7 @@ def _drop_records(records: tuple[int, ...], shrinker: Shrinker[Trial]) -> None:
     )
 
 
-def _usual_knobs(base: ClusterOptions, shrinker: Shrinker[Trial]) -> None:
+def _usual_knobs(base: ClusterOptions, shrinker: Shrinker[PipelineTrial]) -> None:
     """Reset the order of arrivals, the seed and the options to their defaults: all of them, or one by one."""
     plan = shrinker.best.plan
     if plan.priorities is not None:
@@ -97,7 +97,7 @@ def _usual_knobs(base: ClusterOptions, shrinker: Shrinker[Trial]) -> None:
         shrinker.tries(_with(shrinker.best, options=options(shrinker.best.plan.options)))
 
 
-def _simpler_faults(shrinker: Shrinker[Trial]) -> None:
+def _simpler_faults(shrinker: Shrinker[PipelineTrial]) -> None:
     """Round times and counts, and let a fault begin at an earlier step of its kind."""
     for place in range(shrinker.best.plan.faults.count):
         for simpler in _simpler:
@@ -109,7 +109,7 @@ def _simpler_faults(shrinker: Shrinker[Trial]) -> None:
                     break
 
 
-def _with(trial: Trial, **changes: Any) -> Trial:
+def _with(trial: PipelineTrial, **changes: Any) -> PipelineTrial:
     """Change the plan of a trial."""
     return msgspec.structs.replace(trial, plan=msgspec.structs.replace(trial.plan, **changes))
 

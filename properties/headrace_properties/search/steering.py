@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
 from headrace_properties.search.ordering import ordering_of
@@ -158,7 +158,7 @@ class Steering:
         Random(f"{self._seed}/steering").shuffle(faults)
         return faults
 
-    def round(self, covered: Counter[Spot]) -> list[Trial]:
+    def round(self, covered: Counter[Spot]) -> list[PipelineTrial]:
         """Return the next round. ``covered``: where faults have struck so far."""
         number, self._rounds = self._rounds, self._rounds + 1
         return [
@@ -166,7 +166,7 @@ class Steering:
             for place, data in enumerate(drawn(self._seed, number))
         ]
 
-    def _trial(self, data: bytes, number: int, covered: Counter[Spot]) -> Trial:
+    def _trial(self, data: bytes, number: int, covered: Counter[Spot]) -> PipelineTrial:
         """Aim a drawn plan, and give it the next input in turn."""
         turn = number % len(self._feed_seeds)
         in_newest = number // ROUND % _NEWEST_EVERY == _NEWEST_EVERY - 1
@@ -177,7 +177,7 @@ class Steering:
         if self._ordering is not None:
             priorities = self._ordering.draw(Random(f"{self._seed}/{number}/priorities"))
             aimed = msgspec.structs.replace(aimed, priorities=priorities)
-        return Trial(aimed, self._feed_seeds[turn], watched=number % EVERY == 0)
+        return PipelineTrial(aimed, self._feed_seeds[turn], watched=number % EVERY == 0)
 
     def _aim(self, plan: Plan, covered: Counter[Spot]) -> Plan:
         faults = [self._next(covered) for _ in range(self._aimed if self._faults else 0)]

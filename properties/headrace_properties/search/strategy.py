@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol as Interface
 
 from headrace import OptionsError
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.journal import Journal
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.parallel import Jobs, RunTrials, run_apart, runner, useful_jobs
@@ -17,7 +17,7 @@ from headrace_properties.search.verification import Verification
 from headrace_sim import ClusterOptions, Protocol
 from headrace_sim.kernel import seldom_collected
 
-Batch = Iterable[tuple[Trial, JudgedRun]]
+Batch = Iterable[tuple[PipelineTrial, JudgedRun]]
 """Runs with their outcomes; each is made when it is asked for."""
 
 
@@ -86,7 +86,7 @@ def search(
         error = found.failure.error
         make = run_apart if error is not None and error.stop is Stop.ENDED else try_plan
 
-        def again(trial: Trial) -> JudgedRun:
+        def again(trial: PipelineTrial) -> JudgedRun:
             judged = make(application, trial, strategy.protocol)
             on_run(found)
             return judged

@@ -30,7 +30,7 @@ from headrace.history import (
 from headrace.wire.rows import Production, Version
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.results import outputs_of
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.search.plans import Plan, draw_faults, ground_of
 from headrace_properties.verdict import Verdict
@@ -216,7 +216,7 @@ def _plans(
 
 def _run(way: Way, pipeline: Pipeline, feed: Feed, plan: Plan) -> tuple[History, dict[str, Verdict]]:
     plan = msgspec.structs.replace(plan, options=way.options(plan.options))
-    history, verdicts, _ = run_plan(Application.with_input(way.pipeline(pipeline), feed), Trial(plan))
+    history, verdicts, _ = run_plan(Application.with_input(way.pipeline(pipeline), feed), PipelineTrial(plan))
     return history, verdicts
 
 

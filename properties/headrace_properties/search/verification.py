@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from headrace_properties.checkers.catalogue import is_about_code
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.search.novelty import Novelty
@@ -87,7 +87,7 @@ class Verification:
         """The runs that count towards a limit: where all schedules of a scope are run, those without a fault, too."""
         return self.runs if self.exploration is None else self.exploration.total
 
-    def take(self, trial: Trial, judged: JudgedRun) -> None:
+    def take(self, trial: PipelineTrial, judged: JudgedRun) -> None:
         """Add a run; the first that fails is the counterexample."""
         if judged.strikes:
             self.runs += 1

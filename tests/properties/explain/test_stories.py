@@ -7,7 +7,7 @@ from headrace_properties.explain.fault_sentences import struck
 from headrace_properties.explain.narrative import LONGEST, Narrative, narrate
 from headrace_properties.explain.tenures import Outage, outages_of
 from headrace_properties.promises import Moment, Promise, always, at_end, judge_promises
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import by_cause, run_plan
 from headrace_properties.search.plans import Plan
 from headrace_properties.verdict import Verdict
@@ -268,7 +268,7 @@ def test_what_was_sent_again_and_when_its_ack_was_heard_are_told() -> None:
     pause = f.Pause(at_us=1_000_500, process="desk/0", for_us=SECOND)
     plan = Plan(FaultSchedule((pause,), heal_at_us=4 * SECOND), ClusterOptions(), seed=0)
     application = Application(twice, lambda _: requests("reserve"), (never_below_zero,))
-    history, verdicts, _ = run_plan(application, Trial(plan, 0))
+    history, verdicts, _ = run_plan(application, PipelineTrial(plan, 0))
     narrative = narrate(history, verdicts, pipelines=[twice])
     assert narrative is not None
     text = sentences(narrative)

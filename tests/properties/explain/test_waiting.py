@@ -29,7 +29,7 @@ from headrace_properties.explain.narrative import Narrative, narrate
 from headrace_properties.explain.step_sentences import StepSentences
 from headrace_properties.explain.waiting import waiting_for
 from headrace_properties.mutants import CATALOGUE, Probe
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import run_plan
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.workloads import WORKLOADS
@@ -313,7 +313,7 @@ def test_a_timer_that_a_broken_recovery_forgets_is_explained_in_a_run() -> None:
     application = Application(workload.deployed, workload.feed)
     pause = f.Pause(at_us=900_000, process="worker-0", for_us=1_500_000)
     plan = Plan(FaultSchedule((pause,), heal_at_us=6_000_000), workload.options, seed=0)
-    history, verdicts, _ = run_plan(application, Trial(plan, 1), mutant.protocol(Probe()))
+    history, verdicts, _ = run_plan(application, PipelineTrial(plan, 1), mutant.protocol(Probe()))
     for about in ("L1", "L4"):
         broken = verdicts[about]
         assert isinstance(broken, Violated)

@@ -15,7 +15,7 @@ from headrace_properties.checkers import judge, reached
 from headrace_properties.mutants import CATALOGUE, MUTANTS
 from headrace_properties.replays import messages_of, read_replay, to_replay
 from headrace_properties.results import result_of
-from headrace_properties.search.application import Trial
+from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.exhaustive import ExhaustiveSearch
 from headrace_properties.search.judging import JudgedRun, arrivals_of, run_plan, try_plan, violations
 from headrace_properties.search.plans import Plan
@@ -50,7 +50,7 @@ def outcome_of(
 ) -> Outcome:
     """The whole outcome of a schedule: rows, output, verdicts, and the cases that arose."""
     application = WORKLOADS[workload].application
-    history, _, _ = run_plan(application, Trial(plan, 0, tuple(range(records))), protocol)
+    history, _, _ = run_plan(application, PipelineTrial(plan, 0, tuple(range(records))), protocol)
     # Orders that no process can tell apart have one History in the order of time.
     timely = History(sorted(history, key=lambda event: event.at_us))
     result, cases = result_of(timely), reached(timely)
@@ -129,7 +129,7 @@ def changed_by_swaps(protocol: Protocol, workload: str, faults: int, swaps: int)
         made = arrivals_of(plan)
         if judged.error or made is None:
             continue
-        run_plan(application, Trial(plan, 0, (0, 1)), protocol, made)
+        run_plan(application, PipelineTrial(plan, 0, (0, 1)), protocol, made)
         usual = outcome_of(plan, protocol, workload, 2)
         free = [delay for index in range(len(made.handled)) if (delay := free_delay(made.handled, index))]
         for delay in draws.sample(free, min(swaps, len(free))):
@@ -262,7 +262,7 @@ def test_the_first_counterexample_has_the_fewest_departures_and_runs_again_from_
     source = PipelineSource("somewhere:pipeline", protocol=protocol.name)
     path.write_bytes(to_replay(source, failure.trial, messages_of(failure), digest=failure.digest))
     trial = read_replay(path).trial
-    assert isinstance(trial, Trial)
+    assert isinstance(trial, PipelineTrial)
     again = try_plan(application, trial, protocol)
     assert again.digest == failure.digest
     assert again.broken.keys() == failure.violations.keys()

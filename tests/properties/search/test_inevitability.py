@@ -6,7 +6,7 @@ import pytest
 from headrace.history import FaultStruck, History
 from headrace.wire.messages import MergeIntervals
 from headrace_properties.mutants import MUTANTS
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.inevitability import CONTINUATIONS, FailureRates, failure_rates
 from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.search.plans import Plan
@@ -17,7 +17,7 @@ from tests.sim.rig import letters, mail
 BROKEN = MUTANTS["without sequencers"]
 APPLICATION = Application.with_input(mail(), letters(mail(), 20))
 MERGE_US = 2_500_000
-FAILING = Trial(
+FAILING = PipelineTrial(
     Plan(
         FaultSchedule(
             (
@@ -41,7 +41,9 @@ def history() -> History:
     return history
 
 
-def rates(history: History, trial: Trial = FAILING, jobs: int = 1, continuations: int = 4) -> FailureRates:
+def rates(
+    history: History, trial: PipelineTrial = FAILING, jobs: int = 1, continuations: int = 4
+) -> FailureRates:
     return failure_rates(
         APPLICATION,
         trial,
@@ -95,7 +97,10 @@ def test_faults_at_steps_no_longer_begin(history: History) -> None:
     )
     plan = msgspec.structs.replace(FAILING.plan, faults=FaultSchedule((), 5_950_000, at_steps=(step,)))
     struck = [
-        any(type(event) is FaultStruck for event in run_plan(APPLICATION, Trial(plan, redraw=redraw))[0])
+        any(
+            type(event) is FaultStruck
+            for event in run_plan(APPLICATION, PipelineTrial(plan, redraw=redraw))[0]
+        )
         for redraw in (None, Redraw(1, 1))
     ]
     assert struck == [True, False]
@@ -103,7 +108,7 @@ def test_faults_at_steps_no_longer_begin(history: History) -> None:
 
 def test_a_run_without_faults_has_no_decisive_event(history: History) -> None:
     plan = msgspec.structs.replace(FAILING.plan, faults=FaultSchedule())
-    assert rates(history, Trial(plan)) == FailureRates((), None)
+    assert rates(history, PipelineTrial(plan)) == FailureRates((), None)
 
 
 def test_a_run_that_stopped_with_an_error_is_measured_by_time() -> None:

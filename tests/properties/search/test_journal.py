@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace_properties.search import journal
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.exhaustive import ExhaustiveSearch
 from headrace_properties.search.journal import JournalError
 from headrace_properties.search.judging import JudgedRun, try_plan
@@ -41,7 +41,7 @@ def test_runs_in_the_file_are_not_repeated(tmp_path: Path, monkeypatch: pytest.M
     path, made = tmp_path / "search", list[int]()
     whole = search(ExhaustiveSearch(TALLIES, SCOPE), resume=path)
 
-    def counted(application: Application, trial: Trial, protocol: Protocol) -> JudgedRun:
+    def counted(application: Application, trial: PipelineTrial, protocol: Protocol) -> JudgedRun:
         made.append(1)
         return try_plan(application, trial, protocol)
 

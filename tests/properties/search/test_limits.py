@@ -10,7 +10,7 @@ import pytest
 from headrace import Computation, Context, Pipeline, Record, Timer
 from headrace.rules import Rules
 from headrace_properties.search import judging
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import try_plan
 from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.search.plans import Plan
@@ -31,7 +31,9 @@ class _NoRoom(Rules):
 
 def test_a_protocol_that_loops_in_zero_time_is_a_failure_that_says_where() -> None:
     judged = try_plan(
-        APPLICATION, Trial(Plan(NO_FAULTS, WINDOWS.options, seed=0), 0), Protocol("no room", rules=_NoRoom())
+        APPLICATION,
+        PipelineTrial(Plan(NO_FAULTS, WINDOWS.options, seed=0), 0),
+        Protocol("no room", rules=_NoRoom()),
     )
     assert re.match(
         r"HandlerOverrunError: the run never ends: worker-\d has handled one \w+ for 0\.2 s without running user code,"
@@ -80,7 +82,7 @@ def test_each_run_of_a_search_has_a_budget_of_events(monkeypatch: pytest.MonkeyP
     pipeline.add(_NearlyEndless(), name="endless", inputs=["letters"])
     feed = FeedBuilder(pipeline)
     feed.record(at_us=1_000_000, value="a", timestamp=0, key="a")
-    trial = Trial(Plan(NO_FAULTS, ClusterOptions(), seed=0), 0)
+    trial = PipelineTrial(Plan(NO_FAULTS, ClusterOptions(), seed=0), 0)
     judged = try_plan(Application.with_input(pipeline, feed.build()), trial)
     assert str(judged.error).startswith("EndlessRunError")
     assert "2,000 events" in str(judged.error)
@@ -88,7 +90,7 @@ def test_each_run_of_a_search_has_a_budget_of_events(monkeypatch: pytest.MonkeyP
 
 def test_a_sound_run_within_the_limits_is_left_alone() -> None:
     patient = replace(APPLICATION, limits=CodeLimits(call_s=5.0))
-    judged = try_plan(patient, Trial(Plan(NO_FAULTS, WINDOWS.options, seed=0), 0))
+    judged = try_plan(patient, PipelineTrial(Plan(NO_FAULTS, WINDOWS.options, seed=0), 0))
     assert judged.error is None
     assert judged.verdicts
 

@@ -5,7 +5,7 @@ import pytest
 from headrace import OptionsError
 from headrace_properties.mutants import CATALOGUE, MUTANTS
 from headrace_properties.results import result_of
-from headrace_properties.search.application import Trial
+from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.judging import run_plan
 from headrace_properties.search.lineage import LINEAGE_KINDS, Lineage, LineageSearch
 from headrace_properties.search.plans import Plan
@@ -19,9 +19,9 @@ TALLIES = WORKLOADS["tallies"].application
 ONE = Scope(1, 1, 0, LINEAGE_KINDS)
 
 
-def trial(*faults: StepFault) -> Trial:
+def trial(*faults: StepFault) -> PipelineTrial:
     schedule = FaultSchedule((), 3_000_000, at_steps=faults)
-    return Trial(Plan(schedule, ONE.options, 0, ()), 0, (0,))
+    return PipelineTrial(Plan(schedule, ONE.options, 0, ()), 0, (0,))
 
 
 def test_a_row_rests_on_its_record_its_write_and_its_owners_scan() -> None:

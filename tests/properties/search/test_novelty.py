@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from headrace import Computation, Context, Pipeline, Record
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import try_plan
 from headrace_properties.search.novelty import Novelty
 from headrace_properties.search.plans import Plan
@@ -120,7 +120,9 @@ def test_lines_that_no_run_reached_are_listed() -> None:
 def test_a_watched_run_has_the_same_history() -> None:
     application = Application.with_input(mail(), letters(mail(), 5))
     plan = Plan(FaultSchedule(), ClusterOptions(), 0)
-    plain, watched = (try_plan(application, Trial(plan, watched=watched)) for watched in (False, True))
+    plain, watched = (
+        try_plan(application, PipelineTrial(plan, watched=watched)) for watched in (False, True)
+    )
     assert plain.digest == watched.digest
     assert plain.branches is None
     assert watched.branches

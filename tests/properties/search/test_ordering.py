@@ -7,7 +7,7 @@ import pytest
 
 from headrace import MILLISECOND, OptionsError
 from headrace_properties.mutants import CATALOGUE
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import try_plan
 from headrace_properties.search.ordering import Ordering, ordering_of
 from headrace_properties.search.plans import Plan
@@ -113,9 +113,9 @@ def test_the_sound_engine_holds_in_orders_by_priorities() -> None:
 
 def test_each_run_has_its_own_order() -> None:
     plans = [Plan(NO_FAULTS, WORKLOAD.options, 0, priorities=Priorities(seed, 2, 100)) for seed in range(8)]
-    digests = [try_plan(TALLIES, Trial(plan)).digest for plan in plans]
+    digests = [try_plan(TALLIES, PipelineTrial(plan)).digest for plan in plans]
     assert len(set(digests)) == 8
-    assert digests == [try_plan(TALLIES, Trial(plan)).digest for plan in plans]
+    assert digests == [try_plan(TALLIES, PipelineTrial(plan)).digest for plan in plans]
 
 
 def test_an_ordering_without_a_bound_is_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 from headrace import SECOND, OptionsError
 from headrace.store.mediator import Mediator
 from headrace_properties.results import result_of
-from headrace_properties.search.application import Trial
+from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.exhaustive import ExhaustiveSearch
 from headrace_properties.search.ground import ground_of
 from headrace_properties.search.judging import JudgedRun, run_plan, try_plan
@@ -33,7 +33,7 @@ def struck_by(breach: Breach) -> list[JudgedRun]:
     heal_at_us = ground_of(WINDOWS.versions, feed, OPTIONS).horizon_us + SECOND
     schedules = breaches_of(WINDOWS.versions, feed, OPTIONS, (breach,))
     faults = [FaultSchedule((), heal_at_us, at_steps=tied) for tied in schedules]
-    runs = [try_plan(WINDOWS, Trial(Plan(schedule, OPTIONS, 0))) for schedule in faults]
+    runs = [try_plan(WINDOWS, PipelineTrial(Plan(schedule, OPTIONS, 0))) for schedule in faults]
     return [run for run in runs if run.strikes[breach.value]]
 
 
@@ -56,7 +56,7 @@ def test_nothing_breaks_where_the_store_keeps_its_guarantees(monkeypatch: pytest
     schedules = breaches_of(WINDOWS.versions, feed, OPTIONS, tuple(Breach))
     monkeypatch.setattr(Breaches, "handle", keep)
     for tied in schedules[::5]:
-        assert not try_plan(WINDOWS, Trial(Plan(FaultSchedule(at_steps=tied), OPTIONS, 0))).failed
+        assert not try_plan(WINDOWS, PipelineTrial(Plan(FaultSchedule(at_steps=tied), OPTIONS, 0))).failed
 
 
 @pytest.mark.parametrize("breach", Breach)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from headrace import Computation, Context, Pipeline, Record
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.search.parallel import KilledProcessError, runner, spread
 from headrace_properties.search.plans import Plan
@@ -81,7 +81,7 @@ def test_a_signal_amid_the_start_of_a_pool_leaves_no_process(monkeypatch: pytest
     application = Application.with_input(_deadly(), letters(_deadly(), 1))
     try:
         with pytest.raises(KeyboardInterrupt), runner(application, SOUND, 2) as run:
-            next(iter(run([Trial(Plan(NO_FAULTS, ClusterOptions(), 0), 0)])))
+            next(iter(run([PipelineTrial(Plan(NO_FAULTS, ClusterOptions(), 0), 0)])))
         assert multiprocessing.active_children() == []
     finally:
         for process in multiprocessing.active_children():
@@ -135,5 +135,5 @@ def test_a_run_that_never_ends_leaves_or_eats_memory_is_a_failure(
     application = Application.with_input(pipeline, letters(pipeline, 1))
     limited = replace(application, limits=CodeLimits(call_s=0.1))
     with runner(limited, SOUND, jobs) as run:
-        judged = list(run([Trial(Plan(NO_FAULTS, ClusterOptions(), seed)) for seed in range(2)]))
+        judged = list(run([PipelineTrial(Plan(NO_FAULTS, ClusterOptions(), seed)) for seed in range(2)]))
     assert all(says in str(judged_run.error) for judged_run in judged)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace import SECOND
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.smaller_plans import BUDGET, shrink
@@ -28,8 +28,8 @@ BROKEN = {"S1": Violated("lost", ())}
 
 def verdict_by(
     fails: Callable[[Plan, Feed], bool], broken: dict[str, Violated]
-) -> Callable[[Trial], JudgedRun]:
-    def test(trial: Trial) -> JudgedRun:
+) -> Callable[[PipelineTrial], JudgedRun]:
+    def test(trial: PipelineTrial) -> JudgedRun:
         return JudgedRun(
             dict(broken) if fails(trial.plan, APPLICATION.input_of(trial)) else {},
             {},

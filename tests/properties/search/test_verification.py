@@ -14,7 +14,7 @@ from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.findings import Family
 from headrace_properties.mutants import MUTANTS
 from headrace_properties.replays import ERROR, REPLAY_FORMAT, Replay, messages_of, to_replay
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, run_plan, violations
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.steering import Steering
@@ -186,7 +186,7 @@ CUT_SHORT = Unknown("the run was ended at its limit", cut_short=True)
 def test_a_run_that_was_cut_short_leaves_the_result_open_whatever_the_others_say(
     verdicts: tuple[Verdict, ...],
 ) -> None:
-    found, trial = Verification(), Trial(Plan(NO_FAULTS, CHECKED, 0))
+    found, trial = Verification(), PipelineTrial(Plan(NO_FAULTS, CHECKED, 0))
     for verdict in verdicts:
         found.take(trial, JudgedRun({"L2": verdict}, {}, Counter(), Counter({"crash": 1}), 1, ""))
     assert found.verdicts == {"L2": CUT_SHORT}
@@ -258,7 +258,7 @@ def test_the_file_of_a_failure_runs_again_to_the_same_history(broken: Verificati
     data = to_replay(source, failure.trial, messages_of(failure), digest=failure.digest)
     found = msgspec.json.decode(data, type=Replay)
     assert (found.source, found.format) == (source, REPLAY_FORMAT)
-    assert isinstance(found.trial, Trial)
+    assert isinstance(found.trial, PipelineTrial)
     history, verdicts, _ = run_plan(Application(zeitgeist.pipeline, short_evening), found.trial, BROKEN)
     assert history.digest() == found.digest == broken.failure.digest
     messages = {name: violation.message for name, violation in violations(verdicts).items()}
