@@ -294,6 +294,8 @@ def test_state_that_may_grow_is_unknown_and_what_was_not_compared_is_in_the_head
     )
     assert "UNDECLARED: growth The code of 'desk' leaves state that nothing will ever clean up: key" in first
     assert "promise bounded_state(COMPUTATION, keeps=...)" in first
+    strict = run("verify", "tests.planted.uuid_key:mended", "--strict", "--json", *examples, "S8,S9,L1")
+    assert (strict.exit_code, json.loads(strict.stdout)["result"]) == (1, "undeclared")
     assert run("verify", "tests.planted.uuid_key:mended", *examples, "S8,S9,L1,growth").exit_code == 0
     result = run("verify", "tests.planted.midnight:mended", *examples, "all")
     assert result.stdout.startswith("HOLDS: every invariant, in 2 runs with faults; not ")

@@ -235,6 +235,7 @@ def store(df, batch_id):
             3,
             "UNDECLARED: each row exactly once (keys)\n  store.py:5: t: is a second write of the same row a second row?",
         ),
+        (("--strict",), 1, "UNDECLARED: each row exactly once (keys)"),
         (("--keys", "t=account"), 0, "Holds"),
         (("--keys", "t="), 1, "t has (account='ann', amount=1) once too often"),
         (("--keys", "account"), 2, "does not name a table and its key"),
