@@ -16,12 +16,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
 
 import msgspec
 
-from headrace import Computation, Context, HeadraceError, Pipeline, Productions, Record, Timer, same_key
-from headrace.api.dead_letters import Letter
+from headrace import HeadraceError, Pipeline, Productions
 from headrace.history import History
 from headrace_properties.checkers import judge
 from headrace_properties.reference import Emitted, RunResult, Step, StepResult, run_reference, run_step
@@ -73,11 +71,6 @@ class RunSetup:
             seed=self.seed,
         )
 
-    def with_engine(self, **changes: object) -> "RunSetup":
-        """Return a copy with some of the engine's options changed."""
-        engine = replace(self.options.engine, **changes)  # type: ignore[arg-type]
-        return replace(self, options=msgspec.structs.replace(self.options, engine=engine))
-
 
 @dataclass(frozen=True, slots=True)
 class Relation:
@@ -87,13 +80,13 @@ class Relation:
         name: its name in reports.
         title: the claim, in one line.
         change: makes the changed setups; none if the relation does not apply.
-        finding: whether a difference is a finding about user code.
+        read: reads the result of a changed run as if nothing had been changed, without the ids that differ.
     """
 
     name: str
     title: str
     change: Callable[[RunSetup], list[RunSetup]]
-    finding: bool = False
+    read: Callable[[RunResult, Pipeline], RunResult] = without_ids
 
 
 ARRIVAL = "arrival"
@@ -104,7 +97,7 @@ REPLAY = "replay"
 @seldom_collected()
 def check_relations(
     pipeline: Pipeline, feed: Feed, *, options: ClusterOptions | None = None, seed: int = 0,
-    relations: Sequence[Relation] | None = None, order_matters: str = "",
+    relations: Sequence[Relation] = (), order_matters: str = "",
 ) -> dict[str, Verdict]:  # fmt: skip
     """Run a pipeline in all the ways that must give the same outcome.
 
@@ -113,7 +106,7 @@ def check_relations(
         feed: its input.
         options: of the cluster.
         seed: seed of all random choices.
-        relations: the relations to check; default: all.
+        relations: the relations to check; default: `RELATIONS`.
         order_matters: why the outcome is known to depend on the order of arrival, whatever these runs show; ``""`` if it is not.
 
     Returns:
@@ -125,21 +118,18 @@ def check_relations(
     setup = RunSetup(pipeline, feed, options or ClusterOptions(), seed=seed)
     settling = settling_of(pipeline, feed)
     history = setup.run()
-    base = _outcome_of(history, pipeline, settling)
-    chosen = RELATIONS if relations is None else relations
+    base = _Outcome.of(without_ids(result_of(history), pipeline), pipeline, settling)
     naming = _naming_ids(pipeline, feed)
     keeps_order = bool(naming) or has_dead_letters(setup.pipeline, feed)
     order = replace(_ARRIVAL, change=_delayed) if keeps_order else _ARRIVAL
     arrival = Violated(order_matters, ()) if order_matters else _check(order, setup, base, settling)
     found = {
         relation.name: arrival if relation is _ARRIVAL else _check(relation, setup, base, settling)
-        for relation in chosen
+        for relation in relations or RELATIONS
     }
     reference = without_ids(run_reference(with_fresh_code(pipeline), feed), pipeline)
     found[REFERENCE] = _compare("the sequential reference", base, _Outcome.of(reference, pipeline, settling))
     found[REPLAY] = check_replay(history, pipeline)
-    if isinstance(weak := found.get("weak"), Violated):
-        found["weak"] = Unknown(f"this code needs strong productions; {weak.message}", applies=False)
     why = _uncomparable(pipeline, feed, settling, naming)
     kept = {REPLAY, ARRIVAL} if order_matters or not why else {REPLAY}
     why = why or _by_order(arrival)
@@ -244,7 +234,8 @@ def _check(relation: Relation, setup: RunSetup, base: _Outcome, settling: Settli
             return Violated(f"{relation.title}: the other run stops with {type(error).__name__}: {error}", ())
         if _reruns_disagree(history, changed.pipeline):
             return _RERUN_DIFFERS
-        verdict = _compare(relation.title, base, _outcome_of(history, changed.pipeline, settling))
+        result = relation.read(result_of(history), changed.pipeline)
+        verdict = _compare(relation.title, base, _Outcome.of(result, changed.pipeline, settling))
         if not isinstance(verdict, Holds):
             return verdict
         reached += verdict.reached
@@ -315,7 +306,7 @@ def _compared(title: str, base: RunResult, other: RunResult) -> Verdict:
 # The changes
 
 
-def _with_faults(setup: RunSetup) -> list[RunSetup]:
+def with_faults(setup: RunSetup) -> list[RunSetup]:
     """Add random faults, except those that make records late, which would change their meaning (4.5)."""
     ground = ground_of(setup.pipeline, setup.feed, setup.options)
     schedules = [
@@ -335,149 +326,10 @@ def _delayed(setup: RunSetup) -> list[RunSetup]:
     return [replace(setup, seed=setup.seed + more) for more in _SEEDS]
 
 
-def _split(setup: RunSetup) -> list[RunSetup]:
-    """Use one key interval, and five."""
-    return [
-        replace(setup, pipeline=_everywhere(setup.pipeline, split_at=at)) for at in ((), ("c", "h", "m", "t"))
-    ]
-
-
-def _single_commits(setup: RunSetup) -> list[RunSetup]:
-    return [setup.with_engine(commit_batch=1), setup.with_engine(commit_linger_us=20_000)]
-
-
-def _duplicated(setup: RunSetup) -> list[RunSetup]:
-    if any(not spec.exactly_once for spec in setup.pipeline.computations.values()):
-        return []
-    ground = ground_of(setup.pipeline, setup.feed, setup.options)
-    twice = f.Noise(at_us=0, for_us=ground.horizon_us, duplicate=1.0, delay_us=300_000, kinds=("Deliver",))
-    return [replace(setup, faults=FaultSchedule((twice,)))]
-
-
-def _uncached(setup: RunSetup) -> list[RunSetup]:
-    return [setup.with_engine(cache_bytes=0), setup.with_engine(cache_bytes=600)]
-
-
-def _weak(setup: RunSetup) -> list[RunSetup]:
-    weak = replace(setup, pipeline=_everywhere(setup.pipeline, productions=Productions.WEAK))
-    return [weak, *_with_faults(weak)]
-
-
-def _everywhere(pipeline: Pipeline, **changes: object) -> Pipeline:
-    for name in pipeline.computations:
-        pipeline = pipeline.with_computation(name, **changes)
-    return pipeline
-
-
-class Identity(Computation):
-    """A computation that forwards records to one consumer of a stream.
-
-    Args:
-        stream: its input stream.
-        consumer: the computation that it precedes.
-        output: its output stream.
-    """
-
-    def __init__(self, stream: str, consumer: str, output: str) -> None:
-        self.stream = stream
-        self.consumer = consumer
-        self._output = output
-
-    def process_record(self, context: Context, record: Record) -> None:
-        """Forward the record."""
-        context.produce(self._output, record.value)
-
-
-class _Behind(Computation):
-    """A user's computation behind identities, which receives each record as it would without them.
-
-    Args:
-        original: the user's computation.
-        streams: an identity's output stream to its input stream.
-    """
-
-    def __init__(self, original: Computation, streams: dict[str, str]) -> None:
-        self._original = original
-        self._streams = streams
-
-    def initial_state(self) -> Any:
-        return self._original.initial_state()
-
-    def process_record(self, context: Context, record: Record) -> None:
-        record_id = record.record_id.removesuffix(f">{record.stream}#0")  # it is named after its stream
-        stream = self._streams[record.stream]
-        self._original.process_record(
-            context, msgspec.structs.replace(record, stream=stream, record_id=record_id)
-        )
-
-    def process_timer(self, context: Context, timer: Timer) -> None:
-        self._original.process_timer(context, timer)
-
-
-def _deeper(setup: RunSetup) -> list[RunSetup]:
-    """Put an identity before each input of each computation; it extracts keys, and fails, in the computation's place.
-
-    An identity's productions are weak: their ids are derived from those of its inputs (6.1.2), which can thus be recovered.
-    """
-    pipeline = setup.pipeline.copy()
-    for name, spec in setup.pipeline.computations.items():
-        streams: dict[str, str] = {}
-        for number, (stream, extractor) in enumerate(spec.inputs.items()):
-            passed = f"identity {number} of {name}"
-            streams[passed] = stream
-            pipeline.stream(passed, setup.pipeline.codec(stream))
-            pipeline.add(
-                Identity(stream, name, passed), name=passed, inputs={stream: extractor}, outputs=[passed],
-                productions=Productions.WEAK, on_failure=spec.on_failure,
-            )  # fmt: skip
-        behind = _Behind(spec.computation, streams)
-        pipeline = pipeline.with_computation(
-            name, inputs=dict.fromkeys(streams, same_key), computation=behind
-        )
-    return [replace(setup, pipeline=pipeline)]
-
-
-def _outcome_of(history: History, pipeline: Pipeline, settling: Settling | None) -> _Outcome:
-    """Return the outcome of a run (`headrace_properties.user_code.comparison`).
-
-    It leaves out the ids in dead letters, and the rows of identities, which hold only an empty state and are not the user's. An
-    identity's dead letter counts as its consumer's.
-    """
-    computations = {name: spec.computation for name, spec in pipeline.computations.items()}
-    identities = {
-        name: computation for name, computation in computations.items() if isinstance(computation, Identity)
-    }
-
-    def told(letter: Letter) -> Letter:
-        letter = dict(letter)
-        if letter["stream"] in identities:
-            letter["stream"] = identities[letter["stream"]].stream
-        if letter.get("computation") in identities:
-            letter["computation"] = identities[letter["computation"]].consumer
-        for name, identity in identities.items():
-            letter["error"] = letter["error"].replace(name, identity.consumer)
-        return letter
-
-    found = result_of(history)
-    states = {name: state for name, state in found.states.items() if name[0] not in identities}
-    return _Outcome.of(without_ids(replace(found, states=states), pipeline, told), pipeline, settling)
-
-
-_ARRIVAL = Relation(ARRIVAL, "another order of arrival gives the same outcome", _reordered, finding=True)
+_ARRIVAL = Relation(ARRIVAL, "another order of arrival gives the same outcome", _reordered)
 
 RELATIONS = (
     _ARRIVAL,
-    Relation("faults", "a run with faults gives the same outcome as one without", _with_faults, finding=True),
-    Relation("splits", "other key intervals give the same outcome", _split),
-    Relation(
-        "commits", "single and lingering commits give the same outcome as coalesced ones", _single_commits
-    ),
-    Relation("duplicates", "input that arrives twice gives the same outcome", _duplicated),
-    Relation("cache", "no cache, or a small one, gives the same outcome", _uncached),
-    Relation("depth", "an identity between all stages gives the same outcome", _deeper),
-    Relation("weak", "weak productions of idempotent code give the same outcome as strong ones", _weak),
+    Relation("faults", "a run with faults gives the same outcome as one without", with_faults),
 )
-"""All relations; each is compared with a plain run."""
-
-OF_CODE = tuple(relation for relation in RELATIONS if relation.finding)
-"""Those that can accuse user code. The others say that the engine keeps its promises, whatever code it hosts."""
+"""The relations that user code can break; each is compared with a plain run."""

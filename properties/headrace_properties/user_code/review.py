@@ -27,7 +27,7 @@ from headrace_properties.user_code.habits import (
     finding_of,
     habit_of,
 )
-from headrace_properties.user_code.metamorphic import ARRIVAL, OF_CODE, REPLAY, check_relations
+from headrace_properties.user_code.metamorphic import ARRIVAL, RELATIONS, REPLAY, check_relations
 from headrace_properties.user_code.orders import combiner_place
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.settled_runs import settling_of
@@ -219,7 +219,7 @@ class _Review:
                 feed,
                 options=self.options,
                 seed=self.seed,
-                relations=OF_CODE,
+                relations=RELATIONS,
                 order_matters=order,
             )
         except (HeadraceError, SystemExit, CodeOverrunError) as error:
@@ -263,7 +263,7 @@ class _Review:
 
     def _checked(self, name: str, feed: Feed) -> Violated | None:
         """Return how a relation is violated on another input, if it is."""
-        pipeline, chosen = self.versions[0], [relation for relation in OF_CODE if relation.name == name]
+        pipeline, chosen = self.versions[0], [relation for relation in RELATIONS if relation.name == name]
         try:
             found = check_relations(pipeline, feed, options=self.options, seed=self.seed, relations=chosen)
         except (HeadraceError, SystemExit, CodeOverrunError):
@@ -366,7 +366,7 @@ def _of_ended(ended: ProcessEnded, pipeline: Pipeline, feeds: dict[int, Feed], s
 
 def _unknown(why: str) -> dict[str, Verdict]:
     unknown: Verdict = Unknown(why)
-    return {relation.name: unknown for relation in OF_CODE}
+    return {relation.name: unknown for relation in RELATIONS}
 
 
 def _as_declared(name: str, verdict: Verdict, pipeline: Pipeline, *, settles: bool) -> Verdict:

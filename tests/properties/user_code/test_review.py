@@ -20,7 +20,7 @@ from headrace_properties.search.workloads import WORKLOADS
 from headrace_properties.user_code import metamorphic
 from headrace_properties.user_code import review as reviewing
 from headrace_properties.user_code.habits import Habit, habit_of
-from headrace_properties.user_code.metamorphic import ARRIVAL, OF_CODE, REFERENCE, REPLAY
+from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY
 from headrace_properties.user_code.review import DECLARED, NOT_ASKED, NOTED, PERMITTED, RECORDS, review
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import Feed, FeedBuilder
@@ -72,7 +72,7 @@ def test_code_that_keeps_to_its_context_has_no_finding_and_every_relation_holds(
     found = review(workload.pipeline, workload.feed(0), options=workload.options)
     assert found.findings == ()
     assert {type(relation) for relation in found.relations.values()} == {Holds}
-    assert found.relations.keys() == {*(relation.name for relation in OF_CODE), REFERENCE, REPLAY}
+    assert found.relations.keys() == {*(relation.name for relation in RELATIONS), REFERENCE, REPLAY}
 
 
 def test_a_cache_whose_contents_do_not_show_is_no_finding() -> None:

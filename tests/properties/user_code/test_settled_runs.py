@@ -22,15 +22,13 @@ from headrace.dataflow import (
 )
 from headrace_properties.user_code.examiner import examine
 from headrace_properties.user_code.habits import Habit, habit_of
-from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, REPLAY, check_relations
-from headrace_properties.user_code.metamorphic import RELATIONS as ALL
+from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY, check_relations
 from headrace_properties.user_code.review import review
 from headrace_properties.user_code.settled_runs import settling_of
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import Feed, FeedBuilder
 from tests.sim.rig import letters, mail
 
-RELATIONS = [relation for relation in ALL if relation.name in ("arrival", "faults")]
 TRIGGER = after_watermark(early=AfterDelay(SECOND // 5), late=AtCount(1))
 
 
