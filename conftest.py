@@ -38,7 +38,7 @@ NEEDS_SPARK = (
     "properties/headrace_properties/spark_trials.py", "tests/properties/replays/prices.py",
     "scenarios/headrace_scenarios/chaos", "cli/headrace_cli/_chaos_*",
     "benchmarks/headrace_benchmarks/bench_spark.py", "benchmarks/headrace_benchmarks/spark_*",
-    "tests/benchmarks/test_spark_jobs.py", "tests/cli/test_serve.py",
+    "tests/benchmarks/test_spark_jobs.py", "tests/cli/test_serve.py", "tests/cli/test_everyday.py",
 )  # fmt: skip
 """What cannot even be imported without PySpark."""
 
