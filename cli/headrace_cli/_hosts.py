@@ -16,10 +16,10 @@ from headrace.history import Event, FaultStruck, History
 from headrace_cli._histories import SIMULATED
 from headrace_cli._progress import RunProgress
 from headrace_cli._signals import stop_requested
-from headrace_properties.checkers import Judge, judge
+from headrace_properties.checkers import Judge, engine_checkers, judge
 from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.explain.progress import ProgressCounter
-from headrace_properties.promises import Promise, PromiseJudge, judge_promises
+from headrace_properties.promises import Promise, promise_checkers
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.results import outputs_of
 from headrace_properties.search.plans import draw_faults, ground_of
@@ -156,7 +156,7 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
         outputs=reading.outputs,
         notes=(done, *_of_stop(stopped_by)),
         stopped_by=stopped_by,
-        verdicts=reading.judge.verdicts() | reading.promises.verdicts(),
+        verdicts=reading.judge.verdicts(),
         struck=dict(sorted(reading.struck.items())),
         progress=reading.counter.progress(),
         dropped=reading.drops.counts(),
@@ -170,7 +170,6 @@ class _HistoryReader:
 
     Attributes:
         judge: all checkers.
-        promises: judges by the promises.
         counter: of each computation's progress.
         drops: elements that were dropped.
         outputs: how often each record went outside.
@@ -180,8 +179,9 @@ class _HistoryReader:
     """
 
     def __init__(self, pipeline: Pipeline, options: ClusterOptions, promises: tuple[Promise, ...]) -> None:
-        self.judge = Judge([pipeline], options.engine)
-        self.promises = PromiseJudge(promises, [pipeline])
+        self.judge = Judge(
+            engine_checkers([pipeline], options.engine), promise_checkers(promises, [pipeline])
+        )
         self.counter = ProgressCounter(pipeline)
         self.drops = DropCounter([pipeline])
         self.outputs: Counter[Emitted] = Counter()
@@ -193,7 +193,6 @@ class _HistoryReader:
         """Take the events since the last call."""
         events = history.events
         self.judge.take(events)
-        self.promises.take(events)
         self.counter.take(events)
         self.drops.take(events)
         self.outputs += outputs_of(events)
@@ -274,8 +273,8 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
         notes.append(f"Stopped by {stopped_by.name} after {done}: what those have led to is in the output")
     verdicts: dict[str, Verdict] = {}
     if run.history is not None:
-        verdicts = judge(run.history, [pipeline])
-        verdicts |= judge_promises(run.history, options.promises, [pipeline], host.user_key)
+        promised = promise_checkers(options.promises, [pipeline], host.user_key)
+        verdicts = judge(run.history, [pipeline], None, promised)
     outputs = Counter(Emitted(*output) for output in run.outputs)
     drops = DropCounter([pipeline])
     drops.take(run.history or ())

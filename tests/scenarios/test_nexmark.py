@@ -4,7 +4,7 @@ import pytest
 
 from headrace import SECOND
 from headrace_properties.checkers import judge
-from headrace_properties.promises import judge_promises
+from headrace_properties.promises import judge_promises, promise_checkers
 from headrace_properties.reference import run_reference
 from headrace_properties.search.ground import ground_of
 from headrace_properties.search.plans import draw_faults
@@ -35,7 +35,7 @@ def test_twenty_faults_change_no_answer(query: str) -> None:
     pipeline, input_ = QUERIES[query], feed(5, SMALL)
     schedule = draw_faults(ground_of(pipeline, input_, ClusterOptions()), 20, seed=5, without=(LateRecords,))
     history = simulate(pipeline, input_, faults=schedule, seed=5)
-    verdicts = {**judge_promises(history, promises, [pipeline]), **judge(history, [pipeline])}
+    verdicts = judge(history, [pipeline], None, promise_checkers(promises, [pipeline]))
     assert [name for name, verdict in verdicts.items() if isinstance(verdict, Violated)] == []
     assert isinstance(verdicts["answers_are_right"], Holds)
 

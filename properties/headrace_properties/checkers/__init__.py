@@ -3,14 +3,15 @@
 `judge` returns a verdict per invariant; `reached` counts the hard cases that a run hit. Both read only the History.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from headrace import EngineOptions, Pipeline
 from headrace.history import Event
 from headrace_properties.checkers.authority import WithinReports
 from headrace_properties.checkers.cases import CASES, reached
-from headrace_properties.checkers.checker import Checker
+from headrace_properties.checkers.checker import Checker, Registered
 from headrace_properties.checkers.collection import CollectedAreDone, Drained
 from headrace_properties.checkers.consumers import EveryConsumer
 from headrace_properties.checkers.deliveries import (
@@ -36,11 +37,14 @@ from headrace_properties.checkers.watermarks import (
 from headrace_properties.checkers.writes import Atomicity, OneIdOneRecord, SingleWriter, WeakRerunsAgree
 from headrace_properties.verdict import Verdict
 
-__all__ = ["CASES", "Checker", "Judge", "all_checkers", "judge", "reached"]
+__all__ = ["CASES", "Checker", "Judge", "Registered", "all_checkers", "engine_checkers", "judge", "reached"]
 
 
 def judge(
-    history: Iterable[Event], pipelines: Sequence[Pipeline], options: EngineOptions | None = None
+    history: Iterable[Event],
+    pipelines: Sequence[Pipeline],
+    options: EngineOptions | None = None,
+    *further: Registered,
 ) -> dict[str, Verdict]:
     """Judge a run with all checkers, in one pass.
 
@@ -48,54 +52,82 @@ def judge(
         history: of the whole run.
         pipelines: the topologies that were deployed.
         options: of the engine, which set slack and time limits; ``None``: unknown.
+        further: checkers besides those of the engine, such as promises.
 
     Returns:
         Verdict by the checker's name, such as ``S1``.
     """
-    judging = Judge(pipelines, options)
+    judging = Judge(engine_checkers(pipelines, options), *further)
     judging.take(history)
     return judging.verdicts()
 
 
-def all_checkers(pipelines: Sequence[Pipeline]) -> list[Checker]:
-    """The checkers that apply to these topologies, for their names and titles; `Judge` runs them."""
-    return Judge(pipelines).checkers
+def all_checkers(pipelines: Sequence[Pipeline]) -> Sequence[Checker]:
+    """Return the engine's checkers that apply to these topologies, for their names and titles; `Judge` runs them."""
+    return engine_checkers(pipelines).checkers
 
 
-class Judge:
-    """All checkers, and the ledger that they share.
+def engine_checkers(pipelines: Sequence[Pipeline], options: EngineOptions | None = None) -> Registered:
+    """Register the engine's checkers that apply, and the ledger that they share.
+
+    S5-weak applies only where productions are weak, S18 where there is a skew limit, S19 where a computation follows a percentile
+    watermark.
 
     Args:
         pipelines: the topologies that were deployed.
         options: of the engine; ``None``: not known.
+    """
+    ledger = WorkLedger(Topology(pipelines))
+    checkers = _checkers(ledger, options)
+    handlers = [checker.handlers for checker in checkers]
+    return Registered(checkers, [*handlers, ledger.handlers])  # the ledger is the last to know
 
-    Attributes:
-        checkers: those that apply; S5-weak does only where productions are weak, S18 where there is a skew limit, S19 where a
-            computation follows a percentile watermark.
+
+class Judge:
+    """Runs registered checkers over a History.
+
+    Args:
+        registered: the checkers.
     """
 
-    def __init__(self, pipelines: Sequence[Pipeline], options: EngineOptions | None = None) -> None:
-        topology = Topology(pipelines)
-        ledger = WorkLedger(topology)
-        self.checkers = _checkers(ledger, options)
+    def __init__(self, *registered: Registered) -> None:
+        self._registered = registered
+        self._positions = [group.position for group in registered if group.position is not None]
         self._handlers: dict[type, list[Callable[[Any], None]]] = {}
-        for handlers in [
-            *[checker.handlers for checker in self.checkers],
-            ledger.handlers,
-        ]:  # the ledger is the last to know
+        for handlers in (handlers for group in registered for handlers in group.handlers):
             for kind, handler in handlers.items():
                 self._handlers.setdefault(kind, []).append(handler)
 
     def take(self, history: Iterable[Event]) -> None:
-        """Take some more of a History."""
-        handlers = self._handlers
-        for event in history:
-            for handler in handlers.get(type(event), ()):
-                handler(event)
+        """Take some more of a History.
+
+        Raises:
+            PromiseError: a promise is wrong in itself.
+        """
+        handlers, positions = self._handlers, self._positions
+        with self._watching():
+            for event in history:
+                for handler in handlers.get(type(event), ()):
+                    handler(event)
+                for position in positions:
+                    position.number += 1
 
     def verdicts(self) -> dict[str, Verdict]:
-        """Return the verdicts so far."""
-        return {checker.name: checker.verdict() for checker in self.checkers}
+        """Return the verdicts so far.
+
+        Raises:
+            PromiseError: a promise has changed what it was given.
+        """
+        with self._watching():
+            checkers = (checker for group in self._registered for checker in group.checkers)
+            return {checker.name: checker.verdict() for checker in checkers}
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for group in self._registered:
+                stack.enter_context(group.watching())
+            yield
 
 
 def _checkers(ledger: WorkLedger, options: EngineOptions | None) -> list[Checker]:

@@ -8,7 +8,9 @@ Rules of this package:
 * Only the first violation is kept; later ones may be its consequences.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.history import Event, KeysSampled
@@ -24,19 +26,60 @@ class Checker(Protocol):
     Attributes:
         name: short, such as ``S1``.
         title: what holds, in a line.
-        section: of the MillWheel paper.
+        section: of the MillWheel paper; ``""``: it is a promise, of the user's.
         handlers: handlers by type of event.
     """
 
-    name: str
-    title: str
-    section: str
-    handlers: Handlers
+    @property
+    def name(self) -> str:
+        """See above."""
+
+    @property
+    def title(self) -> str:
+        """See above."""
+
+    @property
+    def section(self) -> str:
+        """See above."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """See above."""
 
     @property
     def verdict(self) -> Callable[[], Verdict]:
         """Returns the verdict on the events so far: `OpenVerdict.verdict`, or one made of it."""
         ...
+
+
+class Position:
+    """How many events of a History have been taken before the one at hand.
+
+    Attributes:
+        number: so many.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """Checkers that share what they look at.
+
+    Attributes:
+        checkers: they.
+        handlers: of each of them and of what they share, in the order in which they receive an event.
+        position: kept up to date for them; ``None``: they do not need it.
+        watching: entered while they receive events and give their verdicts.
+    """
+
+    checkers: Sequence[Checker]
+    handlers: Sequence[Handlers]
+    position: Position | None = None
+    watching: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class OpenVerdict:

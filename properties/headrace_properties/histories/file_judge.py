@@ -12,11 +12,11 @@ import msgspec
 from headrace import HeadraceError, HistoryFormatError, Pipeline
 from headrace.histories import End, Graph, Header, In, Line, RecordLine, Tells, pipelines_of
 from headrace.history import Activation, Applied, Event
-from headrace_properties.checkers import Judge
+from headrace_properties.checkers import Judge, engine_checkers
 from headrace_properties.histories.books import Books
 from headrace_properties.histories.record_checks import record_checks
 from headrace_properties.histories.translation import JUDGES_RECORDS, OUTSIDE_STAGE, Translation, topology_of
-from headrace_properties.promises import Promise, PromiseJudge
+from headrace_properties.promises import Promise, promise_checkers
 from headrace_properties.verdict import Unknown, Verdict, Violated
 
 NOT_TOLD = "the file tells of records, and not of steps"
@@ -60,8 +60,9 @@ class FileJudge:
             _check_ran(self._path, told[0], pipelines[0])
         records = header.tells is Tells.RECORDS
         self._records = _Records(header, self._path, told[0]) if records else None
-        self._judge = Judge(told if records or pipelines is None else pipelines, header.options)
-        self._promises = PromiseJudge(promises, pipelines or told, header.key_of)
+        ran = told if records or pipelines is None else pipelines
+        self._judge = Judge(engine_checkers(ran, header.options))
+        self._promises = Judge(promise_checkers(promises, pipelines or told, header.key_of))
         self._lines: dict[int, int] = {}
 
     def take(self, number: int, line: Line) -> None:

@@ -54,7 +54,7 @@ from headrace_properties.promises.promise import (
     never,
     sometimes,
 )
-from headrace_properties.promises.promise_judge import PromiseJudge, check_promises, judge_promises
+from headrace_properties.promises.promise_judge import check_promises, judge_promises, promise_checkers
 from headrace_properties.promises.ready_made import (
     answered_once,
     bounded_state,
@@ -68,7 +68,6 @@ __all__ = [
     "Moment",
     "Promise",
     "PromiseError",
-    "PromiseJudge",
     "PromiseKind",
     "RecordView",
     "RowChange",
@@ -85,5 +84,6 @@ __all__ = [
     "judge_promises",
     "linearizable",
     "never",
+    "promise_checkers",
     "sometimes",
 ]

@@ -11,7 +11,7 @@ from headrace_properties.promises.promise import PromiseKind
 from headrace_properties.verdict import Holds, Unknown, Verdict
 
 
-class PromiseChecker(Protocol):
+class _Asked(Protocol):
     """One promise during one run.
 
     Attributes:
@@ -25,6 +25,44 @@ class PromiseChecker(Protocol):
     def verdict(self) -> Verdict:
         """Return the verdict so far, if it is not broken."""
         ...
+
+
+class PromiseChecker:
+    """A promise as a checker: the one of the user's.
+
+    Args:
+        asked: the promise during this run.
+    """
+
+    __slots__ = ("_asked",)
+
+    section = ""
+
+    def __init__(self, asked: _Asked) -> None:
+        self._asked = asked
+
+    @property
+    def name(self) -> str:
+        """The promise's name."""
+        return self._asked.asker.promise.name
+
+    @property
+    def title(self) -> str:
+        """What it says."""
+        return self._asked.asker.promise.title
+
+    @property
+    def handlers(self) -> Handlers:
+        """Handlers by type of event."""
+        return self._asked.handlers
+
+    def verdict(self) -> Verdict:
+        """Return the verdict so far.
+
+        Raises:
+            PromiseError: the promise has changed what it was given.
+        """
+        return self._asked.asker.final(self._asked.verdict)
 
 
 class _Rest:
@@ -218,7 +256,7 @@ class _InTime:
         return ""
 
 
-CHECKERS: Mapping[PromiseKind, Callable[[Asker], PromiseChecker]] = {
+CHECKERS: Mapping[PromiseKind, Callable[[Asker], _Asked]] = {
     PromiseKind.ALWAYS: _Throughout,
     PromiseKind.NEVER: _Throughout,
     PromiseKind.SOMETIMES: _Once,

@@ -8,16 +8,17 @@ Rules of this file:
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from headrace import Pipeline
 from headrace.history import Event
+from headrace_properties.checkers import Judge, Registered
 from headrace_properties.checkers.catalogue import rules
+from headrace_properties.checkers.checker import Position
 from headrace_properties.checkers.topology import Topology
 from headrace_properties.promises.asking import Asker
 from headrace_properties.promises.errors import PromiseError
 from headrace_properties.promises.promise import Promise, PromiseKind
-from headrace_properties.promises.promise_checkers import CHECKERS
+from headrace_properties.promises.promise_checkers import CHECKERS, PromiseChecker
 from headrace_properties.promises.watch import PATIENCE_S, Watch
 from headrace_properties.promises.world import World
 from headrace_properties.verdict import Verdict
@@ -43,12 +44,41 @@ def judge_promises(
     Raises:
         PromiseError: a promise is wrong in itself.
     """
-    asked = tuple(promises)
-    if not asked:
-        return {}
-    judge = PromiseJudge(asked, pipelines, key_of)
+    judge = Judge(promise_checkers(promises, pipelines, key_of))
     judge.take(history)
     return judge.verdicts()
+
+
+def promise_checkers(
+    promises: Iterable[Promise],
+    pipelines: Sequence[Pipeline],
+    key_of: Callable[[str], str] = str,
+    patience_s: float = PATIENCE_S,
+) -> Registered:
+    """Register promises as checkers of the user's, with the world that they observe.
+
+    Args:
+        promises: what to judge by.
+        pipelines: the topologies that were deployed.
+        key_of: see `judge_promises`.
+        patience_s: how long one call of a promise may take, seconds.
+
+    Raises:
+        PromiseError: a promise is wrong in itself.
+    """
+    asked = tuple(promises)
+    if not asked:
+        return Registered((), ())
+    world, watch, position = World(pipelines, key_of), Watch(patience_s), Position()
+    askers = [Asker(promise, world, watch) for promise in _checked(asked, world.topology)]
+    checkers = [CHECKERS[asker.promise.kind](asker) for asker in askers]
+    kinds = {*world.handlers, *(kind for checker in checkers for kind in checker.handlers)}
+
+    def observe(event: Event) -> None:
+        world.take(position.number, event)
+
+    handlers = [dict.fromkeys(kinds, observe), *(checker.handlers for checker in checkers)]
+    return Registered([PromiseChecker(checker) for checker in checkers], handlers, position, watch.watching)
 
 
 def check_promises(promises: Iterable[Promise], pipelines: Sequence[Pipeline]) -> tuple[Promise, ...]:
@@ -115,65 +145,3 @@ def _problem_of(promise: Promise, topology: Topology) -> str:
     if inner:
         return f"waits for records that leave on stream {inner[0]!r}, which a computation consumes. Use of= that computation"
     return ""
-
-
-class PromiseJudge:
-    """All promises, and the world that they observe.
-
-    Args:
-        promises: what to judge by.
-        pipelines: the topologies that were deployed.
-        key_of: see `judge_promises`.
-        patience_s: how long one call of a promise may take, seconds.
-
-    Raises:
-        PromiseError: a promise is wrong in itself.
-    """
-
-    def __init__(
-        self,
-        promises: Iterable[Promise],
-        pipelines: Sequence[Pipeline],
-        key_of: Callable[[str], str] = str,
-        patience_s: float = PATIENCE_S,
-    ) -> None:
-        self._world = World(pipelines, key_of)
-        self._watch = Watch(patience_s)
-        self._number = 0
-        askers = [
-            Asker(promise, self._world, self._watch) for promise in _checked(promises, self._world.topology)
-        ]
-        self._checkers = [CHECKERS[asker.promise.kind](asker) for asker in askers]
-        self._told: dict[type, list[Callable[[Any], None]]] = {kind: [] for kind in self._world.handlers}
-        for checker in self._checkers:
-            for kind, hear in checker.handlers.items():
-                self._told.setdefault(kind, []).append(hear)
-
-    def take(self, history: Iterable[Event]) -> None:
-        """Take more of a History.
-
-        Raises:
-            PromiseError: a promise is wrong in itself.
-        """
-        if not self._checkers:
-            return
-        world, told = self._world, self._told
-        with self._watch.watching():
-            for number, event in enumerate(history, self._number):
-                hear = told.get(type(event))
-                if hear is not None:
-                    world.take(number, event)
-                    for listener in hear:
-                        listener(event)
-                self._number = number + 1
-
-    def verdicts(self) -> dict[str, Verdict]:
-        """Return the verdicts so far.
-
-        Raises:
-            PromiseError: a promise has changed what it was given.
-        """
-        with self._watch.watching():
-            return {
-                checker.asker.promise.name: checker.asker.final(checker.verdict) for checker in self._checkers
-            }

@@ -11,34 +11,40 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from headrace import Pipeline
+from headrace import EngineOptions, Pipeline
 from headrace.history import History
+from headrace_properties.checkers import judge
 from headrace_properties.promises.errors import PromiseError
 from headrace_properties.promises.promise import Promise
-from headrace_properties.promises.promise_judge import judge_promises
+from headrace_properties.promises.promise_judge import judge_promises, promise_checkers
 from headrace_properties.verdict import Unknown, Verdict, Violated
 
 _ANOTHER_DAY = datetime(2025, 4, 5, 19, 58, 38, 777_777, tzinfo=UTC)
 
 
 def judge_steadily(
-    history: History, promises: tuple[Promise, ...], pipelines: Sequence[Pipeline]
+    history: History,
+    promises: tuple[Promise, ...],
+    pipelines: Sequence[Pipeline],
+    options: EngineOptions | None = None,
 ) -> dict[str, Verdict]:
-    """Judge a run against promises.
+    """Judge a run by the invariants, and against promises.
 
     Args:
         history: of the whole run.
-        promises: what to judge by.
+        promises: what to judge by, besides the invariants.
         pipelines: the topologies that were deployed.
+        options: of the engine; ``None``: not known.
 
     Raises:
         PromiseError: a promise is wrong in itself, such as one that goes by more than its moments.
     """
-    verdicts = judge_promises(history, promises, pipelines)
-    known = _asked_again(promises)
-    if not known or any(isinstance(verdict, Violated) for verdict in verdicts.values()):
-        known.append(True)
-        _check_steady(verdicts, history, promises, pipelines)
+    verdicts = judge(history, pipelines, options, promise_checkers(promises, pipelines))
+    if promises:
+        known = _asked_again(promises)
+        if not known or any(isinstance(verdicts[promise.name], Violated) for promise in promises):
+            known.append(True)
+            _check_steady(verdicts, history, promises, pipelines)
     return verdicts
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace import MAX_TIME
 from headrace.history import History
-from headrace_properties.checkers import judge, reached
+from headrace_properties.checkers import reached
 from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.promises import PromiseError
@@ -143,8 +143,7 @@ def run_plan(
         look=look,
     )
     deployed = versions_of(versions)
-    verdicts = judge(history, deployed, plan.options.engine)
-    verdicts |= judge_steadily(history, application.promises, deployed)
+    verdicts = judge_steadily(history, application.promises, deployed, plan.options.engine)
     if wrong and all(is_about_code(name) for name in violations(verdicts)):
         raise wrong[0]
     return history, verdicts, reached(history)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from headrace import SECOND, Clock
 from headrace.history import ProcessStarted
+from headrace_properties.checkers import all_checkers, judge
 from headrace_properties.promises import (
     Broken,
     Moment,
@@ -19,6 +20,7 @@ from headrace_properties.promises import (
     at_end,
     eventually,
     never,
+    promise_checkers,
     sometimes,
 )
 from headrace_properties.verdict import Holds, Unknown, Violated
@@ -63,6 +65,18 @@ def test_always_sees_a_dip_that_is_over_at_the_end() -> None:
     told.apply("ann", {"balance": 1})
     assert isinstance(told.end().verdict(no_overdraft), Violated)
     assert told.verdict(at_end(no_overdraft_at_end)) == Holds(1)
+
+
+def test_promises_are_checkers_judged_in_one_pass_with_the_invariants() -> None:
+    told = Told()
+    told.apply("ann", {"balance": -1})
+    promised = promise_checkers([no_overdraft], [bank()])
+    found = judge(told.end().events, [bank()], None, promised)
+    assert {*(checker.name for checker in all_checkers([bank()])), "no_overdraft"} == found.keys()
+    assert found["no_overdraft"] == told.verdict(no_overdraft)
+    assert isinstance(found["no_overdraft"], Violated)
+    (checker,) = promised.checkers
+    assert (checker.name, checker.section) == ("no_overdraft", "")
 
 
 def no_overdraft_at_end(moment: Moment) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace import Pipeline
+from headrace_properties.checkers import Judge
 from headrace_properties.promises import (
     Moment,
     PromiseError,
-    PromiseJudge,
     always,
     at_end,
     bounded_state,
@@ -22,6 +22,7 @@ from headrace_properties.promises import (
     in_order,
     judge_promises,
     never,
+    promise_checkers,
     sometimes,
 )
 from headrace_properties.verdict import Violated
@@ -115,7 +116,7 @@ def test_a_promise_that_never_returns_is_stopped_and_the_timer_of_others_is_kept
                 signal.sigtimedwait([], 0.01)
 
     before = signal.getsignal(signal.SIGALRM)
-    judge = PromiseJudge([hangs], [bank()], patience_s=0.02)
+    judge = Judge(promise_checkers([hangs], [bank()], patience_s=0.02))
     with pytest.raises(PromiseError) as error:
         judge.take(told().events)
     assert error.value.kind == "hangs"

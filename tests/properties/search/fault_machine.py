@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 from headrace import MILLISECOND, SECOND, Pipeline
 from headrace.wire.effects import SourceRecord
 from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
-from headrace_properties.checkers import Judge
+from headrace_properties.checkers import Judge, engine_checkers
 from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.search.plans import Ground, ground_of
 from headrace_properties.verdict import Violated
@@ -71,7 +71,7 @@ def fault_machine(
             self.feed = feed_of(seed)
             self.cluster = start(versions, self.feed, options=base, seed=seed, protocol=protocol)
             self.ground = ground_of(versions[0], self.feed, base)
-            self.judge = Judge(versions, base.engine)
+            self.judge = Judge(engine_checkers(versions, base.engine))
             self.versions = len(versions)
 
     return FaultMachine
