@@ -37,7 +37,8 @@ from headrace_cli._scope import result_words, scope_document, scope_lines
 from headrace_cli._unseen import print_unreached, print_unseen, unseen_document
 from headrace_properties.checkers import CASES
 from headrace_properties.findings import Finding, FindingClass
-from headrace_properties.pipeline_target import PipelineTarget, PipelineTrials
+from headrace_properties.pipeline_target import PipelineTarget
+from headrace_properties.pipeline_trials import PipelineTrials
 from headrace_properties.printable import describe_input
 from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import CALL_S

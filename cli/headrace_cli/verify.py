@@ -40,7 +40,8 @@ from headrace_cli._targets import (
     load_target,
 )
 from headrace_cli._user_code import Confinement, names_of
-from headrace_properties.pipeline_target import PipelineTrials, Search
+from headrace_properties.pipeline_target import Search
+from headrace_properties.pipeline_trials import PipelineTrials
 from headrace_properties.search.judging import run_plan
 from headrace_properties.search.limits import CALL_S, CodeLimits
 from headrace_properties.search.outside import breaches_named

@@ -10,28 +10,17 @@ Rules of this file:
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from msgspec import structs
-
 from headrace import HistoryFormatError
-from headrace_properties.checkers.catalogue import is_about_code
-from headrace_properties.findings import Finding, FindingClass, Kind, ranked
-from headrace_properties.replays import ERROR, Replay, kind_of, read_replay
-from headrace_properties.search.application import Application, PipelineTrial
+from headrace_properties.findings import Finding, Kind
+from headrace_properties.replays import ERROR, Replay, read_replay
 from headrace_properties.search.judging import JudgedRun
-from headrace_properties.search.origins import input_digest
-from headrace_properties.search.parallel import Jobs, runner, useful_jobs
-from headrace_properties.search.plausible import implausible, missing_records
-from headrace_properties.search.verification import Verification
 from headrace_properties.target import Source
-from headrace_properties.user_code.code_trial import CodeTrial
-from headrace_properties.user_code.review import CodeReview, review
 from headrace_properties.verdict import Holds, Verdict, Violated
 from headrace_properties.whole_files import write_whole
-from headrace_sim import Protocol
 
 FOLDER = Path(".headrace/failures")
 """Where failures are kept, in the directory of the project."""
@@ -174,122 +163,6 @@ class KeptFailures:
         folder = self.folder / _RETIRED
         folder.mkdir(exist_ok=True)
         return path.replace(folder / path.name)
-
-
-def retry_runs(
-    application: Application, kept: Sequence[KeptFailure], protocol: Protocol, jobs: Jobs = 1
-) -> tuple[Retried, ...]:
-    """Run kept failures of a cluster again; leave out the others.
-
-    Args:
-        application: what is under test.
-        kept: the failures.
-        protocol: the state machines to host.
-        jobs: processes that share the runs.
-    """
-    runs = [
-        (failure, failure.replay.trial) for failure in kept if isinstance(failure.replay.trial, PipelineTrial)
-    ]
-    wrong = [implausible(trial.plan, application.feed(trial.feed_seed), trial.kept) for _, trial in runs]
-    fit = [trial for (_, trial), why in zip(runs, wrong, strict=True) if not why]
-    with runner(application, protocol, useful_jobs(jobs, len(fit))) as run:
-        done = iter(list(run(fit)))
-    return tuple(
-        Retried(failure, wrong=why) if why else _judged(failure, next(done), application, trial)
-        for (failure, trial), why in zip(runs, wrong, strict=True)
-    )
-
-
-def _judged(
-    failure: KeptFailure, judged: JudgedRun, application: Application, trial: PipelineTrial
-) -> Retried:
-    changes = failure.replay.changes(input_digest(application.input_of(trial)))
-    return Retried(failure, verdicts_of(judged), changes, judged=judged)
-
-
-def verdicts_of(judged: JudgedRun) -> dict[Kind, Verdict]:
-    """Return the verdicts of a run by kind, those that are violated first and in order of their causes."""
-    ended: Verdict = Violated(str(judged.error), ()) if judged.error else Holds(1)
-    verdicts = {
-        **judged.broken,
-        **{name: verdict for name, verdict in judged.verdicts.items() if not is_about_code(name)},
-    }
-    return {ERROR: ended} | {kind_of(name): verdict for name, verdict in verdicts.items()}
-
-
-def found_again(retried: Sequence[Retried]) -> Verification | None:
-    """Return the runs' verification if one of them failed; the first one is the failure."""
-    runs = [
-        (again.kept.replay.trial, again.judged)
-        for again in retried
-        if isinstance(again.kept.replay.trial, PipelineTrial) and again.judged is not None
-    ]
-    seeds = tuple(dict.fromkeys(trial.feed_seed for trial, _ in runs))
-    found = Verification(feed_seeds=seeds, feeds_asked=len(seeds))
-    for trial, judged in runs:
-        found.take(trial, judged)
-    return None if found.failure is None else found
-
-
-def retry_code(
-    application: Application, kept: Sequence[KeptFailure], known: CodeReview
-) -> tuple[CodeReview, tuple[Retried, ...]]:
-    """Look for kept findings about user code again; return the review with them added, and the result of each.
-
-    Args:
-        application: what is under test.
-        kept: the failures; those of runs are left out.
-        known: today's findings. What it contains is not looked for; nothing is if it says that runs do harm.
-    """
-    retried = []
-    for failure in kept:
-        replay, trial = failure.replay, failure.replay.trial
-        if not isinstance(trial, CodeTrial):
-            continue
-        wrong = missing_records(application.feed(trial.feed_seed), trial.kept)
-        if wrong:
-            retried.append(Retried(failure, wrong=wrong))
-            continue
-        found: dict[Kind, Verdict] = {
-            kind: verdict for kind, verdict in known.verdicts.items() if replay.shows(kind)
-        }
-        if not found and not known.why_no_runs:
-            again = shown_again(application, trial, replay.kinds)
-            found = dict(again.verdicts) or dict.fromkeys(replay.kinds, Holds(1))
-            known = replace(known, findings=ranked([*known.findings, *again.findings]))
-        changes = replay.changes(input_digest(application.input_of(trial)))
-        asked = known.of(FindingClass.UNDECLARED) if Violated not in map(type, found.values()) else ()
-        question = next((finding for finding in asked if finding.kind in found), None)
-        retried.append(Retried(failure, found, changes, found=question))
-    return known, tuple(retried)
-
-
-def shown_again(application: Application, trial: CodeTrial, kinds: Collection[Kind]) -> CodeReview:
-    """Look for findings in the input that a trial keeps; if they do not show, return any other finding.
-
-    Args:
-        application: what is under test.
-        trial: what showed them.
-        kinds: what was found.
-    """
-    feed = {trial.feed_seed: application.input_of(trial)}
-    found = review(
-        application.versions, feed, seed=trial.seed, limits=application.limits, promises=application.promises
-    )
-    names = {kind.name for kind in kinds}
-    shown = tuple(finding for finding in found.findings if finding.trial is not None)
-    same = tuple(finding for finding in shown if finding.kind.name in names)
-    numbers = trial.kept or ()
-    whole = (
-        replace(
-            finding,
-            trial=structs.replace(
-                finding.trial, kept=tuple(numbers[number] for number in finding.trial.kept)
-            ),
-        )
-        for finding in same or shown
-    )
-    return replace(found, findings=tuple(whole))
 
 
 def is_fit_for_files(folder: Path) -> bool:

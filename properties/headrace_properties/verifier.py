@@ -18,7 +18,8 @@ from headrace import OptionsError, Pipeline
 from headrace_properties.checkers.catalogue import rules
 from headrace_properties.drawn_feeds import feed_function
 from headrace_properties.kept_failures import KeptFailures
-from headrace_properties.pipeline_target import PipelineTrials, Search, pipeline_target
+from headrace_properties.pipeline_target import Search, pipeline_target
+from headrace_properties.pipeline_trials import PipelineTrials
 from headrace_properties.promises import Promise, check_promises
 from headrace_properties.search.application import FeedOf
 from headrace_properties.search.guard import PRINTED_LINES, guarded

@@ -54,10 +54,10 @@ def _reviewed_once(
     versions: Sequence[Pipeline],
     feeds: Mapping[int, Feed],
     *,
-    options: ClusterOptions | None,
     seed: int,
     limits: CodeLimits,
     promises: tuple[Promise, ...],
+    options: ClusterOptions | None = None,
 ) -> CodeReview:
     """The review of the same code on the same inputs, once for all tests, if it has found nothing: it is the longest part
     of a short search."""
@@ -84,7 +84,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     The same code is reviewed on the same inputs once.
     """
     monkeypatch.setattr("headrace_properties.user_code.review.OtherHashes", _NoOtherHashes)
-    monkeypatch.setattr("headrace_properties.pipeline_target.review", _reviewed_once)
+    monkeypatch.setattr("headrace_properties.pipeline_trials.review", _reviewed_once)
 
     def invoke(*arguments: str) -> Result:
         return CliRunner().invoke(

@@ -17,7 +17,8 @@ from rich.console import Console
 from headrace_cli._exit import ExitCode
 from headrace_cli._search_report import SearchReport
 from headrace_cli._targets import load_target
-from headrace_properties.pipeline_target import PipelineTarget, PipelineTrials, Search
+from headrace_properties.pipeline_target import PipelineTarget, Search
+from headrace_properties.pipeline_trials import PipelineTrials
 from headrace_properties.search import strategy
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.plans import Plan

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from headrace import SECOND, Computation, Context, Pipeline, Record
-from headrace_properties.kept_failures import KeptFailure, retry_code, shown_again
+from headrace_properties.kept_failures import KeptFailure
+from headrace_properties.pipeline_trials import retry_code, shown_again
 from headrace_properties.replays import read_replay, to_replay
 from headrace_properties.search.application import Application
 from headrace_properties.search.limits import CodeLimits

@@ -92,7 +92,7 @@ class Judge:
 
     def __init__(self, *registered: Registered) -> None:
         self._registered = registered
-        self._positions = [group.position for group in registered if group.position is not None]
+        self._numbers = [group.number for group in registered if group.number is not None]
         self._handlers: dict[type, list[Callable[[Any], None]]] = {}
         for handlers in (handlers for group in registered for handlers in group.handlers):
             for kind, handler in handlers.items():
@@ -104,13 +104,13 @@ class Judge:
         Raises:
             PromiseError: a promise is wrong in itself.
         """
-        handlers, positions = self._handlers, self._positions
+        handlers, numbers = self._handlers, self._numbers
         with self._watching():
             for event in history:
                 for handler in handlers.get(type(event), ()):
                     handler(event)
-                for position in positions:
-                    position.number += 1
+                for number in numbers:
+                    number.value += 1
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the verdicts so far.

@@ -52,17 +52,17 @@ class Checker(Protocol):
         ...
 
 
-class Position:
-    """How many events of a History have been taken before the one at hand.
+class EventNumber:
+    """The number in the History of the event at hand.
 
     Attributes:
-        number: so many.
+        value: from 0.
     """
 
-    __slots__ = ("number",)
+    __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.number = 0
+        self.value = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class Registered:
     Attributes:
         checkers: they.
         handlers: of each of them and of what they share, in the order in which they receive an event.
-        position: kept up to date for them; ``None``: they do not need it.
+        number: of the event that they receive, if they need it.
         watching: entered while they receive events and give their verdicts.
     """
 
     checkers: Sequence[Checker]
     handlers: Sequence[Handlers]
-    position: Position | None = None
+    number: EventNumber | None = None
     watching: Callable[[], AbstractContextManager[None]] = nullcontext
 
 

@@ -13,7 +13,7 @@ from headrace import Pipeline
 from headrace.history import Event
 from headrace_properties.checkers import Judge, Registered
 from headrace_properties.checkers.catalogue import rules
-from headrace_properties.checkers.checker import Position
+from headrace_properties.checkers.checker import EventNumber
 from headrace_properties.checkers.topology import Topology
 from headrace_properties.promises.asking import Asker
 from headrace_properties.promises.errors import PromiseError
@@ -69,16 +69,16 @@ def promise_checkers(
     asked = tuple(promises)
     if not asked:
         return Registered((), ())
-    world, watch, position = World(pipelines, key_of), Watch(patience_s), Position()
+    world, watch, number = World(pipelines, key_of), Watch(patience_s), EventNumber()
     askers = [Asker(promise, world, watch) for promise in _checked(asked, world.topology)]
     checkers = [CHECKERS[asker.promise.kind](asker) for asker in askers]
     kinds = {*world.handlers, *(kind for checker in checkers for kind in checker.handlers)}
 
     def observe(event: Event) -> None:
-        world.take(position.number, event)
+        world.take(number.value, event)
 
     handlers = [dict.fromkeys(kinds, observe), *(checker.handlers for checker in checkers)]
-    return Registered([PromiseChecker(checker) for checker in checkers], handlers, position, watch.watching)
+    return Registered([PromiseChecker(checker) for checker in checkers], handlers, number, watch.watching)
 
 
 def check_promises(promises: Iterable[Promise], pipelines: Sequence[Pipeline]) -> tuple[Promise, ...]:
