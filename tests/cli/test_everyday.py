@@ -45,6 +45,8 @@ SINKS = {
 SOUND_SCHEDULES, PLANTED_SCHEDULES = 12, 18
 MORE = {"sessions": 40}
 """Planted mistakes that few schedules show."""
+BY_DAY = ("merge", "upsert")
+"""Sinks that are tried by day: each of their trials is a process or two. The night tries all."""
 MEANT = "order,batching,growth,late"
 
 
@@ -84,7 +86,10 @@ def test_planted_mistake_of_a_job_comes_first(run: Run, name: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("name", SINKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in BY_DAY else [pytest.mark.nightly]) for name in SINKS],
+)
 def test_sound_sink_is_at_most_asked_about_and_its_planted_twin_is_found(run: Run, name: str) -> None:
     module, (planted, wrong) = "tests.properties.spark_jobs.everyday_sinks", SINKS[name]
     options = ("--schema", everyday_sinks.SCHEMA, "--feed", "once" if name == "upsert" else "feed")
