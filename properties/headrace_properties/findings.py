@@ -154,11 +154,11 @@ _CLASSES = list(FindingClass)
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings in the order in which they are told: violated ones first, causes before what they explain, each once."""
-    once: dict[tuple[Kind, str, Place | str], Finding] = {}
-    for finding in findings:
-        once.setdefault((finding.kind, finding.subject, finding.place or finding.message), finding)
 
     def precedence(finding: Finding) -> tuple[int, int]:
         return _CLASSES.index(finding.finding_class), finding.kind.rank
 
-    return tuple(sorted(once.values(), key=precedence))
+    once: dict[tuple[Kind, str, Place | str], Finding] = {}
+    for finding in sorted(findings, key=precedence):  # the gravest of a kind stays
+        once.setdefault((finding.kind, finding.subject, finding.place or finding.message), finding)
+    return tuple(once.values())
