@@ -11,7 +11,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.outcomes import check_job
-from headrace_sim.spark.ddl import parse_schema
+from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode, TransformWithState, Watermark
 
 INPUT = parse_schema("word STRING, at TIMESTAMP, n INT")

@@ -16,7 +16,7 @@ from headrace_properties.session import Session
 if TYPE_CHECKING:
     from headrace_properties.spark_jobs.targets import SparkReport
     from headrace_properties.spark_trials import SparkTrials
-    from headrace_sim.spark.schedules import Feed
+    from headrace_sim.spark.query.schedules import Feed
 
 
 @dataclass(slots=True)

@@ -98,8 +98,8 @@ def load_spark_target(
     """
     try:
         from headrace_properties.spark_jobs.targets import keys_named, spark_target  # noqa: PLC0415
-        from headrace_sim.spark.recorded_columns import columns_without_java  # noqa: PLC0415
-        from headrace_sim.spark.sessions import ModuleSession  # noqa: PLC0415
+        from headrace_sim.spark.client.sessions import ModuleSession  # noqa: PLC0415
+        from headrace_sim.spark.columns.recorded_columns import columns_without_java  # noqa: PLC0415
     except ModuleNotFoundError:
         import headrace.spark  # noqa: F401, PLC0415  it says which packages are missing
 

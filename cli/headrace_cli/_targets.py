@@ -150,7 +150,7 @@ def is_spark_job(name: str) -> bool:
         return True
     if not inspect.isfunction(found):
         return False
-    from headrace_sim.spark.parameters import takes_sessions_alone  # noqa: PLC0415  seldom needed
+    from headrace_sim.spark.client.parameters import takes_sessions_alone  # noqa: PLC0415  seldom needed
 
     named = "spark" in inspect.signature(found).parameters
     return (named or speaks_of_spark) and takes_sessions_alone(found)
@@ -176,8 +176,8 @@ def _speaks_of_spark(module_name: str) -> bool:
 
 def _without_java() -> AbstractContextManager[None]:
     """Give a module a session without Java, if it gets one when it is imported."""
-    from headrace_sim.spark.recorded_columns import columns_without_java  # noqa: PLC0415  it needs PySpark
-    from headrace_sim.spark.sessions import ModuleSession  # noqa: PLC0415
+    from headrace_sim.spark.client.sessions import ModuleSession  # noqa: PLC0415
+    from headrace_sim.spark.columns.recorded_columns import columns_without_java  # noqa: PLC0415  it needs PySpark
 
     return columns_without_java(ModuleSession())
 

@@ -18,7 +18,7 @@ from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import SparkSource
 from headrace_properties.verdict import Holds, Verdict
-from headrace_sim.spark.schedules import Schedule
+from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.sink_faults import SinkFaultKind
 from headrace_sim.spark.sinks import ALLOWED, OneTrial
 from headrace_sim.spark.sinks.trial import Progress

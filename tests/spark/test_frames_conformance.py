@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace_sim.spark.recorded_columns import columns_without_java
-from headrace_sim.spark.sessions import Session
+from headrace_sim.spark.client.sessions import Session
+from headrace_sim.spark.columns.recorded_columns import columns_without_java
 from tests.sim.spark.drawn_expressions import drawn_expression
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
 

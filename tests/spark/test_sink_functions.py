@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace_sim.spark.ddl import parse_schema
+from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.sinks.contents import Raw, collected
 from headrace_sim.spark.sinks.processes import Sink
 from headrace_sim.spark.sinks.trial import undisturbed

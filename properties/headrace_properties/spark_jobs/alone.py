@@ -14,7 +14,7 @@ from headrace_properties.spark_jobs.job_findings import (
 )
 from headrace_properties.spark_jobs.watching import Noted, place_of
 from headrace_sim.spark.job import SparkJob, TimeMode, TransformWithState, watermarks_of
-from headrace_sim.spark.queries import Outcome
+from headrace_sim.spark.query.queries import Outcome
 
 Look = Callable[[SparkJob, Outcome, Noted], Finding | None]
 

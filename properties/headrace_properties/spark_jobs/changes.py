@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.workers import SAME_WORKER
 from headrace_sim.spark.job import ApplyWithState, MapInPandas, SparkJob, TimeMode
-from headrace_sim.spark.schedules import Fault, FaultKind, Schedule
+from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
 
 _OTHER_START_MS = 1_900_000_000_000
 _WITHOUT_DATA = 2

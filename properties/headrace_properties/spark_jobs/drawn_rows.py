@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from headrace.api.errors import HeadraceError
-from headrace_sim.spark.ddl import Schema
+from headrace_sim.spark.columns.ddl import Schema
 
 BATCHES = 3
 ROWS = 2

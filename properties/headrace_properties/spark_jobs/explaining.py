@@ -15,9 +15,9 @@ from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.spark_jobs.watching import HandlerCall, journal
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.queries import ATTEMPT, REPLACED, Event, Outcome
+from headrace_sim.spark.query.queries import ATTEMPT, REPLACED, Event, Outcome
+from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.schedules import Feed, Schedule
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import OneTrial
 from headrace_sim.spark.sinks.contents import Contents

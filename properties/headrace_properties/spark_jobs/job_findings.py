@@ -11,10 +11,10 @@ from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.swallowed import RaisedCall
 from headrace_properties.spark_jobs.watching import ExpiredState, LostTimer
 from headrace_properties.user_frames import Place
-from headrace_sim.spark.queries import Outcome
+from headrace_sim.spark.columns.values import Altered
+from headrace_sim.spark.query.queries import Outcome
+from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.schedules import Feed, Schedule
-from headrace_sim.spark.values import Altered
 
 NO_OUTPUT = (
     "the job gave no output. Give it a feed for which it has some: feed = [[row, ...], ...] in its module"

@@ -27,8 +27,8 @@ from headrace_properties.spark_jobs.swallowed import RaisedCall, heard_run
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import SparkJob, SparkSink
-from headrace_sim.spark.queries import Outcome
-from headrace_sim.spark.schedules import Feed, Schedule, draw_schedule
+from headrace_sim.spark.query.queries import Outcome
+from headrace_sim.spark.query.schedules import Feed, Schedule, draw_schedule
 from headrace_sim.spark.sinks.trial import Progress
 
 SCHEDULES = 200

@@ -16,9 +16,9 @@ from headrace_properties.promises.promise import PromiseKind, make
 from headrace_properties.promises.promise_judge import check_are_promises
 from headrace_properties.promises.reach import Reach
 from headrace_properties.promises.watch import Watch
+from headrace_sim.spark.columns.values import InputRows
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.queries import Batch, Outcome, hashable
-from headrace_sim.spark.values import InputRows
+from headrace_sim.spark.query.queries import Batch, Outcome, hashable
 
 _ASKED = frozenset({PromiseKind.ALWAYS, PromiseKind.NEVER, PromiseKind.SOMETIMES, PromiseKind.AT_END})
 

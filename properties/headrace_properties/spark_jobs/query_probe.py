@@ -36,8 +36,8 @@ from headrace_properties.spark_jobs.swallowed import heard_run
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.spark_jobs.watching import Kept, Lifetime, Noted, outside_of, place_of, watched_run
 from headrace_sim.spark.job import SparkJob, TimeMode, TransformWithState
-from headrace_sim.spark.queries import Outcome
-from headrace_sim.spark.schedules import Feed, Schedule
+from headrace_sim.spark.query.queries import Outcome
+from headrace_sim.spark.query.schedules import Feed, Schedule
 
 
 @dataclass

@@ -23,9 +23,9 @@ from headrace_properties.spark_jobs.watching import (
 from headrace_properties.spark_jobs.workers import WorkerModules
 from headrace_properties.user_code.tracing import Trace, tracing
 from headrace_sim.spark.job import ApplyWithState, SparkJob, TransformWithState
-from headrace_sim.spark.queries import Batch, Event, Outcome, run_job
+from headrace_sim.spark.query.queries import Batch, Event, Outcome, run_job
+from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.refusals import place_of_error
-from headrace_sim.spark.schedules import Feed, Schedule
 
 
 def watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace_properties.shrinking import Budget, Shrinker, smallest
-from headrace_sim.spark.schedules import Feed, Schedule
+from headrace_sim.spark.query.schedules import Feed, Schedule
 
 TRIES = 300
 """Choice: the number of feeds and schedules to try."""

@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.user_frames import is_users_file
-from headrace_sim.spark import state_server
-from headrace_sim.spark.state_server import STATE_API
+from headrace_sim.spark.state import state_server
+from headrace_sim.spark.state.state_server import STATE_API
 
-_SIMULATION = Path(state_server.__file__).parent
+_SIMULATION = Path(state_server.__file__).parents[1]
 """What runs tasks: the code that calls it is no part of a task."""
 _MOST = 80
 _LOGS = frozenset({
@@ -129,7 +129,7 @@ class _Heard:
     def _note(self, call: str, error: Exception, frame: FrameType | None, *, probe: bool) -> None:
         """Note an error. One of an unknown name may be asked for by ``hasattr``: it counts only where a ``try`` is around it."""
         place, body = "", None
-        while frame is not None and Path(frame.f_code.co_filename).parent != _SIMULATION:
+        while frame is not None and _SIMULATION not in Path(frame.f_code.co_filename).parents:
             file, line = frame.f_code.co_filename, frame.f_lineno
             if is_users_file(file):
                 place = place or f"{file}:{line}"

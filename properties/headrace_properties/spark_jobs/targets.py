@@ -24,7 +24,9 @@ from headrace_properties.spark_jobs.sink_findings import finding_of_sink, questi
 from headrace_properties.spark_jobs.smaller_feeds import narrowed, shrunk
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import TargetKind
-from headrace_sim.spark.ddl import Schema, parse_schema
+from headrace_sim.spark.client.recording import record
+from headrace_sim.spark.client.sessions import as_tuple
+from headrace_sim.spark.columns.ddl import Schema, parse_schema
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import (
     Columns,
@@ -36,11 +38,9 @@ from headrace_sim.spark.job import (
     Union,
     Watermark,
 )
-from headrace_sim.spark.queries import run_job
-from headrace_sim.spark.recording import record
+from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.refusals import definition_of, place_of_error, shown_place
-from headrace_sim.spark.schedules import Schedule
-from headrace_sim.spark.sessions import as_tuple
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import OneTrial, RowsOf, SinkFinding, SinkReport, check_sink, try_fault
 from headrace_sim.spark.sinks.trial import Progress

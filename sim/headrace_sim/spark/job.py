@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
+from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.frames import Rows
 
 Frame = Any
 """A DataFrame."""

@@ -173,7 +173,14 @@ def _files_of(error: BaseException) -> list[str]:
 
 _PACKAGE = __name__.rpartition(".")[0]
 _CONVERSIONS = frozenset(
-    {"group_states.py", "queries.py", "state_server.py", "tasks.py", "user_functions.py", "values.py"}
+    {
+        "columns/user_functions.py",
+        "columns/values.py",
+        "query/queries.py",
+        "state/tasks.py",
+        "state/group_states.py",
+        "state/state_server.py",
+    }
 )
 """Where what the user's code returns is converted, and does not fit."""
 _SPARKS_OWN = (

@@ -14,7 +14,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
 from headrace_properties.spark_jobs.targets import SparkTarget
-from headrace_sim.spark.ddl import parse_schema
+from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import (
     InitialState,
     MapInPandas,

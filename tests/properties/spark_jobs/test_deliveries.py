@@ -10,10 +10,10 @@ from pyspark.sql import Row
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobReport
 from headrace_properties.spark_jobs.outcomes import check_job
-from headrace_sim.spark import queries
-from headrace_sim.spark.queries import run_job
-from headrace_sim.spark.schedules import Fault, FaultKind, Schedule
-from headrace_sim.spark.stores import Store
+from headrace_sim.spark.query import queries
+from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
+from headrace_sim.spark.state.stores import Store
 from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumByMinute, at, job, minute_of
 
 

@@ -10,7 +10,7 @@ from headrace_properties.search.limits import CodeLimits
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobFailsError
 from headrace_properties.spark_jobs.outcomes import check_job
-from headrace_sim.spark.schedules import Schedule
+from headrace_sim.spark.query.schedules import Schedule
 from tests.properties.spark_jobs.planted import (
     FEED,
     MENDED,

@@ -1,7 +1,7 @@
 """The feeds and schedules of Spark jobs are made small by the driver of all targets, in few runs."""
 
 from headrace_properties.spark_jobs.smaller_feeds import shrunk
-from headrace_sim.spark.schedules import Fault, FaultKind, Schedule
+from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
 
 FAULTS = tuple(Fault(FaultKind.TASK_DIES, batch) for batch in range(4))
 SCHEDULE = Schedule(

@@ -14,7 +14,7 @@ from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.explaining import explain_query
 from headrace_properties.spark_jobs.job_findings import JobFailsError
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
-from headrace_sim.spark.ddl import parse_schema
+from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import ApplyWithState, OutputMode, SparkJob, Watermark
 from tests.properties.spark_jobs.planted import INPUT, OUTPUT, Processor, at, by_clock
 

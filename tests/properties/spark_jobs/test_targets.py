@@ -19,8 +19,8 @@ from headrace_properties.spark_jobs.drawn_rows import UndrawableError, drawn_bat
 from headrace_properties.spark_jobs.targets import SparkReport, causes_named, spark_target
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.verifier import InvariantViolatedError, Verifier
-from headrace_sim.spark.ddl import parse_schema
-from headrace_sim.spark.recording import record
+from headrace_sim.spark.client.recording import record
+from headrace_sim.spark.columns.ddl import parse_schema
 from tests.sim.spark.apart import call
 from tests.sim.spark.processors import ms
 from tests.sim.spark.recorded_jobs import WORDS, words

@@ -20,7 +20,7 @@ from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_properties.spark_jobs.targets import SparkTarget, spark_target
 from headrace_properties.target import TargetError
 from headrace_properties.verifier import InvariantViolatedError, Verifier
-from headrace_sim.spark.ddl import parse_schema
+from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import ApplyWithState, OutputMode, SparkJob
 from headrace_sim.spark.sinks.trial import SinkFailsError
 from tests.sim.spark.apart import call

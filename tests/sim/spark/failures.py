@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace_sim.spark.job import TimeMode
-from headrace_sim.spark.queries import run_job
-from headrace_sim.spark.schedules import Fault, FaultKind, Schedule
+from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
 from tests.sim.spark.processors import Case, Processor, as_text, ms
 
 FAILED = Path(__file__).parent / "failure_outcomes.json"

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from headrace_sim.spark.ddl import SchemaTextError, parse_schema, parse_type
-from headrace_sim.spark.recorded_columns import columns_without_java
+from headrace_sim.spark.client.sessions import Session
+from headrace_sim.spark.columns.ddl import SchemaTextError, parse_schema, parse_type
+from headrace_sim.spark.columns.recorded_columns import columns_without_java
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.sessions import Session
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
 
 RECORDED = json.loads(OUTCOMES.read_text())

@@ -9,10 +9,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 from headrace.api.errors import HeadraceError
+from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.queries import run_job
-from headrace_sim.spark.recording import record
-from headrace_sim.spark.schedules import Schedule, draw_schedule
+from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.query.schedules import Schedule, draw_schedule
 from tests.sim.spark.group_functions import CASES, FEED, INPUT, OUTCOMES, OUTPUT, STATE, grouped
 
 RECORDED = json.loads(OUTCOMES.read_text())

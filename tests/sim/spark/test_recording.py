@@ -8,7 +8,9 @@ from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 from headrace.api.errors import HeadraceError
-from headrace_sim.spark.ddl import parse_schema
+from headrace_sim.spark.client.recording import record
+from headrace_sim.spark.client.sessions import Session
+from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import (
     ApplyWithState,
     Columns,
@@ -20,8 +22,6 @@ from headrace_sim.spark.job import (
     TransformWithState,
     Watermark,
 )  # fmt: skip
-from headrace_sim.spark.recording import record
-from headrace_sim.spark.sessions import Session
 from tests.sim.spark.recorded_jobs import WORDS, Count, from_kafka, sessions, words, write
 
 

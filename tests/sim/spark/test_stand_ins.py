@@ -25,11 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.conf import RuntimeConfig
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery, StreamingQueryManager
 
-from headrace_sim.spark.ddl import SchemaTextError
-from headrace_sim.spark.frames import Groups, Rows
-from headrace_sim.spark.job import SparkJobError
-from headrace_sim.spark.recorded_columns import columns_without_java
-from headrace_sim.spark.recording import (
+from headrace_sim.spark.client.recording import (
     RecordedQuery,
     RecordingSession,
     StreamFrame,
@@ -38,8 +34,12 @@ from headrace_sim.spark.recording import (
     StreamWriter,
     record,
 )
+from headrace_sim.spark.client.sessions import ModuleSession, Session, Settings, Streams, Tables
+from headrace_sim.spark.columns.ddl import SchemaTextError
+from headrace_sim.spark.columns.frames import Groups, Rows
+from headrace_sim.spark.columns.recorded_columns import columns_without_java
+from headrace_sim.spark.job import SparkJobError
 from headrace_sim.spark.refusals import CannotFollowError, gap_in
-from headrace_sim.spark.sessions import ModuleSession, Session, Settings, Streams, Tables
 from headrace_sim.spark.sinks import SinkFailsError, UnfollowableSinkError, check_sink
 from headrace_sim.spark.sinks.tables import Writer, WriterV2
 from tests.sim.spark.frame_programs import ROWS, SCHEMA

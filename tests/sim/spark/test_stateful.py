@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
-from headrace_sim.spark.queries import run_job
-from headrace_sim.spark.recording import record
+from headrace_sim.spark.client.recording import record
+from headrace_sim.spark.query.queries import run_job
 from tests.sim.spark.failures import FAILED, FAILURES, simulated_failure
 from tests.sim.spark.processors import CASES, CLOCKED, CLOCKED_OUTCOMES, OUTCOMES, simulated
 from tests.sim.spark.programs import case_of, recorded

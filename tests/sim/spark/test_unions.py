@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.job import SparkJobError, WatermarkPolicy
-from headrace_sim.spark.recording import record
 from headrace_sim.spark.refusals import CannotFollowError
 from tests.sim.spark.processors import INPUT
 from tests.sim.spark.unions import (

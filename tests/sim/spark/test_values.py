@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pyspark.sql import types as t
 
+from headrace_sim.spark.client.recording import record
+from headrace_sim.spark.columns.values import Altered, altered_told, note_altered
 from headrace_sim.spark.job import SparkJobError
-from headrace_sim.spark.queries import run_job
-from headrace_sim.spark.recording import record
-from headrace_sim.spark.values import Altered, altered_told, note_altered
+from headrace_sim.spark.query.queries import run_job
 from tests.sim.spark.bad_inputs import Quiet
 from tests.sim.spark.value_table import FEED, INPUT, OUTCOMES, QUERIES, told
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.job import WatermarkPolicy
-from headrace_sim.spark.queries import run_job
-from headrace_sim.spark.recording import record
-from headrace_sim.spark.schedules import Fault, FaultKind, Schedule
+from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
 from tests.sim.spark.failures import Totals
 from tests.sim.spark.processors import INPUT, OUTPUT, as_text
 

@@ -27,9 +27,9 @@ from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark import refusals
-from headrace_sim.spark.recorded_columns import columns_without_java
+from headrace_sim.spark.client.sessions import Session
+from headrace_sim.spark.columns.recorded_columns import columns_without_java
 from headrace_sim.spark.refusals import definition_of, place_of_error
-from headrace_sim.spark.sessions import Session
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.database_servers import answer_databases
 from headrace_sim.spark.sinks.databases import watch_sqlite

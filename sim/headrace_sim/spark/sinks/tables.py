@@ -13,12 +13,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrameWriter, DataFrameWriterV2
 from pyspark.sql import types as t
 
-from headrace_sim.spark.expressions import bind
-from headrace_sim.spark.frames import Rows
+from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.sql_text import parse_expression
 from headrace_sim.spark.refusals import refuse_the_rest
 from headrace_sim.spark.sinks.connectors import TARGETS, Guarantee, Repeated, guarantee
 from headrace_sim.spark.sinks.effects import Effect, Probe
-from headrace_sim.spark.sql_text import parse_expression
 
 _WITH_A_LOG = frozenset({"delta", "hudi", "iceberg"})
 _FILES = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})

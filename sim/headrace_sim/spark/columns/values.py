@@ -16,7 +16,7 @@ from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowC
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.worker import EvalConf
 
-from headrace_sim.spark.casts import BITS, java_double, single_precision
+from headrace_sim.spark.columns.casts import BITS, java_double, single_precision
 
 _AS_GIVEN = (t.LongType, t.StringType, t.DoubleType, t.BooleanType, t.IntegerType)
 """Types whose values Arrow returns unchanged."""

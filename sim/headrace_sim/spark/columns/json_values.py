@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.errors import DateTimeException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, is_number, java_double
+from headrace_sim.spark.columns.casts import BITS, FRACTIONAL, cast_value, is_number, java_double
 from headrace_sim.spark.refusals import CannotFollowError, NotSimulatedError
 
 

@@ -18,8 +18,8 @@ from pyspark.errors import (
 )
 from pyspark.sql import types as t
 
-from headrace_sim.spark.aggregates import NAMES, aggregate
-from headrace_sim.spark.bound import (
+from headrace_sim.spark.columns.aggregates import NAMES, aggregate
+from headrace_sim.spark.columns.bound import (
     Bound,
     Values,
     alike,
@@ -37,12 +37,12 @@ from headrace_sim.spark.bound import (
     refused,
     text,
 )
-from headrace_sim.spark.casts import BITS, cast_value
-from headrace_sim.spark.ddl import parse_type
-from headrace_sim.spark.decimals import OPERATIONS, as_decimal, fitted
-from headrace_sim.spark.functions import FUNCTIONS
-from headrace_sim.spark.json_values import from_json, json_writer
-from headrace_sim.spark.recorded import (
+from headrace_sim.spark.columns.casts import BITS, cast_value
+from headrace_sim.spark.columns.ddl import parse_type
+from headrace_sim.spark.columns.decimals import OPERATIONS, as_decimal, fitted
+from headrace_sim.spark.columns.functions import FUNCTIONS
+from headrace_sim.spark.columns.json_values import from_json, json_writer
+from headrace_sim.spark.columns.recorded import (
     LAMBDA_VARIABLE,
     OF_A_FRAME,
     USER_FUNCTION,
@@ -51,8 +51,8 @@ from headrace_sim.spark.recorded import (
     is_name,
     shown,
 )
+from headrace_sim.spark.columns.user_functions import called
 from headrace_sim.spark.refusals import CannotFollowError, NotSimulatedError
-from headrace_sim.spark.user_functions import called
 
 _NONE: Mapping[str, int] = {}
 

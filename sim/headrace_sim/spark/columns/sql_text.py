@@ -11,8 +11,8 @@ from typing import Any, Never
 
 from pyspark.sql import types as t
 
-from headrace_sim.spark.ddl import SchemaTextError, parse_type
-from headrace_sim.spark.recorded import Recorded, WindowSpec, shown
+from headrace_sim.spark.columns.ddl import SchemaTextError, parse_type
+from headrace_sim.spark.columns.recorded import Recorded, WindowSpec, shown
 from headrace_sim.spark.refusals import CannotFollowError
 
 _TOKEN = re.compile(

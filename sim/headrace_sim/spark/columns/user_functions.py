@@ -14,10 +14,10 @@ from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowC
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.util import PythonEvalType
 
-from headrace_sim.spark.bound import Bound
-from headrace_sim.spark.recorded import NAMED_ARGUMENT, Recorded
+from headrace_sim.spark.columns.bound import Bound
+from headrace_sim.spark.columns.recorded import NAMED_ARGUMENT, Recorded
+from headrace_sim.spark.columns.values import InputRows, OutputRows, from_pickled
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.values import InputRows, OutputRows, from_pickled
 
 T = TypeVar("T")
 Value = Callable[[Any], Any]

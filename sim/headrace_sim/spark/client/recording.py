@@ -17,9 +17,15 @@ from pyspark.sql import types as t
 from pyspark.sql.classic.dataframe import DataFrameNaFunctions
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery
 
-from headrace_sim.spark.ddl import interval_us, parse_schema
-from headrace_sim.spark.expressions import bind
-from headrace_sim.spark.frames import Groups, Rows
+from headrace_sim.spark.client.parameters import is_session
+from headrace_sim.spark.client.sessions import Session
+from headrace_sim.spark.columns.ddl import interval_us, parse_schema
+from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.frames import Groups, Rows
+from headrace_sim.spark.columns.joins import kind_of_join
+from headrace_sim.spark.columns.recorded import shown
+from headrace_sim.spark.columns.recorded_columns import column_of, columns_without_java, functions_in, node_of
+from headrace_sim.spark.columns.sql_text import parse_expression
 from headrace_sim.spark.job import (
     ApplyWithState,
     Branch,
@@ -37,10 +43,6 @@ from headrace_sim.spark.job import (
     Watermark,
     WatermarkPolicy,
 )  # fmt: skip
-from headrace_sim.spark.joins import kind_of_join
-from headrace_sim.spark.parameters import is_session
-from headrace_sim.spark.recorded import shown
-from headrace_sim.spark.recorded_columns import column_of, columns_without_java, functions_in, node_of
 from headrace_sim.spark.refusals import (
     SPARKS_STATE,
     CannotFollowError,
@@ -51,9 +53,7 @@ from headrace_sim.spark.refusals import (
     shown_place,
     users_place,
 )
-from headrace_sim.spark.sessions import Session
-from headrace_sim.spark.sql_text import parse_expression
-from headrace_sim.spark.tasks import expect_processor
+from headrace_sim.spark.state.tasks import expect_processor
 
 _ROW_BY_ROW = (
     "alias", "cache", "coalesce", "drop", "dropna", "fillna", "persist", "repartition", "select", "toDF",

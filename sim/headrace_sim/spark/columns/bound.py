@@ -10,9 +10,16 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, in_range, is_number, single_precision
-from headrace_sim.spark.decimals import as_decimal, fitted, wider
-from headrace_sim.spark.recorded import Recorded, shown
+from headrace_sim.spark.columns.casts import (
+    BITS,
+    FRACTIONAL,
+    cast_value,
+    in_range,
+    is_number,
+    single_precision,
+)
+from headrace_sim.spark.columns.decimals import as_decimal, fitted, wider
+from headrace_sim.spark.columns.recorded import Recorded, shown
 from headrace_sim.spark.refusals import CannotFollowError, shown_place
 
 Values = Any

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession, functions
 from pyspark.sql.classic.column import Column
 from pyspark.sql.udf import UserDefinedFunction
 
-from headrace_sim.spark.ddl import parse_type
-from headrace_sim.spark.recorded import (
+from headrace_sim.spark.columns.ddl import parse_type
+from headrace_sim.spark.columns.recorded import (
     LAMBDA,
     LAMBDA_VARIABLE,
     NAMED_ARGUMENT,
@@ -27,8 +27,8 @@ from headrace_sim.spark.recorded import (
     Recorded,
     WindowSpec,
 )
+from headrace_sim.spark.columns.sql_text import parse_expression
 from headrace_sim.spark.refusals import CannotFollowError, users_place
-from headrace_sim.spark.sql_text import parse_expression
 
 
 class _Functions:

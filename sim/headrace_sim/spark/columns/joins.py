@@ -6,9 +6,9 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.bound import SHARED, hashable
-from headrace_sim.spark.expressions import bind
-from headrace_sim.spark.recorded import Recorded
+from headrace_sim.spark.columns.bound import SHARED, hashable
+from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.refusals import CannotFollowError
 
 Row = tuple[Any, ...]

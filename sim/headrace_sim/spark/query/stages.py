@@ -7,7 +7,8 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from headrace_sim.spark.group_states import GroupOperator
+from headrace_sim.spark.client.sessions import Session
+from headrace_sim.spark.columns.values import InputRows, OutputRows
 from headrace_sim.spark.job import (
     ApplyWithState,
     Columns,
@@ -22,9 +23,8 @@ from headrace_sim.spark.job import (
     watermarks_of,
 )
 from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.sessions import Session
-from headrace_sim.spark.tasks import Operator
-from headrace_sim.spark.values import InputRows, OutputRows
+from headrace_sim.spark.state.group_states import GroupOperator
+from headrace_sim.spark.state.tasks import Operator
 
 Stateful = Operator | GroupOperator
 Narrow = Callable[[list[tuple[Any, ...]], int | None], list[tuple[Any, ...]]]

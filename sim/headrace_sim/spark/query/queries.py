@@ -15,12 +15,12 @@ from typing import Any
 from zlib import crc32
 
 from headrace.api.errors import HeadraceError
+from headrace_sim.spark.client.sessions import Session
+from headrace_sim.spark.columns.recorded_columns import columns_without_java
+from headrace_sim.spark.columns.values import byte_order, shuffled_key
 from headrace_sim.spark.job import SparkJob, TimeMode
-from headrace_sim.spark.recorded_columns import columns_without_java
-from headrace_sim.spark.refusals import CannotFollowError, gap_in, shown_place
-from headrace_sim.spark.schedules import Fault, FaultKind, Feed, Schedule
-from headrace_sim.spark.sessions import Session
-from headrace_sim.spark.stages import (
+from headrace_sim.spark.query.schedules import Fault, FaultKind, Feed, Schedule
+from headrace_sim.spark.query.stages import (
     Delay,
     Narrow,
     Stage,
@@ -31,10 +31,10 @@ from headrace_sim.spark.stages import (
     event_time,
     planned,
 )
-from headrace_sim.spark.state_server import BatchTimes
-from headrace_sim.spark.stores import Key, Store
-from headrace_sim.spark.tasks import Operator, Rows
-from headrace_sim.spark.values import byte_order, shuffled_key
+from headrace_sim.spark.refusals import CannotFollowError, gap_in, shown_place
+from headrace_sim.spark.state.state_server import BatchTimes
+from headrace_sim.spark.state.stores import Key, Store
+from headrace_sim.spark.state.tasks import Operator, Rows
 
 SETTLING_BATCHES = 20
 """Maximum number of batches without data after the last row, in time mode ProcessingTime."""

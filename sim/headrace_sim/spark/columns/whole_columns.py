@@ -11,12 +11,12 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from headrace_sim.spark.ddl import interval_us
-from headrace_sim.spark.expressions import bind
-from headrace_sim.spark.recorded import USER_FUNCTION, Recorded, shown
+from headrace_sim.spark.columns.ddl import interval_us
+from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.recorded import USER_FUNCTION, Recorded, shown
+from headrace_sim.spark.columns.user_functions import called_on_columns, takes_columns
+from headrace_sim.spark.columns.window_functions import Row, windowed
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.user_functions import called_on_columns, takes_columns
-from headrace_sim.spark.window_functions import Row, windowed
 
 Partition = tuple[Row, ...]
 Computed = tuple[list[Recorded], t.StructType, Sequence[Partition]]

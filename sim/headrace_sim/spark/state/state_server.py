@@ -20,11 +20,18 @@ from pyspark.sql.streaming.stateful_processor_api_client import (
 )
 
 from headrace.api.errors import HeadraceError
-from headrace_sim.spark.ddl import SchemaTextError, parse_schema
+from headrace_sim.spark.columns.ddl import SchemaTextError, parse_schema
+from headrace_sim.spark.columns.values import (
+    ValueRefusedError,
+    byte_order,
+    kept_key,
+    note_altered,
+    shown_key,
+    stored,
+)
 from headrace_sim.spark.job import TimeMode
 from headrace_sim.spark.refusals import shown_place, users_place
-from headrace_sim.spark.stores import Held, Key, Store, lives
-from headrace_sim.spark.values import ValueRefusedError, byte_order, kept_key, note_altered, shown_key, stored
+from headrace_sim.spark.state.stores import Held, Key, Store, lives
 
 STATE_API: tuple[Any, ...] = (GroupState, ListState, MapState, StatefulProcessorHandle, ValueState)
 """The classes of PySpark's by which a task reaches its state."""

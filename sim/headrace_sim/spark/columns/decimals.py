@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.errors import ArithmeticException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.casts import BITS, cast_value
+from headrace_sim.spark.columns.casts import BITS, cast_value
 
 _MOST_DIGITS, _LEAST_SCALE = 38, 6
 """Of a DECIMAL; and what remains of a scale that is longer, where the digits do not suffice."""

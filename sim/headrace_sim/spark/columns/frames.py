@@ -16,15 +16,15 @@ from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import types as t
 from pyspark.sql.classic.dataframe import DataFrameNaFunctions, DataFrameStatFunctions
 
-from headrace_sim.spark.bound import ALIAS, Bound, hashable
-from headrace_sim.spark.expressions import bind, expand
-from headrace_sim.spark.joins import joined, kind_of_join
-from headrace_sim.spark.recorded import OF_A_FRAME, Recorded
-from headrace_sim.spark.recorded_columns import column_of, node_of
+from headrace_sim.spark.columns.bound import ALIAS, Bound, hashable
+from headrace_sim.spark.columns.expressions import bind, expand
+from headrace_sim.spark.columns.joins import joined, kind_of_join
+from headrace_sim.spark.columns.recorded import OF_A_FRAME, Recorded
+from headrace_sim.spark.columns.recorded_columns import column_of, node_of
+from headrace_sim.spark.columns.sql_text import parse_expression
+from headrace_sim.spark.columns.whole_columns import Partition, computed_first, windows_in
+from headrace_sim.spark.columns.window_functions import places_in_order
 from headrace_sim.spark.refusals import CannotFollowError, refuse_the_rest, users_place
-from headrace_sim.spark.sql_text import parse_expression
-from headrace_sim.spark.whole_columns import Partition, computed_first, windows_in
-from headrace_sim.spark.window_functions import places_in_order
 
 
 class Rows(DataFrame):

@@ -18,11 +18,7 @@ from pyspark.sql.streaming.stateful_processor_util import (
     TransformWithStateInPandasUdfUtils,
 )
 
-from headrace_sim.spark.job import SparkJobError, TimeMode, TransformWithState
-from headrace_sim.spark.refusals import DRIVER_CRASH, place_of_error, shown_place
-from headrace_sim.spark.state_server import BatchTimes, StateClient, StateServer, Variable, parts_of
-from headrace_sim.spark.stores import Key, Store
-from headrace_sim.spark.values import (
+from headrace_sim.spark.columns.values import (
     InputRows,
     OutputRows,
     kept_key,
@@ -31,6 +27,10 @@ from headrace_sim.spark.values import (
     shown_key,
     worker_schema,
 )
+from headrace_sim.spark.job import SparkJobError, TimeMode, TransformWithState
+from headrace_sim.spark.refusals import DRIVER_CRASH, place_of_error, shown_place
+from headrace_sim.spark.state.state_server import BatchTimes, StateClient, StateServer, Variable, parts_of
+from headrace_sim.spark.state.stores import Key, Store
 
 _MODES = TransformWithStateInPandasFuncMode
 Rows = Sequence[tuple[Any, ...]]

@@ -10,10 +10,10 @@ from pyspark.sql import types as t
 from pyspark.sql.conf import RuntimeConfig
 from pyspark.sql.streaming import StreamingQuery, StreamingQueryManager
 
-from headrace_sim.spark.casts import cast_value, single_precision
-from headrace_sim.spark.ddl import parse_schema, parse_type
-from headrace_sim.spark.frames import Rows
-from headrace_sim.spark.recorded_columns import JavaContext
+from headrace_sim.spark.columns.casts import cast_value, single_precision
+from headrace_sim.spark.columns.ddl import parse_schema, parse_type
+from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.recorded_columns import JavaContext
 from headrace_sim.spark.refusals import CannotFollowError, refuse_the_rest, users_place
 
 _LEAVE_OUT = "Leave it out, or do it outside of the code that is tried"

@@ -11,12 +11,7 @@ from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql import types as t
 from pyspark.sql.streaming.state import GroupState
 
-from headrace_sim.spark.job import ApplyWithState, SparkJobError, TimeMode
-from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.state_server import BatchTimes, Variable
-from headrace_sim.spark.stores import Key, Store
-from headrace_sim.spark.tasks import Rows, Told, copied, key_columns
-from headrace_sim.spark.values import (
+from headrace_sim.spark.columns.values import (
     InputRows,
     OutputRows,
     kept_key,
@@ -27,6 +22,11 @@ from headrace_sim.spark.values import (
     stored,
     worker_schema,
 )
+from headrace_sim.spark.job import ApplyWithState, SparkJobError, TimeMode
+from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.state.state_server import BatchTimes, Variable
+from headrace_sim.spark.state.stores import Key, Store
+from headrace_sim.spark.state.tasks import Rows, Told, copied, key_columns
 
 STATE = "state"
 """Name of a key's state in outcomes."""

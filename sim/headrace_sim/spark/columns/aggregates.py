@@ -7,10 +7,10 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from headrace_sim.spark.bound import Bound, fitting, hashable, literal, number, ordered
-from headrace_sim.spark.casts import BITS
-from headrace_sim.spark.decimals import average, bounded
-from headrace_sim.spark.recorded import Recorded, shown
+from headrace_sim.spark.columns.bound import Bound, fitting, hashable, literal, number, ordered
+from headrace_sim.spark.columns.casts import BITS
+from headrace_sim.spark.columns.decimals import average, bounded
+from headrace_sim.spark.columns.recorded import Recorded, shown
 
 Row = tuple[Any, ...]
 

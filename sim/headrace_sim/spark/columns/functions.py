@@ -19,8 +19,8 @@ from typing import Any
 from pyspark.errors import ArithmeticException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.casts import in_range
-from headrace_sim.spark.json_values import json_object
+from headrace_sim.spark.columns.casts import in_range
+from headrace_sim.spark.columns.json_values import json_object
 from headrace_sim.spark.refusals import NotSimulatedError
 
 _TEXT, _INT, _LONG, _DOUBLE = t.StringType(), t.IntegerType(), t.LongType(), t.DoubleType()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace_sim.spark.values import byte_order
+from headrace_sim.spark.columns.values import byte_order
 
 Key = tuple[Any, ...]
 Held = tuple[tuple[Any, ...], int | None]

@@ -7,9 +7,9 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.bound import as_type, hashable, ordered
-from headrace_sim.spark.expressions import bind
-from headrace_sim.spark.recorded import Recorded, shown
+from headrace_sim.spark.columns.bound import as_type, hashable, ordered
+from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.recorded import Recorded, shown
 from headrace_sim.spark.refusals import CannotFollowError, shown_place
 
 Row = tuple[Any, ...]

@@ -1,0 +1,1 @@
+"""What user code calls in place of Spark: it starts nothing."""

@@ -1,0 +1,1 @@
+"""A streaming query, run batch by batch under failures."""

@@ -1,0 +1,1 @@
+"""The state of a user's stateful functions, as Spark's workers see it."""
