@@ -12,10 +12,33 @@ from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.declares import Declares
 
 Frame = Any
 """A DataFrame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a stream is read from.
+
+    Attributes:
+        name: Of the stream: that of its column in the job's input, if there are several.
+        format: ``kafka``, ``rate``, ``json``. "" where a function takes it as a parameter.
+        schema: That of its rows.
+        options: What the reader was given.
+        path: Or table, or "".
+        place: ``file:line`` of the user's code.
+
+    """
+
+    name: str
+    format: str
+    schema: t.StructType
+    options: tuple[tuple[str, str], ...] = ()
+    path: str = ""
+    place: str = ""
 
 
 class OutputMode(Enum):
@@ -44,6 +67,7 @@ class Columns:
         output: The schema of what comes out.
         place: ``file:line`` of the user's code.
         functions: The user's functions that it calls.
+        nodes: The columns that it computes, or goes by.
 
     """
 
@@ -52,6 +76,7 @@ class Columns:
     output: t.StructType
     place: str = ""
     functions: tuple[Callable[..., Any], ...] = ()
+    nodes: tuple[Recorded, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,20 +211,26 @@ class SparkSink:
 
     Attributes:
         function: The function given to ``foreachBatch``, or None.
+        writer: The object or function given to ``foreach``, or None.
         format: The format of a sink of Spark's own: ``kafka``, ``delta``. "" with a function.
         output_mode: The query's output mode.
         trigger: The trigger's name and value: ``processingTime``, ``10 seconds``. Or None.
         options: Its options.
         target: The path or table, or "".
+        name: Of the query, or "".
+        place: ``file:line`` of the user's code that starts it.
 
     """
 
     function: Callable[[Frame, int], Any] | None = None
+    writer: Any = None
     format: str = ""
     output_mode: OutputMode = OutputMode.APPEND
     trigger: tuple[str, Any] | None = None
     options: tuple[tuple[str, str], ...] = ()
     target: str = ""
+    name: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +244,8 @@ class SparkJob:
         partitions: Into how many partitions a shuffle by key deals the rows.
         policy: Which of several watermarks counts.
         declares: What its author means.
+        sources: What its streams are read from.
+        plan: The query's relation as PySpark's client sends it (`pyspark.sql.connect.proto.Relation`), or empty.
 
     """
 
@@ -222,6 +255,8 @@ class SparkJob:
     partitions: int = 2
     policy: WatermarkPolicy = WatermarkPolicy.MIN
     declares: Declares = field(default_factory=Declares)
+    sources: tuple[Source, ...] = ()
+    plan: bytes = b""
 
     @property
     def output(self) -> t.StructType:
