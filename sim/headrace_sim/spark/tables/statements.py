@@ -1,0 +1,196 @@
+"""The statements that change tables, as values: what SQL text, ``df.mergeInto`` and ``DeltaTable`` have in common.
+
+Names of tables are as they are written, without backticks: ``sales``, ``db.sales``, ``delta./data/sales``. Conditions and values
+are columns of the rows of the target, under its alias, and, in a `Merge`, of those of the source under its own.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql import types as t
+
+from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.recorded import Recorded
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.proto import Relation  # half a second
+
+Source: TypeAlias = "Relation | Rows"
+"""A plan that is run when the statement is, or rows."""
+
+
+class Match(Enum):
+    """Which rows a clause of a `Merge` is about."""
+
+    MATCHED = "WHEN MATCHED"
+    NOT_MATCHED = "WHEN NOT MATCHED"
+    NOT_MATCHED_BY_SOURCE = "WHEN NOT MATCHED BY SOURCE"
+
+
+class Act(Enum):
+    """What a clause of a `Merge` does with them."""
+
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    INSERT = "INSERT"
+
+
+class IfExists(Enum):
+    """What ``CREATE`` does if there is one of that name."""
+
+    FAIL = "CREATE"
+    KEEP = "CREATE IF NOT EXISTS"
+    REPLACE = "CREATE OR REPLACE"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The new value of a column of the target."""
+
+    column: str
+    value: Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A clause of a `Merge`.
+
+    Attributes:
+        match: Which rows it is about.
+        act: What it does with them.
+        condition: Which of these rows, or None: all.
+        assignments: The values of columns, or None: all columns from those of the source (``UPDATE SET *``, ``INSERT *``).
+
+    """
+
+    match: Match
+    act: Act
+    condition: Recorded | None = None
+    assignments: tuple[Assignment, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """``MERGE INTO table AS alias USING source AS source_alias ON condition``.
+
+    Attributes:
+        table: The target.
+        source: The rows that are merged into it.
+        condition: Which row of the source matches which of the target.
+        clauses: In their order: the first that applies to a row counts.
+        alias: Of the target; "": its name.
+        source_alias: Of the source; "": the names that its columns have.
+        evolves: Whether columns that the target lacks are added (``WITH SCHEMA EVOLUTION``).
+
+    """
+
+    table: str
+    source: Source
+    condition: Recorded
+    clauses: tuple[Clause, ...]
+    alias: str = ""
+    source_alias: str = ""
+    evolves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """``INSERT INTO`` or ``INSERT OVERWRITE``.
+
+    Attributes:
+        table: The target.
+        source: The rows.
+        columns: Those of the target that the rows have, in their order; none: all, or those of the same name if ``by_name``.
+        overwrites: Whether rows of the target are replaced: all, or those of ``where``, or the partitions that are written.
+        by_name: Whether columns are matched by name (``BY NAME``), not by place.
+        partition: Columns of ``PARTITION (day = '...', hour)``; None: the value comes with the rows, behind the other columns.
+        where: Which rows are replaced (``REPLACE WHERE``), or None.
+
+    """
+
+    table: str
+    source: Source
+    columns: tuple[str, ...] = ()
+    overwrites: bool = False
+    by_name: bool = False
+    partition: tuple[tuple[str, Recorded | None], ...] = ()
+    where: Recorded | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """``DELETE FROM table AS alias WHERE condition``; without a condition, all rows."""
+
+    table: str
+    condition: Recorded | None = None
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """``UPDATE table AS alias SET assignments WHERE condition``; without a condition, all rows."""
+
+    table: str
+    assignments: tuple[Assignment, ...]
+    condition: Recorded | None = None
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """``CREATE TABLE``.
+
+    Attributes:
+        table: Its name.
+        schema: Its columns, or None: those of the source.
+        provider: Its format (``USING delta``), or "": the default one.
+        partitions: The columns that it is partitioned by.
+        if_exists: What is done if it exists.
+        source: The rows that it begins with (``AS SELECT``), or None.
+        location: Where its files are (``LOCATION``), or "".
+
+    """
+
+    table: str
+    schema: t.StructType | None = None
+    provider: str = ""
+    partitions: tuple[str, ...] = ()
+    if_exists: IfExists = IfExists.FAIL
+    source: Source | None = None
+    location: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """``DROP TABLE [IF EXISTS] table``."""
+
+    table: str
+    may_lack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """``TRUNCATE TABLE table``."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """``CREATE TEMPORARY VIEW``, or ``createOrReplaceTempView``: it lives as long as its session."""
+
+    view: str
+    source: Source
+    if_exists: IfExists = IfExists.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """``DROP VIEW [IF EXISTS] view``."""
+
+    view: str
+    may_lack: bool = False
+
+
+Statement = Merge | Insert | Delete | Update | CreateTable | DropTable | Truncate | CreateView | DropView
