@@ -42,7 +42,9 @@ NEEDS_SPARK = (
 )  # fmt: skip
 """What cannot even be imported without PySpark."""
 
-collect_ignore_glob = list(NEEDS_SPARK) if WITHOUT_SPARK else []
+PEOPLES_JOBS = ("tests/properties/spark_jobs/corpus", "tests/properties/spark_jobs/corpus_modules")
+"""Programs that start queries as soon as they are imported, and what they import."""
+collect_ignore_glob = [*PEOPLES_JOBS, *(NEEDS_SPARK if WITHOUT_SPARK else ())]
 
 
 def pytest_report_header() -> list[str]:
