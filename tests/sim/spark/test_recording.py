@@ -130,7 +130,7 @@ def test_stream_is_joined_with_a_frame_and_computed_from_sql_text() -> None:
             "cannot follow readStream of delta without a schema",
         ),
         (lambda spark: spark.read, "cannot follow SparkSession.read "),
-        (lambda spark: spark.sparkContext.broadcast(1), "cannot follow SparkContext.broadcast"),
+        (lambda spark: spark.sparkContext.parallelize([1]), "cannot follow SparkContext.parallelize"),
         (lambda df: df.withWatermark("word", "1 minute"), "[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE]"),
         (lambda df: df.withWatermark("at", "soon"), "[CANNOT_PARSE_INTERVAL]"),
         (

@@ -218,18 +218,14 @@ def test_job_may_ask_its_session_for_what_changes_nothing() -> None:
         assert spark.conf.get("my.own", "none") == "none"
         assert spark.version == pyspark.__version__
         query = spark.readStream.format("rate").load().writeStream.queryName("q").foreachBatch(print).start()
-        assert (query.name, query.isActive, query.lastProgress, query.recentProgress) == (
-            "q",
-            False,
-            None,
-            [],
-        )
-        assert query.id == query.runId
+        assert (query.name, query.isActive, query.lastProgress) == ("q", True, None)
+        assert query.id != query.runId
         assert query.status["isDataAvailable"] is False
-        assert query.awaitTermination(10)
-        assert spark.streams.active == []
+        assert not query.awaitTermination(10)
+        assert [other.id for other in spark.streams.active] == [query.id]
         spark.streams.addListener(None)
         spark.streams.awaitAnyTermination()
+        assert not query.isActive
         spark.stop()
 
     assert record(build).sink.function is print

@@ -6,7 +6,9 @@ is told.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from typing import Any, Self
@@ -16,9 +18,12 @@ from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import types as t
 from pyspark.sql.classic.dataframe import DataFrameNaFunctions
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from headrace_sim.spark.client.parameters import is_session
-from headrace_sim.spark.client.sessions import Session
+from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
+from headrace_sim.spark.client.script_time import script_time
+from headrace_sim.spark.client.sessions import Session, Streams
 from headrace_sim.spark.columns.ddl import interval_us, parse_schema
 from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.frames import Groups, Rows
@@ -95,8 +100,7 @@ def record(
         SchemaTextError: If a schema cannot be parsed.
 
     """
-    session = RecordingSession()
-    with columns_without_java(session):
+    with captured() as session:
         given = {
             parameter: _argument(parameter, schemas, session, build)
             for parameter in inspect.signature(build).parameters.values()
@@ -120,7 +124,7 @@ def record(
                 shown_place(place_of_error(error, definition_of(build))),
                 "Fix it, or give the job by hand as a SparkJob",
             ) from error
-    started = session.started or _unstarted(returned)
+    started = session.queries.jobs or _unstarted(returned)
     if len(started) != 1:
         name = getattr(build, "__name__", str(build))
         what = "starts no query" if not started else f"starts {len(started)} queries"
@@ -128,6 +132,15 @@ def record(
             f"{name}() {what}", "", "Let it start one: frame.writeStream.foreachBatch(function).start()"
         )
     return started[0]
+
+
+@contextmanager
+def captured() -> Iterator["RecordingSession"]:
+    """Give PySpark a session that starts nothing, in simulated time, and keeps in ``queries`` what is started."""
+    with script_time() as time:
+        session = RecordingSession(StartedQueries(time))
+        with columns_without_java(session):
+            yield session
 
 
 def _unstarted(returned: Any) -> list[SparkJob]:
@@ -158,10 +171,15 @@ def _argument(
 class RecordingSession(Session):
     """The session of a job that is recorded."""
 
-    def __init__(self) -> None:
+    def __init__(self, queries: StartedQueries) -> None:
         super().__init__()
-        self.started: list[SparkJob] = []
+        self.queries = queries
         self._streams = count(1)
+
+    @property
+    def streams(self) -> "RecordedQueries":
+        """The queries that were started."""
+        return RecordedQueries(self.queries)
 
     def stream(self, schema: str | t.StructType, name: str = "") -> "StreamFrame":
         """Return a stream with a schema. ``name``: the parameter's, or it is counted."""
@@ -575,7 +593,7 @@ class StreamWriter(DataStreamWriter):
 
     def queryName(self, queryName: str) -> Self:
         """Record the name."""
-        return self.option("queryName", queryName)
+        return self._set(name=queryName)
 
     def partitionBy(self, *cols: Any) -> Self:
         """Record nothing: the layout of files does not matter to the check."""
@@ -599,13 +617,14 @@ class StreamWriter(DataStreamWriter):
         queryName: str | None = None, **options: Any,
     ) -> "RecordedQuery":  # fmt: skip
         """Record that the query is started."""
-        self.options(**options)._set(target=path or self._sink.target)
+        self.options(**options)._set(target=path or self._sink.target, place=users_place())
+        if queryName is not None:
+            self.queryName(queryName)
         if format is not None:
             self.format(format)
         if outputMode is not None:
             self.outputMode(outputMode)
-        self._frame._session.started.append(self._job())
-        return RecordedQuery(dict(self._sink.options).get("queryName"))
+        return RecordedQuery(self._frame._session.queries.start(self._job()))
 
     def toTable(self, tableName: str, **given: Any) -> "RecordedQuery":
         """Record that the query is started."""
@@ -613,37 +632,51 @@ class StreamWriter(DataStreamWriter):
 
 
 class RecordedQuery(StreamingQuery):
-    """The result of ``start()``: a query that has ended."""
+    """The result of ``start()``: a query of which no batch runs."""
 
-    def __init__(self, name: str | None) -> None:
-        self._name = name
-
-    id = runId = "00000000-0000-0000-0000-000000000000"
-    isActive = False
+    def __init__(self, life: QueryLife) -> None:
+        self._life = life
 
     @property
-    def lastProgress(self) -> None:
-        """Nothing: no batch was run."""
-        return None
+    def id(self) -> str:
+        """The query's id."""
+        return self._life.id
+
+    @property
+    def runId(self) -> str:
+        """The id of this run."""
+        return self._life.run_id
 
     @property
     def name(self) -> Any:
-        """The query's name."""
-        return self._name
+        """The query's name, or None."""
+        return self._life.name
 
     @property
-    def recentProgress(self) -> list[Any]:
-        """Nothing: no batch was run."""
-        return []
+    def isActive(self) -> bool:
+        """Whether it runs."""
+        return self._life.look()
+
+    @property
+    def lastProgress(self) -> StreamingQueryProgress | None:
+        """What is known of the latest batch."""
+        return next(reversed(self.recentProgress), None)
+
+    @property
+    def recentProgress(self) -> list[StreamingQueryProgress]:
+        """What is known of each batch."""
+        return [StreamingQueryProgress.fromJson(json.loads(told)) for told in self._life.progress]
 
     @property
     def status(self) -> dict[str, Any]:
-        """That of a query that has ended."""
-        return {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
+        """Whether it waits, or has ended."""
+        self._life.look()
+        return self._life.status
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
-        """Return at once."""
-        return None if timeout is None else True
+        """Let the time pass."""
+        ended = self._life.wait(timeout)
+        return None if timeout is None else ended
 
     def explain(self, extended: bool = False) -> None:
         """Print nothing."""
@@ -652,10 +685,33 @@ class RecordedQuery(StreamingQuery):
         """Return at once."""
 
     def stop(self) -> None:
-        """Do nothing."""
+        """End it."""
+        self._life.stop()
 
     def exception(self) -> None:
         """Return nothing: it did not fail."""
+
+
+class RecordedQueries(Streams):
+    """Replaces ``spark.streams``."""
+
+    def __init__(self, queries: StartedQueries) -> None:
+        self._queries = queries
+
+    @property
+    def active(self) -> list[StreamingQuery]:
+        """Those that run."""
+        return [RecordedQuery(life) for life in self._queries.active]
+
+    def get(self, id: str) -> StreamingQuery | None:
+        """Return a query by its id."""
+        life = self._queries.get(id)
+        return None if life is None else RecordedQuery(life)
+
+    def awaitAnyTermination(self, timeout: int | None = None) -> bool | None:
+        """Let the time pass."""
+        ended = self._queries.wait_for_any(timeout)
+        return None if timeout is None else ended
 
 
 _REMEDY = "Move it out of the function that builds the query, or give the job by hand as a SparkJob"

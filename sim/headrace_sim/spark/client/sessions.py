@@ -10,6 +10,7 @@ from pyspark.sql import types as t
 from pyspark.sql.conf import RuntimeConfig
 from pyspark.sql.streaming import StreamingQuery, StreamingQueryManager
 
+from headrace_sim.spark.client.contexts import Context
 from headrace_sim.spark.columns.casts import cast_value, single_precision
 from headrace_sim.spark.columns.ddl import parse_schema, parse_type
 from headrace_sim.spark.columns.frames import Rows
@@ -106,9 +107,9 @@ class Session(SparkSession):
         return str(pyspark.__version__)
 
     @property
-    def sparkContext(self) -> Any:
+    def sparkContext(self) -> Context:
         """A Spark context, for jobs that set its log level or the pool of their jobs."""
-        return Context()
+        return Context(self.conf)
 
     @property
     def catalog(self) -> "Tables":
@@ -172,30 +173,6 @@ class Settings(RuntimeConfig):
     def unset(self, key: str) -> None:
         """Forget a setting."""
         self._values.pop(key, None)
-
-
-class Context:
-    """Replaces ``SparkContext``: takes what has no effect on rows, and refuses the rest."""
-
-    appName = "headrace"
-    applicationId = "local-0"
-    defaultParallelism = 2
-    master = "local[2]"
-    uiWebUrl = None
-    version = pyspark.__version__
-    _jvm = JavaContext._jvm
-
-    def _nothing(self, *_args: Any, **_kwargs: Any) -> None:
-        """Change nothing."""
-
-    addFile = addJobTag = addPyFile = cancelAllJobs = clearJobTags = removeJobTag = _nothing
-    setCheckpointDir = setJobDescription = setJobGroup = setLocalProperty = setLogLevel = stop = _nothing
-
-    def __getattr__(self, name: str) -> Any:
-        """Refuse everything else."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise CannotFollowError(f"SparkContext.{name}", users_place(), _LEAVE_OUT)
 
 
 class Tables(Catalog):

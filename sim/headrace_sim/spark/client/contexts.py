@@ -1,0 +1,126 @@
+"""``SparkContext`` without Spark: takes what has no effect on rows, and refuses what works on RDDs or in the JVM."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Self
+from unittest.mock import patch
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from headrace_sim.spark.columns.recorded_columns import JavaContext
+from headrace_sim.spark.refusals import CannotFollowError, users_place
+
+_REMEDY = "Leave it out, or do it outside of the code that is tried"
+_DEFAULTS = {"spark.app.name": "headrace", "spark.app.id": "local-0", "spark.master": "local[2]"}
+
+
+class Broadcast:
+    """Replaces a broadcast variable: there is one process."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def unpersist(self, blocking: bool = False) -> None:
+        """Do nothing."""
+
+    destroy = unpersist
+
+
+class Context:
+    """Replaces ``SparkContext``.
+
+    Args:
+        settings: Of its session: has ``get`` and ``set``.
+
+    """
+
+    applicationId = "local-0"
+    defaultMinPartitions = defaultParallelism = 2
+    pythonVer = "3"
+    startTime = 1_893_456_000_000
+    uiWebUrl = None
+    version = pyspark.__version__
+    _jvm = JavaContext._jvm
+
+    def __init__(self, settings: Any) -> None:
+        self._settings = settings
+
+    @property
+    def appName(self) -> str:
+        """The name of the application."""
+        return str(self._settings.get("spark.app.name", _DEFAULTS["spark.app.name"]))
+
+    @property
+    def master(self) -> str:
+        """The master's address."""
+        return str(self._settings.get("spark.master", _DEFAULTS["spark.master"]))
+
+    def getConf(self) -> SparkConf:
+        """Return its settings."""
+        conf = SparkConf(loadDefaults=False, _jvm=None)
+        for key, value in _DEFAULTS.items():
+            conf.set(key, str(self._settings.get(key, value)))
+        return conf
+
+    def broadcast(self, value: Any) -> Broadcast:
+        """Return a value that every task can read."""
+        return Broadcast(value)
+
+    def sparkUser(self) -> str:
+        """Return the name of the user."""
+        return "headrace"
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop nothing."""
+
+    def _nothing(self, *_args: Any, **_kwargs: Any) -> None:
+        """Change nothing."""
+
+    addFile = addJobTag = addPyFile = cancelAllJobs = clearJobTags = removeJobTag = _nothing
+    setCheckpointDir = setInterruptOnCancel = setJobDescription = setJobGroup = setLocalProperty = _nothing
+    setLogLevel = setSystemProperty = stop = _nothing
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse everything else."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise CannotFollowError(f"SparkContext.{name}", users_place(), _REMEDY)
+
+
+@contextmanager
+def contexts_without_spark(session: Callable[[], Any]) -> Iterator[None]:
+    """Let ``SparkContext(...)``, ``SparkContext.getOrCreate()`` and ``SparkSession(context)`` start nothing within.
+
+    Args:
+        session: Returns the session that is in force.
+
+    """
+
+    def set_up(
+        self: Any, master: Any = None, appName: Any = None, *_: Any, conf: Any = None, **__: Any
+    ) -> None:
+        given = dict(conf.getAll()) if conf is not None else {}
+        given |= {"spark.master": master} if isinstance(master, str) else {}
+        given |= {"spark.app.name": appName} if appName is not None else {}
+        for key, value in given.items():
+            session().conf.set(key, value)
+        self.__class__, self._settings = Context, session().conf
+
+    def become_session(self: Any, *_: Any, **__: Any) -> None:
+        current = session()
+        self.__class__, self.__dict__ = type(current), current.__dict__
+
+    def get_or_create(conf: Any = None) -> SparkContext:
+        return SparkContext(conf=conf)
+
+    with ExitStack() as patches:
+        patches.enter_context(patch.object(SparkContext, "__init__", set_up))
+        patches.enter_context(patch.object(SparkContext, "getOrCreate", staticmethod(get_or_create)))
+        patches.enter_context(patch.object(SparkSession, "__init__", become_session))
+        yield

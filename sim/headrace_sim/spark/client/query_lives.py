@@ -1,0 +1,215 @@
+"""The queries that a program starts, and the life of each as the program sees it.
+
+A query is captured, and no batch of it runs. It is active for some simulated time, until it is awaited or stopped. One that is
+started again after its end, as programs do that watch over their queries, is the same query.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from pyspark.errors import IllegalArgumentException
+
+from headrace_sim.spark.client.script_time import ScriptTime
+from headrace_sim.spark.job import SparkJob
+
+MOST_STARTS = 3
+"""Choice: how often a program may start a query again that has ended, before it is taken to do so for ever."""
+LIFE_S = 60.0
+"""Choice: how long a query that nobody stops runs, in simulated seconds."""
+BATCH_S = 10.0
+"""Choice: how long each of its batches takes, in simulated seconds."""
+_LOOK_S = 1.0
+"""Choice: how much time passes whenever a program looks at a query, in simulated seconds."""
+
+
+@dataclass(slots=True)
+class QueryLife:
+    """A captured query that its program looks at.
+
+    Attributes:
+        number: Its place among the queries of its program.
+        job: What it does.
+        time: Its program's.
+        awaited: Whether its program waits without end until it ends.
+        starts: How often it was started.
+        behind: The query whose end the program has awaited before it starts this one, though it ends only by failing; or None.
+
+    """
+
+    number: int
+    job: SparkJob
+    time: ScriptTime
+    awaited: bool = False
+    starts: int = 1
+    behind: "QueryLife | None" = None
+    _since_s: float = 0.0
+    _over: bool = False
+
+    def __post_init__(self) -> None:
+        self._since_s = self.time.passed_s
+
+    def start_again(self) -> None:
+        """Run it again.
+
+        Raises:
+            WaitsForEverError: If it has been started too often.
+
+        """
+        self.starts += 1
+        if self.starts > MOST_STARTS:
+            self.time.interrupt()
+        self._since_s, self._over = self.time.passed_s, False
+
+    @property
+    def name(self) -> str | None:
+        """Its name."""
+        return self.job.sink.name or None
+
+    @property
+    def id(self) -> str:
+        """Its id, for all its runs."""
+        return str(UUID(int=self.number + 1))
+
+    @property
+    def run_id(self) -> str:
+        """The id of this run."""
+        return str(UUID(int=(self.starts << 64) + self.number + 1))
+
+    def look(self) -> bool:
+        """Let some time pass, and return whether it is active."""
+        self.time.wait(_LOOK_S)
+        return self.is_active
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+        self._over = self._over or self.time.passed_s - self._since_s >= LIFE_S
+        return not self._over
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for its end, and return whether it has come.
+
+        Args:
+            timeout_s: How long; None: until it has.
+
+        """
+        if timeout_s is None:
+            self.awaited, self._over = True, True
+        elif self.is_active:
+            self.time.wait(timeout_s)
+        return not self.is_active
+
+    def stop(self) -> None:
+        """End it."""
+        self._over = True
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What Spark tells of it."""
+        message = "Waiting for data to arrive" if self.is_active else "Stopped"
+        return {"message": message, "isDataAvailable": False, "isTriggerActive": False}
+
+    @property
+    def progress(self) -> list[str]:
+        """What Spark tells of each of its batches so far, as JSON."""
+        passed_s = min(self.time.passed_s - self._since_s, LIFE_S)
+        return [self._batch(number) for number in range(int(passed_s / BATCH_S))]
+
+    def _batch(self, number: int) -> str:
+        source = {
+            "description": "source", "startOffset": str(number), "endOffset": str(number + 1),
+            "latestOffset": str(number + 1), "numInputRows": 1, "inputRowsPerSecond": 0.1,
+            "processedRowsPerSecond": 10.0, "metrics": {},
+        }  # fmt: skip
+        times = (
+            "addBatch",
+            "commitOffsets",
+            "getBatch",
+            "latestOffset",
+            "queryPlanning",
+            "triggerExecution",
+            "walCommit",
+        )
+        told = {
+            "id": self.id, "runId": self.run_id, "name": self.name, "timestamp": f"2030-01-01T00:00:{number:02}.000Z",
+            "batchId": number, "batchDuration": 100, "numInputRows": 1, "inputRowsPerSecond": 0.1,
+            "processedRowsPerSecond": 10.0, "durationMs": dict.fromkeys(times, 10), "eventTime": {}, "stateOperators": [],
+            "sources": [source], "sink": {"description": "sink", "numOutputRows": 1, "metrics": {}}, "observedMetrics": {},
+        }  # fmt: skip
+        return json.dumps(told)
+
+
+@dataclass(slots=True)
+class StartedQueries:
+    """The queries that a program has started.
+
+    Attributes:
+        time: The program's.
+        lives: Of each query, in order.
+
+    """
+
+    time: ScriptTime
+    lives: list[QueryLife] = field(default_factory=list)
+
+    @property
+    def jobs(self) -> list[SparkJob]:
+        """What each does."""
+        return [life.job for life in self.lives]
+
+    @property
+    def active(self) -> list[QueryLife]:
+        """Those that run."""
+        return [life for life in self.lives if life.is_active]
+
+    def start(self, job: SparkJob) -> QueryLife:
+        """Start a query.
+
+        Raises:
+            IllegalArgumentException: If one of this name is active, as Spark does.
+
+        """
+        behind = next((other for other in self.lives if other.awaited and not _ends(other.job)), None)
+        life = QueryLife(len(self.lives), job, self.time, behind=behind)
+        if life.name is not None and any(life.name == other.name for other in self.active):
+            problem = f"Cannot start query with name {life.name} as a query with that name is already active in this SparkSession"
+            raise IllegalArgumentException(problem)
+        for other in self.lives:
+            if not other.is_active and _is_same(other.job, job):
+                other.start_again()
+                return other
+        self.lives.append(life)
+        return life
+
+    def get(self, query_id: str) -> QueryLife | None:
+        """Return a query by its id."""
+        return next((life for life in self.lives if query_id in {life.id, life.run_id}), None)
+
+    def wait_for_any(self, timeout_s: float | None = None) -> bool:
+        """Wait until one of them ends, and return whether one has. ``timeout_s``: how long; None: until then."""
+        if timeout_s is not None:
+            self.time.wait(timeout_s)
+            return len(self.active) < len(self.lives)
+        for life in self.active:
+            life.wait()
+        return True
+
+
+def _ends(job: SparkJob) -> bool:
+    """Return whether a query ends once it has seen all of its input."""
+    return job.sink.trigger is not None and job.sink.trigger[0] in {"availableNow", "once"}
+
+
+def _is_same(one: SparkJob, other: SparkJob) -> bool:
+    return tuple(_identity(one)) == tuple(_identity(other))
+
+
+def _identity(job: SparkJob) -> Iterator[Any]:
+    """Yield what tells a query from another one that is started in the same line."""
+    sink = job.sink
+    yield from (job.input, job.output, sink.format, sink.target, sink.options, sink.place, sink.name)
+    yield from (step.place for step in job.steps)
+    yield from (source.options for source in job.sources)

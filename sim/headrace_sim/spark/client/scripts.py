@@ -1,0 +1,250 @@
+"""A program that starts queries, run as its owner runs it, and what it starts.
+
+``run_script(Script("jobs/stream.py"))`` runs module level and ``__main__`` block, with its arguments and its environment, in
+simulated time, and returns the queries. Nothing is started.
+"""
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+from unittest.mock import patch
+
+from headrace_sim.spark.client.contexts import contexts_without_spark
+from headrace_sim.spark.client.notebooks import notebook_globals, program_of_notebook
+from headrace_sim.spark.client.query_lives import StartedQueries
+from headrace_sim.spark.client.recording import captured
+from headrace_sim.spark.client.script_needs import settings_watched, stand_ins
+from headrace_sim.spark.client.script_time import WaitsForEverError
+from headrace_sim.spark.job import SparkJob, SparkJobError
+from headrace_sim.spark.refusals import HEARD, CannotFollowError, gap_in, place_of_error, shown_place
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A program, and what it is run with.
+
+    Attributes:
+        name: Its file, or a module (``-m``).
+        arguments: Those of its command line.
+        environment: Variables that are added to its environment.
+        stand_ins: Modules that inert ones replace.
+
+    """
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stand_ins: tuple[str, ...] = ()
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file, and no module."""
+        return is_script(self.name)
+
+
+def is_script(name: str) -> bool:
+    """Return whether a target's name is that of a file with a program."""
+    return name.endswith((".py", ".ipynb"))
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRun:
+    """A program that has run to its end.
+
+    Attributes:
+        queries: What it started, in order.
+        variables: What its module has.
+        notes: What is worth knowing of its run.
+        unknown: Why something of it was not seen.
+
+    """
+
+    queries: tuple[SparkJob, ...]
+    variables: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+@contextmanager
+def surroundings(script: Script) -> Iterator[ModuleType]:
+    """Give a program its module, arguments, environment, path and stand-ins within; its functions need them, too, when called.
+
+    Raises:
+        SparkJobError: If there is no such program.
+
+    """
+    code, path, package = _code_of(script)
+    module = ModuleType("__main__")
+    module.__file__, module.__package__, module.__builtins__ = str(path), package, __builtins__  # type: ignore[attr-defined]
+    folder = str(path.parent) if script.is_file else str(Path.cwd())
+    with ExitStack() as patches:
+        patches.enter_context(patch.dict(os.environ, script.environment))
+        patches.enter_context(patch.object(sys, "argv", [script.name, *script.arguments]))
+        patches.enter_context(patch.object(sys, "path", [folder, *sys.path]))
+        patches.enter_context(patch.dict(sys.modules, {"__main__": module}))
+        patches.enter_context(stand_ins(script.stand_ins))
+        module.__dict__["__code__"] = code
+        yield module
+
+
+def _code_of(script: Script) -> tuple[CodeType, Path, str | None]:
+    """Return a program's code, its file and its package."""
+    if not script.is_file:
+        return _code_of_module(script.name)
+    path = Path(script.name).resolve()
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        text = program_of_notebook(text) if path.suffix == ".ipynb" else text
+        return compile(text, str(path), "exec", dont_inherit=True), path, None
+    except OSError as error:
+        problem = f"cannot read {script.name}: {error.strerror}"
+        raise SparkJobError(problem, "", "Name a file with a program, or -m and a module") from error
+    except (SyntaxError, ValueError) as error:
+        place = f"{script.name}:{getattr(error, 'lineno', None) or 1}"
+        raise SparkJobError(
+            f"it cannot be compiled: {error}", place, "Fix it so that Python runs it"
+        ) from error
+
+
+def _code_of_module(name: str) -> tuple[CodeType, Path, str | None]:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError):
+        spec = None
+    finally:
+        sys.path.pop(0)
+    code = getattr(spec.loader, "get_code", lambda _: None)(spec.name) if spec is not None else None
+    if spec is None or code is None:
+        remedy = "Run the command in the directory that contains it, or install it"
+        raise SparkJobError(f"there is no module {name!r} to run", "", remedy)
+    return code, Path(str(spec.origin)), spec.parent
+
+
+def run_script(script: Script, module: ModuleType) -> ScriptRun:
+    """Run a program to its end in simulated time, and return what it started.
+
+    Args:
+        script: It.
+        module: Its own, from `surroundings`, which must be in force.
+
+    Raises:
+        CannotFollowError: If it calls something that is not simulated.
+        SparkJobError: If it starts no query; if it fails before it has started one.
+
+    """
+    HEARD.clear()
+    code = vars(module).pop("__code__")
+    with (
+        captured() as session,
+        contexts_without_spark(lambda: session),
+        settings_watched() as missed,
+        _parser_errors() as usage,
+    ):
+        vars(module).update(notebook_globals(session))
+        failure = _failure_of(lambda: exec(code, vars(module)))  # noqa: S102  it is what the user runs
+        queries = tuple(session.queries.jobs)
+    heard = next((error for error in HEARD if isinstance(error, CannotFollowError)), None)
+    if failure is not None and (not queries or isinstance(failure, CannotFollowError)):
+        raise _explained(script, failure, missed, usage, heard) from failure
+    if not queries:
+        raise heard or _nothing_started(script, vars(module))
+    unknown = () if failure is None else (str(_explained(script, failure, missed, usage, heard)),)
+    return ScriptRun(queries, vars(module), tuple(_notes(session.queries)), unknown)
+
+
+def _notes(queries: StartedQueries) -> Iterator[str]:
+    """Yield what is worth knowing of how a program ran."""
+    for place in dict.fromkeys(queries.time.interrupted):
+        yield f"it waits at {shown_place(place)} until somebody ends it: that was done"
+    for life in queries.lives:
+        if life.behind is not None:
+            first, second = (shown_place(other.job.sink.place) for other in (life.behind, life))
+            yield (
+                f"the query of {second} is started once that of {first} has ended, which a query without"
+                " trigger(availableNow=True) does only when it fails or is stopped"
+            )
+
+
+def _failure_of(run: Callable[[], None]) -> BaseException | None:
+    """Return what a program ends with; None: nothing is wrong with that."""
+    try:
+        run()
+    except WaitsForEverError:
+        return None
+    except SystemExit as end:
+        return end if end.code not in {None, 0} else None
+    except Exception as error:  # noqa: BLE001  whatever the user's code raises
+        return error
+    return None
+
+
+@contextmanager
+def _parser_errors() -> Iterator[list[str]]:
+    """Note what parsers of command lines complain of."""
+    complaints: list[str] = []
+    real = argparse.ArgumentParser.error
+
+    def error(parser: argparse.ArgumentParser, message: str) -> Any:
+        complaints.append(message)
+        return real(parser, message)
+
+    with patch.object(argparse.ArgumentParser, "error", error):
+        yield complaints
+
+
+def _explained(
+    script: Script,
+    failure: BaseException,
+    missed: Mapping[str, str],
+    usage: Sequence[str],
+    heard: CannotFollowError | None,
+) -> Exception:
+    """Return what a program failed for, in words that name the option which helps."""
+    if isinstance(failure, CannotFollowError | SparkJobError):
+        return failure
+    gap = heard or (gap_in(failure) if isinstance(failure, Exception) else None)
+    if gap is not None:
+        return gap
+    place = shown_place(place_of_error(failure))
+    if isinstance(failure, ModuleNotFoundError) and failure.name:
+        remedy = f"Install it, or put an inert module in its place: --stand-in {failure.name}"
+        return SparkJobError(f"there is no module {failure.name!r}", place, remedy)
+    if usage:
+        remedy = f"Give its arguments behind --: headrace verify {script.name} -- ..."
+        return SparkJobError(f"it does not take its arguments: {usage[-1]}", place, remedy)
+    told = (
+        f"SystemExit({failure})"
+        if isinstance(failure, SystemExit)
+        else f"{type(failure).__name__}: {failure}"
+    )
+    if missed:
+        unset = ", ".join(f"{name} ({shown_place(asked)})" for name, asked in missed.items())
+        options = " ".join(f"--env {name}=..." for name in missed)
+        problem = f"it raises {told}, and its environment does not set {unset}"
+        return SparkJobError(problem, place, f"Give it: {options}")
+    return SparkJobError(f"it raises {told}", place, "Fix it so that Python runs it up to its queries")
+
+
+def _nothing_started(script: Script, variables: Mapping[str, Any]) -> SparkJobError:
+    """Return that a program starts no query, with the function that would."""
+    starts = (
+        name
+        for name, value in variables.items()
+        if "writeStream" in getattr(getattr(value, "__code__", None), "co_names", ())
+    )
+    module = ".".join(Path(script.name).with_suffix("").parts) if script.is_file else script.name
+    named = next(starts, None)
+    remedy = "Let it call what starts its query"
+    if named is not None:
+        remedy = f"Name the function that does: headrace verify {module}:{named} --schema 'COLUMNS'"
+    return SparkJobError("it starts no query", script.name, remedy)
