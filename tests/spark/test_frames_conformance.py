@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from headrace_sim.spark.client.sessions import Session
 from headrace_sim.spark.columns.recorded_columns import columns_without_java
+from tests.sim.spark import sql_texts
 from tests.sim.spark.drawn_expressions import drawn_expression
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
 
@@ -56,3 +57,12 @@ def test_spark_gives_what_is_recorded_of_it_for_all_programs(spark: SparkSession
     if os.environ.get("WRITE") == "yes":
         OUTCOMES.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False) + "\n")
     assert outcomes == json.loads(OUTCOMES.read_text())
+
+
+@pytest.mark.nightly
+def test_spark_gives_what_is_recorded_of_it_for_sql_texts(spark: SparkSession) -> None:
+    df = spark.createDataFrame(ROWS, SCHEMA).coalesce(1).cache()
+    outcomes = {text: outcome(df, program) for text, program in sql_texts.programs().items()}
+    if os.environ.get("WRITE") == "yes":
+        sql_texts.OUTCOMES.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False) + "\n")
+    assert outcomes == json.loads(sql_texts.OUTCOMES.read_text())

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -91,7 +91,7 @@ def literal(value: Any) -> Bound:
 
 _LITERALS: dict[type, t.DataType] = {
     type(None): t.NullType(), float: t.DoubleType(), str: t.StringType(), bytes: t.BinaryType(), bytearray: t.BinaryType(),
-    datetime: t.TimestampType(), date: t.DateType(),
+    datetime: t.TimestampType(), date: t.DateType(), timedelta: t.DayTimeIntervalType(),
 }  # fmt: skip
 
 
@@ -205,9 +205,11 @@ def fitting(kind: t.DataType, function: Callable[..., Any]) -> Callable[..., Any
 
 
 def ordered(value: Any) -> Any:
-    """Return a sort key: NaN is greater than any other number, and equal to itself."""
+    """Return a sort key: NaN is greater than any other number, and equal to itself; a null within a struct is least."""
     if isinstance(value, float):
         return (1, 0.0) if math.isnan(value) else (0, value)
+    if isinstance(value, (tuple, list)):
+        return [(item is not None, ordered(item)) for item in value]
     return (0, value) if isinstance(value, (int, Decimal)) else value
 
 

@@ -164,13 +164,17 @@ def _to_decimal(source: t.DataType, target: Any) -> Cast | None:
         return None
     limit = Decimal(10) ** (target.precision - target.scale)
 
-    def cast(value: Any) -> Decimal:
+    def cast(value: Any) -> Decimal | None:
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
         try:
             made = Decimal(str(value).strip()).quantize(
                 Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, _WIDE
             )
         except InvalidOperation:
             raise _invalid(str(value), target) from None
+        if made.is_nan():
+            raise _invalid(str(value), target)
         if abs(made) >= limit:
             raise ArithmeticException(
                 message=f"[NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION] {value} does not fit {target.simpleString().upper()}"

@@ -186,13 +186,15 @@ class _Parser:
 
 def interval_us(text: str) -> int | None:
     """Return an interval, such as ``10 minutes`` or ``1 hour 30 seconds``, in microseconds; None: it is none."""
-    parts = re.findall(r"(-?\d+)\s*([a-z]+)", text.lower().removeprefix("interval"))
+    words = text.lower().removeprefix("interval")
+    parts = re.findall(_INTERVAL_PART, words) if re.fullmatch(f"(?:{_INTERVAL_PART})+", words) else []
     known = [(int(number), unit.rstrip("s")) for number, unit in parts]
     if not known or any(unit not in _UNITS_US for _, unit in known):
         return None
     return sum(number * _UNITS_US[unit] for number, unit in known)
 
 
+_INTERVAL_PART = r"\s*([+-]?\d+)\s*([a-z]+)\s*"
 _UNITS_US = {
     "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000,
     "day": 86_400_000_000, "week": 604_800_000_000,

@@ -9,7 +9,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.errors import (
@@ -213,6 +213,8 @@ class _Binder:
         kinds = {type(left.type), type(right.type)}
         if node.name in OPERATIONS and t.DecimalType in kinds and kinds <= {t.DecimalType, *BITS}:
             return _of_decimals(node, left, right)
+        if t.DayTimeIntervalType in kinds and node.name in {"plus", "minus"}:
+            return _moved(node, left, right)
         return _BINARY[node.name](node, *alike(left, right, node))
 
     def _logical_not(self, node: Recorded) -> Bound:
@@ -509,6 +511,10 @@ def _name_parts(name: str) -> list[str]:
 
 
 def _field(inner: Bound, name: str, node: Recorded) -> Bound:
+    if isinstance(inner.type, t.MapType) and isinstance(inner.type.keyType, t.StringType):
+        return replace(
+            lifted(node, inner.type.valueType, lambda pairs: pairs.get(name), inner, nullable=True), name=name
+        )
     if not isinstance(inner.type, t.StructType):
         problem = f"{inner.name} is {inner.type.simpleString()}, which has no field {name!r}"
         raise refused(node, f"[INVALID_EXTRACT_BASE_FIELD_TYPE] {problem}")
@@ -523,6 +529,37 @@ def _field(inner: Bound, name: str, node: Recorded) -> Bound:
         field.name, field.dataType, inner.nullable or field.nullable,
         lambda row: None if (whole := inner.value(row)) is None else whole[place],
     )  # fmt: skip
+
+
+def _moved(node: Recorded, left: Bound, right: Bound) -> Bound:
+    """Of a time and an interval. Days are those of the calendar, hours pass."""
+    time, interval = (
+        (right, left)
+        if isinstance(left.type, t.DayTimeIntervalType) and node.name == "plus"
+        else (left, right)
+    )
+    kind, length = time.type, interval.type
+    whole_days = isinstance(length, t.DayTimeIntervalType) and length.endField == 0
+    if not isinstance(length, t.DayTimeIntervalType) or not (
+        isinstance(kind, t.TimestampType) or (isinstance(kind, t.DateType) and whole_days)
+    ):
+        kinds = f"{left.type.simpleString()} and {right.type.simpleString()}"
+        raise CannotFollowError(f"{shown(node)} of {kinds}", node.place, "Add an interval to a TIMESTAMP")
+    sign = 1 if node.name == "plus" else -1
+
+    def moved(at: Any, by: timedelta) -> Any:
+        part = abs(by) % timedelta(days=1) * (1 if by > timedelta() else -1)
+        day = at + (by - part) * sign
+        return (
+            day
+            if whole_days or not part
+            else kind.fromInternal(kind.toInternal(day) + part * sign // _MICROSECOND)
+        )
+
+    return lifted(node, kind, moved, time, interval)
+
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def _arithmetic(function: Callable[[Any, Any], Any]) -> Callable[[Recorded, Bound, Bound], Bound]:

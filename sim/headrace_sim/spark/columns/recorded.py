@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from headrace_sim.spark.refusals import users_place
@@ -88,10 +89,14 @@ def shown(node: Any) -> str:
     """Return the name that Spark shows for a column: ``(amount * 2)``."""
     if not isinstance(node, Recorded):
         return _shown_value(node)
+    if node.name == "lit" and isinstance(node.args[0], timedelta):
+        return _shown_interval(*node.args)
     if node.name in {"col", "lit"}:
         return shown(node.args[0])
     if node.name == "as":
         return str(node.args[1])
+    if node.name in {"plus", "minus"} and (moved := _shown_moved(node)):
+        return moved
     if node.name in _OPERATORS:
         return f"({shown(node.args[0])} {_OPERATORS[node.name]} {shown(node.args[1])})"
     if node.name == "cast":
@@ -120,7 +125,7 @@ def _shown_window(node: Recorded) -> str:
         "UNBOUNDED PRECEDING" if start is None else _shown_limit(start),
         "UNBOUNDED FOLLOWING" if end is None else _shown_limit(end),
     ]
-    return f"{shown(function)} OVER ({spec} {unit.upper()} BETWEEN {' AND '.join(limits)})"
+    return f"{shown(function)} OVER ({f'{spec} '.lstrip()}{unit.upper()} BETWEEN {' AND '.join(limits)})"
 
 
 def _shown_limit(offset: int) -> str:
@@ -137,8 +142,8 @@ _FORMS = {
     "from_json": "from_json({})", "to_json": "to_json({})",
 }  # fmt: skip
 _SHOWN_NAMES = {
-    "ceil": "CEIL", "exp": "EXP", "floor": "FLOOR", "log": "ln", "negate": "negative",
-    "pow": "POWER", "rlike": "RLIKE", "sqrt": "SQRT",
+    "ceil": "CEIL", "endsWith": "endswith", "exp": "EXP", "floor": "FLOOR", "log": "ln", "negate": "negative",
+    "pow": "POWER", "rlike": "RLIKE", "sqrt": "SQRT", "startsWith": "startswith",
 }  # fmt: skip
 _SHOWN_DEFAULTS = {("regexp_replace", 3): 1, ("round", 1): 0}
 """What is shown although it was not given, by the name and the number of arguments that were."""
@@ -148,6 +153,35 @@ def _shown_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "NULL" if value is None else "NaN" if value != value else str(value)  # noqa: PLR0124 # only NaN differs from itself
+
+
+def _shown_interval(length: timedelta, kind: Any = None) -> str:
+    first, last = (0, 3) if kind is None else (kind.startField, kind.endField)
+    seconds, micros = divmod(abs(length) // timedelta(microseconds=1), 1_000_000)
+    minutes, hours = seconds // 60, seconds // 3600
+    units = [hours // 24, hours, minutes, seconds]
+    parts = [str(units[0])] if first == 0 else []
+    parts += [
+        f"{units[place] % (1 << 62 if place == first else limit):02}"
+        for place, limit in ((1, 24), (2, 60), (3, 60))
+        if first <= place <= last
+    ]
+    told = ":".join(parts[first == 0 :])
+    told = " ".join([*parts[: first == 0], *[told][: last > 0]]) + (
+        f".{micros:06}".rstrip("0") if micros and last == 3 else ""
+    )
+    names = dict.fromkeys(("DAY", "HOUR", "MINUTE", "SECOND")[place] for place in (first, last))
+    return f"INTERVAL '{'-' if length < timedelta() else ''}{told}' {' TO '.join(names)}"
+
+
+def _shown_moved(node: Recorded) -> str:
+    """Show a time that an interval is added to: it comes first."""
+    intervals = [
+        isinstance(arg, Recorded) and arg.name == "lit" and isinstance(arg.args[0], timedelta)
+        for arg in node.args
+    ]
+    time, interval = node.args[::-1] if intervals == [True, False] else node.args
+    return f"{shown(time)} {_OPERATORS[node.name]} {shown(interval)}" if any(intervals) else ""
 
 
 def is_name(node: Any) -> bool:
@@ -165,6 +199,11 @@ def _shown_case(node: Recorded) -> str:
     return f"CASE{told}{'' if default is None else f' ELSE {shown(default[0])}'} END"
 
 
+def _shown_part(node: Any) -> str:
+    named = isinstance(node, Recorded) and node.name == "as"
+    return f"{shown(node.args[0])} AS {node.args[1]}" if named else shown(node)
+
+
 def case_parts(node: Recorded) -> tuple[list[tuple[Any, Any]], tuple[Any] | None]:
     """Return the (condition, value) pairs of a chain of ``when``, and the value of ``otherwise`` in a tuple, if any."""
     default = None
@@ -179,12 +218,14 @@ def case_parts(node: Recorded) -> tuple[list[tuple[Any, Any]], tuple[Any] | None
 
 
 _SHOWN: dict[str, Callable[[Recorded], str]] = {
+    "count": lambda node: f"count({'1' if shown(node.args[0]) == '*' else shown(node.args[0])})",
     "field": lambda node: str(node.args[1]),
     LAMBDA: lambda node: f"lambdafunction({', '.join(map(shown, (node.args[0], *node.args[1])))})",
     LAMBDA_VARIABLE: lambda _: "namedlambdavariable()",
     "isin": lambda node: f"({shown(node.args[0])} IN ({', '.join(map(shown, node.args[1]))}))",
     "otherwise": _shown_case,
     "over": _shown_window,
+    "struct": lambda node: f"struct({', '.join(map(_shown_part, node.args[0]))})",
     USER_FUNCTION: lambda node: f"{node.args[0]._name}({', '.join(map(shown, node.args[1]))})",
     "when": _shown_case,
 }

@@ -1,61 +1,44 @@
 """Expressions in SQL text, as ``filter("amount > 0")``, ``selectExpr()`` and ``F.expr()`` take them: as recorded columns.
 
 An expression becomes the calls that would have made it with columns; whether those are simulated is for `expressions` to say.
+What is set in its tree and has no meaning here is refused.
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Never
 
 from pyspark.sql import types as t
+from sqlglot import exp
 
-from headrace_sim.spark.columns.ddl import SchemaTextError, parse_type
-from headrace_sim.spark.columns.recorded import Recorded, WindowSpec, shown
+from headrace_sim.spark.columns.aggregates import AGGREGATES
+from headrace_sim.spark.columns.ddl import SchemaTextError, interval_us, parse_type
+from headrace_sim.spark.columns.grammar import IS_NOT, TYPED_LITERAL, SparkSql, SqlTextError, tree_of
+from headrace_sim.spark.columns.recorded import (
+    LAMBDA,
+    LAMBDA_VARIABLE,
+    NAMED_ARGUMENT,
+    Recorded,
+    WindowSpec,
+    shown,
+)
 from headrace_sim.spark.refusals import CannotFollowError
 
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
-    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?(?:bd|[ldfsy])?\b)
-    |(?P<name>`(?:[^`]|``)+`|[a-z_]\w*)
-    |(?P<mark>--|<=>|<>|!=|<=|>=|==|::|\|\||[-+*/%=<>()\[\],.]))""",
-    re.IGNORECASE | re.VERBOSE | re.DOTALL,
-)
-_BINARY = {
-    "or": (1, "or"), "and": (2, "and"), "=": (4, "equalTo"), "==": (4, "equalTo"), "<>": (4, "notEqual"), "!=": (4, "notEqual"),
-    "<": (4, "lt"), "<=": (4, "leq"), ">": (4, "gt"), ">=": (4, "geq"), "<=>": (4, "eqNullSafe"), "+": (5, "plus"),
-    "-": (5, "minus"), "||": (5, "concat"), "*": (6, "multiply"), "/": (6, "divide"), "%": (6, "mod"),
-}  # fmt: skip
-"""Operator to how tightly it binds, and the name of its call."""
-_NOT, _PREDICATE, _UNARY = 3, 4, 7
-_PREDICATES = frozenset({"is", "in", "between", "like", "rlike", "regexp", "not"})
-_KEYWORDS = frozenset(
-    {*_PREDICATES, "or", "and", "as", "when", "then", "else", "end", "over", "div", "escape", "from"}
-)
-_CONSTANTS = {"true": True, "false": False, "null": None}
-_TYPES = frozenset(
-    {
-        "bigint",
-        "binary",
-        "boolean",
-        "date",
-        "double",
-        "float",
-        "int",
-        "smallint",
-        "string",
-        "timestamp",
-        "tinyint",
-    }
-)
-_OF_MANY = frozenset({"array", "coalesce", "concat", "greatest", "least", "map", "struct"})
 _JAVA_NAMES = {
-    "ceiling": "ceil", "day": "dayofmonth", "endswith": "endsWith", "mean": "avg", "negative": "negate", "nvl": "coalesce",
-    "ifnull": "coalesce", "power": "pow", "regexp": "rlike", "sha": "sha1", "startswith": "startsWith", "substr": "substring",
+    "ceiling": "ceil", "day": "dayofmonth", "endswith": "endsWith", "first_value": "first", "last_value": "last", "mean": "avg",
+    "negative": "negate", "nvl": "coalesce", "ifnull": "coalesce", "power": "pow", "regexp": "rlike", "regexp_like": "rlike",
+    "sha": "sha1", "startswith": "startsWith", "substr": "substring",
 }  # fmt: skip
 """What is called otherwise in SQL than in Java."""
-_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
+_TYPES = frozenset({
+    "bigint", "binary", "boolean", "date", "decimal", "double", "float", "int", "smallint", "string", "timestamp", "tinyint",
+})  # fmt: skip
+_OF_MANY = frozenset({"array", "coalesce", "concat", "greatest", "least", "map", "struct"})
+_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(bd|[ldsyf])?", re.IGNORECASE)
+_REMEDY = "Write it with columns, such as F.col('x') > 0"
 
 
 def parse_expression(text: str, place: str) -> Recorded:
@@ -65,295 +48,470 @@ def parse_expression(text: str, place: str) -> Recorded:
         CannotFollowError: It is not an expression, or has a form that is not simulated.
 
     """
-    return _Parser(text, place).whole()
+    try:
+        tree = tree_of(text)
+    except SqlTextError as error:
+        raise CannotFollowError(f"the SQL text {text!r}, {error}", place, _REMEDY) from error
+    return recorded_of_tree(tree, text, place)
 
 
-class _Parser:
-    """Reads an expression by precedence."""
+def recorded_of_tree(tree: exp.Expr, text: str, place: str) -> Recorded:
+    """Return the column that a tree stands for, which is a part of a text. Raise `CannotFollowError`."""
+    reader = _Reader(text, place)
+    node = reader.read(tree)
+    return node if isinstance(node, Recorded) else reader.called("lit", node)
 
-    def __init__(self, text: str, place: str) -> None:
-        self._text = text
-        self._place = place
-        self._position = 0
-        self._kind, self._word, self._end = "", "", 0
-        self._look()
 
-    def _look(self) -> None:
-        """Look at the next token; there is none at the end."""
-        found = _TOKEN.match(self._text, self._position)
-        if found is None and self._text[self._position :].strip():
-            self._fail()
-        self._kind = (found and found.lastgroup) or ""
-        self._word, self._end = (found[self._kind], found.end()) if found else ("", len(self._text))
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads trees of one text.
 
-    def _fail(self) -> Never:
-        rest = self._text[self._position :].strip()
-        where = f", at {rest!r}" if rest else ", at its end"
-        what = f"the SQL text {self._text!r}{where}"
-        raise CannotFollowError(what, self._place, "Write it with columns, such as F.col('x') > 0")
+    Attributes:
+        text: The whole text.
+        place: Of the user's code.
+        variables: Those of the lambdas around what is read.
 
-    def _next(self) -> str:
-        token = self._word
-        self._position = self._end
-        self._look()
-        return token
+    """
 
-    def _take(self, *wanted: str) -> bool:
-        """Skip these tokens if they come next, and return whether they did."""
-        before = self._position
-        for token in wanted:
-            if self._kind == "text" or self._word.lower() != token:
-                self._position = before
-                self._look()
-                return False
-            self._next()
-        return True
+    text: str
+    place: str
+    variables: frozenset[str] = frozenset()
 
-    def _expect(self, wanted: str) -> None:
-        if not self._take(wanted):
-            self._fail()
+    def read(self, tree: exp.Expr) -> Any:
+        """Return a recorded column or a plain value."""
+        allowed, form = _FORMS.get(type(tree), ((), None))
+        ignored = [
+            name
+            for name, value in tree.args.items()
+            if value not in (None, False, []) and name not in allowed
+        ]
+        if form is None or ignored:
+            self.refuse(tree)
+        return form(self, tree)
 
-    def _called(self, name: str, *args: Any) -> Recorded:
-        return Recorded(name, args, self._place)
+    def all(self, trees: Sequence[exp.Expr]) -> list[Any]:
+        return [self.read(tree) for tree in trees]
 
-    def whole(self) -> Recorded:
-        node = self._named()
-        if self._word:
-            self._fail()
-        return node if isinstance(node, Recorded) else self._called("lit", node)
+    def refuse(self, tree: exp.Expr) -> Never:
+        raise CannotFollowError(f"the SQL text {self.text!r}, at {_sql(tree)!r}", self.place, _REMEDY)
 
-    def _named(self) -> Any:
-        node = self._expression()
-        if self._take("as") or (self._kind == "name" and self._word.lower() not in _KEYWORDS):
-            return self._called("as", node, self._name())
-        return node
+    def called(self, name: str, *args: Any) -> Recorded:
+        return Recorded(name, args, self.place)
 
-    def _quoted_name(self) -> str:
-        if self._kind != "name":
-            self._fail()
-        return self._next()
+    def named(self, node: Recorded, name: str) -> Recorded:
+        """Return a column that Spark names otherwise than the calls that it is made of."""
+        return node if shown(node) == name else self.called("as", node, name)
 
-    def _name(self) -> str:
-        return self._quoted_name().strip("`").replace("``", "`")
-
-    def _expression(self, tightness: int = 0) -> Any:
-        """Read operators that bind more tightly than this."""
-        if tightness < _NOT and self._take("not"):
-            node: Any = self._called("not", self._expression(_NOT - 1))
-        else:
-            node = self._operand()
-        tested = False
-        while True:
-            operator = self._word.lower() if self._kind in {"mark", "name"} else ""
-            level, call = _BINARY.get(operator, (0, ""))
-            if tested and (operator in _PREDICATES or level >= _PREDICATE):
-                self._fail()
-            if tightness < _PREDICATE and operator in _PREDICATES:
-                node, tested = self._predicate(node), True
-                continue
-            if level <= tightness:
-                return node
-            tested = False
-            self._next()
-            right = self._expression(level)
-            node = self._called(call, [node, right]) if call == "concat" else self._called(call, node, right)
-
-    def _predicate(self, node: Any) -> Recorded:
-        if self._take("is"):
-            negated = self._take("not")
-            self._expect("null")
-            return self._called("isNotNull" if negated else "isNull", node)
-        negated = self._take("not")
-        if self._take("in"):
-            self._expect("(")
-            found = self._called("isin", node, self._arguments())
-        elif self._take("between"):
-            low = self._called("geq", node, self._expression(_PREDICATE))
-            self._expect("and")
-            found = self._called("and", low, self._called("leq", node, self._expression(_PREDICATE)))
-        elif self._word.lower() in {"like", "rlike", "regexp"}:
-            name = self._next().lower()
-            found = self._called(_JAVA_NAMES.get(name, name), node, self._expression(_PREDICATE))
-        else:
-            self._fail()
-        return self._called("not", found) if negated else found
-
-    def _operand(self) -> Any:
-        if self._take("-"):
-            node = self._expression(_UNARY - 1)
-            return self._called("negate", node) if isinstance(node, Recorded) else -node
-        if self._take("+"):
-            return self._expression(_UNARY - 1)
-        node = self._primary()
-        while True:
-            if self._take("["):
-                node = self._called("apply", node, self._expression())
-                self._expect("]")
-            elif self._take("."):
-                node = self._called("apply", node, self._name())
-            elif self._take("::"):
-                node = self._cast(node, self._next())
-            else:
-                return node
-
-    def _primary(self) -> Any:
-        if self._kind == "text":
-            return self._literal_text()
-        if self._kind == "number":
-            return self._number()
-        if self._take("*"):
-            return self._called("col", "*")
-        if self._take("("):
-            node = self._expression()
-            self._expect(")")
-            return node
-        word = self._word.lower()
-        if self._kind != "name" or word in _KEYWORDS or word == "interval":
-            self._fail()
-        if word in _CONSTANTS:
-            self._next()
-            return _CONSTANTS[word]
-        if self._take("case"):
-            return self._case()
-        return self._column_or_call()
-
-    def _column_or_call(self) -> Any:
-        first = self._next()
-        if self._take("("):
-            return self._call(first.lower())
-        if self._kind == "text" and first.lower() in {"date", "timestamp"}:
-            return self._cast(self._literal_text(), first)
-        if first.lower() in {"current_date", "current_timestamp"}:
-            return self._called(first.lower())
-        parts = [first]
-        while self._take("."):
-            parts.append("*" if self._take("*") else self._quoted_name())
-        return self._called("col", ".".join(parts))
-
-    def _call(self, name: str) -> Any:
-        if name == "cast":
-            node = self._expression()
-            self._expect("as")
-            return self._cast(node, self._type_text())
-        if self._take("distinct"):
-            self._fail()
-        given = self._arguments()
-        name = _JAVA_NAMES.get(name, name)
-        if name in _TYPES and len(given) == 1:
-            return self._cast(given[0], name)
-        if name == "if" and len(given) == 3:
-            condition = self._cast(None, "boolean") if given[0] is None else given[0]
-            made = self._called("otherwise", self._called("when", condition, given[1]), given[2])
-            shown_as = f"(IF({', '.join(map(shown, given))}))"
-            return self._called("as", made, shown_as)
-        if name == "named_struct" and len(given) % 2 == 0:
-            parts = zip(given[1::2], given[::2], strict=True)
-            return self._called("struct", [self._called("as", node, label) for node, label in parts])
-        if name == "substring" and len(given) == 2:
-            given.append((1 << 31) - 1)
-        if name in _OF_MANY:
-            return self._called(name, given)
-        made = self._called(name, given[0], given[1:]) if name == "concat_ws" else self._called(name, *given)
-        return self._called("over", made, self._window()) if self._take("over") else made
-
-    def _window(self) -> WindowSpec:
-        self._expect("(")
-        partition = self._listed(self._expression) if self._take("partition", "by") else []
-        order = self._listed(self._ordered) if self._take("order", "by") else []
-        found = WindowSpec(tuple(partition), tuple(order))
-        unit = self._word.lower()
-        if unit in {"rows", "range"}:
-            self._next()
-            self._expect("between")
-            start = self._limit()
-            self._expect("and")
-            found = replace(found, frame=(unit, start, self._limit()))
-        self._expect(")")
-        return found
-
-    def _listed(self, read: Callable[[], Any]) -> list[Any]:
-        found = [read()]
-        while self._take(","):
-            found.append(read())
-        return found
-
-    def _ordered(self) -> Recorded:
-        node = self._expression()
-        way = "desc" if self._take("desc") else "asc"
-        self._take("asc")
-        if self._take("nulls"):
-            way += "_nulls_first" if self._take("first") else "_nulls_last"
-            self._take("last")
-        return self._called(way, node)
-
-    def _limit(self) -> int | None:
-        """Read an end of a frame, counted from the row at hand; None: there is none."""
-        if self._take("unbounded", "preceding") or self._take("unbounded", "following"):
-            return None
-        if self._take("current", "row"):
-            return 0
-        number = self._number() if self._kind == "number" else None
-        if not isinstance(number, int):
-            self._fail()
-        if self._take("preceding"):
-            return -number
-        self._expect("following")
-        return number
-
-    def _arguments(self) -> list[Any]:
-        found: list[Any] = []
-        while not self._take(")"):
-            if found:
-                self._expect(",")
-            found.append(self._named())
-        return found
-
-    def _type_text(self) -> str:
-        """Take the text up to the parenthesis that ends a cast."""
-        begin, depth = self._position, 0
-        while depth or self._word != ")":
-            if not self._word:
-                self._fail()
-            depth += {"(": 1, ")": -1}.get(self._next(), 0)
-        text = self._text[begin : self._position]
-        self._next()
-        return text
-
-    def _cast(self, node: Any, type_text: str) -> Recorded:
+    def cast(self, tree: exp.Expr, node: Any, type_text: str, call: str = "cast") -> Recorded:
         try:
-            return self._called("cast", node, parse_type(type_text))
+            return self.called(call, node, parse_type(type_text))
         except SchemaTextError:
-            self._fail()
+            self.refuse(tree)
 
-    def _case(self) -> Recorded:
-        tested = None if self._word.lower() == "when" else [self._expression()]
-        node: Recorded | None = None
-        while self._take("when"):
-            condition = self._expression()
-            if tested is not None:
-                condition = self._called("equalTo", tested[0], condition)
-            self._expect("then")
-            before = () if node is None else (node,)
-            node = self._called("when", *before, condition, self._expression())
-        if node is None:
-            self._fail()
-        if self._take("else"):
-            node = self._called("otherwise", node, self._expression())
-        self._expect("end")
-        return node
 
-    def _literal_text(self) -> str:
-        inner = self._next()[1:-1]
-        return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), inner, flags=re.DOTALL)
+def _sql(tree: exp.Expr) -> str:
+    return tree.sql(dialect=SparkSql, normalize_functions=False)
 
-    def _number(self) -> Any:
-        token = self._next().lower()
-        digits = token.rstrip("bdlfsy")
-        suffix = token[len(digits) :]
-        if suffix in {"s", "y", "f"}:
-            self._fail()
-        if suffix == "d" or (not suffix and "e" in digits):
-            return float(digits)
-        if "." in digits or suffix == "bd" or int(digits) >= 1 << 63:
-            return Decimal(digits)
-        return self._called("lit", int(digits), t.LongType()) if suffix == "l" else int(digits)
+
+def _column(reader: _Reader, tree: Any) -> Any:
+    word = tree.this
+    if (
+        len(tree.parts) == 1
+        and isinstance(word, exp.Identifier)
+        and not word.quoted
+        and word.name[:1] in "0123456789."
+    ):
+        return _number(reader, tree, word.name)
+    return reader.called("col", ".".join(_quoted(part) for part in tree.parts))
+
+
+def _quoted(part: exp.Expr) -> str:
+    if isinstance(part, exp.Star):
+        return "*"
+    return f"`{part.name.replace('`', '``')}`" if part.args.get("quoted") else part.name
+
+
+def _number(reader: _Reader, tree: exp.Expr, word: str) -> Any:
+    found = _NUMBER.fullmatch(word)
+    if found is None:
+        reader.refuse(tree)
+    digits, suffix = word[: found.start(3)] if found[3] else word, (found[3] or "").lower()
+    if suffix in {"s", "y", "f"}:
+        reader.refuse(tree)
+    if suffix == "d" or (not suffix and found[2]):
+        return float(digits)
+    if "." in digits or suffix == "bd" or int(digits) >= 1 << 63:
+        return Decimal(digits)
+    return reader.called("lit", int(digits), t.LongType()) if suffix == "l" else int(digits)
+
+
+def _literal(reader: _Reader, tree: Any) -> Any:
+    return tree.name if tree.is_string else _number(reader, tree, tree.name)
+
+
+def _adjacent(reader: _Reader, tree: Any) -> str:
+    """Read texts with nothing between them, which are one."""
+    return "".join(map(str, reader.all(tree.expressions)))
+
+
+def _variable(reader: _Reader, tree: Any) -> Recorded:
+    if tree.name not in reader.variables:
+        reader.refuse(tree)
+    return reader.called(LAMBDA_VARIABLE, tree.name)
+
+
+def _lambda(reader: _Reader, tree: Any) -> Recorded:
+    names = [variable.name for variable in tree.expressions]
+    inner = replace(reader, variables=reader.variables | {*names})
+    return reader.called(
+        LAMBDA, inner.read(tree.this), [reader.called(LAMBDA_VARIABLE, name) for name in names]
+    )
+
+
+def _binary(name: str) -> Callable[[_Reader, Any], Recorded]:
+    return lambda reader, tree: reader.called(name, reader.read(tree.left), reader.read(tree.right))
+
+
+def _comparison(name: str) -> Callable[[_Reader, Any], Recorded]:
+    """All comparisons bind alike in Spark, from the left. In sqlglot some bind more tightly, and so do predicates."""
+
+    def read(reader: _Reader, tree: Any) -> Recorded:
+        if type(tree.right) in _LOOSE or type(tree.left) in _PREDICATES:
+            reader.refuse(tree)
+        return reader.called(name, reader.read(tree.left), reader.read(tree.right))
+
+    return read
+
+
+def _joined_text(reader: _Reader, tree: Any) -> Recorded:
+    return reader.called("concat", reader.all([tree.left, tree.right]))
+
+
+def _not(reader: _Reader, tree: Any) -> Recorded:
+    inner = tree.this
+    if tree.meta.get(IS_NOT) and isinstance(inner.expression, exp.Null):
+        return reader.called("isNotNull", reader.read(inner.this))
+    return reader.called("not", reader.read(inner))
+
+
+def _is(reader: _Reader, tree: Any) -> Recorded:
+    if isinstance(tree.expression, exp.Null):
+        return reader.called("isNull", reader.read(tree.this))
+    if not isinstance(tree.expression, exp.Boolean):
+        reader.refuse(tree)
+    return reader.called("eqNullSafe", reader.read(tree.this), tree.expression.this)
+
+
+def _distinct_from(reader: _Reader, tree: Any) -> Recorded:
+    return reader.called("not", _comparison("eqNullSafe")(reader, tree))
+
+
+def _in(reader: _Reader, tree: Any) -> Recorded:
+    if not tree.expressions:
+        reader.refuse(tree)
+    return reader.called("isin", reader.read(tree.this), reader.all(tree.expressions))
+
+
+def _between(reader: _Reader, tree: Any) -> Recorded:
+    if type(tree.args["high"]) in _LOOSE:
+        reader.refuse(tree)
+    node, low, high = (reader.read(tree.args[part]) for part in ("this", "low", "high"))
+    made = reader.called("and", reader.called("geq", node, low), reader.called("leq", node, high))
+    return reader.called("as", made, f"between({shown(node)}, {shown(low)}, {shown(high)})")
+
+
+def _like(name: str) -> Callable[[_Reader, Any], Recorded]:
+    def read(reader: _Reader, tree: Any) -> Recorded:
+        if type(tree.expression) in {*_LOOSE, exp.Any, exp.All}:
+            reader.refuse(tree)
+        found = reader.called(name, reader.read(tree.this), reader.read(tree.expression))
+        return reader.called("not", found) if tree.args.get("negate") else found
+
+    return read
+
+
+def _negated(reader: _Reader, tree: Any) -> Any:
+    node = reader.read(tree.this)
+    if isinstance(node, Recorded) and node.name == "lit" and isinstance(tree.this, exp.Column):
+        return reader.called("lit", -node.args[0], *node.args[1:])
+    written = isinstance(tree.this, exp.Literal) and not isinstance(node, str)
+    return -node if written else reader.called("as", reader.called("negate", node), f"(- {shown(node)})")
+
+
+def _alias(reader: _Reader, tree: Any) -> Recorded:
+    return reader.called("as", reader.read(tree.this), tree.alias)
+
+
+def _cast(reader: _Reader, tree: Any) -> Recorded:
+    made = reader.cast(tree, reader.read(tree.this), _sql(tree.to))
+    if not tree.meta.get(TYPED_LITERAL):
+        return made
+    midnight = (
+        " 00:00:00"
+        if isinstance(made.args[1], t.TimestampType) and len(tree.this.name) == len("2024-01-02")
+        else ""
+    )
+    return reader.called("as", made, f"{made.args[1].typeName().upper()} '{tree.this.name}{midnight}'")
+
+
+def _try_cast(reader: _Reader, tree: Any) -> Recorded:
+    return reader.cast(tree, reader.read(tree.this), _sql(tree.to), "try_cast")
+
+
+def _case(reader: _Reader, tree: Any) -> Recorded:
+    tested = None if tree.this is None else [reader.read(tree.this)]
+    node: Recorded | None = None
+    for branch in tree.args["ifs"]:
+        condition, value = reader.read(branch.this), reader.read(branch.args["true"])
+        if tested is not None:
+            condition = reader.called("equalTo", tested[0], condition)
+        node = reader.called("when", *(() if node is None else (node,)), condition, value)
+    if node is None:
+        reader.refuse(tree)
+    default = tree.args.get("default")
+    return node if default is None else reader.called("otherwise", node, reader.read(default))
+
+
+def _item(reader: _Reader, tree: Any) -> Recorded:
+    if len(tree.expressions) != 1:
+        reader.refuse(tree)
+    return reader.called("apply", reader.read(tree.this), reader.read(tree.expressions[0]))
+
+
+def _field(reader: _Reader, tree: Any) -> Recorded:
+    if not isinstance(tree.expression, exp.Identifier):
+        reader.refuse(tree)
+    return reader.called("apply", reader.read(tree.this), tree.expression.name)
+
+
+def _extract(reader: _Reader, tree: Any) -> Recorded:
+    part = tree.this.name.lower()
+    if part not in _PARTS_OF_TIME:
+        reader.refuse(tree)
+    node = reader.read(tree.expression)
+    return reader.called(
+        "as", reader.called(_PARTS_OF_TIME[part], node), f"extract({tree.this.name} FROM {shown(node)})"
+    )
+
+
+_PARTS_OF_TIME = {
+    "year": "year", "quarter": "quarter", "month": "month", "day": "dayofmonth", "hour": "hour", "minute": "minute",
+    "dayofweek": "dayofweek", "doy": "dayofyear",
+}  # fmt: skip
+
+
+def _interval(reader: _Reader, tree: Any) -> Recorded:
+    unit = tree.args["unit"].name.lower().rstrip("s") if isinstance(tree.args.get("unit"), exp.Var) else ""
+    length_us = interval_us(f"{tree.this.name} {unit}") if isinstance(tree.this, exp.Literal) else None
+    if length_us is None:
+        reader.refuse(tree)
+    place = _UNITS.index({"week": "day"}.get(unit, unit if unit in _UNITS else "second"))
+    return reader.called("lit", timedelta(microseconds=length_us), t.DayTimeIntervalType(place, place))
+
+
+_UNITS = ("day", "hour", "minute", "second")
+
+
+def _sum(reader: _Reader, tree: Any) -> Recorded:
+    """Read a sum, or an interval of several units, which sqlglot takes for one."""
+    left, right = reader.read(tree.left), reader.read(tree.right)
+    if not (_is_interval(left) and _is_interval(right)):
+        return reader.called("plus", left, right)
+    (one, kind), (two, other) = left.args, right.args
+    return reader.called("lit", one + two, t.DayTimeIntervalType(kind.startField, other.endField))
+
+
+def _is_interval(node: Any) -> bool:
+    return isinstance(node, Recorded) and node.name == "lit" and isinstance(node.args[0], timedelta)
+
+
+def _call(reader: _Reader, tree: Any) -> Any:
+    written = tree.name.lower()
+    name = _JAVA_NAMES.get(written, written)
+    if any(isinstance(argument, exp.Distinct) for argument in tree.expressions):
+        return _distinct(reader, tree, name)
+    given = reader.all(tree.expressions)
+    special = _SPECIAL.get(name)
+    if name in _TYPES and len(given) == 1:
+        return reader.cast(tree, given[0], name)
+    made = special(reader, tree, given) if special else reader.called(name, *given)
+    return (
+        reader.named(made, f"{written}({', '.join(map(shown, given))})")
+        if written in _SHOWN_AS_WRITTEN
+        else made
+    )
+
+
+_SHOWN_AS_WRITTEN = frozenset({"day", "first_value", "ifnull", "last_value", "mean", "nvl", "substr"})
+
+
+def _distinct(reader: _Reader, tree: Any, name: str) -> Recorded:
+    counted = tree.expressions[0]
+    if len(tree.expressions) > 1 or name not in {"count", "sum", "max", "min", "collect_set"}:
+        reader.refuse(tree)
+    first, *more = reader.all(counted.expressions)
+    if name == "count":
+        return reader.called("count_distinct", first, more)
+    if more:
+        reader.refuse(tree)
+    if name == "sum":
+        return reader.called("sum_distinct", first)
+    return reader.called("as", reader.called(name, first), f"{name}(DISTINCT {shown(first)})")
+
+
+def _if(reader: _Reader, tree: exp.Expr, given: list[Any]) -> Recorded:
+    if len(given) != 3:
+        reader.refuse(tree)
+    condition = reader.cast(tree, None, "boolean") if given[0] is None else given[0]
+    made = reader.called("otherwise", reader.called("when", condition, given[1]), given[2])
+    return reader.called("as", made, f"(IF({', '.join(map(shown, given))}))")
+
+
+def _named_struct(reader: _Reader, tree: exp.Expr, given: list[Any]) -> Recorded:
+    if len(given) % 2 or not all(isinstance(label, str) for label in given[::2]):
+        reader.refuse(tree)
+    parts = zip(given[1::2], given[::2], strict=True)
+    made = reader.called("struct", [reader.called("as", node, label) for node, label in parts])
+    return reader.named(made, f"named_struct({', '.join(map(shown, given))})")
+
+
+def _substring(reader: _Reader, _tree: exp.Expr, given: list[Any]) -> Recorded:
+    return reader.called("substring", *given, *[(1 << 31) - 1] * (len(given) == 2))
+
+
+def _of_many(name: str) -> Callable[[_Reader, exp.Expr, list[Any]], Recorded]:
+    return lambda reader, _tree, given: reader.called(name, given)
+
+
+_SPECIAL: dict[str, Callable[[_Reader, exp.Expr, list[Any]], Recorded]] = {
+    **{name: _of_many(name) for name in _OF_MANY},
+    "concat_ws": lambda reader, _tree, given: reader.called("concat_ws", given[0], given[1:]),
+    "if": _if,
+    "named_struct": _named_struct,
+    "substring": _substring,
+}
+"""Functions whose calls in Java take something else than their arguments one by one."""
+
+
+def _ignoring_nulls(reader: _Reader, tree: Any) -> Recorded:
+    node = reader.read(tree.this)
+    if node.name not in {"first", "last"} or len(node.args) > 1:
+        reader.refuse(tree)
+    return reader.called(node.name, *node.args, True)
+
+
+def _filtered(reader: _Reader, tree: Any) -> Recorded:
+    """Read ``sum(x) FILTER (WHERE c)``: what does not hold counts as a null, which these aggregates leave out."""
+    call, condition = reader.read(tree.this), reader.read(tree.expression.this)
+    if not isinstance(call, Recorded) or call.name not in AGGREGATES or AGGREGATES[call.name].takes_nulls:
+        reader.refuse(tree)
+    given, *others = call.args
+    value = 1 if isinstance(given, Recorded) and given.args == ("*",) else given
+    counted = reader.called(call.name, reader.called("when", condition, value), *others)
+    return reader.called("as", counted, f"{shown(call)} FILTER (WHERE {shown(condition)})")
+
+
+def _over(reader: _Reader, tree: Any) -> Recorded:
+    order, limits = tree.args.get("order"), tree.args.get("spec")
+    spec = WindowSpec(
+        tuple(reader.all(tree.args.get("partition_by") or [])),
+        tuple(reader.all(order.expressions if order else [])),
+        limits and _frame(reader, limits),
+    )
+    made = reader.called("over", reader.read(tree.this), spec)
+    if made.args[0].name in {"lag", "lead"}:
+        return made
+    return reader.named(made, re.sub(r"-(\d+) FOLLOWING", r"\1 PRECEDING", shown(made)))
+
+
+def _frame(reader: _Reader, tree: Any) -> tuple[str, int | None, int | None]:
+    if tree.args.get("exclude"):
+        reader.refuse(tree)
+    start, end = (_limit(reader, tree, side) for side in ("start", "end"))
+    return tree.args["kind"].lower(), start, end
+
+
+def _limit(reader: _Reader, tree: Any, side: str) -> int | None:
+    """Read an end of a frame, counted from the row at hand; None: there is none."""
+    limit = tree.args.get(side) or "CURRENT ROW"
+    if isinstance(limit, str):
+        return None if limit.upper() == "UNBOUNDED" else 0
+    number = reader.read(limit)
+    if not isinstance(number, int):
+        reader.refuse(tree)
+    return -number if tree.args[f"{side}_side"].upper() == "PRECEDING" else number
+
+
+def _ordered(reader: _Reader, tree: Any) -> Recorded:
+    way, nulls_first = "desc" if tree.args.get("desc") else "asc", bool(tree.args.get("nulls_first"))
+    if nulls_first != (way == "asc"):
+        way += "_nulls_first" if nulls_first else "_nulls_last"
+    return reader.called(way, reader.read(tree.this))
+
+
+_COMPARISONS = {
+    exp.EQ: "equalTo", exp.NEQ: "notEqual", exp.LT: "lt", exp.LTE: "leq", exp.GT: "gt", exp.GTE: "geq",
+    exp.NullSafeEQ: "eqNullSafe",
+}  # fmt: skip
+_PREDICATES: frozenset[type] = frozenset(
+    {exp.In, exp.Between, exp.Is, exp.Like, exp.RegexpLike, exp.ILike, exp.Not}
+)
+_LOOSE = _PREDICATES | {*_COMPARISONS, exp.NullSafeNEQ}
+"""What Spark reads less tightly, or not at all, without parentheses, on the right side of a comparison."""
+_TWO = ("this", "expression")
+_FORMS: dict[type, tuple[tuple[str, ...], Callable[[_Reader, Any], Any]]] = {
+    **{kind: (_TWO, _comparison(name)) for kind, name in _COMPARISONS.items()},
+    **{
+        kind: (_TWO, _binary(name))
+        for kind, name in {
+            exp.And: "and",
+            exp.Or: "or",
+            exp.Sub: "minus",
+            exp.Mul: "multiply",
+            exp.Mod: "mod",
+        }.items()
+    },
+    exp.Add: (_TWO, _sum),
+    exp.Alias: (("this", "alias"), _alias),
+    exp.Anonymous: (("this", "expressions"), _call),
+    exp.Between: (("this", "low", "high"), _between),
+    exp.Boolean: (("this",), lambda _reader, tree: tree.this),
+    exp.Bracket: (("this", "expressions"), _item),
+    exp.Case: (("this", "ifs", "default"), _case),
+    exp.Cast: (("this", "to"), _cast),
+    exp.Column: (("this", "table", "db", "catalog"), _column),
+    exp.Concat: (("expressions", "safe", "coalesce"), _adjacent),
+    exp.CurrentDate: ((), lambda reader, _tree: reader.called("current_date")),
+    exp.CurrentTimestamp: ((), lambda reader, _tree: reader.called("current_timestamp")),
+    exp.DPipe: (("this", "expression", "safe"), _joined_text),
+    exp.Div: (("this", "expression", "typed", "safe"), _binary("divide")),
+    exp.Dot: (_TWO, _field),
+    exp.Extract: (_TWO, _extract),
+    exp.Filter: (_TWO, _filtered),
+    exp.Identifier: (("this", "quoted"), _variable),
+    exp.IgnoreNulls: (("this",), _ignoring_nulls),
+    exp.ILike: (("this", "expression", "negate"), _like("ilike")),
+    exp.In: (("this", "expressions"), _in),
+    exp.Interval: (("this", "unit"), _interval),
+    exp.Is: (_TWO, _is),
+    exp.Kwarg: (
+        _TWO,
+        lambda reader, tree: reader.called(NAMED_ARGUMENT, tree.name, reader.read(tree.expression)),
+    ),
+    exp.Lambda: (("this", "expressions"), _lambda),
+    exp.Like: (("this", "expression", "negate"), _like("like")),
+    exp.Literal: (("this", "is_string"), _literal),
+    exp.Neg: (("this",), _negated),
+    exp.Not: (("this",), _not),
+    exp.Null: ((), lambda _reader, _tree: None),
+    exp.NullSafeNEQ: (_TWO, _distinct_from),
+    exp.Ordered: (("this", "desc", "nulls_first"), _ordered),
+    exp.Paren: (("this",), lambda reader, tree: reader.read(tree.this)),
+    exp.RawString: (("this",), lambda _reader, tree: tree.name),
+    exp.RegexpLike: (("this", "expression", "negate"), _like("rlike")),
+    exp.Star: ((), lambda reader, _tree: reader.called("col", "*")),
+    exp.Trim: (("this",), lambda reader, tree: reader.called("trim", reader.read(tree.this))),
+    exp.TryCast: (("this", "to", "safe"), _try_cast),
+    exp.Window: (("this", "partition_by", "order", "spec", "over"), _over),
+}
+"""For each kind of tree: what may be set in it, and what reads it."""
