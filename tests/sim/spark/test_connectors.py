@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from headrace_sim.spark.sinks import SinkReport, UnfollowableSinkError, Wrong, check_sink
-from headrace_sim.spark.sinks.connectors import CONNECTORS, Repeated
+from headrace_sim.spark.tables.connectors import CONNECTORS, Repeated
 from tests.sim.spark.apart import call
 
 _ROWS = [[(1, 1.0), (2, 2.0)]]

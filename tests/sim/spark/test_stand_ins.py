@@ -41,7 +41,7 @@ from headrace_sim.spark.columns.recorded_columns import columns_without_java
 from headrace_sim.spark.job import SparkJobError
 from headrace_sim.spark.refusals import CannotFollowError, gap_in
 from headrace_sim.spark.sinks import SinkFailsError, UnfollowableSinkError, check_sink
-from headrace_sim.spark.sinks.tables import Writer, WriterV2
+from headrace_sim.spark.tables.writers import Writer, WriterV2
 from tests.sim.spark.frame_programs import ROWS, SCHEMA
 
 STAND_INS = [

@@ -16,6 +16,7 @@ from headrace_sim.spark.columns.ddl import parse_schema, parse_type
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded_columns import JavaContext
 from headrace_sim.spark.refusals import CannotFollowError, refuse_the_rest, users_place
+from headrace_sim.spark.tables import tables as model
 
 _LEAVE_OUT = "Leave it out, or do it outside of the code that is tried"
 _DEFAULTS = {
@@ -32,7 +33,7 @@ class Session(SparkSession):
 
     Args:
         writer: Makes what ``frame.write`` returns. Without it, writing is refused.
-        tables: Gives the names of the tables that were written. Without it, the catalog is refused.
+        tables: The tables that there are. Without it, the catalog is refused.
 
     """
 
@@ -41,7 +42,7 @@ class Session(SparkSession):
         return object.__new__(cls)
 
     def __init__(
-        self, writer: Callable[[Rows], Any] | None = None, tables: Callable[[], Sequence[str]] | None = None
+        self, writer: Callable[[Rows], Any] | None = None, tables: model.Tables | None = None
     ) -> None:
         self._writer = writer
         self._tables = tables
@@ -120,6 +121,12 @@ class Session(SparkSession):
             )
         return Tables(self._tables)
 
+    def table(self, tableName: str) -> Rows:
+        """Return the rows of a table."""
+        if self._tables is None:
+            raise CannotFollowError("SparkSession.table", users_place(), "Use it in foreachBatch()")
+        return self._tables.read(tableName)
+
     @property
     def streams(self) -> "Streams":
         """The queries, all of which have ended."""
@@ -179,23 +186,23 @@ class Tables(Catalog):
     """Replaces ``spark.catalog``: knows the tables that were written.
 
     Args:
-        names: Gives their names.
+        tables: The model of them.
 
     """
 
-    def __init__(self, names: Callable[[], Sequence[str]]) -> None:
-        self._names = names
+    def __init__(self, tables: model.Tables) -> None:
+        self._tables = tables
 
     def tableExists(self, tableName: str, dbName: str | None = None) -> bool:
         """Return whether a table was written under this name."""
         name = (tableName if dbName is None else f"{dbName}.{tableName}").replace("`", "").lower()
-        written = self._names()
+        written = self._tables.versions()
         if name not in written and (alike := [other for other in written if _tail(other) == _tail(name)]):
             remedy = "Call the table by the same name everywhere"
             raise CannotFollowError(
                 f"tableExists({name!r}) behind a write to {alike[0]!r}", users_place(), remedy
             )
-        return name in written
+        return self._tables.exists(name)
 
     def refreshTable(self, tableName: str) -> None:
         """Do nothing: nothing is cached."""

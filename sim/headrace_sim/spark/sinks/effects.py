@@ -195,6 +195,15 @@ class Probe:
         self._pause_if_due()
         self._count = 0
 
+    @property
+    def is_preparing(self) -> bool:
+        """Whether no batch has begun: nothing strikes then."""
+        return self._batch < 0
+
+    def done(self) -> list[Effect]:
+        """Return the effects so far, of all processes."""
+        return self.ledger.effects()
+
     def returned(self) -> None:
         """Record that the function returned; inject the fault here if it is due."""
         self.ledger.append(Returned(self.attempt, self._batch))
@@ -223,7 +232,7 @@ class Probe:
         half: Callable[[], Any] | None = None,
         replied: bool = False,
         pending: Callable[[], bool] = lambda: False,
-        payload: Any = None,
+        payload: Callable[[], Any] = lambda: None,
         connection: int = 0,
     ) -> Iterator[None]:
         """Perform an effect in this context: count it, inject the fault if due, and record it once done.
@@ -234,7 +243,7 @@ class Probe:
             half: Does the first part of it, if it has several.
             replied: Whether it is a request.
             pending: Returns, once it is done, whether it belongs to an uncommitted transaction.
-            payload: What a stand-in keeps of it.
+            payload: Returns, once it is done, what a stand-in keeps of it.
             connection: The number of the database connection.
 
         Raises:
@@ -267,7 +276,7 @@ class Probe:
                 half is not None,
                 replied,
                 pending(),
-                payload,
+                payload(),
                 connection,
             )
             self.ledger.append(done)

@@ -79,7 +79,7 @@ def _open(
 def _watched(probe: Probe, name: str, change: Callable[..., Any]) -> Callable[..., Any]:
     def watched(path: Any, *args: Any, **options: Any) -> Any:
         ends_at = args[0] if name in {"link", "rename", "replace", "symlink"} and args else path
-        with probe.effect(name, shown(ends_at), payload=shown(path)):
+        with probe.effect(name, shown(ends_at), payload=lambda: shown(path)):
             return change(path, *args, **options)
 
     return watched

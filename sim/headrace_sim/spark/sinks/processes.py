@@ -31,12 +31,14 @@ from headrace_sim.spark.client.sessions import Session
 from headrace_sim.spark.columns.recorded_columns import columns_without_java
 from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
+from headrace_sim.spark.sinks.actions import watch_actions
 from headrace_sim.spark.sinks.database_servers import answer_databases
 from headrace_sim.spark.sinks.databases import watch_sqlite
 from headrace_sim.spark.sinks.effects import Failed, Ledger, Loaded, Probe, Refused, Swallowed
 from headrace_sim.spark.sinks.files import watch_files
 from headrace_sim.spark.sinks.requests_over_http import answer_http
-from headrace_sim.spark.sinks.tables import Writer, watch_actions, written
+from headrace_sim.spark.tables.tables import Tables
+from headrace_sim.spark.tables.writers import Writer
 
 SinkFunction = Callable[[Any, int], Any]
 _START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -173,9 +175,8 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
     gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
         _settle(folder, probe, seed)
-        session = Session(
-            lambda frame: Writer(frame, probe, sink.keys), lambda: written(probe.ledger.effects())
-        )
+        tables = Tables(probe, sink.keys, settings=lambda name: session.conf.get(name, None))
+        session = tables.session = Session(lambda frame: Writer(frame, tables), tables)
         with columns_without_java(session):
             before = frozenset(sys.modules)
             ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, (), probe, -1)

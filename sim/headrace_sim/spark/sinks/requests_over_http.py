@@ -86,7 +86,7 @@ class _Line:
     def _answer(self, request: Request) -> bytes:
         if request.method in _CHANGES:
             action = request.method if request.key is None else f"{request.method} with an Idempotency-Key"
-            with self._probe.effect(action, request.address, replied=True, payload=request):
+            with self._probe.effect(action, request.address, replied=True, payload=lambda: request):
                 return b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
         kept = resources(self._probe.ledger.effects()).get(request.address)
         if kept is None:

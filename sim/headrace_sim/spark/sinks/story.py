@@ -10,7 +10,7 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Column, Expected, Item, destination_of
 from headrace_sim.spark.sinks.effects import Effect, Failed
 from headrace_sim.spark.sinks.requests_over_http import Request
-from headrace_sim.spark.sinks.tables import TableWrite
+from headrace_sim.spark.tables.versions import Version
 
 
 class Wrong(Enum):
@@ -265,7 +265,7 @@ def _remedy(blamed: list[Effect]) -> str:
     effect = blamed[-1] if blamed else None
     if effect is not None and isinstance(effect.payload, Request):
         return "PUT it to an address that names the batch, or send an Idempotency-Key made of the batch id and the row."
-    if effect is not None and isinstance(effect.payload, TableWrite):
+    if effect is not None and isinstance(effect.payload, Version):
         return effect.payload.guarantee.remedy
     if effect is not None and effect.action in {"open", "write"}:
         return "Write a file that is named by the batch id, and rename it into place."

@@ -56,7 +56,7 @@ from headrace_sim.spark.sinks.story import (
     distinct,
     uncommitted,
 )
-from headrace_sim.spark.sinks.tables import TableWrite
+from headrace_sim.spark.tables.versions import Version
 
 Progress = Callable[[int, int], object]
 """Told the number of trials that are done, and of all; what it returns says whether to stop, and to report what was found."""
@@ -521,7 +521,7 @@ def _questions(effects: list[Effect], declared: Mapping[str, tuple[str, ...]]) -
         UnfollowableSinkError: If a key is declared of a table that is not written.
 
     """
-    writes = [effect for effect in effects if isinstance(effect.payload, TableWrite)]
+    writes = [effect for effect in effects if isinstance(effect.payload, Version)]
     for table in declared:
         if table not in {effect.target for effect in writes}:
             known = ", ".join(dict.fromkeys(effect.target for effect in writes)) or "none"

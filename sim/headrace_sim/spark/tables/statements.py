@@ -6,7 +6,7 @@ are columns of the rows of the target, under its alias, and, in a `Merge`, of th
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from pyspark.sql import types as t
 
@@ -16,7 +16,7 @@ from headrace_sim.spark.columns.recorded import Recorded
 if TYPE_CHECKING:
     from pyspark.sql.connect.proto import Relation  # half a second
 
-Source: TypeAlias = "Relation | Rows"
+Source: TypeAlias = Union["Relation", Rows]
 """A plan that is run when the statement is, or rows."""
 
 

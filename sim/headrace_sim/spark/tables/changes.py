@@ -1,0 +1,267 @@
+"""``MERGE``, ``UPDATE`` and ``DELETE`` on the rows of a table: what they leave, and how many rows they touched.
+
+The rules are those of Delta Lake and of Spark's ``MERGE``: the first clause that applies to a row counts, and no row of the
+target may be changed by two rows of the source.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.errors import AnalysisException, UnsupportedOperationException
+from pyspark.sql import types as t
+
+from headrace_sim.spark.columns.bound import ALIAS, boolean
+from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.recorded import Recorded
+from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.tables.statements import Act, Assignment, Clause, Delete, Match, Merge, Update
+from headrace_sim.spark.tables.versions import Row, Version, aligned, assigned
+
+MULTIPLE_MATCHES = "MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
+"""The error of a merge in which several rows of the source match one row of the target, as Delta names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """How many rows a statement touched."""
+
+    updated: int = 0
+    deleted: int = 0
+    inserted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A table after a statement, and how many rows that touched."""
+
+    table: Version
+    affected: Affected
+
+
+def updated(table: Version, statement: Update) -> Changed:
+    """Return the table after an ``UPDATE``."""
+    schema = _under(table.schema, statement.alias or _tail(statement.table))
+    holds = _test(statement.condition, schema)
+    change = _change(statement.assignments, table.schema, schema, _own_values(table.schema))
+    rows = tuple(change(row) if holds(row) else row for row in table.rows)
+    return Changed(replace(table, rows=rows), Affected(updated=sum(map(holds, table.rows))))
+
+
+def deleted(table: Version, statement: Delete) -> Changed:
+    """Return the table after a ``DELETE``."""
+    holds = _test(statement.condition, _under(table.schema, statement.alias or _tail(statement.table)))
+    kept = tuple(row for row in table.rows if not holds(row))
+    return Changed(replace(table, rows=kept), Affected(deleted=len(table.rows) - len(kept)))
+
+
+def merged(table: Version, source: Rows, statement: Merge) -> Changed:
+    """Return the table after a ``MERGE``.
+
+    Args:
+        table: The target. One that is assumed gets the columns that the statement names.
+        source: The rows of the source.
+        statement: What is done with them.
+
+    Raises:
+        AnalysisException: If a column is unknown.
+        UnsupportedOperationException: If several rows of the source match one of the target.
+
+    """
+    merge = _Merging(table, source, statement)
+    kept: list[Row] = []
+    acts: list[Act | None] = []
+    met: set[int] = set()
+    for row in merge.rows:
+        others = [place for place, other in enumerate(merge.given) if merge.matches((*row, *other))]
+        met.update(others)
+        merge.refuse_several(row, [merge.given[place] for place in others])
+        seen = (*row, *merge.given[others[0]]) if others else row
+        act, changed = merge.applied(Match.MATCHED if others else Match.NOT_MATCHED_BY_SOURCE, seen, row)
+        acts.append(act)
+        kept += [] if changed is None else [changed]
+    lone = [other for place, other in enumerate(merge.given) if place not in met]
+    made = [merge.applied(Match.NOT_MATCHED, other, None)[1] for other in lone]
+    new = [row for row in made if row is not None]
+    affected = Affected(acts.count(Act.UPDATE), acts.count(Act.DELETE), len(new))
+    return Changed(replace(table, schema=merge.schema, rows=(*kept, *new)), affected)
+
+
+_Test = Callable[[Row], bool]
+_Change = Callable[[Row], Row]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A clause, bound to the columns that it sees."""
+
+    act: Act
+    holds: _Test
+    change: _Change
+
+
+class _Merging:
+    """A merge, bound to the columns of its target and of its source."""
+
+    def __init__(self, table: Version, source: Rows, statement: Merge) -> None:
+        alias = statement.alias or _tail(statement.table)
+        own = source.schema
+        given = _under(own, statement.source_alias) if statement.source_alias else own
+        self._statement = statement
+        self.schema = _columns(table, given, statement, alias)
+        self.rows, self.given = aligned(table.schema, table.rows, self.schema), source._all()
+        target = _under(self.schema, alias)
+        both = t.StructType([*target.fields, *given.fields])
+        self._scopes = {
+            Match.MATCHED: both,
+            Match.NOT_MATCHED: given,
+            Match.NOT_MATCHED_BY_SOURCE: target,
+        }
+        self.matches = _test(statement.condition, both)
+        self._clauses = {
+            match: [self._bound(clause, given) for clause in statement.clauses if clause.match is match]
+            for match in Match
+        }
+
+    def _bound(self, clause: Clause, given: t.StructType) -> _Bound:
+        scope, assignments = self._scopes[clause.match], clause.assignments or ()
+        if clause.assignments is None and clause.act is not Act.DELETE:
+            assignments = _star(self.schema, given, self._statement)
+        inserts = clause.match is Match.NOT_MATCHED
+        values = [lambda _row: None] * len(self.schema.fields) if inserts else _own_values(self.schema)
+        return _Bound(
+            clause.act, _test(clause.condition, scope), _change(assignments, self.schema, scope, values)
+        )
+
+    def applied(self, match: Match, seen: Row, row: Row | None) -> tuple[Act | None, Row | None]:
+        """Return what the first clause that applies does: to the values that it sees, or else to the row as it is."""
+        for clause in self._clauses[match]:
+            if clause.holds(seen):
+                return clause.act, None if clause.act is Act.DELETE else clause.change(seen)
+        return None, row
+
+    def refuse_several(self, row: Row, others: Sequence[Row]) -> None:
+        """Raise the error for several rows of the source that match one of the target.
+
+        Deleting it is no conflict. If nothing is inserted, only the rows count to which a clause applies.
+        """
+        matched = self._clauses[Match.MATCHED]
+        conditions = [clause.condition for clause in self._statement.clauses if clause.match is Match.MATCHED]
+        deletes = len(matched) == 1 and matched[0].act is Act.DELETE and conditions == [None]
+        if len(others) < 2 or not matched or deletes:
+            return
+        if len(matched) == len(self._statement.clauses):
+            others = [other for other in others if any(clause.holds((*row, *other)) for clause in matched)]
+        if len(others) > 1:
+            problem = f"Cannot perform Merge as multiple source rows matched {row} of {self._statement.table}"
+            raise UnsupportedOperationException(f"[DELTA_{MULTIPLE_MATCHES}] {problem}: {others[:2]}")
+
+
+def _test(condition: Recorded | None, schema: t.StructType) -> _Test:
+    """Return whether a condition is true for a row; without one, always."""
+    if condition is None:
+        return lambda _row: True
+    value = boolean(bind(condition, schema), condition).value
+    return lambda row: value(row) is True
+
+
+def _change(
+    assignments: Sequence[Assignment], schema: t.StructType, scope: t.StructType, values: Sequence[Any]
+) -> _Change:
+    """Return the new row of a table for what a clause sees. ``values``: those of columns that nothing is assigned to."""
+    places = {name.lower(): place for place, name in enumerate(schema.names)}
+    values = list(values)
+    for assignment in assignments:
+        place = places.get(assignment.column.rpartition(".")[2].replace("`", "").lower())
+        if place is None:
+            raise _unresolved(assignment.column, schema)
+        bound = bind(assignment.value, scope)
+        values[place] = assigned(bound, schema.fields[place], assignment.value)
+    return lambda row: tuple(value(row) for value in values)
+
+
+def _own_values(schema: t.StructType) -> list[Callable[[Row], Any]]:
+    return [lambda row, place=place: row[place] for place in range(len(schema.fields))]  # type: ignore[misc]
+
+
+def _star(schema: t.StructType, given: t.StructType, statement: Merge) -> tuple[Assignment, ...]:
+    """Return what ``UPDATE SET *`` and ``INSERT *`` assign: each column of the table from that of the source."""
+    by_name = {column.name.lower(): column for column in given.fields}
+    found = []
+    for column in schema.names:
+        if column.lower() not in by_name and not statement.evolves:
+            raise _unresolved(column, given)
+        if column.lower() in by_name:
+            found.append(Assignment(column, _of_source(by_name[column.lower()], statement)))
+    return tuple(found)
+
+
+def _of_source(column: t.StructField, statement: Merge) -> Recorded:
+    alias = (column.metadata or {}).get(ALIAS)
+    name = f"`{column.name}`"
+    return Recorded("col", (f"`{alias}`.{name}" if alias else name,), statement.condition.place)
+
+
+def _columns(table: Version, given: t.StructType, statement: Merge, alias: str) -> t.StructType:
+    """Return the columns of the target: its own, those that it gets, and, if it is assumed, those that the statement names."""
+    known = {column.name.lower(): column for column in table.schema.fields}
+    by_name = {column.name.lower(): column for column in given.fields}
+    stars = [c for c in statement.clauses if c.assignments is None and c.act is not Act.DELETE]
+    if stars and (statement.evolves or table.is_assumed):
+        for name, column in by_name.items():
+            known.setdefault(name, t.StructField(column.name, column.dataType))
+    if table.is_assumed:
+        for column in _named(statement, given, known, alias):
+            known.setdefault(column.name.lower(), column)
+    return t.StructType(list(known.values()))
+
+
+def _named(
+    statement: Merge, given: t.StructType, known: Mapping[str, t.StructField], alias: str
+) -> Iterator[t.StructField]:
+    """Yield the columns of a target that a statement names. ``known``: those that it has, and those that were yielded."""
+    for clause in statement.clauses:
+        for assignment in clause.assignments or ():
+            if clause.match is Match.NOT_MATCHED:
+                column = assignment.column.rpartition(".")[2].replace("`", "")
+                yield t.StructField(column, bind(assignment.value, given).type)
+    by_name = {column.name.lower(): column for column in given.fields}
+    for node in _names_in((statement.condition, statement.clauses)):
+        frame, _, column = str(node.args[0]).replace("`", "").rpartition(".")
+        if frame == alias and column.lower() not in known:
+            if column.lower() not in by_name:
+                what = f"a merge into {statement.table}, whose column {column!r} has no known type,"
+                raise CannotFollowError(what, node.place, f"Create the table {statement.table} in prepare()")
+            yield by_name[column.lower()]
+
+
+def _names_in(given: Any) -> Iterator[Recorded]:
+    """Yield the names of columns in an expression, or in a collection of them."""
+    if isinstance(given, Recorded):
+        yield from [given] if given.name == "col" else _names_in(given.args)
+    elif isinstance(given, Clause):
+        yield from _names_in((given.condition, given.assignments))
+    elif isinstance(given, Assignment):
+        yield from _names_in(given.value)
+    elif isinstance(given, (list, tuple)):
+        for part in given:
+            yield from _names_in(part)
+
+
+def _unresolved(column: str, schema: t.StructType) -> AnalysisException:
+    offered = ", ".join(schema.names)
+    return AnalysisException(
+        message=f"[DELTA_MERGE_UNRESOLVED_EXPRESSION] Cannot resolve {column} given columns {offered}"
+    )
+
+
+def _under(schema: t.StructType, alias: str) -> t.StructType:
+    """Return a schema whose columns are known under an alias, too."""
+    return t.StructType(
+        [t.StructField(column.name, column.dataType, True, {ALIAS: alias}) for column in schema.fields]
+    )
+
+
+def _tail(table: str) -> str:
+    return table.rpartition(".")[2].strip("`")
