@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
+from headrace_sim.spark.versions import VARIANTS
 
 Schema = t.StructType
 """The schema of rows."""
@@ -22,8 +23,9 @@ _PLAIN: dict[str, t.DataType] = {
     "int": t.IntegerType(), "integer": t.IntegerType(), "bigint": t.LongType(), "long": t.LongType(), "float": t.FloatType(),
     "real": t.FloatType(), "double": t.DoubleType(), "string": t.StringType(), "binary": t.BinaryType(), "date": t.DateType(),
     "timestamp": t.TimestampType(), "timestamp_ltz": t.TimestampType(), "timestamp_ntz": t.TimestampNTZType(),
-    "void": t.NullType(), "variant": t.VariantType(),
+    "void": t.NullType(),
 }  # fmt: skip
+_PLAIN.update({kind.typeName(): kind() for kind in VARIANTS})
 _DECIMALS = frozenset({"decimal", "dec", "numeric"})
 _INTERVALS: dict[Any, dict[str, int]] = {
     t.DayTimeIntervalType: {"day": 0, "hour": 1, "minute": 2, "second": 3},

@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql import types as t
-from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.util import PythonEvalType
 
 from headrace_sim.spark.columns.bound import Bound
 from headrace_sim.spark.columns.recorded import NAMED_ARGUMENT, Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows, from_pickled
 from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.versions import arrow_type, rows_of, to_arrow
 
 T = TypeVar("T")
 Value = Callable[[Any], Any]
@@ -128,16 +127,15 @@ def _returned(function: Any, place: str) -> Callable[[Any], Any]:
     if function.evalType != PythonEvalType.SQL_ARROW_BATCHED_UDF:
         remedy = "Use it in select(), withColumn() or filter(), or write it for one row, with udf()"
         raise CannotFollowError(f"{function._name}(), which takes whole columns,", place, remedy)
-    arrow = to_arrow_type(kind, timezone="UTC", prefers_large_types=False)
-    to_arrow = LocalDataToArrowConversion._create_converter(kind, none_on_identity=True)
+    arrow, prepared = arrow_type(kind), to_arrow(kind)
     schema = t.StructType([t.StructField("result", kind)])
 
     def convert(result: Any) -> Any:
-        given = [result if to_arrow is None else to_arrow(result)]
+        given = [prepared(result)]
         try:
             made = pa.array(given, type=arrow)
         except pa.lib.ArrowInvalid:
             made = pa.array(given).cast(arrow)
-        return ArrowTableToRowsConversion.convert(pa.table({"result": made}), schema)[0][0]
+        return rows_of(pa.table({"result": made}), schema)[0][0]
 
     return convert

@@ -12,11 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.worker import EvalConf
 
 from headrace_sim.spark.columns.casts import BITS, java_double, single_precision
+from headrace_sim.spark.versions import arrow_table, arrow_type, batch_of, frame_of, rows_of
 
 _AS_GIVEN = (t.LongType, t.StringType, t.DoubleType, t.BooleanType, t.IntegerType)
 """Types whose values Arrow returns unchanged."""
@@ -311,22 +309,6 @@ def _word(value: Any) -> bytes:
     return repr(value).encode() if value is not None else bytes(8)
 
 
-def worker_schema(setting: str, schema: t.StructType) -> t.StructType:
-    """Return a schema as PySpark's worker reads it: 4.3 has it in lower case, and finds no ``elementType`` in an ARRAY.
-
-    Args:
-        setting: ``state_value_schema`` or ``grouping_key_schema``.
-        schema: The schema.
-
-    Raises:
-        KeyError: It cannot read it.
-
-    """
-    read: t.StructType | None = getattr(EvalConf({setting: schema.json()}), setting)
-    assert read is not None
-    return read
-
-
 class InputRows:
     """The rows of a partition as processors get them: read from Arrow, as the worker reads them."""
 
@@ -362,17 +344,10 @@ class InputRows:
         return pd.DataFrame(columns=self.schema.names)
 
     def _frame(self, given: Sequence[tuple[Any, ...]]) -> Any:
-        import pandas as pd  # noqa: PLC0415  as above
-        from pyspark.sql.conversion import ArrowBatchTransformer  # noqa: PLC0415
-
-        batch = self._table(given).combine_chunks().to_batches()[0]
-        return pd.concat(ArrowBatchTransformer.to_pandas(batch, timezone=SESSION_ZONE), axis=1)
+        return frame_of(self._table(given).combine_chunks().to_batches()[0])
 
     def _table(self, given: Sequence[tuple[Any, ...]]) -> pa.Table:
-        return LocalDataToArrowConversion.convert(list(given), self.schema, use_large_var_types=False)
-
-
-SESSION_ZONE = "UTC"
+        return arrow_table(list(given), self.schema)
 
 
 class OutputRows:
@@ -380,7 +355,7 @@ class OutputRows:
 
     def __init__(self, schema: t.StructType) -> None:
         self.schema = schema
-        self._arrow = pa.schema(list(to_arrow_type(schema, timezone="UTC", prefers_large_types=False)))
+        self._arrow = pa.schema(list(arrow_type(schema)))
 
     def from_rows(self, given: Iterable[Any]) -> list[tuple[Any, ...]]:
         """Convert ``Row`` values by the names of their fields: missing ones are null, extra ones are ignored."""
@@ -389,23 +364,14 @@ class OutputRows:
 
     def from_frames(self, given: Iterable[Any]) -> list[tuple[Any, ...]]:
         """Convert pandas frames by the names of their columns."""
-        from pyspark.sql.conversion import PandasToArrowConversion  # noqa: PLC0415
-
         rows: list[tuple[Any, ...]] = []
         for frame in given:
             _expect_frame(frame)
-            whole = t.StructType([t.StructField("_0", self.schema)])
-            batch = PandasToArrowConversion.convert(
-                [frame], whole, timezone=SESSION_ZONE, arrow_cast=True, assign_cols_by_name=True
-            )
-            rows += self._collected(pa.RecordBatch.from_struct_array(batch.column(0)))
+            rows += self._collected(batch_of(frame, self.schema))
         return rows
 
     def _collected(self, batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-        return [
-            tuple(row)
-            for row in ArrowTableToRowsConversion.convert(pa.Table.from_batches([batch]), self.schema)
-        ]
+        return [tuple(row) for row in rows_of(pa.Table.from_batches([batch]), self.schema)]
 
 
 def _expect_frame(frame: Any) -> None:

@@ -20,13 +20,13 @@ from headrace_sim.spark.columns.values import (
     note_altered,
     shown_key,
     stored,
-    worker_schema,
 )
 from headrace_sim.spark.job import ApplyWithState, SparkJobError, TimeMode
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.state.state_server import BatchTimes, Variable
 from headrace_sim.spark.state.stores import Key, Store
 from headrace_sim.spark.state.tasks import Rows, Told, copied, key_columns
+from headrace_sim.spark.versions import error_of, worker_schema
 
 STATE = "state"
 """Name of a key's state in outcomes."""
@@ -158,25 +158,16 @@ class GroupOperator:
 
         if isinstance(result, pd.DataFrame) or not hasattr(result, "__iter__"):
             given = type(result).__name__
-            raise PySparkTypeError(
-                errorClass="UDF_RETURN_TYPE",
-                messageParameters={"expected": "iterable of pandas.DataFrame", "actual": given},
-            )
+            expected = "iterable of pandas.DataFrame"
+            raise error_of(PySparkTypeError, "UDF_RETURN_TYPE", expected=expected, actual=given)
         for frame in result:
             if not isinstance(frame, pd.DataFrame):
                 given = f"iterator of {type(frame).__name__}"
-                raise PySparkTypeError(
-                    errorClass="UDF_RETURN_TYPE",
-                    messageParameters={"expected": "iterator of pandas.DataFrame", "actual": given},
-                )
+                expected = "iterator of pandas.DataFrame"
+                raise error_of(PySparkTypeError, "UDF_RETURN_TYPE", expected=expected, actual=given)
             if len(frame.columns) != len(self.stage.output) and not (frame.empty and not len(frame.columns)):
-                raise PySparkRuntimeError(
-                    errorClass="RESULT_COLUMN_SCHEMA_MISMATCH",
-                    messageParameters={
-                        "expected": str(len(self.stage.output)),
-                        "actual": str(len(frame.columns)),
-                    },
-                )
+                counts = {"expected": str(len(self.stage.output)), "actual": str(len(frame.columns))}
+                raise error_of(PySparkRuntimeError, "RESULT_COLUMN_SCHEMA_MISMATCH", **counts)
             if not frame.empty:
                 yield frame
 

@@ -10,14 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import pyspark.sql.streaming.proto.StateMessage_pb2 as messages
 from pyspark.sql import types as t
 from pyspark.sql.streaming.state import GroupState
-from pyspark.sql.streaming.stateful_processor import ListState, MapState, StatefulProcessorHandle, ValueState
-from pyspark.sql.streaming.stateful_processor_api_client import (
-    StatefulProcessorApiClient,
-    StatefulProcessorHandleState,
-)
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.columns.ddl import SchemaTextError, parse_schema
@@ -32,8 +26,15 @@ from headrace_sim.spark.columns.values import (
 from headrace_sim.spark.job import TimeMode
 from headrace_sim.spark.refusals import shown_place, users_place
 from headrace_sim.spark.state.stores import Held, Key, Store, lives
+from headrace_sim.spark.versions import (
+    PROCESSOR_STATE,
+    StatefulProcessorApiClient,
+    StatefulProcessorHandleState,
+    phase_numbers,
+)
+from headrace_sim.spark.versions import state_messages as messages
 
-STATE_API: tuple[Any, ...] = (GroupState, ListState, MapState, StatefulProcessorHandle, ValueState)
+STATE_API: tuple[Any, ...] = (GroupState, *PROCESSOR_STATE)
 """The classes of PySpark's by which a task reaches its state."""
 _PHASES = StatefulProcessorHandleState
 _SET = frozenset({_PHASES.PRE_INIT, _PHASES.CREATED})
@@ -414,7 +415,7 @@ class StateServer:
 
 
 _SHOWN = {TimeMode.NONE: "None", TimeMode.PROCESSING_TIME: "ProcessingTime", TimeMode.EVENT_TIME: "EventTime"}
-_BY_NUMBER = {getattr(messages, phase.name): phase for phase in _PHASES}
+_BY_NUMBER = phase_numbers()
 
 
 def parts_of(*kinds: t.DataType | None) -> Iterator[t.DataType]:

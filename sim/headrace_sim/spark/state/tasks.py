@@ -13,10 +13,6 @@ from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.sql import types as t
-from pyspark.sql.streaming.stateful_processor_util import (
-    TransformWithStateInPandasFuncMode,
-    TransformWithStateInPandasUdfUtils,
-)
 
 from headrace_sim.spark.columns.values import (
     InputRows,
@@ -25,14 +21,20 @@ from headrace_sim.spark.columns.values import (
     key_order,
     key_part,
     shown_key,
-    worker_schema,
 )
 from headrace_sim.spark.job import SparkJobError, TimeMode, TransformWithState
 from headrace_sim.spark.refusals import DRIVER_CRASH, place_of_error, shown_place
 from headrace_sim.spark.state.state_server import BatchTimes, StateClient, StateServer, Variable, parts_of
 from headrace_sim.spark.state.stores import Key, Store
+from headrace_sim.spark.versions import (
+    VARIANTS,
+    FuncMode,
+    UdfUtils,
+    expect_stateful,
+    worker_schema,
+)
 
-_MODES = TransformWithStateInPandasFuncMode
+_MODES = FuncMode
 Rows = Sequence[tuple[Any, ...]]
 
 
@@ -53,10 +55,12 @@ class Operator:
 
     Raises:
         SparkJobError: If Spark would refuse the stage when the query starts.
+        PySparkTooOldError: If the installed PySpark cannot run it.
 
     """
 
     def __init__(self, stage: TransformWithState, input_schema: t.StructType) -> None:
+        expect_stateful()
         expect_processor(stage.processor, stage.place)
         self.stage = stage
         self.input = InputRows(input_schema)
@@ -113,8 +117,8 @@ class Operator:
     def _server(self, store: Store, times: BatchTimes, step: Callable[[str], None]) -> StateServer:
         return StateServer(store, times, self.stage.time_mode, self.key_schema, step)
 
-    def _driven(self) -> TransformWithStateInPandasUdfUtils:
-        return TransformWithStateInPandasUdfUtils(self._processor(), self.stage.time_mode.value)
+    def _driven(self) -> Any:
+        return UdfUtils(self._processor(), self.stage.time_mode.value)
 
     def key_of(self, row: tuple[Any, ...]) -> Key:
         """Return the key of an input row."""
@@ -219,7 +223,7 @@ def _watched(yielded: Iterable[Any], step: Callable[[str], None]) -> Iterator[An
         yield item
 
 
-_NOT_STORED = (t.DayTimeIntervalType, t.YearMonthIntervalType, t.VariantType)
+_NOT_STORED = (t.DayTimeIntervalType, t.YearMonthIntervalType, *VARIANTS)
 _CALLED = ("init", "handleInputRows", "close")
 """The methods of a processor that PySpark's worker calls, by name, for each task. It asks for no class."""
 

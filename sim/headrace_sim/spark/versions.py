@@ -1,0 +1,183 @@
+"""What differs between the releases of PySpark that Headrace takes: 3.5 to 4.3. No other file asks for the version.
+
+What a release lacks has a stand-in here that nothing reaches, because PySpark refuses it first or `expect_stateful` does.
+"""
+
+import re
+from collections.abc import Callable
+from enum import Enum
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+from pyspark import errors
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+
+from headrace.api.errors import HeadraceError
+
+VERSION = tuple(map(int, re.findall(r"\d+", pyspark.__version__)[:2]))
+"""Major and minor: ``(4, 3)``."""
+SESSION_ZONE = "UTC"
+
+
+def _found(module: str, name: str = "", otherwise: Any = None) -> Any:
+    """Return a module of PySpark's, or what it holds; something else where this release lacks it."""
+    try:
+        whole = import_module(f"pyspark.{module}")
+    except ImportError:
+        return otherwise
+    return getattr(whole, name, otherwise) if name else whole
+
+
+VARIANTS: tuple[type[t.DataType], ...] = (t.VariantType,) if hasattr(t, "VariantType") else ()
+"""VARIANT, which 3.5 does not have."""
+NO_SUCH_SETTING: type[Exception] = _found(
+    "errors", "SparkNoSuchElementException", errors.UnsupportedOperationException
+)
+"""What ``spark.conf.get`` raises for a name without a value."""
+_CONVERSION = "sql.conversion" if VERSION >= (4, 0) else "sql.connect.conversion"
+_LocalDataToArrow = _found(_CONVERSION, "LocalDataToArrowConversion")
+_ArrowToRows = _found(_CONVERSION, "ArrowTableToRowsConversion")
+
+# Stateful processors: 3.5 has none, and the worker of 4.0 drives them by another protocol.
+
+_PHASES = "PRE_INIT CREATED INITIALIZED DATA_PROCESSED TIMER_PROCESSED CLOSED"
+_PROCESSOR, _CLIENT = "sql.streaming.stateful_processor", "sql.streaming.stateful_processor_api_client"
+state_messages = _found("sql.streaming.proto.StateMessage_pb2")
+StatefulProcessorApiClient = _found(_CLIENT, "StatefulProcessorApiClient", object)
+StatefulProcessorHandleState = _found(_CLIENT, "StatefulProcessorHandleState", Enum("Phases", _PHASES))
+FuncMode = _found("sql.streaming.stateful_processor_util", "TransformWithStateInPandasFuncMode")
+UdfUtils = _found("sql.streaming.stateful_processor_util", "TransformWithStateInPandasUdfUtils")
+_STATE_CLASSES = ("ListState", "MapState", "StatefulProcessorHandle", "ValueState")
+PROCESSOR_STATE = tuple(found for name in _STATE_CLASSES if (found := _found(_PROCESSOR, name)))
+"""The classes of PySpark's by which a stateful processor reaches its state."""
+
+
+class PySparkTooOldError(HeadraceError):
+    """A feature that needs a newer PySpark than the installed one. Fields: feature, needed."""
+
+    def __init__(self, feature: str, needed: str) -> None:
+        super().__init__(feature, needed)
+        self.feature, self.needed = feature, needed
+
+    def __str__(self) -> str:
+        """Name the feature, both versions, and the remedy."""
+        return (
+            f"{self.feature} is followed with PySpark {self.needed} or newer, and {pyspark.__version__} is installed. "
+            f"Install it: pip install 'pyspark>={self.needed}'"
+        )
+
+
+def expect_stateful() -> None:
+    """Expect a PySpark whose stateful processors can run here.
+
+    Raises:
+        PySparkTooOldError: It has none, or that of 4.0, which speaks another protocol.
+
+    """
+    if UdfUtils is None:
+        raise PySparkTooOldError("transformWithState", "4.1")
+
+
+def phase_numbers() -> dict[int, Any]:
+    """Return the phases of a processor's handle by their numbers in the protocol."""
+    if state_messages is None:
+        return {}
+    return {getattr(state_messages, phase.name): phase for phase in StatefulProcessorHandleState}
+
+
+def error_of(kind: Any, condition: str, **parameters: str) -> Exception:
+    """Return an error of PySpark's, of a class, by its condition, with the message of the installed release."""
+    error: Exception
+    if VERSION < (4, 0):
+        error = kind(error_class=condition, message_parameters=parameters)
+    else:
+        error = kind(errorClass=condition, messageParameters=parameters)
+    return error
+
+
+# Values
+
+
+def arrow_type(kind: t.DataType) -> pa.DataType:
+    """Return the Arrow type in which Spark and a Python worker exchange a type."""
+    if VERSION >= (4, 2):
+        return to_arrow_type(kind, timezone=SESSION_ZONE, prefers_large_types=False)
+    return to_arrow_type(kind)
+
+
+def arrow_table(rows: list[Any], schema: t.StructType) -> pa.Table:
+    """Return rows as Arrow, converted as PySpark does."""
+    options = {"use_large_var_types": False} if VERSION >= (4, 0) else {}
+    return _LocalDataToArrow.convert(rows, schema, **options)
+
+
+def to_arrow(kind: t.DataType) -> Callable[[Any], Any]:
+    """Return what makes a Python value fit for Arrow."""
+    convert: Callable[[Any], Any] = _LocalDataToArrow._create_converter(kind)
+    return convert
+
+
+def rows_of(table: pa.Table, schema: t.StructType) -> list[Any]:
+    """Return the ``Row`` values of an Arrow table."""
+    return list(_ArrowToRows.convert(table, schema))
+
+
+def frame_of(batch: pa.RecordBatch) -> Any:
+    """Return a pandas DataFrame of a batch, as functions of the user get it."""
+    import pandas as pd  # noqa: PLC0415  slow to import, and only for the API that wants it
+
+    if VERSION >= (4, 2):
+        from pyspark.sql.conversion import ArrowBatchTransformer  # noqa: PLC0415
+
+        return pd.concat(ArrowBatchTransformer.to_pandas(batch, timezone=SESSION_ZONE), axis=1)
+    convert, columns = _serializer().arrow_to_pandas, pa.Table.from_batches([batch]).itercolumns()
+    numbered = VERSION >= (4, 1)
+    made = [convert(column, at) if numbered else convert(column) for at, column in enumerate(columns)]
+    return pd.concat(made, axis=1, keys=batch.schema.names)
+
+
+def batch_of(frame: Any, schema: t.StructType) -> pa.RecordBatch:
+    """Return a batch of a pandas DataFrame that the user's function returned, by the names of its columns."""
+    if VERSION >= (4, 2):
+        from pyspark.sql.conversion import PandasToArrowConversion  # noqa: PLC0415
+
+        whole = t.StructType([t.StructField("_0", schema)])
+        made = PandasToArrowConversion.convert(
+            [frame], whole, timezone=SESSION_ZONE, arrow_cast=True, assign_cols_by_name=True
+        )
+    else:
+        made = _serializer()._create_batch([(frame, arrow_type(schema))])
+    return pa.RecordBatch.from_struct_array(made.column(0))
+
+
+def _serializer() -> Any:
+    """Return what the worker of 3.5 to 4.1 converts with."""
+    from pyspark.sql.pandas.serializers import ArrowStreamPandasUDFSerializer  # noqa: PLC0415
+
+    newer = VERSION >= (4, 1)
+    return ArrowStreamPandasUDFSerializer(
+        SESSION_ZONE, safecheck=newer, assign_cols_by_name=True, arrow_cast=newer
+    )
+
+
+def worker_schema(setting: str, schema: t.StructType) -> t.StructType:
+    """Return a schema as PySpark's worker reads it: 4.3 has it in lower case, and finds no ``elementType`` in an ARRAY.
+
+    Args:
+        setting: ``state_value_schema`` or ``grouping_key_schema``.
+        schema: The schema.
+
+    Raises:
+        KeyError: It cannot read it.
+
+    """
+    try:
+        from pyspark.worker import EvalConf  # noqa: PLC0415
+    except ImportError:  # before 4.2
+        return schema
+    read: t.StructType | None = getattr(EvalConf({setting: schema.json()}), setting)
+    assert read is not None
+    return read
