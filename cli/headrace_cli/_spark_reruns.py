@@ -37,7 +37,9 @@ def rerun_spark(
         HistoryFormatError: the file has implausible numbers.
         HeadraceError: the job is not there, or PySpark is missing.
     """
-    loaded = load_spark_target(source.name, source.schemas, source.feed, trial.feed_seed)
+    loaded = load_spark_target(
+        source.name, source.schemas, source.feed, trial.feed_seed, samples=source.samples
+    )
     from headrace_properties.spark_trials import Again  # noqa: PLC0415  it needs PySpark
 
     again, showing = Again(replay, trial, replace(loaded, limits=options.limits)), options.showing

@@ -4,6 +4,7 @@ PySpark is imported only when such a target is named.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ class SparkOptions:
         allow: On what its outcome may depend.
         allow_unknown: Promises that need not be tested.
         duplicates: Whether the source may deliver a row twice.
+        samples: Files with rows of its input: ``name=file``, or a file alone.
     """
 
     schemas: Sequence[str]
@@ -41,6 +43,7 @@ class SparkOptions:
     allow: str
     allow_unknown: str
     duplicates: bool
+    samples: Sequence[str] = ()
 
 
 def spark_trials(name: str, search: Search, options: SparkOptions, limits: CodeLimits) -> "SparkTrials":
@@ -56,10 +59,10 @@ def spark_trials(name: str, search: Search, options: SparkOptions, limits: CodeL
         HeadraceError: The target is not there, is no Spark job, or PySpark is missing.
 
     """
-    schemas = _schemas(name, options.schemas)
+    schemas, samples = _schemas(name, options.schemas), _samples(options.samples)
 
     def target_of(seed: int) -> "SparkTarget":
-        target = load_spark_target(name, schemas, options.feed_name, seed, options.keys)
+        target = load_spark_target(name, schemas, options.feed_name, seed, options.keys, samples)
         promises = picked(name, target.promises, options.promises)
         return dataclasses.replace(target, promises=promises, limits=limits)
 
@@ -67,7 +70,7 @@ def spark_trials(name: str, search: Search, options: SparkOptions, limits: CodeL
     from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
     from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
 
-    source = spark_source(name, schemas, options.feed_name, target.keys)
+    source = spark_source(name, schemas, options.feed_name, target.keys, samples)
     names = names_of(options.allow)
     check_allowed(names, target.kind)
     unknown = invariants_named(options.allow_unknown, (), target.promises)
@@ -82,6 +85,7 @@ def load_spark_target(
     feed_name: str,
     seed: int,
     keys: Sequence[str] = (),
+    samples: Mapping[str, str] | None = None,
 ) -> "SparkTarget":
     """Import a Spark job or sink, and what it is tried with.
 
@@ -91,6 +95,7 @@ def load_spark_target(
         feed_name: What the module calls its rows.
         seed: Of the rows.
         keys: Of tables: ``table=column,column``.
+        samples: Files with rows of its input, by the name of the source.
 
     Raises:
         HeadraceError: It is not there, is no Spark job, or PySpark is missing.
@@ -112,9 +117,18 @@ def load_spark_target(
         raise TargetError(
             name, problem, "Write it as batches of rows, or leave --feed out: rows are then drawn"
         )
+    if samples and feed_name != DEFAULT_FEED:
+        raise TargetError(name, "--feed and --sample both give its rows", "Give one of them")
     return spark_target(
-        name, found, module=module, schemas=schemas, feed=feed, seed=seed, keys=keys_named(keys)
-    )
+        name, found, module=module, schemas=schemas, feed=None if samples else feed, seed=seed, keys=keys_named(keys),
+        samples=samples,
+    )  # fmt: skip
+
+
+def _samples(given: Sequence[str]) -> dict[str, str]:
+    """Return the file of each source: ``clicks=clicks.jsonl``, or ``clicks.jsonl`` of the only one."""
+    named = re.compile(r"(?:(\w+)=)?(.*)", re.DOTALL)
+    return {found[1] or "": found[2] for option in given if (found := named.fullmatch(option))}
 
 
 def _schemas(name: str, given: Sequence[str]) -> str | Mapping[str, str] | None:

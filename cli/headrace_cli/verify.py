@@ -196,6 +196,15 @@ class TargetOptions:
             " function, or a function that starts a query.",
         ),
     ] = None
+    sample: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sample",
+            metavar="[NAME=]FILE",
+            help="Spark jobs: a file of real input (JSON Lines, CSV with a header, Parquet) instead of drawn rows; of several"
+            " sources, each by its name.",
+        ),
+    ] = None
     allow: Annotated[
         str,
         typer.Option(
@@ -275,10 +284,10 @@ def _trials(
 ) -> "PipelineTrials | SparkTrials":
     """Load what is verified, and say how."""
     search = options.search(scope)
-    if is_spark_job(name) or (asked.schema is not None and not is_pipeline(name)):
+    if is_spark_job(name) or ((asked.schema or asked.sample) and not is_pipeline(name)):
         spark = SparkOptions(
             asked.schema or (), asked.feed, asked.keys or (), asked.promise or (), asked.allow, asked.allow_unknown,
-            asked.duplicates,
+            asked.duplicates, asked.sample or (),
         )  # fmt: skip
         return spark_trials(name, search, spark, limits)
     protocol = protocol_without(asked.without)

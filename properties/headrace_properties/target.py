@@ -52,12 +52,14 @@ class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
         schemas: of its input: one, or by the parameter's name; ``None``: it has its own.
         feed: what its module calls its rows.
         keys: the declared keys of tables.
+        samples: files with rows of its input, by the name of the source.
     """
 
     name: str
     schemas: str | dict[str, str] | None = None
     feed: str = "feed"
     keys: dict[str, tuple[str, ...]] = {}
+    samples: dict[str, str] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,7 +79,10 @@ def spark_source(
     schemas: str | Mapping[str, str] | None,
     feed: str = "feed",
     keys: Mapping[str, Sequence[str]] | None = None,
+    samples: Mapping[str, str] | None = None,
 ) -> SparkSource:
     """Return where a Spark job or a sink comes from. Its arguments are the attributes of `SparkSource`."""
     columns = {table: tuple(names) for table, names in (keys or {}).items()}
-    return SparkSource(name, dict(schemas) if isinstance(schemas, Mapping) else schemas, feed, columns)
+    return SparkSource(
+        name, dict(schemas) if isinstance(schemas, Mapping) else schemas, feed, columns, dict(samples or {})
+    )

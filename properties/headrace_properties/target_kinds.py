@@ -103,6 +103,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "history": Heeded(_PIPELINE, _NO_HISTORY),
     "failures": Heeded(),
     "schema": Heeded(_SPARK, _SPARK_HAS_IT),
+    "sample": Heeded(_SPARK, "its input is its feed"),
     "prepare": Heeded(_SPARK, _SPARK_HAS_IT),
     "allow": Heeded(),  # not all of its names: see `check_allowed`
     "duplicates": Heeded(_SPARK, _SPARK_HAS_IT),

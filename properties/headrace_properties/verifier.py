@@ -118,6 +118,7 @@ class Verifier:
         feed: Sequence[Sequence[Any]] | Callable[[int], Sequence[Sequence[Any]]] | None = None,
         *,
         schema: str | None = None,
+        sample: str | Path | Mapping[str, str | Path] | None = None,
         prepare: Callable[[], Any] | None = None,
         seed: int | None = None,
         examples: int | None = None,
@@ -252,6 +253,7 @@ class Verifier:
         feed: Any = None,
         *,
         schema: str | None = None,
+        sample: str | Path | Mapping[str, str | Path] | None = None,
         prepare: Callable[[], Any] | None = None,
         seed: int | None = None,
         examples: int | None = None,
@@ -271,6 +273,7 @@ class Verifier:
             job: a ``foreachBatch`` function, a function that starts a query, or a ``SparkJob``.
             feed: the rows of each batch, or a function that makes them from a seed; default: drawn.
             schema: the columns of its input, such as ``"account STRING, amount INT"``; a ``SparkJob`` has it.
+            sample: a file of JSON Lines, CSV or Parquet with the rows of its input; of several sources, by their names.
             prepare: makes the tables that the sink takes for granted.
             seed: instead of the command line's.
             examples: the number of schedules, instead of the command line's.
@@ -299,6 +302,8 @@ class Verifier:
         allow = tuple(allow)
         names = _names_of(job, feed, prepare)
         asked = names.promises if promises is None else promises
+        files = sample if isinstance(sample, Mapping) else {} if sample is None else {"": sample}
+        samples = {name: str(path) for name, path in files.items()}
         meant = Declares(ordered=ordered, running=running, late=late, bounded_by=bounded_by)
 
         def target_of(seed: int) -> "SparkTarget":
@@ -312,6 +317,7 @@ class Verifier:
                 promises=asked,
                 keys=keys,
                 declares=(names.declares or Declares()) | meant,
+                samples=samples,
             )
             return replace(target, limits=self._limits)
 
@@ -320,7 +326,7 @@ class Verifier:
         _refuse_unheeded({"examples": examples, **stateful}, target.kind)
         check_allowed(allow, target.kind)
         untested = {*self.allow_unknown, *allow_unknown}
-        source = spark_source(names.job, schema, names.feed, target.keys)
+        source = spark_source(names.job, schema, names.feed, target.keys, samples)
         trials = SparkTrials(
             target, target_of, source, used_seed, runs, causes_named(allow), duplicates, untested
         )

@@ -80,6 +80,7 @@ SAMPLES = {
     "history": ("--history", "history.jsonl"),
     "failures": ("--failures", "kept"),
     "schema": ROWS[:2],
+    "sample": ("--sample", "rows.jsonl"),
     "allow": ("--allow", "effect"),
     "duplicates": ("--duplicates",),
     "keys": ("--keys", "t=word"),
@@ -213,7 +214,7 @@ def test_replay_heeds_each_option_or_refuses_it_by_name(run: Run, kind: TargetKi
         assert all(Path(part).exists() for part in option if part.startswith("a.")), name
 
 
-ELSEWHERE = {"schema", "keys", "on", "master", "search", "depth"}
+ELSEWHERE = {"schema", "sample", "keys", "on", "master", "search", "depth"}
 """Already given, about another target, or with a test of their own."""
 
 

@@ -332,3 +332,14 @@ def test_what_only_a_query_can_depend_on_is_not_allowed_of_a_sink(payments: Path
         2,
         True,
     )
+
+
+def test_sample_is_the_input_and_its_replay_reads_it_again(folder: Path, run: Run) -> None:
+    (folder / "payments.py").write_text(PAYMENTS)
+    (folder / "real.jsonl").write_text('{"account": "zoe"}\n')
+    given = ("--schema", "account STRING", "--sample", "real.jsonl", "--save", "failure.json")
+    done = run("verify", "payments:append", *given)
+    assert (done.exit_code, "zoe" in done.output) == (1, True), done.output
+    assert run("replay", "failure.json").exit_code == 1
+    (folder / "real.jsonl").write_text('{"account": "eve"}\n')
+    assert "payments.txt has eve once too often" in run("replay", "failure.json").output

@@ -26,6 +26,7 @@ SAMPLES: dict[str, Any] = {
     "depth": 2,
     "scope": None,  # its default
     "schema": SCHEMA,
+    "sample": "rows.jsonl",
     "prepare": print,
     "duplicates": True,
     "keys": {"t": ("word",)},

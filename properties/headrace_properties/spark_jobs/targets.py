@@ -15,8 +15,8 @@ from headrace_properties.promises import Promise
 from headrace_properties.search.guard import effects_let_through, refusal_in
 from headrace_properties.search.limits import CodeLimits, OverrunError, call_time_limited
 from headrace_properties.spark_jobs.causes import CAUSES, Cause
-from headrace_properties.spark_jobs.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.explaining import placed
+from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.promised import check_promises_of_job
@@ -301,6 +301,7 @@ def spark_target(
     promises: Sequence[Promise] | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,
     declares: Declares | None = None,
+    samples: Mapping[str, str] | None = None,
 ) -> SparkTarget:
     """Return what a user names, ready to be tried.
 
@@ -315,13 +316,16 @@ def spark_target(
         promises: What the author says of the job. Default: the module's.
         keys: The columns by which connectors write that are not known, by table of ``df.write``; none: it adds rows.
         declares: What its outcome may depend on. Default: the module's.
+        samples: Files with rows of its input instead of ``feed``, by the name of the source; "": of the only one.
 
     Raises:
         TargetError: If it is none of these, has no function for ``foreachBatch``, or its feed does not fit it.
         HeadraceError: If the job cannot be recorded.
 
     """
-    given = getattr(module, FEED, None) if feed is None else feed
+    if samples and feed is not None:
+        raise TargetError(name, "a feed and a sample both give its rows", "Give one of them")
+    given = getattr(module, FEED, None) if feed is None and not samples else feed
     prepare = prepare or getattr(module, PREPARE, None)
     asked = getattr(module, PROMISES, ()) if promises is None else promises
     if isinstance(found, SparkJob):
@@ -344,13 +348,14 @@ def spark_target(
         raise TargetError(
             name, problem, "There is nothing to try: name one with state, or with foreachBatch()"
         )
+    rows = given
     if given is None:
-        rows = drawn_batches(job.input, seed, with_state=bool(job.stateful))
-    else:
-        rows = _made(name, given, seed) if callable(given) else given
+        rows = feed_of(job, seed, samples or {})
+    elif callable(given):
+        rows = _made(name, given, seed)
     taken = _as_tuples(name, rows, job.input)
     if job.steps and isinstance(job.steps[0], Union):
-        taken = _of_streams(name, job.input.names, taken, drawn=given is None)
+        _check_streams(name, job.input.names, taken)
     if keys and job.sink.function is None:
         raise TargetError(name, "a key is declared, and no foreachBatch() function is there", "Leave it out")
     meant = getattr(module, DECLARES, None) if declares is None else declares
@@ -408,23 +413,12 @@ def _lists(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
 
 
-def _of_streams(
-    name: str, streams: Sequence[str], batches: list[list[tuple[Any, ...]]], *, drawn: bool
-) -> list[list[tuple[Any, ...]]]:
-    """Return rows that each belong to one of several streams. ``drawn``: they have values for all; keep one in turn."""
-    if drawn:
-        return [
-            [
-                tuple(value if place == number % len(row) else None for place, value in enumerate(row))
-                for number, row in enumerate(batch)
-            ]
-            for batch in batches
-        ]
+def _check_streams(name: str, streams: Sequence[str], batches: list[list[tuple[Any, ...]]]) -> None:
+    """Refuse a row that does not belong to one of several streams."""
     for row in (row for batch in batches for row in batch):
         if sum(value is not None for value in row) != 1:
             remedy = f"Write it as {{{streams[0]!r}: (...)}}, so that its stream is known"
             raise TargetError(name, f"the row {row} is not a row of one of: {', '.join(streams)}", remedy)
-    return batches
 
 
 def keys_named(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.drawn_rows import UndrawableError, drawn_batches
+from headrace_properties.spark_jobs.feeds.drawn_rows import UndrawableError, drawn_batches
 from headrace_properties.spark_jobs.targets import SparkReport, causes_named, spark_target
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.verifier import InvariantViolatedError, Verifier

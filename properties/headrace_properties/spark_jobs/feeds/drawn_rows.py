@@ -1,7 +1,7 @@
 """Rows for a schema, drawn from a seed: the default input of a job or a sink."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import accumulate
@@ -16,7 +16,7 @@ ROWS = 2
 ROWS_WITH_STATE = 5
 """Choice: the same for a job that keeps state, whose keys need a few rows each."""
 
-_GAPS_S = (1, 5, 10, 20, 60, 600, 3_600)
+GAPS_S = (1, 5, 10, 20, 60, 600, 3_600)
 """Choice: in seconds, from row to row. Timeouts and windows of every length have rows on both sides."""
 _LONG_GAP_S = 3 * 86_400
 """Choice: with state, before the third batch and before a last row: the watermark then ends a day's window, and its like."""
@@ -24,8 +24,8 @@ _NO_ROWS: tuple[list[Any], ...] = ([], [])
 """Batches before each long gap, so that a row that comes two batches later does not come behind it."""
 _AGAIN = 0.25
 """Choice: the share of rows that have the values of an earlier one, but for times."""
-_START = datetime(2030, 1, 1)  # noqa: DTZ001  Spark's timestamps are naive
-_KEYS = ("ann", "bob", "eve")
+START = datetime(2030, 1, 1)  # noqa: DTZ001  Spark's timestamps are naive
+KEYS = ("ann", "bob", "eve")
 
 
 class UndrawableError(HeadraceError):
@@ -53,21 +53,40 @@ def drawn_batches(schema: Schema, seed: int, *, with_state: bool = False) -> lis
 
     """
     rows = ROWS_WITH_STATE if with_state else ROWS
-    count = BATCHES * rows + with_state
     chance, again = random.Random(seed), random.Random(f"{seed}/again")
-    gaps = random.Random(f"{seed}/gaps").choices(_GAPS_S, k=count)
-    if with_state:
-        gaps[-1] = gaps[-1 - rows] = _LONG_GAP_S
     drawn: list[tuple[Any, ...]] = []
-    for number, at in enumerate(accumulate(gaps), 1):
-        row = tuple(_drawn(field.dataType, chance, _START + timedelta(seconds=at)) for field in schema.fields)
+    for number, at in enumerate(times := drawn_times(seed, rows, with_state=with_state), 1):
+        row = tuple(value_of(field.dataType, chance, at) for field in schema.fields)
         is_repeated = drawn and again.random() < _AGAIN
-        if (
-            not with_state and number == count
+        if not with_state and number == len(
+            times
         ):  # else a sink that remembers rows in memory may never see one again
             is_repeated, row = False, _at_times_of(row, again.choice(drawn[:-1]))
         drawn.append(_at_times_of(row, again.choice(drawn)) if is_repeated else row)
-    first, second, *rest = (drawn[start : start + rows] for start in range(0, count, rows))
+    return in_batches(drawn, rows, with_state=with_state)
+
+
+def drawn_times(
+    seed: int, rows: int, *, with_state: bool, gaps_s: Sequence[float] = GAPS_S
+) -> list[datetime]:
+    """Return the time of each row.
+
+    Args:
+        seed: They follow from it.
+        rows: Of each batch.
+        with_state: Whether they are for a job that keeps state: with long gaps, and one row more.
+        gaps_s: Those that are drawn from, in seconds.
+
+    """
+    gaps = random.Random(f"{seed}/gaps").choices(gaps_s, k=BATCHES * rows + with_state)
+    if with_state:
+        gaps[-1] = gaps[-1 - rows] = max(_LONG_GAP_S, 3 * max(gaps_s))
+    return [START + timedelta(seconds=at) for at in accumulate(gaps)]
+
+
+def in_batches(drawn: list[tuple[Any, ...]], rows: int, *, with_state: bool) -> list[list[tuple[Any, ...]]]:
+    """Return rows that were drawn, in batches."""
+    first, second, *rest = (drawn[start : start + rows] for start in range(0, len(drawn), rows))
     return [first, second, *(batch for late in rest for batch in (*(_NO_ROWS if with_state else ()), late))]
 
 
@@ -78,27 +97,28 @@ def _at_times_of(row: Any, earlier: Any) -> Any:
     return row if isinstance(row, date) else earlier
 
 
-def _drawn(kind: Any, chance: random.Random, at: datetime) -> Any:
+def value_of(kind: Any, chance: random.Random, at: datetime) -> Any:
+    """Return a value of a type; times are the one that is given. Raise `UndrawableError`."""
     name = kind.typeName()
     if name in _DRAWN:
         return _DRAWN[name](chance, at)
     if name == "struct":
-        return tuple(_drawn(field.dataType, chance, at) for field in kind.fields)
+        return tuple(value_of(field.dataType, chance, at) for field in kind.fields)
     if name == "array":
-        return [_drawn(kind.elementType, chance, at) for _ in range(2)]
+        return [value_of(kind.elementType, chance, at) for _ in range(2)]
     if name == "map":
-        return {_drawn(kind.keyType, chance, at): _drawn(kind.valueType, chance, at)}
+        return {value_of(kind.keyType, chance, at): value_of(kind.valueType, chance, at)}
     if name == "decimal":
         return Decimal(chance.randrange(10 ** min(kind.precision, 4))).scaleb(-kind.scale)
     raise UndrawableError(kind.simpleString())
 
 
 _DRAWN: dict[str, Callable[[random.Random, datetime], Any]] = {
-    "string": lambda chance, _: chance.choice(_KEYS),
+    "string": lambda chance, _: chance.choice(KEYS),
     **dict.fromkeys(("byte", "short", "integer", "long"), lambda chance, _: chance.randrange(1, 100)),
     **dict.fromkeys(("float", "double"), lambda chance, _: chance.randrange(1, 400) / 4),
     "boolean": lambda chance, _: chance.random() < 0.5,
-    "binary": lambda chance, _: chance.choice(_KEYS).encode(),
+    "binary": lambda chance, _: chance.choice(KEYS).encode(),
     "date": lambda _, at: at.date(),
     **dict.fromkeys(("timestamp", "timestamp_ntz"), lambda _, at: at),
 }

@@ -1,0 +1,244 @@
+"""Values with which rows pass and fail what a job asks of them, found by trying those that it compares with."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import types as t
+
+from headrace.api.errors import HeadraceError
+from headrace_properties.spark_jobs.feeds.drawn_rows import value_of
+from headrace_properties.spark_jobs.feeds.hints import Goal, Hints, names_in
+from headrace_properties.spark_jobs.feeds.slots import Slot, Use
+from headrace_sim.spark.columns.bound import literal
+from headrace_sim.spark.columns.casts import cast_value, is_number
+from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.recorded import Recorded
+
+Known = dict[str, Any]
+"""Values of slots, by name. A struct that is there is ``()``: its parts say what it holds."""
+
+MOST = 12
+"""Choice: the largest number of rows that are drawn for goals, of each source."""
+_STARTS = 12
+"""Choice: from how many values at random the search for a goal begins."""
+_TEXTS = ("ann", "ann@example.com", "42", "2030-01-01", "A-1")
+"""Choice: what is tried of texts besides those that the job compares with: most patterns take one of them, and refuse another."""
+
+
+_OF_PARTS = (t.StructType, t.ArrayType, t.MapType)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A condition, bound: the slots that it looks at, and whether it is true for values of theirs."""
+
+    names: tuple[str, ...]
+    is_true: Callable[[Known], bool]
+
+
+class Aims:
+    """The goals of one source."""
+
+    def __init__(self, hints: Hints, row: Slot, chance: random.Random, at: datetime) -> None:
+        """Bind the conditions that look at this source alone.
+
+        Args:
+            hints: Of the job.
+            row: The row of the source.
+            chance: For what is tried first.
+            at: A time like those that its rows have.
+
+        """
+        self._hints, self._row, self._at, self._chance = hints, row, at, chance
+        self._bound: dict[int, _Asked | None] = {}
+        self._tried: dict[str, list[Any]] = {}
+
+    def rows(self, count: int) -> tuple[list[Known], list[Known]]:
+        """Return values for rows that meet the goals that can be met; and those among them that pass all filters.
+
+        Args:
+            count: Up to this number of rows, one is also added for a goal that needs none of its own.
+
+        """
+        made: list[Known] = []
+        first: list[tuple[_Asked, bool]] = []
+        for goal in sorted(self._hints.goals, key=_rank):
+            parts = [
+                (asked, wanted)
+                for condition, flag in goal.conditions
+                for part, wanted in _split(condition, flag)
+                if (asked := self._asked(part)) is not None
+            ]
+            first = first or parts
+            room = MOST if goal.needed else count
+            if parts and len(made) < room and not any(self._meets(parts, known) for known in made):
+                found = self._reached(parts, made[0] if made else {})
+                made += [found] if found is not None else []
+        return made, [known for known in made if self._meets(first, known)]
+
+    def _meets(self, parts: Sequence[tuple[_Asked, bool]], known: Known) -> bool:
+        return self._score(parts, known) == len(parts)
+
+    def _asked(self, condition: Recorded) -> _Asked | None:
+        if id(condition) not in self._bound:
+            names = tuple(dict.fromkeys(names_in(condition)))
+            own = names and all(_row_of(self._hints.slots[name]) is self._row for name in names)
+            self._bound[id(condition)] = self._binding(condition, names) if own else None
+        return self._bound[id(condition)]
+
+    def _binding(self, condition: Recorded, names: tuple[str, ...]) -> _Asked | None:
+        slots = [self._hints.slots[name] for name in names]
+        schema = t.StructType([t.StructField(slot.name, slot.kind) for slot in slots])
+        try:
+            value = bind(condition, schema).value
+        except (HeadraceError, PySparkException):
+            return None
+
+        def is_true(known: Known) -> bool:
+            try:
+                return value(tuple(_seen(slot, known) for slot in slots)) is True
+            except (PySparkException, ArithmeticError, ValueError):
+                return False
+
+        return _Asked(names, is_true)
+
+    @staticmethod
+    def _score(parts: Sequence[tuple[_Asked, bool]], known: Known) -> int:
+        return sum(
+            set(asked.names) <= known.keys() and asked.is_true(known) is wanted for asked, wanted in parts
+        )
+
+    def _reached(self, parts: Sequence[tuple[_Asked, bool]], base: Known) -> Known | None:
+        """Return values that meet all parts, found by changing one value after the other for the better."""
+        names = list(dict.fromkeys(name for asked, _ in parts for name in asked.names))
+        for start in range(_STARTS):
+            known = dict(base)
+            for name in names:
+                if start or name not in known:
+                    known[name] = self._chance.choice(
+                        [each for each in self._values(name) if each is not None]
+                    )
+            best, improved = self._score(parts, known), True
+            while best < len(parts) and improved:
+                improved = False
+                for name in self._chance.sample(names, len(names)):
+                    for value in self._values(name):
+                        score = self._score(parts, trial := {**known, name: value})
+                        if score > best:
+                            known, best, improved = trial, score, True
+            if best == len(parts):
+                return known
+        return None
+
+    def _first(self, name: str) -> Any:
+        slot = self._hints.slots[name]
+        if not slot.literals and slot.counted is None and not isinstance(slot.kind, _OF_PARTS):
+            return value_of(slot.kind, self._chance, self._at)
+        return self._chance.choice([each for each in self._values(name) if each is not None])
+
+    def _values(self, name: str) -> list[Any]:
+        if name not in self._tried:
+            self._tried[name] = list(_candidates(self._hints.slots[name], self._at))
+        return self._tried[name]
+
+
+def _rank(goal: Goal) -> tuple[bool, bool, int]:
+    """Put what passes all filters first, and what needs no row of its own last."""
+    passes = all(wanted for _, wanted in goal.conditions)
+    return not goal.needed, not passes, -len(goal.conditions)
+
+
+def _split(condition: Recorded, wanted: bool) -> Iterator[tuple[Recorded, bool]]:  # noqa: FBT001  its value
+    """Yield the parts that all must be as wanted."""
+    if (condition.name, wanted) in {("and", True), ("or", False)}:
+        for part in condition.args:
+            yield from _split(part, wanted) if isinstance(part, Recorded) else ()
+    else:
+        yield condition, wanted
+
+
+def _row_of(slot: Slot) -> Slot:
+    return slot if slot.outer is None else _row_of(slot.outer)
+
+
+def _seen(slot: Slot, known: Known) -> Any:
+    """Return a slot's value as a job sees it: nothing is in what is null."""
+    outer = slot.outer
+    while outer is not None:
+        if outer.name in known and known[outer.name] is None:
+            return None
+        outer = outer.outer
+    return known[slot.name]
+
+
+def _candidates(slot: Slot, at: datetime) -> Iterator[Any]:
+    if isinstance(slot.kind, _OF_PARTS):
+        yield ()
+    elif slot.counted is not None:
+        yield from dict.fromkeys(map(slot.counted, range(MOST)))
+    elif Use.EVENT_TIME in slot.uses:
+        yield _time(slot, at)
+    else:
+        tried = [each for literal in slot.literals for each in _around(literal, slot)]
+        yield from dict.fromkeys([*tried, *_usual(slot, at)])
+    if Use.NULL in slot.uses:
+        yield None
+
+
+def _time(slot: Slot, at: datetime) -> date:
+    return at if not isinstance(slot.kind, t.DateType) else at.date()
+
+
+def _usual(slot: Slot, at: datetime) -> list[Any]:
+    if isinstance(slot.kind, t.StringType):
+        return list(_TEXTS)
+    if isinstance(slot.kind, t.BooleanType):
+        return [True, False]
+    if isinstance(slot.kind, t.BinaryType):
+        return [text.encode() for text in _TEXTS]
+    if slot.is_time:
+        return [_time(slot, at)]
+    return [as_kind(number, slot.kind) for number in (1, 2, 7, 0, -1, 100, 1000)]
+
+
+def _around(value: Any, slot: Slot) -> list[Any]:
+    """Return a literal, and what is just beyond it on both sides, as values of a slot."""
+    kind = slot.kind
+    if isinstance(kind, t.StringType) and isinstance(value, str):
+        return [
+            value.strip("%"),
+            f"{value.strip('%')}x",
+            f"x{value.strip('%')}x",
+            value.upper(),
+            value.lower(),
+        ]
+    if (
+        isinstance(kind, t.StringType)
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+        and 0 <= value < 100
+    ):
+        return [str(value), *("a" * max(0, value + more) for more in (0, 1, -1))]
+    if slot.is_time:
+        known = as_kind(value, t.TimestampType())
+        beyond = [known + timedelta(days=days) for days in (0, 1, -1)] if known is not None else []
+        return [_time(slot, each) for each in beyond]
+    if is_number(kind) and isinstance(value, int | float | Decimal | str):
+        number = as_kind(value, kind)
+        return [] if number is None else [number, number + 1, number - 1]
+    same = as_kind(value, kind)
+    return [] if same is None else [same]
+
+
+def as_kind(value: Any, kind: t.DataType) -> Any:
+    """Return a literal as a value of a type; None if it does not fit."""
+    try:
+        cast = cast_value(literal(value).type, kind)
+        return None if cast is None else cast(value)
+    except (PySparkException, ArithmeticError, ValueError):
+        return None

@@ -1,0 +1,190 @@
+"""What a query's plan tells of its input: how its values are written, and with what they are compared."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import types as t
+
+from headrace_properties.spark_jobs.feeds.slots import Slot, Use, Written
+from headrace_sim.spark.columns.ddl import interval_us
+from headrace_sim.spark.columns.recorded import Recorded
+from headrace_sim.spark.job import Source
+
+Term = Any
+"""A column in terms of slots: a `Recorded` tree, a plain value; None: unknown."""
+
+
+Conditions = tuple[tuple[Recorded, bool], ...]
+"""Columns of slots, each with whether it is to be true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What some row should meet.
+
+    Attributes:
+        conditions: All of them at once.
+        needed: Whether a row is added for it; otherwise a row that is drawn anyway meets it if it can.
+
+    """
+
+    conditions: Conditions
+    needed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The columns of a relation, and the filters that its rows have passed.
+
+    Attributes:
+        columns: Qualifier, name and term of each; None: unknown.
+        passed: The filters.
+
+    """
+
+    columns: tuple[tuple[str, str, Term], ...] | None
+    passed: Conditions = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [name for _, name, _ in self.columns or ()]
+
+    def named(self, names: Iterable[str], qualifier: str = "") -> "Scope":
+        """Return it with other names, by place."""
+        pairs = zip(names, self.columns or (), strict=False)
+        return replace(self, columns=tuple((qualifier, name, term) for name, (_, _, term) in pairs))
+
+    def find(self, name: str) -> tuple[Term, list[str]]:
+        """Return the term of a column, and the names of the fields within it that are meant."""
+        first, *inner = [quoted or plain for quoted, plain in re.findall(r"`([^`]+)`|([^.`]+)", name.lower())]
+        for qualifier, column, term in self.columns or ():
+            if inner and qualifier == first and column.lower() == inner[0]:
+                return term, inner[1:]
+        terms = [term for _, column, term in self.columns or () if column.lower() == first]
+        return (terms[0] if terms else None), inner
+
+
+@dataclass(slots=True)
+class Hints:
+    """What a plan tells of its sources.
+
+    Attributes:
+        rows: The row of each source.
+        slots: All slots, by name.
+        goals: What some rows should meet.
+        windows_us: The lengths of windows, in microseconds.
+        delays_us: The delays of watermarks.
+
+    """
+
+    rows: dict[str, Slot] = field(default_factory=dict)
+    slots: dict[str, Slot] = field(default_factory=dict)
+    goals: list[Goal] = field(default_factory=list)
+    windows_us: set[int] = field(default_factory=set)
+    delays_us: set[int] = field(default_factory=set)
+
+    @property
+    def tell(self) -> bool:
+        """Whether they tell more than the schemas."""
+        return bool(self.goals) or any(slot.written or slot.counted for slot in self.slots.values())
+
+    def of(self, term: Term) -> Slot | None:
+        """Return the slot that a term is, if it is one."""
+        is_name = isinstance(term, Recorded) and term.name == "col"
+        return self.slots.get(term.args[0]) if is_name else None
+
+    def want(self, conditions: Conditions, *, needed: bool = True) -> None:
+        """Add a goal."""
+        self.goals.append(Goal(conditions, needed))
+
+    def timed(self, slot: Slot | None, texts: Iterable[Any], spans_us: set[int]) -> None:
+        """Note that a slot is an event time, and the intervals among some texts."""
+        if slot is not None:
+            slot.uses.add(Use.EVENT_TIME)
+        spans_us.update(span for text in texts if isinstance(text, str) and (span := interval_us(text)))
+
+    def keyed(self, terms: Iterable[Term]) -> None:
+        """Note that rows are grouped or matched by some columns."""
+        for term in terms:
+            slot = self.of(term)
+            if slot is not None and not slot.is_time:
+                slot.uses.add(Use.KEY)
+
+    def slot(self, kind: t.DataType, label: str = "", outer: Slot | None = None) -> Slot:
+        """Return a new slot, with those of its parts."""
+        slot = self.slots[f"s{len(self.slots)}"] = Slot(f"s{len(self.slots)}", kind, label, outer)
+        match kind:
+            case t.StructType(fields=fields):
+                slot.parts = {part.name.lower(): self.slot(part.dataType, part.name, slot) for part in fields}
+            case t.ArrayType(elementType=item):
+                slot.parts = {0: self.slot(item, label, slot)}
+            case _:
+                pass
+        return slot
+
+    def content(self, slot: Slot, written: Written | None, kind: t.DataType) -> Slot | None:
+        """Return what is written in a slot; None if it is written in another way, too."""
+        if slot.content is None and not slot.parts and written is not None:
+            slot.written, slot.content = written, self.slot(kind, slot.label, slot)
+        return slot.content if written is not None and slot.written == written else None
+
+
+def hints_of(sources: Iterable[Source]) -> Hints:
+    """Return what sources tell by themselves: Kafka counts offsets, ``rate`` its rows."""
+    hints = Hints()
+    for source in sources:
+        hints.rows[source.name] = _row_of(hints, source)
+    return hints
+
+
+def _row_of(hints: Hints, source: Source) -> Slot:
+    row = hints.slot(source.schema)
+    count = _COUNTED.get(source.format)
+    for name, counted in count(dict(source.options)).items() if count else ():
+        if name in row.parts:
+            row.parts[name].counted = counted
+    return row
+
+
+def _of_kafka(options: dict[str, str]) -> dict[str, Callable[[int], Any]]:
+    given = next((value for name, value in options.items() if name.lower() == "subscribe"), "events")
+    topics = [name.strip() for name in given.split(",")]
+    return {
+        "topic": lambda number: topics[number % len(topics)],
+        "partition": lambda number: number % 2,
+        "offset": lambda number: number // 2,
+        "timestamptype": lambda _: 0,
+    }
+
+
+_COUNTED: dict[str, Callable[[dict[str, str]], dict[str, Callable[[int], Any]]]] = {
+    "kafka": _of_kafka,
+    **dict.fromkeys(("rate", "rate-micro-batch"), lambda _: {"value": lambda number: number}),
+}
+"""The columns that a source counts itself, by format."""
+
+
+def column(slot: Slot) -> Recorded:
+    """Return the column that stands for a slot."""
+    return Recorded("col", (slot.name,), "")
+
+
+def names_in(term: Any) -> Iterator[str]:
+    """Yield the names of the slots in a term."""
+    if isinstance(term, Recorded):
+        if term.name == "col":
+            yield term.args[0]
+        for argument in flat(term.args):
+            yield from names_in(argument)
+
+
+def flat(arguments: Iterable[Any]) -> Iterator[Any]:
+    """Yield arguments, also those of lists among them."""
+    for argument in arguments:
+        if isinstance(argument, list | tuple):
+            yield from flat(argument)
+        else:
+            yield argument

@@ -1,0 +1,83 @@
+"""The input that a job is tried with, where nobody has written one."""
+
+from collections.abc import Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from headrace.api.errors import HeadraceError
+from headrace_properties.spark_jobs.feeds.drawing import batches_for, one_of
+from headrace_properties.spark_jobs.feeds.drawn_rows import BATCHES, drawn_batches
+from headrace_properties.spark_jobs.feeds.hints import hints_of
+from headrace_properties.spark_jobs.feeds.samples import Sample, own_files, rows_of
+from headrace_sim.spark.job import Source, SparkJob, Union
+
+Rows = list[tuple[Any, ...]]
+
+
+class UnknownSourceError(HeadraceError):
+    """A sample of a source that the job does not have. Fields: name, known."""
+
+    def __init__(self, name: str, known: str) -> None:
+        super().__init__(name, known)
+        self.name, self.known = name, known
+
+    def __str__(self) -> str:
+        """Name the sources."""
+        what = f"no source is called {self.name!r}" if self.name else "the job has several sources"
+        return f"{what}. Write --sample NAME=FILE, with a NAME of: {self.known}"
+
+
+def feed_of(job: SparkJob, seed: int, samples: Mapping[str, str]) -> list[Rows]:
+    """Return rows for a job: of samples, of the files that its sources read if they are there, or drawn.
+
+    Args:
+        job: The job.
+        seed: What is drawn follows from it.
+        samples: Files, by the name of the source; "": of the only one.
+
+    Raises:
+        SampleError: If a sample cannot be read, or does not fit.
+        UndrawableError: If a type cannot be drawn.
+        UnknownSourceError: If the job has no source of a sample's name.
+
+    """
+    sources = job.sources or (Source("input", "", job.input),)
+    hints = hints_of(sources)
+    named = _named(sources, samples)
+    files = {source.name: own for source in sources if (own := named.get(source.name) or own_files(source))}
+    with_state = bool(job.stateful)
+    if files:
+        others = batches_for(hints, seed, with_state=with_state) if len(files) < len(sources) else []
+        return _of_files(hints.rows, files, others)
+    if hints.tell:
+        return batches_for(hints, seed, with_state=with_state)
+    drawn = drawn_batches(job.input, seed, with_state=with_state)
+    if not job.steps or not isinstance(job.steps[0], Union):
+        return drawn
+    return [
+        [one_of(row[number % len(row)], number % len(row), len(row)) for number, row in enumerate(rows)]
+        for rows in drawn
+    ]
+
+
+def _named(sources: tuple[Source, ...], samples: Mapping[str, str]) -> dict[str, Sample]:
+    names = [source.name for source in sources]
+    for name in samples:
+        if name not in names and (name or len(names) > 1):
+            raise UnknownSourceError(name, ", ".join(names))
+    return {name or names[0]: Sample(Path(path)) for name, path in samples.items()}
+
+
+def _of_files(rows: Mapping[str, Any], files: Mapping[str, Sample], others: list[Rows]) -> list[Rows]:
+    """Return the rows of files in a few batches, with those of the other sources as they were drawn."""
+    made: list[Rows] = [[] for _ in range(BATCHES)]
+    for place, name in enumerate(rows):
+        if name in files:
+            own = [one_of(row, place, len(rows)) for row in rows_of(rows[name], files[name])]
+        else:
+            own = [row for row in chain.from_iterable(others) if row[place] is not None]
+        size = -(-len(own) // BATCHES)
+        for number in range(BATCHES):
+            made[number] += own[number * size : (number + 1) * size]
+    return list(filter(None, made))

@@ -1,0 +1,201 @@
+"""A file of the owner's real input as the rows of a source: JSON Lines, CSV with a header, Parquet, or lines of text.
+
+A row of Parquet or CSV, and a line of JSON, is an object whose names are those of the source's columns. For a source of one text
+(Kafka, a socket) it is what the text holds: a line as it is, and a row as the job parses it.
+"""
+
+import csv
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyarrow import ArrowException
+from pyspark.errors import PySparkException
+from pyspark.sql import types as t
+
+from headrace.api.errors import HeadraceError
+from headrace_properties.spark_jobs.feeds.drawing import RowValues
+from headrace_properties.spark_jobs.feeds.drawn_rows import START
+from headrace_properties.spark_jobs.feeds.slots import Slot
+from headrace_sim.spark.columns.casts import cast_value
+from headrace_sim.spark.columns.json_values import from_json
+from headrace_sim.spark.job import Source
+
+MOST_OWN_ROWS = 30
+"""Choice: how many rows are taken of files that nobody has named."""
+MOST_ROWS = 1_000
+"""Choice: the most rows of a sample. A sink is tried at each of its effects, and a search runs the job some hundred times."""
+
+
+class SampleError(HeadraceError):
+    """A sample that cannot be the input. Fields: path, line (from 1; 0: the entire file), problem."""
+
+    def __init__(self, path: str, line: int, problem: str) -> None:
+        super().__init__(path, line, problem)
+        self.path, self.line, self.problem = path, line, problem
+
+    def __str__(self) -> str:
+        """State the place and the problem."""
+        return f"{self.path}{f', line {self.line}' if self.line else ''}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Files with rows of a source.
+
+    Attributes:
+        path: A file, or a folder of them.
+        header: Whether the first line of a CSV file has the names.
+        separator: Between the values of CSV.
+        most: How many rows are taken; None: all, of which there may be `MOST_ROWS`.
+
+    """
+
+    path: Path
+    header: bool = True
+    separator: str = ","
+    most: int | None = None
+
+
+def own_files(source: Source) -> Sample | None:
+    """Return the files that a source itself reads, if they are there."""
+    options = {name.lower(): value for name, value in source.options}
+    if source.format not in _SUFFIXES or not source.path or options.get("multiline", "").lower() == "true":
+        return None
+    path = Path(source.path.removeprefix("file://"))
+    separator = options.get("sep", options.get("delimiter", ","))
+    found = Sample(path, options.get("header", "").lower() == "true", separator, MOST_OWN_ROWS)
+    return found if any(file.suffix.lower() in _SUFFIXES[source.format] for file in _files(path)) else None
+
+
+_SUFFIXES = {
+    "csv": (".csv",), "json": (".json", ".jsonl", ".ndjson"), "parquet": (".parquet",), "text": (".txt", ".log", ".text"),
+}  # fmt: skip
+
+
+def rows_of(row: Slot, sample: Sample) -> list[tuple[Any, ...]]:
+    """Return the rows of a sample, in the order of the file, or of the names of the files.
+
+    Args:
+        row: That of the source: its columns, and how the job parses its text.
+        sample: Where the rows are.
+
+    Raises:
+        SampleError: If a file cannot be read, has no rows or too many, or a value is not of its column's type.
+
+    """
+    made: list[tuple[Any, ...]] = []
+    for file in _files(sample.path):
+        for line, item in _items(file, sample):
+            known = {
+                leaf.name: None for leaf in row.leaves if leaf.counted is None and leaf.label != "timestamp"
+            }
+            try:
+                known.update(_known(row, item))
+            except (PySparkException, ArithmeticError, ValueError) as error:
+                raise SampleError(str(file), line, str(error)) from error
+            at = START + timedelta(seconds=len(made))
+            made.append(RowValues(known, known, len(made), at, random.Random(0)).value(row))
+            if len(made) == sample.most:
+                return made
+            if len(made) > MOST_ROWS:
+                problem = f"it has more than {MOST_ROWS:,} rows. Take fewer: head -n {MOST_ROWS}"
+                raise SampleError(str(sample.path), line, problem)
+    if not made:
+        raise SampleError(
+            str(sample.path), 0, "it has no rows" if sample.path.exists() else "there is no such file"
+        )
+    return made
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """Yield a file, or the files of a folder in the order of their names, but for those that Spark leaves out."""
+    if path.is_file():
+        yield path
+    for file in sorted(path.rglob("*")) if path.is_dir() else ():
+        hidden = any(part.startswith(("_", ".")) for part in file.relative_to(path).parts)
+        if file.is_file() and not hidden:
+            yield file
+
+
+def _items(file: Path, sample: Sample) -> Iterator[tuple[int, str | dict[Any, Any]]]:
+    """Yield the lines of a text, or the rows of a table as objects, each with its line."""
+    try:
+        if file.suffix.lower() == ".parquet":
+            yield from enumerate(pq.read_table(file).to_pylist(), 1)
+            return
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            if file.suffix.lower() == ".csv":
+                table = csv.reader(lines, delimiter=sample.separator)
+                names = next(table, []) if sample.header else range(1_000)
+                for values in filter(None, table):
+                    yield (
+                        table.line_num,
+                        {name: value or None for name, value in zip(names, values, strict=False)},
+                    )
+            else:
+                yield from (
+                    (number, line.rstrip("\r\n")) for number, line in enumerate(lines, 1) if line.strip()
+                )
+    except (OSError, ArrowException, UnicodeDecodeError, csv.Error) as error:
+        raise SampleError(str(file), 0, f"it cannot be read: {error}") from error
+
+
+def _known(row: Slot, item: str | dict[Any, Any]) -> dict[str, Any]:
+    """Return the values of slots that a line or an object gives."""
+    text = row.parts.get("value") if len(row.parts) == 1 or "topic" in row.parts else None
+    if text is None or not isinstance(text.kind, t.StringType | t.BinaryType):
+        if isinstance(item, dict):
+            return _fields(row, item)
+        parsed = from_json(item, row.kind)
+        return {part.name: value for part, value in zip(row.parts.values(), parsed or (), strict=False)}
+    given = _object(item) if isinstance(item, str) else item
+    if given.keys() >= {"value"} and given.keys() <= {part.label for part in row.parts.values()}:
+        whole = given["value"]
+        return _fields(
+            row, given | {"value": whole if isinstance(whole, str | bytes | None) else _json(whole)}
+        )
+    if isinstance(item, str):
+        return _fields(row, {text.label: item})
+    inner = text
+    while inner.content is not None:
+        inner = inner.content
+    return (
+        _fields(inner, item)
+        if isinstance(inner.kind, t.StructType)
+        else _fields(row, {text.label: _json(item)})
+    )
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+def _fields(struct: Slot, item: Mapping[Any, Any]) -> dict[str, Any]:
+    known = {}
+    for name, value in item.items():
+        parts = list(struct.parts.values())
+        part = parts[name] if isinstance(name, int) else struct.parts.get(name.lower())
+        if part is not None:
+            known[part.name] = _typed(part, value)
+    return known
+
+
+def _typed(part: Slot, value: Any) -> Any:
+    if isinstance(value, str) and not isinstance(part.kind, t.StringType):
+        cast = cast_value(t.StringType(), part.kind)
+        return value if cast is None else cast(value)
+    return tuple(value.values()) if isinstance(value, dict) and isinstance(part.kind, t.StructType) else value

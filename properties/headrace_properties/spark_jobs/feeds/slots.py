@@ -1,0 +1,168 @@
+"""The values of a source's row that a job looks at, each in its slot, and how one is written within another.
+
+The bytes of Kafka's ``value`` hold a text, the text holds JSON, one of its fields holds a time in a pattern: each is a slot, and
+a codec writes the inner value into the outer one.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum, auto
+from typing import Any
+
+from pyspark.sql import types as t
+
+from headrace_sim.spark.columns.casts import cast_value
+
+
+class Use(Enum):
+    """What a job does with a value."""
+
+    COMPARED = auto()
+    EVENT_TIME = auto()
+    KEY = auto()
+    NULL = auto()
+    """It asks whether it is null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How an inner value is written in the outer one.
+
+    Attributes:
+        form: ``json``, ``text``, ``time dd/MM/yyyy``: equal forms write equally.
+        write: Does it to a value that is not null.
+
+    """
+
+    form: str
+    write: Callable[[Any], Any] = field(compare=False)
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """A value of a source's row, or of a part of it.
+
+    Attributes:
+        name: Unique in the job; a column of this name stands for it in conditions.
+        kind: Its type.
+        label: Its own name in the row or the document.
+        outer: What it is a part or the content of, or None.
+        written: How its content is written, or None.
+        content: The value that is written in it, or None.
+        parts: Its fields, by name; of an array: its items, as one.
+        literals: What the job compares it with.
+        uses: What the job does with it.
+        counted: Returns its value from the number of the row, for what the source counts itself, or None.
+
+    """
+
+    name: str
+    kind: t.DataType
+    label: str = ""
+    outer: "Slot | None" = None
+    written: Written | None = None
+    content: "Slot | None" = None
+    parts: "dict[Any, Slot]" = field(default_factory=dict)
+    literals: list[Any] = field(default_factory=list)
+    uses: set[Use] = field(default_factory=set)
+    counted: Callable[[int], Any] | None = None
+
+    @property
+    def leaves(self) -> "Iterator[Slot]":
+        """The slots whose values are drawn, and not made of others."""
+        inner = [self.content] if self.content else list(self.parts.values())
+        if not inner:
+            yield self
+        for slot in inner:
+            yield from slot.leaves
+
+    @property
+    def is_time(self) -> bool:
+        """Whether its values are times."""
+        return isinstance(self.kind, (t.TimestampType, t.TimestampNTZType, t.DateType))
+
+
+def as_json(slot: Slot) -> Written:
+    """Return how a slot's value is written as JSON."""
+    return Written(
+        "json", lambda value: json.dumps(_plain(slot, value), separators=(",", ":"), ensure_ascii=False)
+    )
+
+
+def _plain(slot: Slot | None, value: Any) -> Any:
+    """Return a value as JSON has it; fields that are null are left out."""
+    parts = list(slot.parts.values()) if slot is not None else []
+    if isinstance(value, tuple) and parts:
+        pairs = zip(parts, value, strict=True)
+        return {part.label: _plain(part, item) for part, item in pairs if item is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(parts[0] if parts else None, item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(None, item) for key, item in value.items()}
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def as_text(kind: t.DataType) -> Written | None:
+    """Return how a value of a simple type is written as text, or None."""
+    cast = cast_value(kind, t.StringType())
+    return None if cast is None else Written(f"text of {kind.simpleString()}", cast)
+
+
+AS_BYTES = Written("bytes", str.encode)
+
+
+def joined(separator: str) -> Written:
+    """Return how texts are written beside each other."""
+    return Written(
+        f"split {separator}",
+        lambda items: separator.join("" if item is None else str(item) for item in items),
+    )
+
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  Spark's timestamps are naive
+
+
+def as_epoch(per_second: int) -> Written:
+    """Return how a time is written as the number of seconds, or parts of them, since 1970, in UTC."""
+    unit = timedelta(seconds=1) / per_second
+    return Written(f"epoch {per_second}", lambda at: (at - _EPOCH) // unit)
+
+
+def as_time(pattern: str) -> Written:
+    """Return how a time is written in a pattern of Java's: ``dd/MM/yyyy HH:mm``."""
+    return Written(f"time {pattern}", lambda at: _in_pattern(at, pattern))
+
+
+_LETTERS: dict[str, Callable[[Any], str]] = {
+    "yyyy": lambda at: f"{at:%Y}", "y": lambda at: f"{at:%Y}", "uuuu": lambda at: f"{at:%Y}", "yy": lambda at: f"{at:%y}",
+    "MMMM": lambda at: f"{at:%B}", "MMM": lambda at: f"{at:%b}", "MM": lambda at: f"{at:%m}", "M": lambda at: str(at.month),
+    "dd": lambda at: f"{at:%d}", "d": lambda at: str(at.day), "EEEE": lambda at: f"{at:%A}", "EEE": lambda at: f"{at:%a}",
+    "E": lambda at: f"{at:%a}", "DDD": lambda at: f"{at:%j}", "HH": lambda at: f"{at:%H}", "H": lambda at: str(at.hour),
+    "hh": lambda at: f"{at:%I}", "h": lambda at: str(int(f"{at:%I}")), "mm": lambda at: f"{at:%M}",
+    "m": lambda at: str(at.minute),
+    "ss": lambda at: f"{at:%S}", "s": lambda at: str(at.second), "a": lambda at: f"{at:%p}", "z": lambda _: "UTC",
+    "VV": lambda _: "UTC", "X": lambda _: "Z", "XX": lambda _: "Z", "XXX": lambda _: "Z", "x": lambda _: "+00",
+    "xx": lambda _: "+0000", "xxx": lambda _: "+00:00", "Z": lambda _: "+0000", "ZZZZZ": lambda _: "Z",
+}  # fmt: skip
+
+
+def _in_pattern(at: Any, pattern: str) -> str:
+    if not isinstance(at, datetime):
+        at = datetime(at.year, at.month, at.day)  # noqa: DTZ001
+    made = []
+    for quoted, letters, _, other in re.findall(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z']+)", pattern):
+        if letters and set(letters) == {"S"}:
+            made.append(f"{at.microsecond:06}".ljust(len(letters), "0")[: len(letters)])
+        elif letters:
+            made.append(_LETTERS[letters](at) if letters in _LETTERS else letters)
+        else:
+            made.append(other.translate({91: None, 93: None}) or quoted or "'" * (not other))  # [optional]
+    return "".join(made)
