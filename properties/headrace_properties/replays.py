@@ -27,6 +27,7 @@ from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import PipelineSource, Source, SparkSource
 from headrace_properties.user_code.code_trial import CodeTrial
 from headrace_sim.spark.query.schedules import Schedule
+from headrace_sim.spark.real.wire import Answer
 from headrace_sim.spark.sink_faults import SinkFault
 
 REPLAY_FORMAT = 5
@@ -47,6 +48,7 @@ class Replay(msgspec.Struct, frozen=True):
         code_digest: of the source behind the target (`headrace_properties.search.origins`); ``""``: unknown.
         input_digest: of the records or rows that the trial keeps; ``""``: unknown.
         format: of the file.
+        answers: what the real Spark said to the trial, by the digest of the question; not set: nothing was asked.
     """
 
     source: Source
@@ -56,6 +58,7 @@ class Replay(msgspec.Struct, frozen=True):
     code_digest: str = ""
     input_digest: str = ""
     format: int = REPLAY_FORMAT
+    answers: dict[str, Answer] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -79,6 +82,9 @@ class Replay(msgspec.Struct, frozen=True):
         return tuple(name for name, (recorded, now) in today.items() if not recorded or recorded != now)
 
 
+_NO_ANSWERS: Mapping[str, Answer] = {}
+
+
 def to_replay(
     source: Source,
     trial: AnyTrial,
@@ -86,6 +92,7 @@ def to_replay(
     *,
     digest: str = "",
     input_digest: str = "",
+    answers: Mapping[str, Answer] = _NO_ANSWERS,
 ) -> bytes:
     """Write a finding for a file.
 
@@ -95,12 +102,14 @@ def to_replay(
         messages: what was found.
         digest: of its History.
         input_digest: of its input; ``""``: the file does not say what code and input it came from.
+        answers: what the real Spark said.
     """
     found: dict[Family, dict[str, str]] = {}
     for kind, message in messages.items():
         found.setdefault(kind.family, {})[kind.name] = message
     code = code_digest(source.names) if input_digest else ""
-    return printable_json(Replay(source, trial, found, digest, code, input_digest)) + b"\n"
+    kept = dict(answers) or msgspec.UNSET
+    return printable_json(Replay(source, trial, found, digest, code, input_digest, answers=kept)) + b"\n"
 
 
 def kind_of(name: str) -> Kind:

@@ -19,6 +19,8 @@ from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import SparkSource
 from headrace_properties.verdict import Holds, Verdict
 from headrace_sim.spark.query.schedules import Schedule
+from headrace_sim.spark.real.answers import collected, is_used, remember
+from headrace_sim.spark.real.wire import Answer
 from headrace_sim.spark.sink_faults import SinkFaultKind
 from headrace_sim.spark.sinks import ALLOWED, OneTrial
 from headrace_sim.spark.sinks.trial import Progress
@@ -101,8 +103,9 @@ class SparkTrials:
         trial, target = finding.trial, self.target
         if trial.feed_seed != target.feed_seed:
             target = self.target_of(trial.feed_seed)
-        messages = {finding.kind: str(finding)}
-        return to_replay(self.source, trial, messages, input_digest=_digest_of_rows(target, trial))
+        messages, rows = {finding.kind: str(finding)}, _digest_of_rows(target, trial)
+        answers = _answers_to(Replay(self.source, trial, {}), trial, target) if is_used() else {}
+        return to_replay(self.source, trial, messages, input_digest=rows, answers=answers)
 
     def file_of(self, finding: Finding) -> Path | None:
         """Return the file of a kept finding that is found again only under its own schedule."""
@@ -145,6 +148,7 @@ class Again:
         self.changes = replay.changes(_digest_of_rows(target, trial))
         self.finding: Finding | None = None
         self._sink: OneTrial | None = None
+        remember(replay.answers or {})
         if self.wrong:
             return
         if isinstance(trial, QueryTrial):
@@ -164,6 +168,13 @@ class Again:
         if self.finding is not None and isinstance(self.finding.trial, QueryTrial):
             return explain_query(self._target.job, self._target.feed, self.finding.trial)
         return None if self._sink is None or self.finding is None else explain_sink(self._sink)
+
+
+def _answers_to(replay: Replay, trial: QueryTrial | SinkTrial, target: SparkTarget) -> dict[str, Answer]:
+    """Return what the real Spark says to a trial, which is made again to hear it."""
+    with collected() as answers:
+        Again(replay, trial, target)
+    return answers
 
 
 def _retried(failure: KeptFailure, trial: QueryTrial | SinkTrial, target: SparkTarget) -> Retried:

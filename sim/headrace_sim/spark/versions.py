@@ -98,6 +98,21 @@ def error_of(kind: Any, condition: str, **parameters: str) -> Exception:
     return error
 
 
+def spark_error(kind: Any, message: str, condition: str, parameters: dict[str, str]) -> Exception:
+    """Return an error of Spark's, of a class of PySpark's, as its client makes it from what the server says."""
+    error: Exception
+    if VERSION < (4, 0):
+        error = kind(message=message, error_class=condition or None, message_parameters=parameters)
+    else:
+        error = kind(message=message, errorClass=condition or None, messageParameters=parameters)
+    return error
+
+
+def condition_of(error: Any) -> str:
+    """Return the condition of an error of PySpark's: ``UNRESOLVED_COLUMN``; ``""``: it has none."""
+    return (error.getCondition() if VERSION >= (4, 0) else error.getErrorClass()) or ""
+
+
 # Values
 
 

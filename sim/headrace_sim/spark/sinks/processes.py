@@ -29,6 +29,7 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark import refusals
 from headrace_sim.spark.client.sessions import Session
 from headrace_sim.spark.columns.recorded_columns import columns_without_java
+from headrace_sim.spark.real.answers import is_open_way, opened
 from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.actions import watch_actions
@@ -129,6 +130,7 @@ class Attempt:
         reordered: int | None = None,
         chance: int | None = None,
     ) -> None:
+        opened()
         self._resume_reader, self._resume_writer = os.pipe()
         self._paused_reader, self._paused_writer = os.pipe()
         with warnings.catch_warnings():
@@ -323,7 +325,7 @@ def _guard(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
             for path in arguments[:2]:
                 if isinstance(path, (str, bytes)) and not inside(path):
                     refuse(f"changes {os.fsdecode(path)}")
-        elif event == "socket.connect":
+        elif event == "socket.connect" and not is_open_way(arguments[1]):
             refuse(f"connects to {arguments[1]}")
         elif event in _PROGRAMS:
             refuse(f"starts {arguments[0]}")

@@ -1,0 +1,164 @@
+"""What is asked of the real Spark: one relation of a Connect plan, and the rows that it is given.
+
+Rules of this file:
+
+* What only this machine's clock, chance or Python can answer is not asked: `refusal` says why.
+* Equal questions have one digest, in every process: plan ids are numbered by input, and places in the user's code left out.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyspark.sql.connect.proto as pb
+from pyspark.sql import types as t
+
+from headrace_sim.spark.real.wire import Question
+from headrace_sim.spark.versions import arrow_table, arrow_type
+
+Table = tuple[t.StructType, Sequence[tuple[Any, ...]]]
+"""A schema, and rows of it in their order."""
+
+
+def question_of(relation: pb.Relation, inputs: Sequence[Table], call: str, place: str) -> Question:
+    """Return the question what a relation gives.
+
+    Args:
+        relation: it, of the user's plan. It is not changed.
+        inputs: what its own inputs give, in the order of the protocol's fields.
+        call: as in `Question`; so is ``place``.
+        place: of the call.
+    """
+    asked = pb.Relation()
+    asked.CopyFrom(relation)
+    slots = list(_inputs(asked))
+    numbers: dict[int, int] = {}
+    for number, slot in enumerate(slots, 1):
+        for plan_id in _plan_ids(slot):
+            numbers.setdefault(plan_id, number)
+    for number, (slot, (schema, _)) in enumerate(zip(slots, inputs, strict=True), 1):
+        slot.Clear()
+        slot.common.plan_id = number
+        slot.local_relation.schema = schema.json()
+        numbers[number] = number
+    _normalize(asked, numbers, frozenset(map(id, slots)))
+    told = [asked.SerializeToString(deterministic=True).hex(), *(repr(list(rows)) for _, rows in inputs)]
+    for slot, (schema, rows) in zip(slots, inputs, strict=True):
+        slot.local_relation.data = _arrow(schema, rows)
+    return Question(
+        hashlib.sha256("\n".join(told).encode()).hexdigest()[:32], asked.SerializeToString(), call, place
+    )
+
+
+def _arrow(schema: t.StructType, rows: Sequence[tuple[Any, ...]]) -> bytes:
+    fields = list(arrow_type(schema))
+    table = arrow_table(list(rows), schema) if rows else pa.schema(fields).empty_table()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _messages(message: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each message that is set within another, not those within it: its field's description, and it."""
+    for descriptor, value in message.ListFields():
+        if descriptor.message_type is None:
+            continue
+        if descriptor.message_type.GetOptions().map_entry:
+            values = [one for one in value.values() if hasattr(one, "ListFields")]
+        else:
+            values = [value] if hasattr(value, "ListFields") else list(value)
+        for one in values:
+            yield descriptor, one
+
+
+def _inputs(relation: pb.Relation) -> Iterator[Any]:
+    """Yield the relations that another is made of."""
+    message = getattr(relation, relation.WhichOneof("rel_type") or "common")
+    for _, inner in _messages(message):
+        if isinstance(inner, pb.Relation):
+            yield inner
+
+
+def _plan_ids(relation: pb.Relation) -> Iterator[int]:
+    yield relation.common.plan_id
+    for inner in _inputs(relation):
+        yield from _plan_ids(inner)
+
+
+def _normalize(message: Any, numbers: dict[int, int], kept: frozenset[int]) -> None:
+    """Number the plan ids by input, and leave out the places in the user's code, and what belongs to no input."""
+    for descriptor, value in list(message.ListFields()):
+        if descriptor.name == "plan_id":
+            if value in numbers:
+                message.plan_id = numbers[value]
+            else:
+                message.ClearField("plan_id")
+        elif descriptor.name in {"origin", "source_info"}:
+            message.ClearField(descriptor.name)
+    for _, inner in _messages(message):
+        if id(inner) not in kept:
+            _normalize(inner, numbers, kept)
+
+
+# What is not asked
+
+_KINDS = frozenset(
+    {
+        "aggregate", "approx_quantile", "as_of_join", "corr", "cov", "crosstab", "deduplicate", "describe", "drop",
+        "drop_na", "fill_na", "filter", "join", "limit", "offset", "parse", "project", "replace", "set_op", "sort", "summary",
+        "tail", "to_df", "to_schema", "transpose", "unpivot", "with_columns", "with_columns_renamed",
+    }
+)  # fmt: skip
+"""The relations that follow from their rows alone."""
+_CHANCE = "rand|randn|random|randstr|shuffle|uniform|uuid"
+_CLOCK = "curdate|current_date|current_time|current_timestamp|current_timezone|localtimestamp|now"
+_SESSION = "current_catalog|current_database|current_schema|current_user|session_user|user|version"
+_PARTITION = "input_file_block_length|input_file_block_start|input_file_name|monotonically_increasing_id|spark_partition_id"
+_CODE = "java_method|reflect|try_reflect"
+_WHY = {
+    "it draws random values, which Headrace varies itself": _CHANCE,
+    "it reads the clock, which Headrace simulates itself": _CLOCK,
+    "it depends on the session": _SESSION,
+    "it depends on how rows are divided into partitions and files": _PARTITION,
+    "it calls code": _CODE,
+}
+_REASON = {name: why for why, names in _WHY.items() for name in names.split("|")}
+_CALLED = re.compile(rf"\b({'|'.join(_WHY.values())})\s*\(", re.IGNORECASE)
+_BARE = re.compile(r"\b(current_\w+|localtimestamp|session_user|user)\b", re.IGNORECASE)
+_SUBQUERY = re.compile(r"\bselect\b", re.IGNORECASE)
+
+
+def refusal(relation: pb.Relation) -> str:
+    """Return why a relation cannot be asked of the real Spark; ``""``: it can."""
+    kind = relation.WhichOneof("rel_type") or "nothing"
+    if kind not in _KINDS:
+        return f"{kind} is more than a computation on rows"
+    return _refused_in(getattr(relation, kind))
+
+
+def _refused_in(message: Any) -> str:
+    if isinstance(message, pb.Expression.UnresolvedFunction):
+        name = message.function_name.lower()
+        if name in _REASON:
+            return f"{name}(): {_REASON[name]}"
+        if name == "unix_timestamp" and not message.arguments:
+            return f"{name}(): {_REASON['now']}"
+    if isinstance(message, pb.Expression.ExpressionString):
+        return _refused_text(message.expression)
+    if "Function" in type(message).__name__ and "UserDefined" in type(message).__name__:
+        return "a function in Python is called in the same step: call it in a column of its own before"
+    for _, inner in _messages(message):
+        if not isinstance(inner, pb.Relation) and (why := _refused_in(inner)):
+            return why
+    return ""
+
+
+def _refused_text(text: str) -> str:
+    code = re.sub(r"'(?:[^'\\]|\\.)*'", "''", text)
+    found = _CALLED.search(code) or _BARE.search(code)
+    if found is not None:
+        return f"{found[1].lower()}: {_REASON.get(found[1].lower(), 'it depends on the session')}"
+    return "it has a subquery" if _SUBQUERY.search(code) else ""
