@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from headrace_sim.spark.client.sessions import Session
 from headrace_sim.spark.columns.recorded_columns import columns_without_java
-from tests.sim.spark import sql_texts
+from tests.sim.spark import sql_queries, sql_texts
 from tests.sim.spark.drawn_expressions import drawn_expression
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
 
@@ -66,3 +66,14 @@ def test_spark_gives_what_is_recorded_of_it_for_sql_texts(spark: SparkSession) -
     if os.environ.get("WRITE") == "yes":
         sql_texts.OUTCOMES.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False) + "\n")
     assert outcomes == json.loads(sql_texts.OUTCOMES.read_text())
+
+
+@pytest.mark.nightly
+def test_spark_gives_what_is_recorded_of_it_for_sql_queries(spark: SparkSession) -> None:
+    for name, (schema, rows) in sql_queries.VIEWS.items():
+        spark.createDataFrame(rows, schema).createOrReplaceTempView(name)
+    given = [*((text, None) for text in sql_queries.QUERIES), *sql_queries.SELECT_WITH]
+    outcomes = {text: outcome(spark, lambda spark: spark.sql(text, args)) for text, args in given}  # noqa: B023
+    if os.environ.get("WRITE") == "yes":
+        sql_queries.OUTCOMES.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False) + "\n")
+    assert outcomes == json.loads(sql_queries.OUTCOMES.read_text())

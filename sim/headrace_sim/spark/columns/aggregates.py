@@ -61,7 +61,7 @@ def aggregate(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:
             found = list({hashable(values): values for values in reversed(found)}.values())[::-1]
         return call([values[0] for values in found]) if found or not known.nullable else None
 
-    return Bound(_name(node, whole_rows), kind, known.nullable, value)
+    return Bound(shown(node), kind, known.nullable, value)
 
 
 def _by_another(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:
@@ -74,15 +74,6 @@ def _by_another(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:
         return told.value(choose(known, key=lambda row: ordered(by.value(row)))) if known else None
 
     return Bound(shown(node), told.type, True, value)
-
-
-def _name(node: Recorded, whole_rows: bool) -> str:
-    if node.name == "count" and whole_rows:
-        return "count(1)"
-    if node.name in {"count_distinct", "sum_distinct"}:
-        given = [node.args[0], *(node.args[1] if len(node.args) > 1 else [])]
-        return f"{node.name.removesuffix('_distinct')}(DISTINCT {', '.join(map(shown, given))})"
-    return f"{node.name}({shown(node.args[0])})"
 
 
 def _total(kind: t.DataType) -> t.DataType:

@@ -83,7 +83,7 @@ def expand(node: Recorded, schema: t.StructType) -> list[Recorded]:
         of_frame = [
             part
             for part, field in zip(_fields(schema, node), schema.fields, strict=True)
-            if frame_of(field) == alias
+            if frame_of(field).lower() == alias.lower()
         ]
         if of_frame and any(is_shared(field) for field in schema.fields):
             raise CannotFollowError(f"{name} behind a join on names", node.place, "Name the columns")
@@ -134,8 +134,8 @@ class _Binder:
         if not isinstance(name, str):
             raise refused(node, f"[NOT_EXPECTED_TYPE] a column is named by a str, not {type(name).__name__}")
         first, *inner = parts = _name_parts(name)
-        fields = [(field.name.lower(), frame_of(field)) for field in self.schema.fields]
-        matching = [place for place, (_, frame) in enumerate(fields) if parts[1:] and frame == first]
+        fields = [(field.name.lower(), frame_of(field).lower()) for field in self.schema.fields]
+        matching = [place for place, (_, frame) in enumerate(fields) if parts[1:] and frame == first.lower()]
         if matching:
             first, *inner = inner
         places = matching or range(len(fields))

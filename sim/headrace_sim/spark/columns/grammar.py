@@ -3,7 +3,7 @@
 Where sqlglot reads more, or something else, than Spark does, the text is refused: see `tree_of`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -87,6 +87,9 @@ def _parsed(text: str) -> exp.Expr | str:
     """Return the tree, or the problem."""
     try:
         tokens = SparkSql().tokenize(text)
+        for token, behind in pairwise(tokens):
+            if token.token_type is TokenType.WINDOW and behind.token_type is TokenType.L_PAREN:
+                token.token_type = TokenType.VAR  # the function, and not the clause
         trees = SparkSql().parser().parse(tokens, text)
     except ParseError as error:
         where = error.errors[0]
@@ -97,6 +100,30 @@ def _parsed(text: str) -> exp.Expr | str:
     if tree is None or any(more):
         return "it is empty" if tree is None else "it holds several statements"
     return _lost(tokens, tree) or tree
+
+
+def text_of(tree: exp.Expr) -> str:
+    """Return a tree as text.
+
+    Raises:
+        SqlTextError: The text would not mean the same.
+
+    """
+    text = shown_text(tree)
+    if tree_of(text) != tree:
+        raise SqlTextError(f"at {text!r}")
+    return text
+
+
+def shown_text(tree: exp.Expr) -> str:
+    """Return a tree as text for messages."""
+    return tree.sql(dialect=SparkSql, normalize_functions=False)
+
+
+def refuse_unread(tree: exp.Expr, read: Iterable[str]) -> None:
+    """Raise `SqlTextError` if anything is set in a tree but what is read."""
+    if any(value not in (None, False, []) and name not in read for name, value in tree.args.items()):
+        raise SqlTextError(f"at {shown_text(tree)!r}")
 
 
 def _at(rest: str) -> str:

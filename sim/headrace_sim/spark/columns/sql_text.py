@@ -16,7 +16,14 @@ from sqlglot import exp
 
 from headrace_sim.spark.columns.aggregates import AGGREGATES
 from headrace_sim.spark.columns.ddl import SchemaTextError, interval_us, parse_type
-from headrace_sim.spark.columns.grammar import IS_NOT, TYPED_LITERAL, SparkSql, SqlTextError, tree_of
+from headrace_sim.spark.columns.grammar import (
+    IS_NOT,
+    TYPED_LITERAL,
+    SqlTextError,
+    refuse_unread,
+    shown_text,
+    tree_of,
+)
 from headrace_sim.spark.columns.recorded import (
     LAMBDA,
     LAMBDA_VARIABLE,
@@ -49,51 +56,44 @@ def parse_expression(text: str, place: str) -> Recorded:
 
     """
     try:
-        tree = tree_of(text)
+        return recorded_of_tree(tree_of(text), place)
     except SqlTextError as error:
         raise CannotFollowError(f"the SQL text {text!r}, {error}", place, _REMEDY) from error
-    return recorded_of_tree(tree, text, place)
 
 
-def recorded_of_tree(tree: exp.Expr, text: str, place: str) -> Recorded:
-    """Return the column that a tree stands for, which is a part of a text. Raise `CannotFollowError`."""
-    reader = _Reader(text, place)
+def recorded_of_tree(tree: exp.Expr, place: str) -> Recorded:
+    """Return the column that a tree stands for. Raise `SqlTextError` if it has a form that is not simulated."""
+    reader = _Reader(place)
     node = reader.read(tree)
     return node if isinstance(node, Recorded) else reader.called("lit", node)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads trees of one text.
+    """Reads trees.
 
     Attributes:
-        text: The whole text.
         place: Of the user's code.
         variables: Those of the lambdas around what is read.
 
     """
 
-    text: str
     place: str
     variables: frozenset[str] = frozenset()
 
     def read(self, tree: exp.Expr) -> Any:
         """Return a recorded column or a plain value."""
         allowed, form = _FORMS.get(type(tree), ((), None))
-        ignored = [
-            name
-            for name, value in tree.args.items()
-            if value not in (None, False, []) and name not in allowed
-        ]
-        if form is None or ignored:
+        if form is None:
             self.refuse(tree)
+        refuse_unread(tree, allowed)
         return form(self, tree)
 
     def all(self, trees: Sequence[exp.Expr]) -> list[Any]:
         return [self.read(tree) for tree in trees]
 
     def refuse(self, tree: exp.Expr) -> Never:
-        raise CannotFollowError(f"the SQL text {self.text!r}, at {_sql(tree)!r}", self.place, _REMEDY)
+        raise SqlTextError(f"at {shown_text(tree)!r}")
 
     def called(self, name: str, *args: Any) -> Recorded:
         return Recorded(name, args, self.place)
@@ -107,10 +107,6 @@ class _Reader:
             return self.called(call, node, parse_type(type_text))
         except SchemaTextError:
             self.refuse(tree)
-
-
-def _sql(tree: exp.Expr) -> str:
-    return tree.sql(dialect=SparkSql, normalize_functions=False)
 
 
 def _column(reader: _Reader, tree: Any) -> Any:
@@ -243,7 +239,7 @@ def _alias(reader: _Reader, tree: Any) -> Recorded:
 
 
 def _cast(reader: _Reader, tree: Any) -> Recorded:
-    made = reader.cast(tree, reader.read(tree.this), _sql(tree.to))
+    made = reader.cast(tree, reader.read(tree.this), shown_text(tree.to))
     if not tree.meta.get(TYPED_LITERAL):
         return made
     midnight = (
@@ -255,7 +251,7 @@ def _cast(reader: _Reader, tree: Any) -> Recorded:
 
 
 def _try_cast(reader: _Reader, tree: Any) -> Recorded:
-    return reader.cast(tree, reader.read(tree.this), _sql(tree.to), "try_cast")
+    return reader.cast(tree, reader.read(tree.this), shown_text(tree.to), "try_cast")
 
 
 def _case(reader: _Reader, tree: Any) -> Recorded:
