@@ -14,6 +14,7 @@ from typing import Any
 
 from headrace_sim.spark.sinks.effects import Effect
 from headrace_sim.spark.sinks.requests_over_http import resources
+from headrace_sim.spark.sinks.store_clients import stored
 from headrace_sim.spark.tables.tables import tables
 
 Item = str | tuple[tuple[str, str], ...]
@@ -31,6 +32,7 @@ _EMPTY = "(an empty file)"
 def collected(folder: Path, effects: list[Effect]) -> Raw:
     """Return the contents of the folder and of the stand-ins, by destination."""
     found: Raw = {name: [*map(_pairs, version.pairs())] for name, version in tables(effects).items()}
+    found.update(stored(effects))
     for address, bodies in resources(effects).items():
         found[address] = [item for body in bodies for item in _items(body, "")]
     for path in sorted(_files(folder)):

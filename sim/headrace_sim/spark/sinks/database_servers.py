@@ -26,23 +26,30 @@ _NAMES = ("dbname", "database", "db", "service_name")
 _OWN = "sqlite3"
 
 
-def answer_databases() -> None:
-    """Redirect the connections of all DB-API modules, including those that this process imports later."""
+def when_imported(answer: Callable[[ModuleType], None]) -> None:
+    """Call a function with each module, including those that this process imports later."""
     for module in list(sys.modules.values()):
-        _answer(module)
+        if isinstance(module, ModuleType):
+            answer(module)
     really_import = builtins.__import__
 
     def import_and_answer(name: str, *args: Any, **options: Any) -> Any:
         found = really_import(name, *args, **options)
-        _answer(sys.modules.get(name))
+        module = sys.modules.get(name)
+        if isinstance(module, ModuleType):
+            answer(module)
         return found
 
     builtins.__import__ = import_and_answer
 
 
-def _answer(module: ModuleType | None) -> None:
-    named = vars(module) if isinstance(module, ModuleType) else {}
-    if module is None or not {"apilevel", "paramstyle", "connect"} <= named.keys():
+def answer_databases() -> None:
+    """Redirect the connections of all DB-API modules."""
+    when_imported(_answer)
+
+
+def _answer(module: ModuleType) -> None:
+    if not {"apilevel", "paramstyle", "connect"} <= vars(module).keys():
         return
     if module.__name__.startswith(_OWN) or hasattr(module.connect, "stands_in"):
         return

@@ -234,6 +234,7 @@ class Probe:
         pending: Callable[[], bool] = lambda: False,
         payload: Callable[[], Any] = lambda: None,
         connection: int = 0,
+        place: str = "",
     ) -> Iterator[None]:
         """Perform an effect in this context: count it, inject the fault if due, and record it once done.
 
@@ -245,6 +246,7 @@ class Probe:
             pending: Returns, once it is done, whether it belongs to an uncommitted transaction.
             payload: Returns, once it is done, what a stand-in keeps of it.
             connection: The number of the database connection.
+            place: ``file:line`` of the user's code, if it is not what runs.
 
         Raises:
             ConnectionResetError: If this is the request whose reply is lost. It is carried out.
@@ -255,7 +257,7 @@ class Probe:
             yield
             return
         self._busy = True
-        place = users_place()
+        place = place or users_place()
         try:
             if self._due(SinkFaultKind.KILL, SinkFaultKind.REORDER):
                 die()

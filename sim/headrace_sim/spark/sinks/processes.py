@@ -38,6 +38,7 @@ from headrace_sim.spark.sinks.databases import watch_sqlite
 from headrace_sim.spark.sinks.effects import Failed, Ledger, Loaded, Probe, Refused, Swallowed
 from headrace_sim.spark.sinks.files import watch_files
 from headrace_sim.spark.sinks.requests_over_http import answer_http
+from headrace_sim.spark.sinks.store_clients import StoreClients
 from headrace_sim.spark.tables.tables import Tables
 from headrace_sim.spark.tables.writers import Writer
 
@@ -176,13 +177,13 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
     status = 1
     gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
-        _settle(folder, probe, seed)
+        clients = _settle(folder, probe, seed)
         tables = Tables(probe, sink.keys, settings=lambda name: session.conf.get(name, None))
         session = tables.session = Session(lambda frame: Writer(frame, tables), tables)
         with columns_without_java(session):
             before = frozenset(sys.modules)
             ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, (), probe, -1)
-            status = 0 if ready and _process(sink, session, probe, first, reordered) else 1
+            status = 0 if ready and _process(sink, session, probe, clients, first, reordered) else 1
             probe.ledger.append(
                 Loaded(
                     tuple(name for name in sys.modules if name not in before and refusals.is_installed(name))
@@ -194,13 +195,16 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
         os._exit(status)
 
 
-def _process(sink: Sink, session: Session, probe: Probe, first: int, reordered: int | None) -> bool:
+def _process(
+    sink: Sink, session: Session, probe: Probe, clients: StoreClients, first: int, reordered: int | None
+) -> bool:
     """Call the function for each batch. Return whether all went well."""
     for batch in range(first, len(sink.batches)):
         rows = sink.batches[batch]
         parts = [rows] if sink.in_order else [rows[0::2], rows[1::2]]
         frame = session.rows(sink.schema, [rows[::-1]] if batch == reordered else parts)
         probe.begin(batch)
+        clients.send_waiting()
         listener = _Listener(probe, batch)
         with listener if sink.heard else nullcontext():
             if not _call(sink.function, (frame, sink.first_id + batch), probe, batch):
@@ -208,7 +212,9 @@ def _process(sink: Sink, session: Session, probe: Probe, first: int, reordered: 
         listener.report()
         probe.returned()
         if probe.was_paused:
-            return True  # its commit of the batch is refused, or overwritten by the process that took over
+            break  # its commit of the batch is refused, or overwritten by the process that took over
+    probe.begin(len(sink.batches))
+    clients.send_waiting()
     return True
 
 
@@ -270,8 +276,8 @@ def _call(function: Callable[..., Any], given: tuple[Any, ...], probe: Probe, ba
     return error is None and not refusals.HEARD
 
 
-def _settle(folder: Path, probe: Probe, seed: int) -> None:
-    """Confine this process to the folder, and report its effects to the probe."""
+def _settle(folder: Path, probe: Probe, seed: int) -> StoreClients:
+    """Confine this process to the folder, and report its effects to the probe. Return what answers clients of stores."""
     for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
@@ -288,7 +294,9 @@ def _settle(folder: Path, probe: Probe, seed: int) -> None:
     answer_databases()
     answer_http(probe)
     watch_actions(probe)
+    clients = StoreClients(probe)
     sys.addaudithook(_guard(str(folder.parent)))
+    return clients
 
 
 def _settle_chance(seed: int) -> None:

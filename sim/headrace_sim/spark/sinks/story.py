@@ -10,6 +10,7 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Column, Expected, Item, destination_of
 from headrace_sim.spark.sinks.effects import Effect, Failed
 from headrace_sim.spark.sinks.requests_over_http import Request
+from headrace_sim.spark.sinks.store_clients import is_sent_in_background
 from headrace_sim.spark.tables.versions import Version
 
 
@@ -28,6 +29,7 @@ class Wrong(Enum):
     STALE = "stale"
     REDELIVERED = "delivered twice"
     APART = "ids apart"
+    UNSENT = "not flushed"
 
 
 _UNDISTURBED = SinkFault(SinkFaultKind.NONE, 0, 0)
@@ -131,8 +133,12 @@ class Story:
         if self.fault.kind is SinkFaultKind.RESTART:
             told = f"after a restart of the driver behind batch {self.fault.batch}, {instead}."
             remedy = "Keep nothing between batches in globals, attributes or caches: a restart empties them. Store it."
+            wrong = Wrong.MEMORY
+            if missing and not surplus and is_sent_in_background(self.effects, destination):
+                remedy = "Let the function wait until all is sent before it returns: flush() the producer."
+                wrong = Wrong.UNSENT
             return self._blamed(
-                Wrong.MEMORY, destination, surplus, self._again(destination, usual.names), told, remedy
+                wrong, destination, surplus, self._again(destination, usual.names), told, remedy
             )
         if missing and not surplus:
             told = f"{self.struck()}; then {destination} lacks {shown_items(missing)}."
@@ -306,6 +312,7 @@ def distinct(findings: list[SinkFinding]) -> tuple[SinkFinding, ...]:
 
 _FOLLOW = {
     Wrong.MEMORY: {Wrong.MISSING, Wrong.LOST},
+    Wrong.UNSENT: {Wrong.MISSING, Wrong.LOST},
     Wrong.SWALLOWED: {Wrong.MISSING},
     Wrong.OVERWRITTEN: {Wrong.MISSING, Wrong.TWICE},
     Wrong.STALE: set[Wrong](),
