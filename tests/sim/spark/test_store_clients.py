@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def redis(**options: Any) -> Any:
-    return import_module("redis").Redis(**options)
+    return __import__("redis").Redis(**options)
 
 
 def adds(df: Any, batch_id: int) -> None:
@@ -51,7 +50,7 @@ def looks_first(df: Any, batch_id: int) -> None:
 
 
 def producer() -> Any:
-    made = import_module("kafka").KafkaProducer
+    made = __import__("kafka").KafkaProducer
     return made(bootstrap_servers="kafka:9092", value_serializer=lambda value: json.dumps(value).encode())
 
 
