@@ -12,6 +12,7 @@ from headrace.spark.errors import (
     JobStoppedError,
     LogError,
     MissingPackageError,
+    PySparkVersionError,
     QueryFailedError,
     QueryStoppedError,
     SessionRunningError,
@@ -36,40 +37,57 @@ if _missing:
     raise MissingPackageError(_missing)
 
 # ruff: noqa: E402  these imports need the packages checked above
-from headrace.spark.hosting.history_export import history_of, user_key
-from headrace.spark.hosting.history_sample import Sample
-from headrace.spark.hosting.outputs import Outputs
-from headrace.spark.io_errors import (
-    CheckpointDamagedError,
-    CheckpointMismatchError,
-    DiskFullError,
-    DriverReplacedError,
-    FencedWriterError,
-    InputFileError,
-    SinkBusyError,
-    SinkError,
-    SinkTableError,
-    SourceChangedError,
-    SourceMissingError,
-    SourceUnreadableError,
-    StorageError,
-)
-from headrace.spark.jobs.attach import Input, attach
-from headrace.spark.jobs.deploy import Deployment, Layout, deploy
-from headrace.spark.jobs.recorded import RecordedRun, run_recorded
-from headrace.spark.jobs.skipping import skip_record
-from headrace.spark.jobs.state import ComputationState, IntervalState, JobState, RowState, TimerState
-from headrace.spark.runtime.failures import error_of
-from headrace.spark.runtime.session import check_session, prepare_session, session
-from headrace.spark.runtime.submit import spark_submit
-from headrace.spark.sinks.database_sink import DatabaseSink
-from headrace.spark.sinks.file_sink import FileSink, committed_files
-from headrace.spark.sinks.job_sinks import NoSinkWarning, TypedSink
-from headrace.spark.sinks.table_sink import TableSink
-from headrace.spark.sources.data_source import injected
-from headrace.spark.sources.files import Directory
-from headrace.spark.sources.rows import NewRecord
-from headrace.spark.sources.sources import Files, Generated, JsonLines, ParquetFiles
+import pyspark
+
+from headrace.spark.runtime.session import OLDEST_SPARK, is_new_enough
+
+if is_new_enough(pyspark.__version__):
+    from headrace.spark.hosting.history_export import history_of, user_key
+    from headrace.spark.hosting.history_sample import Sample
+    from headrace.spark.hosting.outputs import Outputs
+    from headrace.spark.io_errors import (
+        CheckpointDamagedError,
+        CheckpointMismatchError,
+        DiskFullError,
+        DriverReplacedError,
+        FencedWriterError,
+        InputFileError,
+        SinkBusyError,
+        SinkError,
+        SinkTableError,
+        SourceChangedError,
+        SourceMissingError,
+        SourceUnreadableError,
+        StorageError,
+    )
+    from headrace.spark.jobs.attach import Input, attach
+    from headrace.spark.jobs.deploy import Deployment, Layout, deploy
+    from headrace.spark.jobs.recorded import RecordedRun, run_recorded
+    from headrace.spark.jobs.skipping import skip_record
+    from headrace.spark.jobs.state import ComputationState, IntervalState, JobState, RowState, TimerState
+    from headrace.spark.runtime.failures import error_of
+    from headrace.spark.runtime.session import check_session, prepare_session, session
+    from headrace.spark.runtime.submit import spark_submit
+    from headrace.spark.sinks.database_sink import DatabaseSink
+    from headrace.spark.sinks.file_sink import FileSink, committed_files
+    from headrace.spark.sinks.job_sinks import NoSinkWarning, TypedSink
+    from headrace.spark.sinks.table_sink import TableSink
+    from headrace.spark.sources.data_source import injected
+    from headrace.spark.sources.files import Directory
+    from headrace.spark.sources.rows import NewRecord
+    from headrace.spark.sources.sources import Files, Generated, JsonLines, ParquetFiles
+else:
+
+    def __getattr__(name: str) -> object:
+        """Raise an error that says what is needed. What finds Java and says what is wrong is for every PySpark.
+
+        Raises:
+            PySparkVersionError: the installed PySpark is too old for the host.
+        """
+        if name in __all__:
+            raise PySparkVersionError(pyspark.__version__, ".".join(map(str, OLDEST_SPARK)))
+        raise AttributeError(name)
+
 
 __all__ = [
     "CheckpointDamagedError",
@@ -98,6 +116,7 @@ __all__ = [
     "NoSinkWarning",
     "Outputs",
     "ParquetFiles",
+    "PySparkVersionError",
     "QueryFailedError",
     "QueryStoppedError",
     "RecordedRun",

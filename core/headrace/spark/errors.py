@@ -32,6 +32,21 @@ class MissingPackageError(HeadraceError, ImportError):
         return f"headrace.spark needs packages that are not installed: {', '.join(self.missing)}. Install them: {_INSTALL}"
 
 
+class PySparkVersionError(HeadraceError, ImportError):
+    """The installed PySpark is too old for the host. Fields: version, needed."""
+
+    def __init__(self, version: str, needed: str) -> None:
+        super().__init__(version, needed)
+        self.version, self.needed = version, needed
+
+    def __str__(self) -> str:
+        """Name both versions, how to upgrade, and what works without."""
+        return (
+            f"headrace.spark runs pipelines on PySpark {self.needed} or newer, and {self.version} is installed. Install it: "
+            f"pip install 'pyspark>={self.needed}'. (headrace verify and replay take Spark jobs with PySpark 3.5 and newer)"
+        )
+
+
 class JavaNotFoundError(HeadraceError):
     """No Java that can run Spark was found. Fields: needed, tried (each place searched, and why its Java was rejected)."""
 

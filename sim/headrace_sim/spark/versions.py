@@ -102,7 +102,9 @@ def spark_error(kind: Any, message: str, condition: str, parameters: dict[str, s
     """Return an error of Spark's, of a class of PySpark's, as its client makes it from what the server says."""
     error: Exception
     if VERSION < (4, 0):
-        error = kind(message=message, error_class=condition or None, message_parameters=parameters)
+        error = kind(
+            message=f"[{condition}] {message}" if condition else message
+        )  # it takes one or the other
     else:
         error = kind(message=message, errorClass=condition or None, messageParameters=parameters)
     return error

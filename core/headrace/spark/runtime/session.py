@@ -192,8 +192,7 @@ def check_session(spark: SparkSession) -> None:
         SparkVersionError: its Spark is too old.
         SessionSettingsError: settings would break a guarantee. The error lists all of them.
     """
-    version = re.match(r"(\d+)\.(\d+)", spark.version)
-    if version is None or (int(version[1]), int(version[2])) < OLDEST_SPARK:
+    if not is_new_enough(spark.version):
         raise SparkVersionError(spark.version, ".".join(map(str, OLDEST_SPARK)))
     values = [(setting, _value(spark, setting.name)) for setting in REQUIRED]
     wrong = tuple(
@@ -203,6 +202,16 @@ def check_session(spark: SparkSession) -> None:
     )
     if wrong:
         raise SessionSettingsError(wrong)
+
+
+def is_new_enough(version: str) -> bool:
+    """Return whether a version of Spark is one that the host runs on.
+
+    >>> is_new_enough("4.3.0"), is_new_enough("4.0.1"), is_new_enough("3.5.9")
+    (True, False, False)
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= OLDEST_SPARK
 
 
 def _value(spark: SparkSession, name: str) -> str:

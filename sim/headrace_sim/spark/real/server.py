@@ -173,8 +173,10 @@ def _started() -> Any:
     os.environ.update(process_environment("local[1]", launched=True))
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.sql.connect.client import SparkConnectClient  # noqa: PLC0415
+    from pyspark.sql.session import SparkSession  # noqa: PLC0415
 
     context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(_SETTINGS.items())))
+    SparkSession(context)  # 4.0 looks for one
     service = getattr(context._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
     port = getattr(service, "MODULE$").localPort()
     return SparkConnectClient(f"sc://localhost:{port}")
