@@ -97,6 +97,31 @@ def test_only_what_follows_from_the_rows_is_asked(expression: Any, why: str) -> 
     assert bool(refusal(selected(expression))) == bool(why)
 
 
+def test_a_column_comes_before_a_function_without_parentheses() -> None:
+    relation = selected(text("soundex(user)"))
+    assert refusal(relation) == "user: it depends on the session"
+    assert refusal(relation, ["k", "User"]) == ""
+
+
+@pytest.mark.skipif(VERSION < (4, 0), reason="it has no texts with views")
+def test_query_in_sql_text_is_asked_with_the_rows_of_the_views_that_it_names() -> None:
+    def query(of: str, plan_id: int) -> Any:
+        relation = pb.Relation(common=pb.RelationCommon(plan_id=plan_id))
+        relation.with_relations.root.sql.query = of
+        view = relation.with_relations.references.add().subquery_alias
+        view.alias, view.input.common.plan_id = "v", plan_id + 1
+        view.input.read.named_table.unparsed_identifier = "t"
+        return relation
+
+    one = query("SELECT k FROM v WHERE k IN (SELECT max(k) FROM v)", 5)
+    assert refusal(one, SCHEMA.names) == ""
+    assert digest(one) == digest(query(one.with_relations.root.sql.query, 9))
+    assert digest(one) != digest(query("SELECT k FROM v", 5))
+    asked = pb.Relation.FromString(question_of(one, [(SCHEMA, ROWS)], "spark.sql", "job.py:1").plan)
+    assert asked.with_relations.references[0].subquery_alias.input.HasField("local_relation")
+    assert refusal(query("SELECT rand() FROM v", 5)).startswith("rand: it draws random values")
+
+
 def test_functions_of_the_user_and_tables_are_not_asked() -> None:
     function = Expression(
         common_inline_user_defined_function=pb.CommonInlineUserDefinedFunction(function_name="mine")

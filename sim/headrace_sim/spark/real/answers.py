@@ -63,7 +63,7 @@ def ask(relation: pb.Relation, inputs: Sequence[Table], call: str, place: str) -
         RealSparkError: it cannot be asked: there is no Java, or the answer does not follow from the rows alone.
         PySparkException: Spark raises it, as it would for the user.
     """
-    if reason := refusal(relation):
+    if reason := refusal(relation, [name for schema, _ in inputs for name in schema.names]):
         raise RealSparkError(reason)
     question = question_of(relation, inputs, call, place)
     answer = _known.get(question.digest)
@@ -75,6 +75,8 @@ def ask(relation: pb.Relation, inputs: Sequence[Table], call: str, place: str) -
 
 
 def _read(answer: Answer) -> Table:
+    if answer.condition == "TABLE_OR_VIEW_NOT_FOUND":
+        raise RealSparkError("the query reads a table, which Headrace has and Spark has not")
     if answer.error:
         kind = getattr(errors, answer.error, errors.PySparkException)
         raise spark_error(kind, answer.message, answer.condition, answer.parameters)

@@ -8,7 +8,7 @@ Rules of this file:
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -77,6 +77,9 @@ def _messages(message: Any) -> Iterator[tuple[Any, Any]]:
 def _inputs(relation: pb.Relation) -> Iterator[Any]:
     """Yield the relations that another is made of."""
     message = getattr(relation, relation.WhichOneof("rel_type") or "common")
+    if relation.WhichOneof("rel_type") == "with_relations":  # a text, and the views that it names
+        yield from (view.subquery_alias.input for view in message.references)
+        return
     for _, inner in _messages(message):
         if isinstance(inner, pb.Relation):
             yield inner
@@ -128,18 +131,28 @@ _WHY = {
 _REASON = {name: why for why, names in _WHY.items() for name in names.split("|")}
 _CALLED = re.compile(rf"\b({'|'.join(_WHY.values())})\s*\(", re.IGNORECASE)
 _BARE = re.compile(r"\b(current_\w+|localtimestamp|session_user|user)\b", re.IGNORECASE)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
 _SUBQUERY = re.compile(r"\bselect\b", re.IGNORECASE)
 
 
-def refusal(relation: pb.Relation) -> str:
-    """Return why a relation cannot be asked of the real Spark; ``""``: it can."""
+def refusal(relation: pb.Relation, names: Iterable[str] = ()) -> str:
+    """Return why a relation cannot be asked of the real Spark; ``""``: it can.
+
+    Args:
+        relation: it.
+        names: of the columns of its inputs, which come before functions that are called without parentheses.
+    """
     kind = relation.WhichOneof("rel_type") or "nothing"
+    columns = frozenset(name.lower() for name in names)
+    if kind == "with_relations" and relation.with_relations.root.HasField("sql"):
+        query = relation.with_relations.root.sql
+        return _refused_text(query.query, columns) or _refused_in(query, columns)
     if kind not in _KINDS:
         return f"{kind} is more than a computation on rows"
-    return _refused_in(getattr(relation, kind))
+    return _refused_in(getattr(relation, kind), columns)
 
 
-def _refused_in(message: Any) -> str:
+def _refused_in(message: Any, columns: frozenset[str]) -> str:
     if isinstance(message, pb.Expression.UnresolvedFunction):
         name = message.function_name.lower()
         if name in _REASON:
@@ -147,18 +160,22 @@ def _refused_in(message: Any) -> str:
         if name == "unix_timestamp" and not message.arguments:
             return f"{name}(): {_REASON['now']}"
     if isinstance(message, pb.Expression.ExpressionString):
-        return _refused_text(message.expression)
+        why = _refused_text(message.expression, columns)
+        return why or ("it has a subquery" if _SUBQUERY.search(_QUOTED.sub("''", message.expression)) else "")
     if "Function" in type(message).__name__ and "UserDefined" in type(message).__name__:
         return "a function in Python is called in the same step: call it in a column of its own before"
     for _, inner in _messages(message):
-        if not isinstance(inner, pb.Relation) and (why := _refused_in(inner)):
+        if not isinstance(inner, pb.Relation) and (why := _refused_in(inner, columns)):
             return why
     return ""
 
 
-def _refused_text(text: str) -> str:
-    code = re.sub(r"'(?:[^'\\]|\\.)*'", "''", text)
-    found = _CALLED.search(code) or _BARE.search(code)
-    if found is not None:
-        return f"{found[1].lower()}: {_REASON.get(found[1].lower(), 'it depends on the session')}"
-    return "it has a subquery" if _SUBQUERY.search(code) else ""
+def _refused_text(text: str, columns: frozenset[str]) -> str:
+    code = _QUOTED.sub("''", text)
+    bare = (word for word in _BARE.finditer(code) if word[1].lower() not in columns)
+    found = _CALLED.search(code) or next(bare, None)
+    return (
+        ""
+        if found is None
+        else f"{found[1].lower()}: {_REASON.get(found[1].lower(), 'it depends on the session')}"
+    )
