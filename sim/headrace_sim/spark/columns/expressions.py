@@ -19,6 +19,7 @@ from pyspark.errors import (
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.aggregates import NAMES, aggregate
+from headrace_sim.spark.columns.avro_values import avro_type, decoded
 from headrace_sim.spark.columns.bound import (
     Bound,
     Values,
@@ -500,10 +501,39 @@ class _Binder:
             nullable=True,
         )
 
+    def _from_avro(self, node: Recorded) -> Bound:
+        inner, (schema, mode) = self.bind(node.args[0]), _avro_arguments(node)
+        try:
+            avro = avro_type(schema)
+        except NotSimulatedError as error:
+            raise CannotFollowError(
+                f"from_avro() with {error}", node.place, "Parse the bytes in Python"
+            ) from error
+        permissive = mode.upper() == "PERMISSIVE"
+        return lifted(
+            node,
+            avro.kind,
+            lambda data: decoded(bytes(data), avro, permissive=permissive),
+            inner,
+            nullable=True,
+        )
+
     def _user_function(self, node: Recorded) -> Bound:
         return Bound(
             shown(node), node.args[0].returnType, True, called(node, lambda column: self.bind(column).value)
         )
+
+
+def _avro_arguments(node: Recorded) -> tuple[str, str]:
+    """Return the schema and the mode of a call of ``from_avro``."""
+    schema, *options = (given.args[0] if isinstance(given, Recorded) else given for given in node.args[1:])
+    flat = [each.args[0] if isinstance(each, Recorded) else each for each in (options[0] if options else ())]
+    given = dict(zip(flat[::2], flat[1::2], strict=True))
+    if set(given) - {"mode"}:
+        raise CannotFollowError(
+            f"from_avro() with {', '.join(map(str, given))}", node.place, "Leave the options out"
+        )
+    return str(schema), str(given.get("mode", "FAILFAST"))
 
 
 def _name_parts(name: str) -> list[str]:
@@ -668,6 +698,7 @@ _METHODS: dict[str, Callable[[_Binder, Recorded], Bound]] = {
     "array_sort": _Binder._sorted, "as": _Binder._alias, "cast": _Binder._cast, "coalesce": _Binder._coalesce,
     "col": _Binder._name, "concat": _Binder._concat, "concat_ws": _Binder._joined, "current_date": _Binder._now,
     "current_timestamp": _Binder._now, "element_at": _Binder._element, "field": _Binder._field_at,
+    "from_avro": _Binder._from_avro,
     "from_json": _Binder._from_json, "greatest": _Binder._extreme, "isin": _Binder._is_in, "isnan": _Binder._is_nan,
     "isNotNull": _Binder._is_not_null, "isnotnull": _Binder._is_not_null, "isNull": _Binder._is_null,
     "isnull": _Binder._is_null, "least": _Binder._extreme, "lit": _Binder._lit, "map": _Binder._map, "negate": _Binder._negate,
