@@ -1,13 +1,16 @@
 """Sinks that write to a database server: an SQLite database answers, with the module's own placeholders and exceptions."""
 
+import sqlite3
 import sys
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace_sim.spark.sinks import SinkFailsError, SinkReport, UnfollowableSinkError, Wrong, check_sink
+from headrace_sim.spark.sinks.database_servers import databases_kept
 from tests.sim.spark import server_like
 from tests.sim.spark.server_like import connect
 from tests.sim.spark.server_like.extras import execute_values
@@ -118,3 +121,26 @@ def test_calls_without_a_stand_in_are_refused_by_name(use: Callable[[Any], Any],
     with pytest.raises(UnfollowableSinkError) as caught:
         _check(lambda df, batch_id: use(connect("dbname=bank")))
     assert call in str(caught.value)
+
+
+def test_what_a_program_makes_first_is_kept_apart_and_each_trial_begins_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program makes its tables before its query starts, beside a database that was there."""
+    monkeypatch.chdir(tmp_path)
+    with sqlite3.connect("there.db") as db:
+        db.execute("CREATE TABLE before (n INT)")
+    real = server_like.connect, sqlite3.connect
+    with databases_kept() as kept:
+        make_tables()
+        with sqlite3.connect("there.db") as db:
+            db.execute("CREATE TABLE after (n INT)")
+            assert db.execute("SELECT count(*) FROM before").fetchone() == (0,)
+    assert (server_like.connect, sqlite3.connect) == real
+    assert [path.name for path in tmp_path.iterdir()] == ["there.db"]
+    assert sorted(kept.files) == ["tests.sim.spark.server_like-bank.db", "there.db"]
+    with sqlite3.connect("there.db") as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("before",)]
+    schema = "account STRING, amount INT"
+    assert check_sink(id_first, [[("ann", 10)]], schema, prepare=kept.restore).holds
+    assert not check_sink(no_id, [[("ann", 10)]], schema, prepare=kept.restore).holds

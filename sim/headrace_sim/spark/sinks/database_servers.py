@@ -9,13 +9,18 @@ Deviation: a writer locks the whole database until the end of its transaction, a
 
 import builtins
 import re
+import shutil
 import sqlite3
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
+from unittest.mock import patch
 
 from headrace_sim.spark import refusals
 from headrace_sim.spark.sinks.databases import Connection, Cursor
@@ -24,6 +29,8 @@ _CAST = re.compile(r"::\s*\w+(?:\s*\([\d, ]+\))?(?:\[\])?")
 _DATABASE = re.compile(r"(?:\bdbname\s*=\s*|\w/)['\"]?(\w+)['\"]?(?:\?.*)?(?:\s|$)")
 _NAMES = ("dbname", "database", "db", "service_name")
 _OWN = "sqlite3"
+_REPLACED: list[tuple[ModuleType, str, Callable[..., Any]]] = []
+"""The functions that were replaced, and what they were."""
 
 
 def when_imported(answer: Callable[[ModuleType], None]) -> None:
@@ -41,6 +48,67 @@ def when_imported(answer: Callable[[ModuleType], None]) -> None:
         return found
 
     builtins.__import__ = import_and_answer
+
+
+@dataclass(slots=True)
+class KeptDatabases:
+    """The databases that a program had made when it had run: their files, by name."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def restore(self) -> None:
+        """Put them into the working directory."""
+        for name, content in self.files.items():
+            Path(name).parent.mkdir(parents=True, exist_ok=True)
+            Path(name).write_bytes(content)
+
+
+@contextmanager
+def databases_kept() -> Iterator[KeptDatabases]:
+    """Answer databases within, and keep them apart: nothing real is changed, and a trial can begin with what they hold."""
+    kept = KeptDatabases()
+    really_import, really_connect, start = builtins.__import__, sqlite3.connect, len(_REPLACED)
+    with tempfile.TemporaryDirectory() as made, patch.multiple(Connection, probe=_Passing(), create=True):
+        folder = Path(made)
+
+        def connect(database: Any, *args: Any, **options: Any) -> Any:
+            options.setdefault("factory", Connection)
+            return really_connect(_inside(folder, database), *args, **options)
+
+        with patch.multiple(Cursor, probe=_Passing(), create=True):
+            sqlite3.connect = sqlite3.dbapi2.connect = connect
+            answer_databases()
+            try:
+                yield kept
+            finally:
+                builtins.__import__ = really_import
+                sqlite3.connect = sqlite3.dbapi2.connect = really_connect
+                for module, name, real in reversed(_REPLACED[start:]):
+                    _replace(module, name, real)
+                del _REPLACED[start:]
+                files = (path for path in folder.rglob("*") if path.is_file())
+                kept.files.update({str(path.relative_to(folder)): path.read_bytes() for path in files})
+
+
+def _inside(folder: Path, database: Any) -> Any:
+    """Return where a database of the working directory is kept: as it is there, at first."""
+    if not isinstance(database, str | Path) or database in {":memory:", ""} or Path(database).is_absolute():
+        return database
+    place = folder / database
+    if not place.exists() and Path(database).is_file():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(database, place)
+    return place
+
+
+class _Passing:
+    """Is told of effects, and lets them pass."""
+
+    @contextmanager
+    def effect(self, *_: Any, **__: Any) -> Iterator[None]:
+        yield
+
+    def rolled_back(self, _connection: int) -> None: ...
 
 
 def answer_databases() -> None:
@@ -68,6 +136,7 @@ def _answer(module: ModuleType) -> None:
 def _replace(module: ModuleType, name: str, function: Callable[..., Any]) -> None:
     """Replace a function of a module, also where the user's modules have imported it by name."""
     real = getattr(module, name)
+    _REPLACED.append((module, name, real))
     setattr(module, name, function)
     for loaded in [name for name in list(sys.modules) if not refusals.is_installed(name)]:
         for known, value in list(vars(sys.modules[loaded]).items()):
