@@ -35,7 +35,8 @@ WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
 NEEDS_SPARK = (
     "core/headrace/spark", "sim/headrace_sim/spark", "tests/spark", "tests/sim/spark", "tests/properties/spark_jobs",
     "properties/headrace_properties/spark_jobs", "properties/headrace_properties/search/on_spark.py",
-    "properties/headrace_properties/spark_trials.py", "tests/properties/replays/prices.py",
+    "properties/headrace_properties/spark_trials.py", "properties/headrace_properties/program_trials.py",
+    "tests/properties/replays/prices.py",
     "scenarios/headrace_scenarios/chaos", "cli/headrace_cli/_chaos_*",
     "benchmarks/headrace_benchmarks/bench_spark.py", "benchmarks/headrace_benchmarks/spark_*",
     "tests/benchmarks/test_spark_jobs.py", "tests/cli/test_serve.py", "tests/cli/test_everyday.py",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 
 from headrace_cli._exit import ExitCode
@@ -30,6 +31,8 @@ class ReplayOptions:
         history: where its History is saved.
         when: whether to find the moment after which it fails whatever else happens.
         jobs: processes that share the runs of that; ``None``: as many as there are cores.
+        environment: variables of a program, ``NAME=VALUE`` each.
+        context: the command's, which ends with it.
     """
 
     path: Path
@@ -40,6 +43,8 @@ class ReplayOptions:
     history: Path | None = None
     when: bool = False
     jobs: int | None = None
+    environment: Sequence[str] = ()
+    context: typer.Context | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from headrace_properties.findings import Finding
 from headrace_properties.session import Session
 
 if TYPE_CHECKING:
+    from headrace_properties.program_trials import ProgramTrials
     from headrace_properties.spark_jobs.targets import SparkReport
     from headrace_properties.spark_trials import SparkTrials
     from headrace_sim.spark.query.schedules import Feed
@@ -24,14 +25,14 @@ class SparkSearchReport:
     """What was found in a Spark job or sink.
 
     Attributes:
-        trials: Of the job or sink.
+        trials: Of the job or sink, or of a program's queries.
         session: That made them.
         elapsed_s: Wall time, seconds.
         stopped_by: The signal that ended it early, or None.
         strict: Whether a question to the author counts as violated.
     """
 
-    trials: "SparkTrials"
+    trials: "SparkTrials | ProgramTrials"
     session: Session
     elapsed_s: float
     stopped_by: signal.Signals | None = None
@@ -43,21 +44,9 @@ class SparkSearchReport:
         return RESULT_WORDS[self.code] if self.stopped_by is not None else self.session.result.value
 
     @property
-    def _report(self) -> "SparkReport":
-        """What came of the search."""
-        report = self.trials.report
-        assert report is not None
-        return report
-
-    @property
     def code(self) -> ExitCode:
         """The command's exit code."""
         return exit_code_of_session(self.session, self.stopped_by, strict=self.strict)
-
-    @property
-    def _notes(self) -> tuple[str, ...]:
-        job, sink = self._report.job, self._report.sink
-        return (*(job.notes if job else ()), *(sink.notes if sink else ()))
 
     def print(self, console: Console, *, verbose: bool = False) -> None:
         """Print it for people.
@@ -66,53 +55,91 @@ class SparkSearchReport:
             console: where to.
             verbose: with the whole input of each finding.
         """
-        report = self._report
         for line in self.session.kept:
             print_lines(console, line)
-        if report.job is not None:
-            late = f"; up to {report.job.late:,} rows were late" if report.job.late else ""
-            left_out = f"; {report.job.left_out}" if report.job.left_out else ""
-            print_lines(console, f"{report.name}: {report.job.schedules:,} schedules{late}{left_out}")
-        if report.sink is not None and report.sink.effects:
-            effects = ", ".join(map(str, report.sink.effects))
-            batches = f"{len(report.sink.effects)} batches"
-            print_lines(console, f"{report.name}: a sink with {effects} effects in {batches}")
-            print_lines(
-                console, f"{report.sink.trials:,} trials: each effect of each batch under every fault"
-            )
-        for note in self._notes:
+        for note in self.trials.notes:
             print_lines(console, f"Note: {note}")
+        for tried in self.trials.parts:
+            if tried.report is not None:
+                _print_query(console, tried.report)
         for number, finding in enumerate(self.trials.findings):
-            print_lines(console, f"\n{finding.finding_class.name}: {finding.kind.title}")
+            part = self.trials.part_of(finding)
+            print_lines(console, f"\n{finding.finding_class.name}: {finding.kind.title}{self._whose(part)}")
             print_lines(console, f"  {finding}")
-            print_lines(console, f"  Seen in {_seen(finding)}.")
-            if verbose:
-                _print_input(console, finding, self.trials.target.feed)
+            if finding.trial is not None:
+                print_lines(console, f"  Seen in {_seen(finding)}.")
+            if verbose and part is not None and finding.trial is not None:
+                _print_input(console, finding, part.target.feed)
             if (path := self.session.files.get(number)) is not None:
-                print_lines(console, f"  headrace replay {shlex.quote(str(path))} --explain")
-        for why in report.unknown:
+                print_lines(console, f"  headrace replay {shlex.quote(str(path))}{self._variables} --explain")
+        for why in self.trials.why_open:
             print_lines(console, f"\nUNKNOWN: {why}")
         print_lines(console, f"\n{self._result.capitalize()}, after {self.elapsed_s:.1f} s.")
 
+    def _whose(self, part: "SparkTrials | None") -> str:
+        """Return which of several queries a finding is of."""
+        return f", in {part.source.query}" if part is not None and len(self.trials.parts) > 1 else ""
+
+    @property
+    def _variables(self) -> str:
+        """The options that a program's replay needs. Their values may be secrets."""
+        return "".join(f" --env {name}=..." for name in self.trials.source.environment)
+
     def document(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        report, files = self._report, self.session.files
-        return {
-            "target": report.name,
-            "result": self._result,
-            "schedules": report.job.schedules if report.job else 0,
-            "late": report.job.late if report.job else 0,
-            "left_out": report.job.left_out if report.job else "",
-            "trials": report.sink.trials if report.sink else 0,
-            "effects": report.sink.effects if report.sink else (),
-            "notes": self._notes,
-            "kept": self.session.kept,
-            "findings": [
-                finding_document(finding) | {"replay_file": files.get(number)}
-                for number, finding in enumerate(self.trials.findings)
-            ],
-            "unknown": report.unknown,
-        }
+        """Return it as JSON: of one query, or with a list of them."""
+        trials, files = self.trials, self.session.files
+        queries = [_query_document(part) for part in trials.parts]
+        findings = [
+            finding_document(finding) | {"replay_file": files.get(number)} | self._query_of(finding)
+            for number, finding in enumerate(trials.findings)
+        ]
+        document: dict[str, Any] = {"target": trials.name, "result": self._result, "kept": self.session.kept}
+        if trials.source.is_program:
+            document |= {"queries": queries, "notes": trials.notes}
+        else:
+            document |= queries[0]
+        return document | {"findings": findings, "unknown": self.trials.why_open}
+
+    def _query_of(self, finding: Finding) -> dict[str, str]:
+        """Return which query of a program a finding is of."""
+        part = self.trials.part_of(finding)
+        return {"query": part.source.query} if part is not None and part.source.query else {}
+
+
+def _query_document(part: "SparkTrials") -> dict[str, Any]:
+    report = part.report
+    if report is None:
+        return {"query": part.source.query, "target": part.name}
+    named = {"query": part.source.query, "place": part.target.job.sink.place} if part.source.query else {}
+    return named | {
+        "target": report.name,
+        "schedules": report.job.schedules if report.job else 0,
+        "late": report.job.late if report.job else 0,
+        "left_out": report.job.left_out if report.job else "",
+        "trials": report.sink.trials if report.sink else 0,
+        "effects": report.sink.effects if report.sink else (),
+        "notes": _notes(report),
+    }
+
+
+def _notes(report: "SparkReport") -> tuple[str, ...]:
+    return (*(report.job.notes if report.job else ()), *(report.sink.notes if report.sink else ()))
+
+
+def _print_query(console: Console, report: "SparkReport") -> None:
+    """Print what was tried of a query."""
+    if report.job is not None:
+        late = f"; up to {report.job.late:,} rows were late" if report.job.late else ""
+        left_out = f"; {report.job.left_out}" if report.job.left_out else ""
+        print_lines(console, f"{report.name}: {report.job.schedules:,} schedules{late}{left_out}")
+    if report.sink is not None and report.sink.effects:
+        effects = ", ".join(map(str, report.sink.effects))
+        print_lines(
+            console, f"{report.name}: a sink with {effects} effects in {len(report.sink.effects)} batches"
+        )
+        print_lines(console, f"{report.sink.trials:,} trials: each effect of each batch under every fault")
+    for note in _notes(report):
+        print_lines(console, f"Note: {note}")
 
 
 def _print_input(console: Console, finding: Finding, feed: "Feed") -> None:

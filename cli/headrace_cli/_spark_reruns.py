@@ -10,6 +10,7 @@ from rich.console import Console
 from headrace import HistoryFormatError
 from headrace_cli._documents import finding_document
 from headrace_cli._files import OutputFiles, write_bytes
+from headrace_cli._programs import script_of
 from headrace_cli._reruns import ReplayOptions, Rerun
 from headrace_cli._spark_targets import load_spark_target
 from headrace_properties.findings import Finding
@@ -20,6 +21,7 @@ from headrace_scenarios.pictures.side_by_side import side_by_side_html
 
 if TYPE_CHECKING:
     from headrace_properties.spark_jobs.explaining import Explanation
+    from headrace_properties.spark_jobs.targets import SparkTarget
 
 
 def rerun_spark(
@@ -37,9 +39,7 @@ def rerun_spark(
         HistoryFormatError: the file has implausible numbers.
         HeadraceError: the job is not there, or PySpark is missing.
     """
-    loaded = load_spark_target(
-        source.name, source.schemas, source.feed, trial.feed_seed, samples=source.samples
-    )
+    loaded = _loaded(source, trial.feed_seed, options)
     from headrace_properties.spark_trials import Again  # noqa: PLC0415  it needs PySpark
 
     again, showing = Again(replay, trial, replace(loaded, limits=options.limits)), options.showing
@@ -60,6 +60,20 @@ def rerun_spark(
         partial(_tell, replay, found, explanation if showing.explain else None),
         partial(_save, source.name, found, explanation, showing.html),
     )
+
+
+def _loaded(source: SparkSource, seed: int, options: ReplayOptions) -> "SparkTarget":
+    """Load a target, or run the program that starts it, whose surroundings last as long as the command."""
+    if not source.is_program:
+        return load_spark_target(source.name, source.schemas, source.feed, seed, samples=source.samples)
+    from headrace_properties.spark_jobs.programs import ProgramInput, program_of, run_program  # noqa: PLC0415
+    from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415
+
+    assert options.context is not None
+    script = script_of(source.name, source.arguments, options.environment, source.stand_ins)
+    run = run_program(script, options.context.with_resource(surroundings(script)))
+    given = ProgramInput(feed_name=source.feed, keys=source.keys, samples=source.samples)
+    return program_of(script, run, given, seed, source.query).queries[source.query]
 
 
 def _tell(replay: Replay, found: Finding | None, explanation: "Explanation | None", console: Console) -> None:

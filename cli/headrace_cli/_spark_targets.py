@@ -6,6 +6,7 @@ PySpark is imported only when such a target is named.
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from headrace_cli._invariants import invariants_named
@@ -17,8 +18,10 @@ from headrace_properties.target import TargetError, spark_source
 from headrace_properties.target_kinds import check_allowed
 
 if TYPE_CHECKING:
+    from headrace_properties.program_trials import ProgramTrials
     from headrace_properties.spark_jobs.targets import SparkTarget
     from headrace_properties.spark_trials import SparkTrials
+    from headrace_sim.spark.client.scripts import Script
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +80,49 @@ def spark_trials(name: str, search: Search, options: SparkOptions, limits: CodeL
     return SparkTrials(
         target, target_of, source, search.seed, search.runs, causes_named(names), options.duplicates, unknown,
     )  # fmt: skip
+
+
+def program_trials(
+    script: "Script",
+    module: ModuleType,
+    query: str,
+    search: Search,
+    options: SparkOptions,
+    limits: CodeLimits,
+) -> "ProgramTrials":
+    """Run a program, and say how its queries are tried.
+
+    Args:
+        script: The program.
+        module: Its own, whose surroundings are in force.
+        query: The only one that is wanted, or "".
+        search: How many schedules, and of which seed.
+        options: What is known of it.
+        limits: Of each call of its code.
+
+    Raises:
+        HeadraceError: The program is not there, starts no query, or does something that is refused.
+
+    """
+    from headrace_properties.program_trials import TrialOptions, trials_of_program  # noqa: PLC0415
+    from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
+    from headrace_properties.spark_jobs.targets import causes_named, keys_named  # noqa: PLC0415
+
+    names = names_of(options.allow)
+    given = ProgramInput(
+        feed_name=options.feed_name,
+        keys=keys_named(options.keys),
+        samples=_samples(options.samples),
+        limits=limits,
+    )
+    how = TrialOptions(search.seed, search.runs, causes_named(names), options.duplicates)
+    trials = trials_of_program(script, module, given, how, query)
+    for part in trials.parts:
+        part.target = dataclasses.replace(
+            part.target, promises=picked(script.name, part.target.promises, options.promises)
+        )
+        part.allow_unknown = invariants_named(options.allow_unknown, (), part.target.promises)
+    return trials
 
 
 def load_spark_target(

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from headrace import HeadraceError
 from headrace_cli._targets import search_here
+from headrace_properties.target import is_file_of_program
 
 _OURS = ("headrace_scenarios", "headrace_properties")
 _PROJECT_MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git", ".hg")
@@ -62,7 +63,7 @@ def check_trusted(file: Path, targets: Iterable[str], asked: str | None) -> None
         module = target.partition(":")[0]
         if module == known:
             continue
-        trusted = _is_trusted(module)
+        trusted = _in_project(target) if is_file_of_program(target) else _is_trusted(module)
         if not trusted:
             raise UntrustedModuleError(str(file), module, str(_project()), missing=trusted is None)
 

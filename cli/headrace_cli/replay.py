@@ -15,6 +15,7 @@ from headrace_cli._histories import HISTORY, HistoryOption
 from headrace_cli._options import CodeTimeoutOption, JsonOption, PromiseOption, with_options
 from headrace_cli._pictures import Showing, print_saved
 from headrace_cli._pipeline_reruns import rerun_pipeline
+from headrace_cli._programs import EnvironmentOption
 from headrace_cli._reruns import ReplayOptions, Rerun, print_headline
 from headrace_cli._spark_reruns import rerun_spark
 from headrace_cli._trust import check_trusted
@@ -82,6 +83,7 @@ def replay(
         typer.Option(min=1, show_default="all cores", help="Processes that share the runs of --when."),
     ] = None,
     code_timeout: CodeTimeoutOption = CALL_S,
+    env: EnvironmentOption = None,
     allow: AllowEffectOption = "",
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
@@ -95,8 +97,9 @@ def replay(
         files.claim(history, HISTORY)
         confinement = Confinement(CodeLimits(call_s=code_timeout), allow)
         options = ReplayOptions(
-            file, showing, confinement.limits, promise or (), until, history, when=when, jobs=jobs
-        )
+            file, showing, confinement.limits, promise or (), until, history, when=when, jobs=jobs,
+            environment=env or (), context=context,
+        )  # fmt: skip
         with stdout_reserved(), confinement.entered():
             recorded = _named(read_replay(file), pipeline)
             refuse_unheeded_options(context, _KINDS[type(recorded.trial)])

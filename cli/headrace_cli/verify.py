@@ -26,13 +26,14 @@ from headrace_cli._options import (
     with_options,
 )
 from headrace_cli._pools import PoolOptions
+from headrace_cli._programs import ArgumentsOption, ProgramOptions
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
 from headrace_cli._scope import ScopeOptions
 from headrace_cli._search_report import SearchReport
 from headrace_cli._signals import signal_of, stop_requested
 from headrace_cli._spark_report import SparkSearchReport
-from headrace_cli._spark_targets import SparkOptions, spark_trials
+from headrace_cli._spark_targets import SparkOptions, program_trials, spark_trials
 from headrace_cli._targets import (
     DEFAULT_FEED,
     is_pipeline,
@@ -53,7 +54,11 @@ from headrace_properties.target_kinds import SearchKind, check_allowed
 from headrace_sim.faults import Breach
 
 if TYPE_CHECKING:
+    from headrace_properties.program_trials import ProgramTrials
     from headrace_properties.spark_trials import SparkTrials
+    from headrace_sim.spark.client.scripts import Script
+
+    AnyTrials = PipelineTrials | SparkTrials | ProgramTrials
 
 app = typer.Typer(add_completion=False)
 
@@ -69,6 +74,8 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify my_job:pipeline --examples 1000000 --on spark --master spark://host:7077
   headrace verify my_job:pipeline --allow-unknown S8,S9,L1
   headrace verify my_job:pipeline --json > report.json
+  headrace verify jobs/stream.py --env BROKERS=kafka:9092 -- --topic orders
+  headrace verify -m package.stream --query orders
   headrace verify my_spark_job:write_batch --schema 'account STRING, amount INT'
 
 [bold]Exit codes[/]
@@ -230,6 +237,14 @@ class TargetOptions:
         ),
     ] = None
 
+    @property
+    def of_spark(self) -> SparkOptions:
+        """What is known of a Spark job."""
+        return SparkOptions(
+            self.schema or (), self.feed, self.keys or (), self.promise or (), self.allow, self.allow_unknown, self.duplicates,
+            self.sample or (),
+        )  # fmt: skip
+
 
 @app.command("verify", epilog=_EXAMPLES)
 @with_options
@@ -240,6 +255,8 @@ def verify(
     scope: ScopeOptions,
     pools: PoolOptions,
     target: TargetOptions,
+    program: ProgramOptions,
+    arguments: ArgumentsOption = None,
     save: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Where to save a failure, besides where it is kept."),
@@ -262,9 +279,20 @@ def verify(
         pools.check()
         confinement = Confinement(CodeLimits(call_s=options.code_timeout), target.allow)
         with stdout_reserved(), confinement.entered(verbose=verbose):
-            trials = _trials(pipeline, options, scope.scope, target, confinement.limits)
-            refuse_unheeded_options(context, trials.target.kind)
-            check_allowed(names_of(target.allow), trials.target.kind)
+            trials: AnyTrials
+            if program.is_program(pipeline):
+                trials = _program(
+                    context,
+                    program.script(pipeline, arguments or ()),
+                    program.query,
+                    options,
+                    target,
+                    confinement.limits,
+                )
+            else:
+                trials = _trials(pipeline, options, scope.scope, target, confinement.limits)
+            refuse_unheeded_options(context, trials.kind)
+            check_allowed(names_of(target.allow), trials.kind)
             session = Session(trials, memory(failures, trials.source))
             with pools.pool() as jobs, SearchProgress(trials.expected) as progress:
                 stopped_by = _run(trials, session, jobs, progress)
@@ -281,15 +309,11 @@ def verify(
 
 def _trials(
     name: str, options: SearchOptions, scope: Scope, asked: TargetOptions, limits: CodeLimits
-) -> "PipelineTrials | SparkTrials":
+) -> "AnyTrials":
     """Load what is verified, and say how."""
     search = options.search(scope)
     if is_spark_job(name) or ((asked.schema or asked.sample) and not is_pipeline(name)):
-        spark = SparkOptions(
-            asked.schema or (), asked.feed, asked.keys or (), asked.promise or (), asked.allow, asked.allow_unknown,
-            asked.duplicates, asked.sample or (),
-        )  # fmt: skip
-        return spark_trials(name, search, spark, limits)
+        return spark_trials(name, search, asked.of_spark, limits)
     protocol = protocol_without(asked.without)
     target = load_target(name, asked.feed, asked.versions or (), asked.promise or (), limits, protocol)
     unknown = invariants_named(asked.allow_unknown, target.deployed, target.promises)
@@ -297,8 +321,23 @@ def _trials(
     return PipelineTrials(target, search, allow_unknown=unknown)
 
 
+def _program(
+    context: typer.Context,
+    script: "Script",
+    query: str,
+    options: SearchOptions,
+    asked: TargetOptions,
+    limits: CodeLimits,
+) -> "ProgramTrials":
+    """Run a program, whose surroundings last as long as the command, and say how its queries are tried."""
+    from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415  it needs PySpark
+
+    module = context.with_resource(surroundings(script))
+    return program_trials(script, module, query, options.search(Scope()), asked.of_spark, limits)
+
+
 def _run(
-    trials: "PipelineTrials | SparkTrials", session: Session, jobs: Jobs, progress: SearchProgress
+    trials: "AnyTrials", session: Session, jobs: Jobs, progress: SearchProgress
 ) -> signal.Signals | None:
     """Verify a target until it is done, or a signal arrives, which is returned."""
     if isinstance(trials, PipelineTrials):
@@ -320,7 +359,7 @@ def _run(
 
 
 def _report(
-    trials: "PipelineTrials | SparkTrials",
+    trials: "AnyTrials",
     session: Session,
     progress: SearchProgress,
     stopped_by: signal.Signals | None,
@@ -335,7 +374,7 @@ def _report(
     )
 
 
-def _write_history(trials: "PipelineTrials | SparkTrials", path: Path | None, files: OutputFiles) -> None:
+def _write_history(trials: "AnyTrials", path: Path | None, files: OutputFiles) -> None:
     """Write the History of the failing run; one that stopped with an error has none."""
     if not isinstance(trials, PipelineTrials) or path is None:
         return

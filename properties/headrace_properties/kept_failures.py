@@ -10,6 +10,7 @@ Rules of this file:
 """
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,7 +115,7 @@ class KeptFailures:
     """
 
     def __init__(self, folder: Path, source: Source) -> None:
-        self.folder = folder / source.name.replace(":", ".")
+        self.folder = folder / re.sub(r"[:/\\]+", ".", source.name).lstrip(".")
         self._source = source
         self._unreadable: dict[Path, HistoryFormatError] = {}
         self._told: set[Path] = set()

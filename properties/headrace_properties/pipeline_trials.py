@@ -20,6 +20,7 @@ from headrace_properties.search.parallel import Jobs, runner, useful_jobs
 from headrace_properties.search.plausible import implausible, missing_records
 from headrace_properties.search.verification import Verification
 from headrace_properties.target import PipelineSource
+from headrace_properties.target_kinds import TargetKind
 from headrace_properties.user_code.code_trial import CodeTrial
 from headrace_properties.user_code.review import CodeReview, review
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -53,6 +54,11 @@ class PipelineTrials:
     again: Path | None = None
     ended: bool = False
     elsewhere: frozenset[str] = frozenset()
+
+    @property
+    def kind(self) -> TargetKind:
+        """What it is."""
+        return self.target.kind
 
     def review(self) -> None:
         """Look at the user's code by itself, over all inputs of the search, before anything else hosts it.

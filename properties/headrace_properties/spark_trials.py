@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from headrace_properties.findings import Finding, Kind, ranked
 from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
@@ -17,6 +18,7 @@ from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import SparkSource
+from headrace_properties.target_kinds import TargetKind
 from headrace_properties.verdict import Holds, Verdict
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.real.answers import collected, is_used, remember
@@ -56,6 +58,33 @@ class SparkTrials:
     progress: Progress | None = None
     report: SparkReport | None = None
     again: tuple[Retried, ...] = ()
+
+    @property
+    def kind(self) -> TargetKind:
+        """What it is."""
+        return self.target.kind
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it."""
+        return self.target.name
+
+    @property
+    def parts(self) -> "tuple[SparkTrials, ...]":
+        """Itself: it is one query."""
+        return (self,)
+
+    notes: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def why_open(self) -> tuple[str, ...]:
+        """What was not judged, each with the reason."""
+        return () if self.report is None else self.report.unknown
+
+    def part_of(self, finding: Finding) -> "SparkTrials":
+        """Return itself: each finding is of it."""
+        del finding
+        return self
 
     def review(self) -> None:
         """Do nothing: the search watches the job's code in its undisturbed run."""

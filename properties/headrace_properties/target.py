@@ -48,11 +48,15 @@ class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
     """Where a Spark job or a sink comes from.
 
     Attributes:
-        name: ``MODULE:NAME``.
+        name: ``MODULE:NAME``; of a program, its file, or its module.
         schemas: of its input: one, or by the parameter's name; ``None``: it has its own.
         feed: what its module calls its rows.
         keys: the declared keys of tables.
         samples: files with rows of its input, by the name of the source.
+        arguments: of a program.
+        environment: names of the variables that a program was given; their values may be secrets.
+        stand_ins: the modules of a program that inert ones replace.
+        query: which of a program's queries, by its label; ``""``: all.
     """
 
     name: str
@@ -60,18 +64,41 @@ class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
     feed: str = "feed"
     keys: dict[str, tuple[str, ...]] = {}
     samples: dict[str, str] = {}
+    arguments: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
+    query: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is imported."""
+        """What is imported, or run."""
         return (self.name,)
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is a program that is run, and nothing that is imported."""
+        return is_program(self.name)
 
     def is_like(self, other: object) -> bool:
         """Return whether what was found in one of them says something of the other, whose keys may be declared since."""
-        return isinstance(other, SparkSource) and (self.name, self.feed) == (other.name, other.feed)
+        return isinstance(other, SparkSource) and self._identity == other._identity
+
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        return self.name, self.feed, self.arguments, self.query
 
 
 Source = PipelineSource | SparkSource
+
+
+def is_program(name: str) -> bool:
+    """Return whether a target's name is that of a program: a file, or a module of which nothing is named."""
+    return is_file_of_program(name) or ":" not in name
+
+
+def is_file_of_program(name: str) -> bool:
+    """Return whether a target's name is that of a program's file."""
+    return name.endswith((".py", ".ipynb"))
 
 
 def spark_source(

@@ -17,6 +17,7 @@ class TargetKind(Enum):
     PIPELINE = "a pipeline"
     QUERY = "a Spark query"
     SINK = "a Spark sink"
+    PROGRAM = "a Spark program"
     CODE = "your code by itself"
     """Only a replay file is about it: a pipeline's search reviews the code."""
 
@@ -33,9 +34,11 @@ class SearchKind(Enum):
 
 
 _PIPELINE = frozenset({TargetKind.PIPELINE})
-_SPARK = frozenset({TargetKind.QUERY, TargetKind.SINK})
-_QUERY = frozenset({TargetKind.QUERY})
-_SCHEDULED = frozenset({TargetKind.PIPELINE, TargetKind.QUERY})
+_PROGRAM = frozenset({TargetKind.PROGRAM})
+_NAMED = frozenset({TargetKind.QUERY, TargetKind.SINK})
+_SPARK = _NAMED | _PROGRAM
+_QUERY = frozenset({TargetKind.QUERY}) | _PROGRAM
+_SCHEDULED = _QUERY | _PIPELINE
 _RANDOM = frozenset({SearchKind.RANDOM, SearchKind.PCT})
 _SCOPE = frozenset({SearchKind.EXHAUSTIVE, SearchKind.LINEAGE})
 
@@ -59,6 +62,7 @@ class Heeded:
 _OWN_FAULTS = "it is tried under schedules and faults of its own"
 _HERE = "it is simulated in this process"
 _SPARK_HAS_IT = "only a Spark job has it"
+_NO_PROGRAM = "only a program has it"
 _KEEPS_STATE = "only a Spark query keeps state"
 _NO_HISTORY = "it has no History"
 _ONE_RUN = "it is one run, and no moment of it decides"
@@ -102,12 +106,19 @@ OPTIONS: Mapping[str, Heeded] = {
     "save": Heeded(),
     "history": Heeded(_PIPELINE, _NO_HISTORY),
     "failures": Heeded(),
-    "schema": Heeded(_SPARK, _SPARK_HAS_IT),
+    "schema": Heeded(_NAMED, "only a Spark function has it, and a program tells its readers"),
     "sample": Heeded(_SPARK, "its input is its feed"),
     "prepare": Heeded(_SPARK, _SPARK_HAS_IT),
     "allow": Heeded(),  # not all of its names: see `check_allowed`
     "duplicates": Heeded(_SPARK, _SPARK_HAS_IT),
     "keys": Heeded(_SPARK, "only a sink has tables"),
+    "arguments": Heeded(_PROGRAM, _NO_PROGRAM),
+    "args": Heeded(_PROGRAM, _NO_PROGRAM),
+    "module": Heeded(_PROGRAM, _NO_PROGRAM),
+    "env": Heeded(_PROGRAM, _NO_PROGRAM),
+    "stand_in": Heeded(_PROGRAM, _NO_PROGRAM),
+    "stand_ins": Heeded(_PROGRAM, _NO_PROGRAM),
+    "query": Heeded(_PROGRAM, _NO_PROGRAM),
     "ordered": Heeded(_SPARK, _SPARK_HAS_IT),
     "running": Heeded(_SPARK, _SPARK_HAS_IT),
     "late": Heeded(_QUERY, _KEEPS_STATE),
@@ -135,6 +146,7 @@ REPLAY_OPTIONS: Mapping[str, Heeded] = {
     "when": Heeded(_PIPELINE, _ONE_RUN),
     "jobs": Heeded(_PIPELINE, _ONE_RUN),
     "code_timeout": Heeded(),
+    "env": Heeded(_SPARK, _NO_PROGRAM),
     "allow": Heeded(),
     "json": Heeded(),
 }

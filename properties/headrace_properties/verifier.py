@@ -42,6 +42,7 @@ from headrace_properties.user_code.review import NOT_COMPARED, CodeReview
 from headrace_sim import SOUND, ClusterOptions, Protocol
 
 if TYPE_CHECKING:
+    from headrace_properties.program_trials import ProgramTrials
     from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
     from headrace_sim.spark.declares import Declares
     from headrace_sim.spark.job import SparkJob
@@ -133,11 +134,36 @@ class Verifier:
         bounded_by: str | int = "",
     ) -> "SparkReport": ...
 
+    @overload
+    def __call__(
+        self,
+        pipeline: str | os.PathLike[str],
+        feed: Sequence[Sequence[Any]] | Mapping[str, Any] | Callable[[int], Any] | None = None,
+        *,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        stand_ins: Sequence[str] = (),
+        query: str = "",
+        sample: str | Path | Mapping[str, str | Path] | None = None,
+        prepare: Callable[[], Any] | None = None,
+        seed: int | None = None,
+        examples: int | None = None,
+        allow: Iterable[str] = (),
+        duplicates: bool = False,
+        promises: Sequence[Promise] | None = None,
+        allow_unknown: Collection[str] = (),
+        keys: Mapping[str, Sequence[str]] | None = None,
+        ordered: bool = False,
+        running: bool = False,
+        late: bool = False,
+        bounded_by: str | int = "",
+    ) -> "ProgramTrials": ...
+
     def __call__(self, pipeline: Any, feed: Any = None, **given: Any) -> Any:
         """Run a pipeline, or the sink of a Spark job, under faults, and fail the test unless all was exercised and holds.
 
         Args:
-            pipeline: a pipeline (see `pipeline`), or a Spark job (see `spark_job`).
+            pipeline: a pipeline (see `pipeline`), a Spark job (see `spark_job`), or the file of a program (see `program`).
             feed: its input.
             given: what else the one or the other takes.
         """
@@ -148,6 +174,9 @@ class Verifier:
                 if isinstance(pipeline, Pipeline):
                     _refuse_unheeded(given, TargetKind.PIPELINE, _search_kind(given.get("search", "random")))
                     return self.pipeline(pipeline, feed, **given)
+                if isinstance(pipeline, str | os.PathLike):
+                    _refuse_unheeded(given, TargetKind.PROGRAM)
+                    return self.program(os.fspath(pipeline), feed, **given)
                 _refuse_unheeded(given, TargetKind.QUERY)
                 return self.spark_job(pipeline, feed, **given)
         finally:
@@ -302,8 +331,7 @@ class Verifier:
         allow = tuple(allow)
         names = _names_of(job, feed, prepare)
         asked = names.promises if promises is None else promises
-        files = sample if isinstance(sample, Mapping) else {} if sample is None else {"": sample}
-        samples = {name: str(path) for name, path in files.items()}
+        samples = _samples(sample)
         meant = Declares(ordered=ordered, running=running, late=late, bounded_by=bounded_by)
 
         def target_of(seed: int) -> "SparkTarget":
@@ -341,6 +369,75 @@ class Verifier:
         asked_for = tuple(name for name in untold if any(f"promise {name} " in why for why in report.unknown))
         self._raise(session, names.job, runs, asked_for, report.unknown)
         return report
+
+    def program(
+        self,
+        path: str,
+        feed: Any = None,
+        *,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        stand_ins: Sequence[str] = (),
+        query: str = "",
+        sample: str | Path | Mapping[str, str | Path] | None = None,
+        seed: int | None = None,
+        examples: int | None = None,
+        allow: Iterable[str] = (),
+        duplicates: bool = False,
+        allow_unknown: Collection[str] = (),
+        ordered: bool = False,
+        running: bool = False,
+        late: bool = False,
+        bounded_by: str | int = "",
+        **given: Any,
+    ) -> "ProgramTrials":
+        """Run a program that starts queries, as its owner runs it, and try each of its queries as `spark_job` does.
+
+        Args:
+            path: its file.
+            feed: the rows of its query, or of each query by its label; default: drawn.
+            args: its arguments.
+            env: variables that are added to its environment.
+            stand_ins: modules that inert ones replace.
+            query: the only query to try, by its name, its sink or its line.
+            sample: a file with the rows of its input; of several sources, by their names.
+            seed: instead of the command line's. What follows is as for `spark_job`.
+            examples: the number of schedules.
+            allow: on what outcomes may depend.
+            duplicates: whether sources may deliver a row twice.
+            allow_unknown: promises that no run needs to test.
+            ordered: whether rows arrive in the order in which they count.
+            running: whether each batch gives a running result.
+            late: whether rows behind the watermark may be lost.
+            bounded_by: what bounds state that nothing removes.
+            given: ``prepare``, ``promises`` and ``keys``.
+
+        Raises:
+            InvariantViolatedError: an outcome depends on something else, or an effect is not idempotent.
+            NotExercisedError: nothing is violated, but something could not be judged, or only its author knows what is meant.
+            HeadraceError: the program starts no query, or one that cannot be tried.
+        """
+        __tracebackhide__ = True
+        # PySpark need not be installed.
+        from headrace_properties.program_trials import TrialOptions, trials_of_program  # noqa: PLC0415
+        from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
+        from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
+        from headrace_sim.spark.client.scripts import Script, surroundings  # noqa: PLC0415
+        from headrace_sim.spark.declares import Declares  # noqa: PLC0415
+
+        used_seed, runs = self._instead_of(seed, examples)
+        allow = tuple(allow)
+        meant = Declares(ordered=ordered, running=running, late=late, bounded_by=bounded_by)
+        beside = ProgramInput(feed, declares=meant, limits=self._limits, samples=_samples(sample), **given)
+        untested = {*self.allow_unknown, *allow_unknown}
+        how = TrialOptions(used_seed, runs, causes_named(allow), duplicates, untested)
+        script = Script(path, tuple(args), env or {}, tuple(stand_ins))
+        with surroundings(script) as module:
+            trials = trials_of_program(script, module, beside, how, query)
+            session = self._run(Session(trials, self._memory(trials.source)))
+        self.record("headrace queries", len(trials.parts))
+        self._raise(session, path, runs, (), trials.why_open)
+        return trials
 
     @property
     def _limits(self) -> CodeLimits:
@@ -399,6 +496,11 @@ class Verifier:
         call_s = self._limits.call_s
         option = f" --code-timeout {call_s:g}" if call_s != CALL_S else ""
         return f"headrace replay {shlex.quote(_shown(path))}{option} --explain"
+
+
+def _samples(sample: str | Path | Mapping[str, str | Path] | None) -> dict[str, str]:
+    files = sample if isinstance(sample, Mapping) else {} if sample is None else {"": sample}
+    return {name: str(path) for name, path in files.items()}
 
 
 def _search_kind(name: str) -> SearchKind:

@@ -9,7 +9,7 @@ import pytest
 from headrace import OptionsError
 from headrace_properties.promises import sometimes
 from headrace_properties.target_kinds import OPTIONS, TargetKind
-from headrace_properties.verifier import NotExercisedError, Verifier
+from headrace_properties.verifier import InvariantViolatedError, NotExercisedError, Verifier
 from headrace_scenarios.zeitgeist import feed, pipeline
 from headrace_sim import SOUND, ClusterOptions
 
@@ -35,6 +35,10 @@ SAMPLES: dict[str, Any] = {
     "running": True,
     "late": True,
     "bounded_by": "words",
+    "args": ["x"],
+    "env": {"A": "1"},
+    "stand_ins": ["a"],
+    "query": "a",
 }
 
 
@@ -65,7 +69,7 @@ def _verifier(folder: Path, *allowed: str) -> Verifier:
 def test_each_argument_has_a_row() -> None:
     names = {
         name
-        for method in (Verifier.pipeline, Verifier.spark_job)
+        for method in (Verifier.pipeline, Verifier.spark_job, Verifier.program)
         for name, parameter in inspect.signature(method).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
@@ -104,3 +108,28 @@ def test_setting_allows_what_no_run_of_a_spark_job_tests(tmp_path: Path) -> None
     told = "headrace_allow_unknown = many_rows. And the promise many_rows never came true"
     assert str(failure.value).endswith(told)
     assert _verifier(tmp_path, "many_rows").spark_job(query, ROWS, **given).unknown == ()
+
+
+PROGRAM = """
+import os, sys
+from pyspark.sql import SparkSession
+
+def write(df, batch_id):
+    open(sys.argv[1], "a").write(os.environ["LINE"] * df.count())
+
+rows = SparkSession.builder.getOrCreate().readStream.format("rate").load()
+rows.writeStream.foreachBatch(write).queryName("rows").start().awaitTermination()
+"""
+
+
+@pytest.mark.spark
+def test_file_of_a_program_is_a_target(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(PROGRAM)
+    verifier = _verifier(tmp_path / "kept")
+    with pytest.raises(InvariantViolatedError, match="breaks each row exactly once") as failure:
+        verifier(job, args=["rows.txt"], env={"LINE": "row\n"})
+    assert "headrace replay" in str(failure.value)
+    job.write_text(PROGRAM.replace("sys.argv[1]", "f'{batch_id}.txt'").replace('"a"', '"w"'))
+    done = verifier(str(job), env={"LINE": "row\n"}, query="rows")
+    assert [part.source.query for part in done.parts] == ["rows"]

@@ -14,6 +14,7 @@ from types import ModuleType
 
 import msgspec
 
+from headrace_properties.target import is_program
 from headrace_properties.user_frames import NOT_USERS
 from headrace_sim import Feed
 
@@ -24,11 +25,13 @@ def code_digest(names: Iterable[str]) -> str:
     """Return the digest of the source behind pipelines; ``""`` if there is none.
 
     Args:
-        names: of the pipelines, ``MODULE:PIPELINE``; their modules are imported.
+        names: of the pipelines, ``MODULE:PIPELINE``, whose modules are imported; or of a program, which is run.
     """
     sources = {
         module.__name__: _as_committed(path.read_bytes())
-        for module in user_modules(name.partition(":")[0] for name in names)
+        for module in user_modules(
+            "__main__" if is_program(name) else name.partition(":")[0] for name in names
+        )
         if (path := _source_of(module)) is not None
     }
     if not sources:
@@ -84,4 +87,4 @@ def _is_users(module: ModuleType) -> bool:
 def _source_of(module: ModuleType) -> Path | None:
     file = getattr(module, "__file__", None)
     path = Path(file) if file else None
-    return path if path is not None and path.suffix == ".py" and path.is_file() else None
+    return path if path is not None and path.suffix in {".py", ".ipynb"} and path.is_file() else None

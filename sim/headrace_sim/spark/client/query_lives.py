@@ -35,6 +35,7 @@ class QueryLife:
         time: Its program's.
         awaited: Whether its program waits without end until it ends.
         starts: How often it was started.
+        beside: The numbers of the queries that ran when it was started.
         behind: The query whose end the program has awaited before it starts this one, though it ends only by failing; or None.
 
     """
@@ -44,6 +45,7 @@ class QueryLife:
     time: ScriptTime
     awaited: bool = False
     starts: int = 1
+    beside: tuple[int, ...] = ()
     behind: "QueryLife | None" = None
     _since_s: float = 0.0
     _over: bool = False
@@ -173,7 +175,8 @@ class StartedQueries:
 
         """
         behind = next((other for other in self.lives if other.awaited and not _ends(other.job)), None)
-        life = QueryLife(len(self.lives), job, self.time, behind=behind)
+        beside = tuple(other.number for other in self.active)
+        life = QueryLife(len(self.lives), job, self.time, beside=beside, behind=behind)
         if life.name is not None and any(life.name == other.name for other in self.active):
             problem = f"Cannot start query with name {life.name} as a query with that name is already active in this SparkSession"
             raise IllegalArgumentException(problem)

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from headrace_sim.spark.client.contexts import contexts_without_spark
 from headrace_sim.spark.client.notebooks import notebook_globals, program_of_notebook
-from headrace_sim.spark.client.query_lives import StartedQueries
+from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
 from headrace_sim.spark.client.recording import captured
 from headrace_sim.spark.client.script_needs import settings_watched, stand_ins
 from headrace_sim.spark.client.script_time import WaitsForEverError
@@ -59,17 +59,22 @@ class ScriptRun:
     """A program that has run to its end.
 
     Attributes:
-        queries: What it started, in order.
+        lives: Of each query that it started, in order.
         variables: What its module has.
         notes: What is worth knowing of its run.
         unknown: Why something of it was not seen.
 
     """
 
-    queries: tuple[SparkJob, ...]
+    lives: tuple[QueryLife, ...]
     variables: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+
+    @property
+    def queries(self) -> tuple[SparkJob, ...]:
+        """What it started, in order."""
+        return tuple(life.job for life in self.lives)
 
 
 @contextmanager
@@ -152,7 +157,7 @@ def run_script(script: Script, module: ModuleType) -> ScriptRun:
     ):
         vars(module).update(notebook_globals(session))
         failure = _failure_of(lambda: exec(code, vars(module)))  # noqa: S102  it is what the user runs
-        queries = tuple(session.queries.jobs)
+        queries = tuple(session.queries.lives)
     heard = next((error for error in HEARD if isinstance(error, CannotFollowError)), None)
     if failure is not None and (not queries or isinstance(failure, CannotFollowError)):
         raise _explained(script, failure, missed, usage, heard) from failure

@@ -1,0 +1,92 @@
+"""``headrace verify jobs/stream.py``: a program that starts queries, run as its owner runs it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace_cli._exit import WrongOptionError
+from headrace_properties.target import TargetError, is_file_of_program
+
+if TYPE_CHECKING:
+    from headrace_sim.spark.client.scripts import Script
+
+ArgumentsOption = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[-- ARGUMENT...]", help="Arguments of a program: headrace verify job.py -- --topic orders"
+    ),
+]
+EnvironmentOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env", metavar="NAME=VALUE", help="Programs: a variable of their environment; repeat for more."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramOptions:
+    """What a program is run with."""
+
+    module: Annotated[
+        bool,
+        typer.Option(
+            "-m", "--module", help="The target is a module with a program, as for [bold]python -m[/]."
+        ),
+    ] = False
+    env: EnvironmentOption = None
+    stand_in: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stand-in",
+            metavar="MODULE",
+            help="Programs: put an inert module in the place of this one, which has every attribute and takes every call.",
+        ),
+    ] = None
+    query: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Programs: the only query to try, by its name, its sink or its line."
+        ),
+    ] = ""
+
+    def is_program(self, name: str) -> bool:
+        """Return whether a target is a program."""
+        return self.module or is_file_of_program(name)
+
+    def script(self, name: str, arguments: Sequence[str]) -> "Script":
+        """Return the program."""
+        if self.module and (":" in name or is_file_of_program(name)):
+            raise TargetError(name, "-m takes a module", "Write -m package.module, or a file without -m")
+        return script_of(name, arguments, self.env or (), self.stand_in or ())
+
+
+def script_of(
+    name: str, arguments: Sequence[str], environment: Sequence[str], stand_ins: Sequence[str] = ()
+) -> "Script":
+    """Return a program.
+
+    Args:
+        name: Its file, or its module.
+        arguments: Of its command line.
+        environment: ``NAME=VALUE`` each.
+        stand_ins: Modules that inert ones replace.
+
+    Raises:
+        WrongOptionError: A variable has no value.
+        HeadraceError: PySpark is missing.
+
+    """
+    for variable in environment:
+        if "=" not in variable:
+            raise WrongOptionError("--env", f"{variable!r} has no value", "Write --env NAME=VALUE")
+    try:
+        from headrace_sim.spark.client.scripts import Script  # noqa: PLC0415
+    except ModuleNotFoundError:
+        import headrace.spark  # noqa: F401, PLC0415  it says which packages are missing
+
+        raise
+    variables = dict(variable.split("=", 1) for variable in environment)
+    return Script(name, tuple(arguments), variables, tuple(stand_ins))

@@ -1,0 +1,200 @@
+"""The trials of a program: those of each of its queries, and what they do to each other, in one session."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from headrace.api.errors import HeadraceError
+from headrace_properties.findings import Finding, ranked
+from headrace_properties.kept_failures import KeptFailures, Retried
+from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.outcomes import SCHEDULES
+from headrace_properties.spark_jobs.programs import Program, ProgramInput, program_of, run_program
+from headrace_properties.spark_jobs.targets import SparkTarget
+from headrace_properties.spark_trials import SparkTrials
+from headrace_properties.target import SparkSource
+from headrace_properties.target_kinds import TargetKind
+from headrace_sim.spark.client.scripts import Script
+from headrace_sim.spark.sinks.trial import Progress
+
+
+@dataclass(slots=True)
+class ProgramTrials:
+    """The trials of a program's queries.
+
+    Attributes:
+        program: It.
+        source: Where it comes from.
+        parts: The trials of each query.
+        progress: Told how much is done, and of how much; a true result stops the search.
+        untried: What was not judged, each with the reason.
+
+    """
+
+    program: Program
+    source: SparkSource
+    parts: tuple[SparkTrials, ...]
+    progress: Progress | None = None
+    untried: list[str] = field(default_factory=list)
+    _stopped: bool = False
+
+    @property
+    def kind(self) -> TargetKind:
+        """What it is."""
+        return TargetKind.PROGRAM
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it."""
+        return self.program.name
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth knowing of all."""
+        return self.program.notes
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What was not judged of all."""
+        return (*self.program.unknown, *self.untried)
+
+    @property
+    def why_open(self) -> tuple[str, ...]:
+        """What was not judged, of all and of each query, each with the reason."""
+        several = len(self.parts) > 1
+        reports = ((part, part.report) for part in self.parts if part.report is not None)
+        named = ((f"{part.source.query}: " * several, report) for part, report in reports)
+        return (*self.unknown, *(f"{whose}{why}" for whose, report in named for why in report.unknown))
+
+    def review(self) -> None:
+        """Do nothing, as for one query."""
+
+    def retry(self, kept: KeptFailures) -> Sequence[Retried]:
+        """Look for kept findings of each query again."""
+        kept.load()  # which notes what cannot be read
+        return [
+            again
+            for part in self.parts
+            for again in part.retry(KeptFailures(kept.folder.parent, part.source))
+        ]
+
+    def search(self) -> None:
+        """Try each query. One that cannot be tried leaves the others as they are."""
+        for part in self.parts:
+            if self._stopped:
+                return
+            part.progress = self._told
+            try:
+                part.search()
+            except HeadraceError as error:
+                if len(self.parts) == 1:
+                    raise
+                self.untried.append(f"{part.name}: {error}")
+
+    def _told(self, done: int, wanted: int) -> bool:
+        self._stopped = self._stopped or (self.progress is not None and bool(self.progress(done, wanted)))
+        return self._stopped
+
+    @property
+    def expected(self) -> int:
+        """How many schedules are wanted of each."""
+        return max((part.expected for part in self.parts), default=0)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is found of all, violated ones first."""
+        return ranked([*self.program.findings, *(finding for _, finding in self._of_parts())])
+
+    def _of_parts(self) -> Iterator[tuple[SparkTrials, Finding]]:
+        for part in self.parts:
+            yield from ((part, finding) for finding in part.findings)
+
+    @property
+    def leading(self) -> Finding | None:
+        """The first of them."""
+        return next(iter(self.findings), None)
+
+    def part_of(self, finding: Finding) -> SparkTrials | None:
+        """Return the trials of the query that a finding is of; None: it is of several."""
+        return next((part for part, found in self._of_parts() if found is finding), None)
+
+    def replay(self, finding: Finding) -> bytes | None:
+        """Write a finding for a file; None: no trial shows it."""
+        part = self.part_of(finding)
+        return None if part is None else part.replay(finding)
+
+    def file_of(self, finding: Finding) -> Path | None:
+        """Return the file of a kept finding that is found again only under its own schedule."""
+        part = self.part_of(finding)
+        return None if part is None else part.file_of(finding)
+
+    def why_not_kept(self, finding: Finding) -> str:
+        """Return why later sessions do not look for it."""
+        return "" if finding.trial is not None else "no trial shows it: the program says it"
+
+    def told(self, finding: Finding) -> str:
+        """Tell a finding in paragraphs."""
+        part = self.part_of(finding)
+        return finding.told(self.name if part is None else part.name)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something was not judged."""
+        return bool(self.why_open)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOptions:
+    """How each query of a program is tried; the fields are those of `SparkTrials`."""
+
+    seed: int = 0
+    schedules: int = SCHEDULES
+    allow: Collection[Cause] = ()
+    duplicates: bool = False
+    allow_unknown: Collection[str] = ()
+
+
+def trials_of_program(
+    script: Script, module: Any, given: ProgramInput, options: TrialOptions, query: str = ""
+) -> ProgramTrials:
+    """Run a program, and return the trials of its queries.
+
+    Args:
+        script: It.
+        module: Its own, from `headrace_sim.spark.client.scripts.surroundings`, which must be in force for the trials, too.
+        given: What its queries are tried with.
+        options: How they are tried.
+        query: The only one that is wanted, or "".
+
+    Raises:
+        TargetError: There is no such query, or a feed fits none.
+        HeadraceError: The program starts no query, or does something that is refused.
+
+    """
+    run = run_program(script, module)
+    program = program_of(script, run, given, options.seed, query)
+    source = source_of(script, given, query)
+
+    def part(label: str, target: SparkTarget) -> SparkTrials:
+        def target_of(seed: int) -> SparkTarget:
+            return program_of(script, run, given, seed, label).queries[label]
+
+        return SparkTrials(
+            target, target_of, structs.replace(source, query=label), options.seed, options.schedules, options.allow,
+            options.duplicates, options.allow_unknown,
+        )  # fmt: skip
+
+    return ProgramTrials(
+        program, source, tuple(part(label, target) for label, target in program.queries.items())
+    )
+
+
+def source_of(script: Script, given: ProgramInput, query: str = "") -> SparkSource:
+    """Return where a program comes from."""
+    return SparkSource(
+        script.name, None, given.feed_name, {table: tuple(names) for table, names in (given.keys or {}).items()},
+        dict(given.samples or {}), script.arguments, tuple(script.environment), script.stand_ins, query,
+    )  # fmt: skip

@@ -1,0 +1,196 @@
+"""A program that starts queries, as a target: it is run once, and each of its queries is tried."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+from headrace.api.errors import HeadraceError
+from headrace_properties.findings import Finding
+from headrace_properties.promises import Promise
+from headrace_properties.search.guard import refusal_in
+from headrace_properties.search.limits import CodeLimits, OverrunError
+from headrace_properties.spark_jobs.targets import (
+    DECLARES,
+    FEED,
+    PREPARE,
+    PROMISES,
+    SparkTarget,
+    spark_target,
+)
+from headrace_properties.spark_jobs.together import judged_together, labels_of, told_together
+from headrace_properties.target import TargetError
+from headrace_sim.spark.client.scripts import Script, ScriptRun, run_script
+from headrace_sim.spark.declares import Declares
+from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.refusals import shown_place
+
+_LOOKED_AT = frozenset({"console", "memory", "noop"})
+"""The sinks that only show rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramInput:
+    """What the queries of a program are tried with, besides what the program says.
+
+    Attributes:
+        feed: The rows of its query, or of each by its label; or a function that makes them from a seed. None: drawn.
+        feed_name: What its module calls its rows.
+        prepare: Makes what sinks take for granted. None: the module's.
+        promises: What its author says of it. None: the module's.
+        keys: The columns by which connectors write that are not known.
+        declares: What outcomes may depend on. None: the module's.
+        samples: Files with rows of its input, by the name of the source.
+        limits: Of each call of its code.
+
+    """
+
+    feed: Any = None
+    feed_name: str = FEED
+    prepare: Callable[[], Any] | None = None
+    promises: Sequence[Promise] | None = None
+    keys: Mapping[str, Sequence[str]] | None = None
+    declares: Declares | None = None
+    samples: Mapping[str, str] | None = None
+    limits: CodeLimits = CodeLimits()  # noqa: RUF009  it is frozen
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that has run, and its queries.
+
+    Attributes:
+        name: As the user wrote it.
+        run: What it started.
+        queries: Each query that can be tried, by its label.
+        findings: What the queries do to each other.
+        notes: What is worth knowing.
+        unknown: What was not judged, each with the reason.
+
+    """
+
+    name: str
+    run: ScriptRun
+    queries: Mapping[str, SparkTarget]
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def run_program(script: Script, module: Any) -> ScriptRun:
+    """Run a program, and return what it started.
+
+    Args:
+        script: It.
+        module: Its own, from `headrace_sim.spark.client.scripts.surroundings`, which must be in force.
+
+    Raises:
+        TargetError: It never ends.
+        HeadraceError: It starts no query, or does something that is refused.
+
+    """
+    try:
+        return run_script(script, module)
+    except OverrunError as end:
+        raise TargetError(script.name, str(end), "Let it start its queries, and wait for them") from end
+    except HeadraceError as error:
+        raise refusal_in(error) or error from error.__cause__
+
+
+def program_of(script: Script, run: ScriptRun, given: ProgramInput, seed: int, query: str = "") -> Program:
+    """Return a program's queries, ready to be tried.
+
+    Args:
+        script: The program.
+        run: What it started.
+        given: What its queries are tried with.
+        seed: For rows that are drawn, or made.
+        query: The label of the only one that is wanted, or the line where it starts; "": all.
+
+    Raises:
+        TargetError: There is no such query, or a feed fits none.
+
+    """
+    labels = labels_of(run.queries)
+    jobs = dict(zip(labels, run.queries, strict=True))
+    wanted = _wanted(script.name, jobs, query)
+    targets, notes, unknown = dict[str, SparkTarget](), list(run.notes), list(run.unknown)
+    for label, job in wanted.items():
+        name = script.name if len(jobs) == 1 else f"{script.name}, {label}"
+        if _is_for_looking(job):
+            notes.append(
+                f"{label} ({shown_place(job.sink.place)}) shows rows on {job.sink.format}: it is for looking"
+            )
+            continue
+        try:
+            targets[label] = _target(name, label, job, run, given, seed, alone=len(wanted) == 1)
+        except HeadraceError as error:
+            if len(wanted) == 1:
+                raise
+            unknown.append(f"{label}: {error}")
+    together = () if query else judged_together(run.lives)
+    if not query:
+        notes += told_together(run.queries)
+    return Program(script.name, run, targets, together, tuple(notes), tuple(unknown))
+
+
+def _wanted(name: str, jobs: Mapping[str, SparkJob], query: str) -> dict[str, SparkJob]:
+    if not query:
+        return dict(jobs)
+    found = {
+        label: job
+        for label, job in jobs.items()
+        if query in {label, job.sink.place.rpartition(":")[2], shown_place(job.sink.place)}
+    }
+    if len(found) != 1:
+        raise TargetError(name, f"it starts no query {query!r}", f"Its queries are: {'; '.join(jobs)}")
+    return found
+
+
+def _is_for_looking(job: SparkJob) -> bool:
+    sink = job.sink
+    return sink.format in _LOOKED_AT and sink.function is None and sink.writer is None and not job.stateful
+
+
+def _target(
+    name: str, label: str, job: SparkJob, run: ScriptRun, given: ProgramInput, seed: int, *, alone: bool
+) -> SparkTarget:
+    module = _sayings(run.variables, given.feed_name)
+    feed = getattr(module, FEED) if given.feed is None else given.feed
+    if isinstance(feed, Mapping):
+        feed = feed.get(label)
+    elif not alone and given.feed is not None:
+        raise TargetError(name, "it starts several queries, and one feed is given", "Name one: --query NAME")
+    elif not alone:
+        feed = None
+    target = spark_target(
+        name, job, module=_without_feed(module), feed=None if given.samples else feed, seed=seed, prepare=given.prepare,
+        promises=given.promises, keys=given.keys if job.sink.function is not None else None, declares=given.declares,
+        samples=given.samples,
+    )  # fmt: skip
+    return replace(target, limits=given.limits)
+
+
+def _without_feed(module: SimpleNamespace) -> Any:
+    """Return what a module says, without its feed."""
+    return SimpleNamespace(**{name: value for name, value in vars(module).items() if name != FEED})
+
+
+def _sayings(variables: Mapping[str, Any], feed_name: str) -> SimpleNamespace:
+    """Return what a program's module says to Headrace: its variables of these names may be the program's own."""
+    feed, prepare = variables.get(feed_name), variables.get(PREPARE)
+    promises, declares = variables.get(PROMISES, ()), variables.get(DECLARES)
+    code = getattr(feed, "__code__", None)
+    makes_rows = isinstance(feed, list | dict) or (
+        code is not None and code.co_varnames[: code.co_argcount] == ("seed",)
+    )
+    makes_tables = getattr(getattr(prepare, "__code__", None), "co_argcount", 1) == 0
+    promised = isinstance(promises, list | tuple) and all(isinstance(one, Promise) for one in promises)
+    return SimpleNamespace(
+        **{
+            FEED: feed if makes_rows else None,
+            PREPARE: prepare if makes_tables else None,
+            PROMISES: promises if promised else (),
+            DECLARES: declares if isinstance(declares, Declares) else None,
+        }
+    )
