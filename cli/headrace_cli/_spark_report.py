@@ -118,12 +118,14 @@ def _query_document(part: "SparkTrials") -> dict[str, Any]:
         "left_out": report.job.left_out if report.job else "",
         "trials": report.sink.trials if report.sink else 0,
         "effects": report.sink.effects if report.sink else (),
+        "written": report.written,
         "notes": _notes(report),
     }
 
 
 def _notes(report: "SparkReport") -> tuple[str, ...]:
-    return (*(report.job.notes if report.job else ()), *(report.sink.notes if report.sink else ()))
+    parts = (report, report.job, report.sink)
+    return tuple(note for part in parts if part is not None for note in part.notes)
 
 
 def _print_query(console: Console, report: "SparkReport") -> None:
@@ -138,6 +140,9 @@ def _print_query(console: Console, report: "SparkReport") -> None:
             console, f"{report.name}: a sink with {effects} effects in {len(report.sink.effects)} batches"
         )
         print_lines(console, f"{report.sink.trials:,} trials: each effect of each batch under every fault")
+    if report.written:
+        rows = ", ".join(map(str, report.written))
+        print_lines(console, f"{report.name}: {rows} rows in {len(report.written)} batches reach the sink")
     for note in _notes(report):
         print_lines(console, f"Note: {note}")
 

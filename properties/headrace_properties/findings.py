@@ -41,6 +41,8 @@ class Family(enum.Enum):
     """What the schedules of a Spark query make differ."""
     SINK = "sink"
     """What the faults of a sink's trials leave."""
+    QUERY = "query"
+    """What Spark's documentation says of a query's settings."""
     ERROR = "error"
     """The run stopped."""
 
@@ -71,6 +73,8 @@ class Kind:
                 return f"the same outcome always ({self.name})"
             case Family.SINK:
                 return f"each row exactly once ({self.name})"
+            case Family.QUERY:
+                return f"the query's settings ({self.name})"
             case _:
                 return self.name
 

@@ -127,9 +127,11 @@ class SparkTrials:
         """The first of them."""
         return next(iter(self.findings), None)
 
-    def replay(self, finding: Finding) -> bytes:
-        """Write a finding for a file."""
+    def replay(self, finding: Finding) -> bytes | None:
+        """Write a finding for a file; ``None``: it is about the query's settings, which no trial shows."""
         trial, target = finding.trial, self.target
+        if trial is None:
+            return None
         if trial.feed_seed != target.feed_seed:
             target = self.target_of(trial.feed_seed)
         messages, rows = {finding.kind: str(finding)}, _digest_of_rows(target, trial)

@@ -154,8 +154,8 @@ REPLAY_OPTIONS: Mapping[str, Heeded] = {
 
 EFFECT = "effect"
 """What a user calls effects outside the process, which any target may be allowed."""
-OF_A_SINK = frozenset({EFFECT, "batching", "loss", "order"})
-"""What a sink may be allowed: what its undisturbed run leaves out, and why."""
+OF_A_SINK = frozenset({EFFECT, "batching", "loss", "order", "repeated", "settings"})
+"""What a sink may be allowed: what its undisturbed run leaves out, what it does again, and its query's settings."""
 
 
 def check_allowed(names: Iterable[str], kind: TargetKind) -> None:

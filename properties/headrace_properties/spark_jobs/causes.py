@@ -30,6 +30,8 @@ class Cause(Enum):
     VALUE = "value"
     SWALLOWED = "swallowed"
     LOSS = "loss"
+    REPEATED = "repeated"
+    SETTINGS = "settings"
 
     def kind(self, finding_class: FindingClass | None = None) -> Kind:
         """Return the kind of its findings. ``finding_class``: what they claim, if not what they usually do."""
@@ -104,6 +106,8 @@ CAUSES = {
         "Keep the ids of rows that have been counted in state, or dropDuplicatesWithinWatermark() before",
     ),
     Cause.LOSS: CauseRow(finding_class=_ASKED, allowable=True),
+    Cause.REPEATED: CauseRow(finding_class=_ASKED, allowable=True, answer="repeated=True"),
+    Cause.SETTINGS: CauseRow(finding_class=_ASKED, allowable=True, answer="settings=('latest',)"),
     Cause.LATE: CauseRow(
         "loses rows that come behind the watermark",
         "Allow them more time in withWatermark(), or send them elsewhere before",

@@ -10,6 +10,7 @@ from headrace_properties.findings import Finding
 from headrace_properties.promises import Promise
 from headrace_properties.search.guard import refusal_in
 from headrace_properties.search.limits import CodeLimits, OverrunError
+from headrace_properties.spark_jobs.query_review import is_for_looking
 from headrace_properties.spark_jobs.targets import (
     DECLARES,
     FEED,
@@ -24,9 +25,6 @@ from headrace_sim.spark.client.scripts import Script, ScriptRun, run_script
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.refusals import shown_place
-
-_LOOKED_AT = frozenset({"console", "memory", "noop"})
-"""The sinks that only show rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,7 @@ def program_of(script: Script, run: ScriptRun, given: ProgramInput, seed: int, q
     targets, notes, unknown = dict[str, SparkTarget](), list(run.notes), list(run.unknown)
     for label, job in wanted.items():
         name = script.name if len(jobs) == 1 else f"{script.name}, {label}"
-        if _is_for_looking(job):
+        if is_for_looking(job) and not job.stateful:
             notes.append(
                 f"{label} ({shown_place(job.sink.place)}) shows rows on {job.sink.format}: it is for looking"
             )
@@ -145,11 +143,6 @@ def _wanted(name: str, jobs: Mapping[str, SparkJob], query: str) -> dict[str, Sp
     if len(found) != 1:
         raise TargetError(name, f"it starts no query {query!r}", f"Its queries are: {'; '.join(jobs)}")
     return found
-
-
-def _is_for_looking(job: SparkJob) -> bool:
-    sink = job.sink
-    return sink.format in _LOOKED_AT and sink.function is None and sink.writer is None and not job.stateful
 
 
 def _target(

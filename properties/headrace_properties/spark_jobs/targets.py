@@ -20,6 +20,7 @@ from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.promised import check_promises_of_job
+from headrace_properties.spark_jobs.query_review import QueryReview, is_for_looking, review_query
 from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
 from headrace_properties.spark_jobs.smaller_feeds import narrowed, shrunk
 from headrace_properties.target import TargetError
@@ -53,6 +54,7 @@ DECLARES = "declares"
 author promises; and what its outcome may depend on."""
 
 
+NO_ROW = "no row came to the sink: nothing could be lost or doubled"
 SINK_TRIES = 3
 """Choice: the number of smaller inputs tried for a finding about a sink. Each takes a few processes."""
 
@@ -67,6 +69,8 @@ class SparkReport:
         sink: The results of its sink's trials, or None if it has no sink of its own.
         findings: What was found of both, violated ones first.
         unknown: What was not judged, each with the reason.
+        notes: What is worth knowing of the query's settings and its sink.
+        written: The number of rows that reach a sink which is not code, by batch.
 
     """
 
@@ -75,6 +79,8 @@ class SparkReport:
     sink: SinkReport | None
     findings: tuple[Finding, ...] = ()
     unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    written: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +126,7 @@ class SparkTarget:
         allow_unknown: Collection[str] = (),
         progress: Progress | None = None,
     ) -> SparkReport:
-        """Run the job under schedules, and then try its sink at each of its effects, on the job's output.
+        """Review the query, run it under schedules, and then try its sink at each of its effects, on the job's output.
 
         Args:
             schedules: How many, for a job that keeps state or calls functions in Python.
@@ -138,7 +144,7 @@ class SparkTarget:
             CannotFollowError: If the job does.
 
         """
-        judged = None
+        judged, review = None, review_query(self.job, allow)
         if self.kind is TargetKind.QUERY:
             judged = check_job(
                 self.job,
@@ -155,7 +161,12 @@ class SparkTarget:
             judged = replace(judged, findings=tuple(map(self._stamped, judged.findings)))
             stopped = judged.schedules < schedules or judged.outcome.failure is not None
             if stopped or self.job.sink.function is None:
-                return SparkReport(self.name, judged, None, judged.findings, judged.unknown)
+                findings = ranked([*judged.findings, *review.findings])
+                notes = () if is_for_looking(self.job) else review.notes
+                unknown = (*judged.unknown, *review.unknown)
+                return SparkReport(self.name, judged, None, findings, unknown, notes)
+        if self.job.sink.function is None:
+            return self._written(review)
         sink = check_sink(
             *self._sink(),
             prepare=self._prepare(),
@@ -168,9 +179,15 @@ class SparkTarget:
         )
         findings, unknown = (judged.findings, judged.unknown) if judged else ((), ())
         if not any(self._outputs()):
-            unknown = (*unknown, "no row came to the sink: nothing could be lost or doubled")
-        findings = ranked([*findings, *self._shown(sink)])
-        return SparkReport(self.name, judged, sink, findings, (*unknown, *sink.unknown))
+            unknown = (*unknown, NO_ROW)
+        findings = ranked([*findings, *self._shown(sink), *review.findings])
+        return SparkReport(self.name, judged, sink, findings, (*unknown, *sink.unknown), review.notes)
+
+    def _written(self, review: QueryReview) -> SparkReport:
+        """Run a query that has no code to try, and return what its sink guarantees."""
+        rows = tuple(map(len, self._outputs()))
+        unknown = review.unknown if any(rows) else (*review.unknown, NO_ROW)
+        return SparkReport(self.name, None, None, ranked(review.findings), unknown, review.notes, rows)
 
     def _shown(self, sink: SinkReport) -> Iterator[Finding]:
         """Yield what was found of the sink, and what is asked. Findings are shrunk unless the search was stopped."""
@@ -343,11 +360,9 @@ def spark_target(
         raise TargetError(
             name, "the schema of its rows is not known", "Give it: --schema 'account STRING, amount INT'"
         )
-    if job.sink.function is None and not job.stateful:
-        problem = f"the query keeps no state and writes to {job.sink.format or 'nothing'} itself"
-        raise TargetError(
-            name, problem, "There is nothing to try: name one with state, or with foreachBatch()"
-        )
+    if not (job.sink.function or job.sink.format or job.sink.target or job.stateful):
+        problem = "the query keeps no state and writes to nothing"
+        raise TargetError(name, problem, "Let it start one: frame.writeStream.format('kafka').start()")
     rows = given
     if given is None:
         rows = feed_of(job, seed, samples or {})

@@ -16,10 +16,12 @@ class Declares:
         running: Each batch gives a running result, so what is given out may depend on how the input is cut into batches. The last
             result of each key and the state may not.
         late: Rows behind the watermark may be lost.
+        repeated: What reads the sink allows for rows that come again, once a batch was run again.
+        settings: What the review of the query's settings asks about and is meant, by name: ``("latest",)``.
         bounded_by: What bounds state that nothing removes, in words; a number: at most so many keys have such state. "": nothing.
 
     Raises:
-        OptionsError: ``bounded_by`` is neither.
+        OptionsError: ``bounded_by`` is neither; or ``settings`` is a text instead of a tuple.
 
     """
 
@@ -27,6 +29,8 @@ class Declares:
     running: bool = False
     late: bool = False
     bounded_by: str | int = ""
+    repeated: bool = False
+    settings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         bound: object = self.bounded_by
@@ -36,6 +40,10 @@ class Declares:
                 "bounded_by", bound, "words, such as 'one key for each account', or a number of keys"
             )
 
+        settings: object = self.settings
+        if isinstance(settings, str):
+            raise OptionsError("settings", settings, f"a tuple of names: ({settings!r},)")
+
     def __or__(self, more: "Declares") -> "Declares":
         """Return what either of them declares."""
         return Declares(
@@ -43,4 +51,6 @@ class Declares:
             self.running or more.running,
             self.late or more.late,
             more.bounded_by or self.bounded_by,
+            self.repeated or more.repeated,
+            (*self.settings, *more.settings),
         )

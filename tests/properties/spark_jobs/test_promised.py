@@ -95,7 +95,9 @@ def test_replay_file_has_the_promise_and_refuses_one_that_is_gone(tmp_path: Path
     target = spark_target(f"{__name__}:MENDED", MENDED, feed=FEED, promises=[totals_stay_small])
     report = target.verify(schedules=20)
     trials = SparkTrials(target, lambda _: target, SparkSource(target.name, feed="FEED"), 0)
-    replay = msgspec.json.decode(trials.replay(report.findings[0]), type=Replay)
+    data = trials.replay(report.findings[0])
+    assert data is not None
+    replay = msgspec.json.decode(data, type=Replay)
     assert isinstance(replay.trial, QueryTrial)
     assert replay.trial.promise == "totals_stay_small"
     found = Again(replay, replay.trial, target).finding
@@ -104,7 +106,7 @@ def test_replay_file_has_the_promise_and_refuses_one_that_is_gone(tmp_path: Path
     gone = spark_target("x:y", MENDED, feed=FEED, promises=[])
     assert "which the module no longer makes" in Again(replay, replay.trial, gone).wrong
     kept = KeptFailures(tmp_path, trials.source)
-    path = kept.keep(trials.replay(report.findings[0]))
+    path = kept.keep(data)
     (retried,) = SparkTrials(gone, lambda _: gone, trials.source, 0).retry(kept)
     assert (retried.path, retried.passed, "cannot be run" in str(retried)) == (path, False, True)
 

@@ -1,0 +1,273 @@
+"""A review of a query by what Spark's documentation says of its settings: one table, each row with its reference.
+
+What is documented of a setting is no failure that was seen: a row asks its author, or tells something. Whatever a trial can
+show is left to the trials. A query for looking (console, memory) is said to be one, and not reviewed.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from headrace_properties.findings import Family, Finding, FindingClass, Kind
+from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_findings import place_at
+from headrace_sim.spark.job import Source, SparkJob
+from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, StreamingSink, streaming_sink, written_again
+from headrace_sim.spark.tables.connectors import Repeated
+
+_SPARK = "https://spark.apache.org/docs/latest/streaming"
+_GUIDE = f"{_SPARK}/apis-on-dataframes-and-datasets.html"
+_KAFKA = f"{_SPARK}/structured-streaming-kafka-integration.html"
+_HUDI = "https://hudi.apache.org/docs/configurations"
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRule:
+    """A row of the table.
+
+    Attributes:
+        name: By which the author says that it is meant.
+        seen: Returns what is seen of it in a query, each as text for the sentence, with its place.
+        sentence: What is documented, with ``{}`` for what is seen.
+        remedy: What to do.
+        reference: Where that is documented.
+        finding_class: Whether it asks, or tells.
+
+    """
+
+    name: str
+    seen: Callable[[SparkJob], Iterator[tuple[str, str]]]
+    sentence: str
+    remedy: str
+    reference: str
+    finding_class: FindingClass = FindingClass.UNDECLARED
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReview:
+    """What a review has found.
+
+    Attributes:
+        findings: What only the author can say.
+        notes: What is worth knowing.
+        unknown: What was not judged.
+
+    """
+
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def review_query(job: SparkJob, allow: Collection[Cause] = ()) -> QueryReview:
+    """Return what Spark's documentation says of a query, and what its sink guarantees.
+
+    Args:
+        job: The query.
+        allow: What is meant: ``settings``, ``repeated``.
+
+    """
+    if is_for_looking(job):
+        told = f"the query writes to {job.sink.format} alone, which is for looking: nothing is kept that could be lost or doubled"
+        return QueryReview(notes=(told,))
+    asks = [
+        rule
+        for rule in RULES
+        if rule.finding_class is FindingClass.UNDECLARED and Cause.SETTINGS not in allow
+    ]
+    tells = [rule for rule in RULES if rule.finding_class is FindingClass.NOTE]
+    asked = (_asked(rule, text, place) for rule, text, place in _seen(asks, job))
+    notes = (f"{text}. {rule.remedy}: {rule.reference}" for rule, text, _ in _seen(tells, job))
+    sink = _sink_told(job, repeats=job.declares.repeated or Cause.REPEATED in allow)
+    return QueryReview((*sink.findings, *asked), (*sink.notes, *notes), sink.unknown)
+
+
+def _seen(rules: Sequence[ReviewRule], job: SparkJob) -> Iterator[tuple[ReviewRule, str, str]]:
+    for rule in rules:
+        if rule.name not in job.declares.settings:
+            yield from ((rule, rule.sentence.format(text), place) for text, place in rule.seen(job))
+
+
+def is_for_looking(job: SparkJob) -> bool:
+    """Return whether a query's output is only shown."""
+    row = _own_sink(job)
+    return row is not None and row.again is BatchAgain.SHOWN
+
+
+def _own_sink(job: SparkJob) -> StreamingSink | None:
+    """Return the row of a sink of Spark's own, or of a connector; None: it is code, or unknown."""
+    return None if _is_code(job) else streaming_sink(job.sink.format)
+
+
+def _is_code(job: SparkJob) -> bool:
+    return job.sink.function is not None or job.sink.writer is not None
+
+
+def _sink_told(job: SparkJob, *, repeats: bool) -> QueryReview:
+    """Return what a sink that is not code guarantees. ``repeats``: whether rows may come twice."""
+    if _is_code(job) or not (job.sink.format or job.sink.target):
+        return QueryReview()
+    row, name = _own_sink(job), job.sink.format or "table" * bool(job.sink.target)
+    if row is None:
+        problem = f"what {name} does with a batch that Spark gives it again is not known: its rows may be there twice"
+        return QueryReview(
+            unknown=() if repeats else (f"{problem}. Look it up, and say --allow repeated if that is meant",)
+        )
+    needs = f". {row.needs}" if row.needs else ""
+    if row.again is BatchAgain.SKIPPED:
+        told = f"{name}: a batch that is run again is {row.again.value}{needs}: {row.source}"
+        return QueryReview(notes=(told,))
+    if row.again is BatchAgain.REFUSED:
+        rule = ReviewRule("refused", _nowhere, "", "Write with df.write in foreachBatch", row.source)
+        return QueryReview((_asked(rule, f"Spark does not start this query: {row.needs}", job.sink.place),))
+    becomes = written_again(job.sink.format, job.sink.options, job.output.names)
+    keys = ", ".join(becomes.keys) or "the table's key"
+    if becomes.repeated in {Repeated.REPLACES, Repeated.KEEPS}:
+        told = f"{name}: a batch that is run again {becomes.repeated.value} ({keys}): {row.source}"
+        return QueryReview(notes=(told,))
+    what = (
+        "each row of it may be there twice"
+        if becomes.repeated is Repeated.ADDS
+        else f"it {becomes.repeated.value}"
+    )
+    told = f"{name} is given a batch again after a failure, and then {what}{needs}: it is at least once, not exactly once"
+    if becomes.question and becomes.repeated is Repeated.ADDS:
+        told = f"{name}: {becomes.question}"
+    kind = Kind(Family.SINK, Cause.REPEATED.value, FindingClass.UNDECLARED)
+    answer = f"Do readers allow for it? Then declare repeated=True, or say --allow {Cause.REPEATED.value}"
+    remedy = f"{answer}. If not: {becomes.remedy[0].lower()}{becomes.remedy[1:].rstrip('.')} ({row.source})"
+    return (
+        QueryReview((Finding(kind, told, place_at(job.sink.place), remedy),))
+        if not repeats
+        else QueryReview()
+    )
+
+
+def _asked(rule: ReviewRule, told: str, place: str) -> Finding:
+    answer = f"Is that meant? Then declare settings=({rule.name!r},), or say --allow {Cause.SETTINGS.value}"
+    remedy = f"{answer}. If not: {rule.remedy[0].lower()}{rule.remedy[1:]} ({rule.reference})"
+    kind = Kind(Family.QUERY, rule.name, FindingClass.UNDECLARED, list(_RANKED).index(rule.name))
+    return Finding(kind, told, place_at(place), remedy)
+
+
+def _options(job: SparkJob) -> dict[str, str]:
+    return {name.lower(): value for name, value in job.sink.options}
+
+
+def _of_source(source: Source) -> dict[str, str]:
+    return {name.lower(): str(value).lower() for name, value in source.options}
+
+
+def _nowhere(_: SparkJob) -> Iterator[tuple[str, str]]:
+    yield from ()
+
+
+_MADE_UP = frozenset({"", "rate", "rate-micro-batch", "socket"})
+"""Sources that nobody would miss a row of, and those that a function takes as a parameter."""
+
+
+def _no_checkpoint(job: SparkJob) -> Iterator[tuple[str, str]]:
+    real = any(source.format not in _MADE_UP for source in job.sources)
+    if "checkpointlocation" in _options(job) or not real:
+        return
+    if _is_code(job):
+        then = "uses a new one for each start: the query forgets what it has read, and its batch ids begin at 0 again"
+    else:
+        then = "refuses to start the query, unless spark.sql.streaming.checkpointLocation is set"
+    yield then, job.sink.place
+
+
+def _latest(job: SparkJob) -> Iterator[tuple[str, str]]:
+    for source in job.sources:
+        options = _of_source(source)
+        given = [
+            options.get(name)
+            for name in ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp")
+        ]
+        if source.format == "kafka" and (given[0] == "latest" or not any(given)):
+            yield ("latest" if given[0] else "latest, the default"), source.place
+
+
+_SILENT = (
+    ("kafka", "failondataloss", "false", "records that Kafka no longer has"),
+    ("eventhubs", "failondataloss", "false", "events that are no longer there"),
+    ("iceberg", "streaming-skip-overwrite-snapshots", "true", "what overwrites of the table change"),
+    ("iceberg", "streaming-skip-delete-snapshots", "true", "what deletes of the table remove"),
+    ("csv", "mode", "dropmalformed", "rows that do not fit the schema"),
+    ("json", "mode", "dropmalformed", "rows that do not fit the schema"),
+)
+"""A source, an option, its value, and what it then leaves out without a word."""
+
+
+def _silent_loss(job: SparkJob) -> Iterator[tuple[str, str]]:
+    for source in job.sources:
+        for format_, option, value, lost in _SILENT:
+            if source.format == format_ and _of_source(source).get(option) == value:
+                yield f"{option}={value} leaves out {lost}", source.place
+
+
+def _unconfirmed(job: SparkJob) -> Iterator[tuple[str, str]]:
+    if job.sink.format == "kafka" and _options(job).get("kafka.acks") == "0":
+        yield "", job.sink.place
+
+
+def _failed_batch(job: SparkJob) -> Iterator[tuple[str, str]]:
+    if _options(job).get("hoodie.datasource.write.streaming.ignore.failed.batch", "").lower() == "true":
+        yield "", job.sink.place
+
+
+def _changes_again(job: SparkJob) -> Iterator[tuple[str, str]]:
+    for source in job.sources:
+        if source.format == "delta" and _of_source(source).get("ignorechanges") == "true":
+            yield "", source.place
+
+
+def _socket(job: SparkJob) -> Iterator[tuple[str, str]]:
+    for source in job.sources:
+        if source.format == "socket":
+            yield "", source.place
+
+
+def _once(job: SparkJob) -> Iterator[tuple[str, str]]:
+    if job.sink.trigger is not None and job.sink.trigger[0] == "once":
+        yield "", job.sink.place
+
+
+RULES = (
+    ReviewRule(
+        "checkpoint", _no_checkpoint, "the query has no checkpointLocation, and Spark {}",
+        'Give each query one of its own: .option("checkpointLocation", path)',
+        f"{_GUIDE}#recovering-from-failures-with-checkpointing",
+    ),
+    ReviewRule(
+        "loss", _silent_loss, "the source's option {}, and the query goes on without a word",
+        "Leave the option out, and let the query fail", _KAFKA,
+    ),
+    ReviewRule(
+        "acks", _unconfirmed, "kafka.acks=0 takes a record for written before Kafka has it: a broker that fails loses it",
+        "Leave kafka.acks out, or set it to all", "https://kafka.apache.org/documentation/#producerconfigs_acks",
+    ),
+    ReviewRule(
+        "failed batch", _failed_batch, "Hudi goes on with the next batch when one fails, and its rows are lost",
+        "Leave hoodie.datasource.write.streaming.ignore.failed.batch out", _HUDI,
+    ),
+    ReviewRule(
+        "changes", _changes_again, "ignoreChanges gives rows again that an update or delete has only moved to another file",
+        "Say skipChangeCommits or read the change feed, or drop duplicates by a key",
+        "https://docs.delta.io/latest/delta-streaming.html#ignore-updates-and-deletes",
+    ),
+    ReviewRule(
+        "socket", _socket, "a socket cannot give rows again: those of a batch that dies are lost",
+        "Read from a source that keeps its rows, such as Kafka or files", f"{_GUIDE}#input-sources",
+    ),
+    ReviewRule(
+        "latest", _latest, "startingOffsets is {}: a new query, or one with a new checkpoint, leaves out all that came before",
+        "Say earliest if that counts", f"{_KAFKA}#creating-a-kafka-source-for-streaming-queries", FindingClass.NOTE,
+    ),
+    ReviewRule(
+        "once", _once, "trigger(once=True) is deprecated: it puts the whole backlog into one batch",
+        "Say trigger(availableNow=True)", f"{_GUIDE}#triggers", FindingClass.NOTE,
+    ),
+)  # fmt: skip
+"""What is documented of a single query."""
+
+_RANKED = (*(rule.name for rule in RULES), "refused")
