@@ -64,7 +64,7 @@ class SparkSearchReport:
                 _print_query(console, tried.report)
         for number, finding in enumerate(self.trials.findings):
             part = self.trials.part_of(finding)
-            print_lines(console, f"\n{finding.finding_class.name}: {finding.kind.title}{self._whose(part)}")
+            print_lines(console, f"\n{finding.finding_class.name}: {self._whose(part)}{finding.kind.title}")
             print_lines(console, f"  {finding}")
             if finding.trial is not None:
                 print_lines(console, f"  Seen in {_seen(finding)}.")
@@ -78,7 +78,7 @@ class SparkSearchReport:
 
     def _whose(self, part: "SparkTrials | None") -> str:
         """Return which of several queries a finding is of."""
-        return f", in {part.source.query}" if part is not None and len(self.trials.parts) > 1 else ""
+        return f"{part.source.query}: " if part is not None and len(self.trials.parts) > 1 else ""
 
     @property
     def _variables(self) -> str:

@@ -25,6 +25,7 @@ from headrace_sim.spark.client.scripts import Script, ScriptRun, run_script
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.sinks.database_servers import databases_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,9 @@ def run_program(script: Script, module: Any) -> ScriptRun:
 
     """
     try:
-        return run_script(script, module)
+        with databases_kept() as databases:
+            run = run_script(script, module)
+        return replace(run, prepare=databases.restore if databases.files else None)
     except OverrunError as end:
         raise TargetError(script.name, str(end), "Let it start its queries, and wait for them") from end
     except HeadraceError as error:
@@ -156,12 +159,25 @@ def _target(
         raise TargetError(name, "it starts several queries, and one feed is given", "Name one: --query NAME")
     elif not alone:
         feed = None
+    prepare = _both(run.prepare, given.prepare or getattr(module, PREPARE))
     target = spark_target(
-        name, job, module=_without_feed(module), feed=None if given.samples else feed, seed=seed, prepare=given.prepare,
+        name, job, module=_without_feed(module), feed=None if given.samples else feed, seed=seed, prepare=prepare,
         promises=given.promises, keys=given.keys if job.sink.function is not None else None, declares=given.declares,
         samples=given.samples,
     )  # fmt: skip
     return replace(target, limits=given.limits)
+
+
+def _both(first: Callable[[], Any] | None, second: Callable[[], Any] | None) -> Callable[[], Any] | None:
+    """Return what calls both, as far as they are there."""
+    if first is None or second is None:
+        return first or second
+
+    def prepare() -> None:
+        first()
+        second()
+
+    return prepare
 
 
 def _without_feed(module: SimpleNamespace) -> Any:

@@ -83,8 +83,8 @@ def _files(first: QueryLife, second: QueryLife) -> Finding | None:
     place, formats = _target(first.job), {first.job.sink.format, second.job.sink.format}
     if not place or place != _target(second.job) or not formats <= _LOGGED:
         return None
-    if _option(first.job, "checkpointlocation") == _option(second.job, "checkpointlocation"):
-        return None  # the checkpoint is told
+    if _checkpoint(first, second) is not None:
+        return None
     told = (
         f"{_both(first, second)} write files to one place, {place}, and so have one log of batches: a batch of the one counts as"
         " written if the other has one of its number, and its rows are missing"

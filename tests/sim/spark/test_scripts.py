@@ -126,6 +126,7 @@ def watch(name):
     query = start(name)
     while query.isActive:
         time.sleep(10)
+    query.awaitTermination()
 threads = [threading.Thread(target=watch, args=(f"q{number}",)) for number in range(3)]
 for thread in threads:
     thread.start()
@@ -134,6 +135,7 @@ with ThreadPoolExecutor() as pool:
     list(pool.map(watch, ["p0", "p1"]))
 """)
     assert sorted(_names(done)) == ["p0", "p1", "q0", "q1", "q2"]
+    assert not done.notes
     assert threading.active_count() <= before + 1
 
 

@@ -7,6 +7,7 @@ started again after its end, as programs do that watch over their queries, is th
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Any
 from uuid import UUID
 
@@ -33,7 +34,7 @@ class QueryLife:
         number: Its place among the queries of its program.
         job: What it does.
         time: Its program's.
-        awaited: Whether its program waits without end until it ends.
+        awaited: Which thread of its program waits without end until it ends, or 0.
         starts: How often it was started.
         beside: The numbers of the queries that ran when it was started.
         behind: The query whose end the program has awaited before it starts this one, though it ends only by failing; or None.
@@ -43,7 +44,7 @@ class QueryLife:
     number: int
     job: SparkJob
     time: ScriptTime
-    awaited: bool = False
+    awaited: int = 0
     starts: int = 1
     beside: tuple[int, ...] = ()
     behind: "QueryLife | None" = None
@@ -99,7 +100,7 @@ class QueryLife:
 
         """
         if timeout_s is None:
-            self.awaited, self._over = True, True
+            self.awaited, self._over = get_ident(), True
         elif self.is_active:
             self.time.wait(timeout_s)
         return not self.is_active
@@ -174,7 +175,9 @@ class StartedQueries:
             IllegalArgumentException: If one of this name is active, as Spark does.
 
         """
-        behind = next((other for other in self.lives if other.awaited and not _ends(other.job)), None)
+        behind = next(
+            (life for life in self.lives if life.awaited == get_ident() and not _ends(life.job)), None
+        )
         beside = tuple(other.number for other in self.active)
         life = QueryLife(len(self.lives), job, self.time, beside=beside, behind=behind)
         if life.name is not None and any(life.name == other.name for other in self.active):

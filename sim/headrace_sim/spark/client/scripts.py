@@ -63,6 +63,7 @@ class ScriptRun:
         variables: What its module has.
         notes: What is worth knowing of its run.
         unknown: Why something of it was not seen.
+        prepare: Makes what it had made before its queries started, or None.
 
     """
 
@@ -70,6 +71,7 @@ class ScriptRun:
     variables: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    prepare: Callable[[], None] | None = None
 
     @property
     def queries(self) -> tuple[SparkJob, ...]:

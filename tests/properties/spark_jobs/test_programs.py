@@ -1,0 +1,115 @@
+"""The queries of a program: which are tried, with what, and what they do to each other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace_properties.findings import FindingClass
+from headrace_properties.spark_jobs.programs import Program, ProgramInput, program_of, run_program
+from headrace_properties.target import TargetError
+from headrace_sim.spark.client.scripts import Script, surroundings
+from headrace_sim.spark.declares import Declares
+
+BEGIN = """
+import sqlite3
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+rows = spark.readStream.schema("id INT, item STRING").format("json").load("/in")
+def write(df, batch_id): df.write.mode("overwrite").parquet(f"/out/{batch_id}")
+def query(name="", target="/lake/a", form="parquet", **options):
+    writer = rows.writeStream.format(form).queryName(name or target)
+    return writer.options(**options).start(target)
+def batches(name, **options):
+    return rows.writeStream.foreachBatch(write).queryName(name).options(**options).start()
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(tmp_path)
+
+    def program(text: str, query: str = "", **given: Any) -> Program:
+        Path("job.py").write_text(BEGIN + text)
+        script = Script("job.py")
+        with surroundings(script) as module:
+            run = run_program(script, module)
+            return program_of(script, run, ProgramInput(**given), 0, query)
+
+    return program
+
+
+TOGETHER = {
+    "one checkpoint at once": (
+        'batches("a", checkpointLocation="/c")\nbatches("b", checkpointLocation="/c/")',
+        [("checkpoint", FindingClass.VIOLATED)],
+    ),
+    "one checkpoint one behind the other": (
+        'batches("a", checkpointLocation="/c").stop()\nbatches("b", checkpointLocation="/c")',
+        [("checkpoint", FindingClass.UNDECLARED)],
+    ),
+    "own checkpoints": (
+        'batches("a", checkpointLocation="/c/a")\nbatches("b", checkpointLocation="/c/b")',
+        [],
+    ),
+    "no checkpoints": ('batches("a")\nbatches("b")', []),
+    "files in one place": ('query("a")\nquery("b", form="json")', [("missing", FindingClass.VIOLATED)]),
+    "files in two places": ('query("a")\nquery("b", "/lake/b")', []),
+    "a table with a log of its own": ('query("a", form="delta")\nquery("b", form="delta")', []),
+    "a topic for two": ('query("a", "", "kafka", topic="t")\nquery("b", "", "kafka", topic="t")', []),
+}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_queries_are_judged_together(program: Any, name: str) -> None:
+    text, right = TOGETHER[name]
+    findings = program(text).findings
+    assert [(finding.kind.name, finding.finding_class) for finding in findings] == right
+    assert all(finding.place.file.endswith("job.py") for finding in findings)
+
+
+def test_labels_tell_queries_apart(program: Any) -> None:
+    done = program(
+        "for _ in range(2):\n    rows.writeStream.option('x', _).foreachBatch(write).start()\nbatches('c')"
+    )
+    assert list(done.queries) == [
+        "foreachBatch(write) at job.py:13, 1", "foreachBatch(write) at job.py:13, 2", "c",
+    ]  # fmt: skip
+    names = {label: target.name for label, target in done.queries.items()}
+    assert names["c"] == "job.py, c"
+    assert list(program("batches('a')\nbatches('c')", "c").queries) == ["c"]
+    with pytest.raises(TargetError, match=r"starts no query 'x'\. Its queries are: a; c"):
+        program("batches('a')\nbatches('c')", "x")
+
+
+def test_queries_for_looking_are_said_to_be(program: Any) -> None:
+    done = program("batches('a')\nrows.writeStream.format('console').start()")
+    assert list(done.queries) == ["a"]
+    assert done.notes == ("console (job.py:13) shows rows on console: it is for looking",)
+
+
+def test_feed_and_declarations_beside_the_program_are_its_own(program: Any) -> None:
+    beside = "from headrace_sim.spark.declares import Declares\nfeed = [[(1, 'a')]]\ndeclares = Declares(ordered=True)\n"
+    (target,) = program(f"{beside}batches('a')").queries.values()
+    assert ([list(batch) for batch in target.feed], target.job.declares.ordered) == ([[(1, "a")]], True)
+    own = "feed = rows\ndef prepare(df): pass\npromises = 'many'\ndeclares = 3\nbatches('a')"
+    (target,) = program(own).queries.values()
+    assert (target.prepare, target.promises, target.job.declares) == (None, (), Declares())
+    assert sum(map(len, target.feed)) > 1
+
+
+def test_each_query_may_have_a_feed(program: Any) -> None:
+    text, feed = "batches('a')\nbatches('b')", [[(7, "x")]]
+    done = program(text, feed={"a": feed})
+    assert [list(batch) for batch in done.queries["a"].feed] == feed
+    assert [list(batch) for batch in done.queries["b"].feed] != feed
+    assert [list(batch) for batch in program(text, "b", feed=feed).queries["b"].feed] == feed
+    assert "one feed is given" in program(text, feed=feed).unknown[0]
+
+
+def test_database_that_the_program_makes_is_there_in_its_trials(program: Any, tmp_path: Path) -> None:
+    text = 'with sqlite3.connect("made.db") as db:\n    db.execute("CREATE TABLE t (id INT)")\nbatches("a")'
+    (target,) = program(text).queries.values()
+    assert not (tmp_path / "made.db").exists()
+    target.prepare()
+    assert (tmp_path / "made.db").exists()
