@@ -149,13 +149,12 @@ def load_spark_target(
     """
     try:
         from headrace_properties.spark_jobs.targets import keys_named, spark_target  # noqa: PLC0415
-        from headrace_sim.spark.client.sessions import ModuleSession  # noqa: PLC0415
-        from headrace_sim.spark.columns.recorded_columns import columns_without_java  # noqa: PLC0415
+        from headrace_sim.spark.client.sessions import ModuleSession, connected  # noqa: PLC0415
     except ModuleNotFoundError:
         import headrace.spark  # noqa: F401, PLC0415  it says which packages are missing
 
         raise
-    with columns_without_java(ModuleSession()):  # for modules that get a session when they are imported
+    with connected(ModuleSession()):  # for modules that get a session when they are imported
         module, found = load_named(name)
     feed = getattr(module, feed_name, None)
     if feed is None and feed_name != DEFAULT_FEED:

@@ -174,12 +174,11 @@ def _speaks_of_spark(module_name: str) -> bool:
     return named and importlib.util.find_spec("pyspark") is not None
 
 
-def _without_java() -> AbstractContextManager[None]:
+def _without_java() -> AbstractContextManager[object]:
     """Give a module a session without Java, if it gets one when it is imported."""
-    from headrace_sim.spark.client.sessions import ModuleSession  # noqa: PLC0415
-    from headrace_sim.spark.columns.recorded_columns import columns_without_java  # noqa: PLC0415  it needs PySpark
+    from headrace_sim.spark.client.sessions import ModuleSession, connected  # noqa: PLC0415
 
-    return columns_without_java(ModuleSession())
+    return connected(ModuleSession())
 
 
 def load_named_promises(name: str) -> tuple[Promise, ...]:

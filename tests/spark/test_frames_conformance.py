@@ -7,8 +7,7 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace_sim.spark.client.sessions import Session
-from headrace_sim.spark.columns.recorded_columns import columns_without_java
+from headrace_sim.spark.client.sessions import Session, connected
 from tests.sim.spark import sql_queries, sql_texts
 from tests.sim.spark.drawn_expressions import drawn_expression
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
@@ -35,7 +34,7 @@ def _compare_drawn(spark: SparkSession, seed: int, count: int) -> None:
     df = spark.createDataFrame(ROWS, SCHEMA).coalesce(1).cache()
     of_spark = {text: outcome(df, program) for text, program in programs.items()}
     session = Session()
-    with columns_without_java(session):
+    with connected(session):
         simulated = session.createDataFrame(ROWS, SCHEMA)
         assert {text: outcome(simulated, program) for text, program in programs.items()} == of_spark
     assert sum(isinstance(given, list) for given in of_spark.values()) > count // 2

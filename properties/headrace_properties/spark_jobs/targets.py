@@ -26,8 +26,10 @@ from headrace_properties.spark_jobs.smaller_feeds import narrowed, shrunk
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import TargetKind
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.client.sessions import as_tuple
 from headrace_sim.spark.columns.ddl import Schema, parse_schema
+from headrace_sim.spark.columns.frames import Rows, column
+from headrace_sim.spark.columns.recorded import Recorded
+from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import (
     Columns,
@@ -250,8 +252,8 @@ class SparkTarget:
         if not steps or any(not isinstance(step, Columns | Union | Watermark) for step in steps):
             return self._confined(function), self._outputs(), self.job.output
 
-        def computed(rows: Any, batch_id: int) -> None:
-            function(reduce(_computed, steps, rows), batch_id)
+        def computed(frame: Any, batch_id: int) -> None:
+            function(frame.sparkSession.derived(frame, lambda rows: reduce(_computed, steps, rows)), batch_id)
 
         computed.__wrapped__ = function  # type: ignore[attr-defined]  # its definition is the place
         return self._confined(computed), self.feed, self.job.input
@@ -293,16 +295,16 @@ class SparkTarget:
         return finding_of_sink(replace(smallest, trials=finding.trials), self.feed_seed, kept)
 
 
-def _computed(rows: Any, step: Step) -> Any:
+def _computed(rows: Rows, step: Step) -> Rows:
     """Compute a step that keeps no state on the rows of a batch."""
     if isinstance(step, Union):
-        given = [
-            rows.filter(rows[part.source].isNotNull()).select(f"{part.source}.*") for part in step.branches
-        ]
-        pairs = zip(given, step.branches, strict=True)
-        return reduce(
-            lambda one, other: one.union(other), [reduce(_computed, part.steps, one) for one, part in pairs]
-        )
+        streams = []
+        for part in step.branches:
+            own = rows.filter(Recorded("isNotNull", (column(part.source),), step.place))
+            streams.append(
+                reduce(_computed, part.steps, own.select([column(f"{part.source}.*", step.place)]))
+            )
+        return reduce(lambda one, other: one.union(other, step.place), streams)
     return step.compute(rows) if isinstance(step, Columns) else rows
 
 

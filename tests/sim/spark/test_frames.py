@@ -11,9 +11,8 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from headrace_sim.spark.client.sessions import Session
+from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.columns.ddl import SchemaTextError, parse_schema, parse_type
-from headrace_sim.spark.columns.recorded_columns import columns_without_java
 from headrace_sim.spark.refusals import CannotFollowError
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
 
@@ -23,7 +22,7 @@ RECORDED = json.loads(OUTCOMES.read_text())
 @pytest.fixture
 def df() -> Iterator[Any]:
     session = Session()
-    with columns_without_java(session):
+    with connected(session):
         yield session.createDataFrame(ROWS, SCHEMA)
 
 
@@ -49,7 +48,6 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
             "join() on columns of types string and int",
         ),
         (lambda df: df.rdd, "DataFrame.rdd"),
-        (lambda df: df.createOrReplaceTempView("v"), "DataFrame.createOrReplaceTempView()"),
         (lambda df: df.select(F.soundex("k")), "the function soundex()"),
         (lambda df: df.select(F.round("i", -1)), "round() of int"),
         (lambda df: df.select(F.date_format("t", "EEE")), "date_format() with 'EEE' in the pattern 'EEE'"),
@@ -75,13 +73,13 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
             "<lambda>(), a pandas function with structs,",
         ),
         (lambda df: df.select(df.a.cast("string")), "a cast of array<int> to string"),
-        (lambda df: df.groupBy("k").pivot("b"), "GroupedData.pivot()"),
+        (lambda df: df.groupBy("k").pivot("b", [True]).count(), "pivot of Aggregate"),
         (lambda df: df.sparkSession.sql("SELECT 1"), "SparkSession.sql()"),
         (
             lambda df: df.sparkSession._sc._jvm.io.delta.tables.DeltaTable.forName(df.sparkSession, "t"),
             "Java's io.delta.tables.DeltaTable.forName()",
         ),
-        (lambda df: df.write, "DataFrame.write"),
+        (lambda df: df.write.save("x"), "DataFrame.write"),
         (lambda df: df.select(F.from_json("j", "x INT", {"mode": "FAILFAST"})), "from_json() with options"),
     ],
 )
@@ -89,7 +87,7 @@ def test_call_that_is_not_simulated_is_named_with_its_place(
     call: Callable[[Any], Any], named: str, df: Any
 ) -> None:
     with pytest.raises(CannotFollowError) as caught:
-        call(df)
+        call(df).collect()
     assert named in str(caught.value)
     line = call.__code__.co_firstlineno
     assert f"test_frames.py:{line}: " in str(caught.value)
@@ -106,7 +104,7 @@ def test_call_that_is_not_simulated_is_named_with_its_place(
 )
 def test_pandas_function_that_returns_what_spark_refuses(function: Any, told: str, df: Any) -> None:
     with pytest.raises(PySparkException) as caught:
-        df.select(F.pandas_udf(function, "int")("i"))
+        df.select(F.pandas_udf(function, "int")("i")).collect()
     assert told in str(caught.value)
 
 
@@ -118,8 +116,8 @@ def test_frame_is_a_dataframe_of_a_session(df: Any) -> None:
 def test_columns_need_spark_again_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     # Another test may have left its session running.
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
-    with columns_without_java(Session()):
-        assert repr(F.col("x") + 1) == "Column<'(x + 1)'>"
+    with connected(Session()):
+        assert repr(F.col("x") + 1) == "Column<'+(x, 1)'>"
     with pytest.raises((AssertionError, PySparkException)):
         F.col("x")
 

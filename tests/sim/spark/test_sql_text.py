@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace_sim.spark.client.sessions import Session
+from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.columns.recorded import shown
-from headrace_sim.spark.columns.recorded_columns import columns_without_java
 from headrace_sim.spark.columns.sql_text import parse_expression
 from headrace_sim.spark.refusals import CannotFollowError
 from tests.sim.spark.frame_programs import ROWS, SCHEMA, outcome
@@ -20,7 +19,7 @@ _BROKEN = frozenset({"i >", "cast(n as foo)", "f(", "(i", "1 2"})
 @pytest.fixture(scope="module")
 def df() -> Iterator[Any]:
     session = Session()
-    with columns_without_java(session):
+    with connected(session):
         yield session.createDataFrame(ROWS, SCHEMA)
 
 

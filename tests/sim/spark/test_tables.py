@@ -32,7 +32,7 @@ _OLD, _NEW = [(1, 10), (2, 20)], [(2, 5), (3, 7)]
 
 
 def _frame(rows: list[tuple[Any, ...]], schema: str = _SCHEMA) -> Rows:
-    return Rows(None, parse_schema(schema), [tuple(rows)])
+    return Rows(parse_schema(schema), [tuple(rows)])
 
 
 def _expression(text: str) -> Any:
@@ -48,7 +48,7 @@ def _with(
 
 
 def _rows(tables: Tables, name: str = "t") -> list[tuple[Any, ...]]:
-    return sorted(tables.read(name)._all(), key=repr)
+    return sorted(tables.read(name).all(), key=repr)
 
 
 def _clause(match: Match, act: Act, condition: str | None = None, **assignments: str) -> Clause:

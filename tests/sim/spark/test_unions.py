@@ -27,7 +27,9 @@ def test_streams_have_the_outcome_recorded_on_spark(name: str) -> None:
 
 def test_input_of_a_job_has_a_column_for_each_stream() -> None:
     assert record(both_timed, INPUT).input.names == ["left", "right"]
-    of_session = record(lambda spark: timed_together(*(spark.readStream.schema(INPUT).json() for _ in "ab")))
+    of_session = record(
+        lambda spark: timed_together(*(spark.readStream.schema(INPUT).json("in") for _ in "ab"))
+    )
     assert of_session.input.names == ["stream1", "stream2"]
 
 
@@ -65,7 +67,7 @@ REFUSED = {
         "allowMissingColumns=True.*Add the missing columns before",
     ),
     "after a function": (
-        lambda left, right: left.mapInPandas(iter, INPUT).union(right),
+        lambda left, right: left.mapInPandas(lambda frames: frames, INPUT).union(right),
         CannotFollowError,
         "union\\(\\) after a function or a step with state.*Bring the streams together before",
     ),

@@ -9,7 +9,6 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from headrace_sim.spark.columns.recorded_columns import JavaContext
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 
 _REMEDY = "Leave it out, or do it outside of the code that is tried"
@@ -28,6 +27,30 @@ class Broadcast:
     destroy = unpersist
 
 
+class JavaName:
+    """A name of Java's, such as ``io.delta.tables.DeltaTable.forName``, that is refused as a whole once it is called."""
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> "JavaName":
+        """Return a name within it."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return JavaName(f"{self._name}.{name}".lstrip("."))
+
+    def __call__(self, *_args: Any) -> "JavaName":
+        """Do nothing if it writes a log; refuse all else."""
+        if self._name.startswith(_LOGGERS):
+            return self
+        remedy = "Use functions of columns that take columns and values, or do it in Python"
+        raise CannotFollowError(f"Java's {self._name}()", users_place(), remedy)
+
+
+_LOGGERS = ("org.apache.log4j.", "org.apache.logging.log4j.", "org.slf4j.")
+"""What writes a log and gives nothing back: it is called as it likes."""
+
+
 class Context:
     """Replaces ``SparkContext``.
 
@@ -42,7 +65,7 @@ class Context:
     startTime = 1_893_456_000_000
     uiWebUrl = None
     version = pyspark.__version__
-    _jvm = JavaContext._jvm
+    _jvm = JavaName()
 
     def __init__(self, settings: Any) -> None:
         self._settings = settings

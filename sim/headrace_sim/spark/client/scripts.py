@@ -16,7 +16,6 @@ from types import CodeType, ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from headrace_sim.spark.client.contexts import contexts_without_spark
 from headrace_sim.spark.client.notebooks import notebook_globals, program_of_notebook
 from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
 from headrace_sim.spark.client.recording import captured
@@ -153,7 +152,6 @@ def run_script(script: Script, module: ModuleType) -> ScriptRun:
     code = vars(module).pop("__code__")
     with (
         captured() as session,
-        contexts_without_spark(lambda: session),
         settings_watched() as missed,
         _parser_errors() as usage,
     ):

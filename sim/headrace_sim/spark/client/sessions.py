@@ -1,143 +1,145 @@
-"""The SparkSession that code gets without Spark: it makes frames of rows, and refuses other calls by name."""
+"""The SparkSession that code gets without Spark: PySpark's own, for Connect, whose server is in this process."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
 
-import pyspark
-from pyspark.errors import SparkNoSuchElementException
-from pyspark.sql import Catalog, SparkSession
+import pyspark.sql.connect.proto as pb
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.errors import utils as pyspark_errors
+from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from pyspark.sql.conf import RuntimeConfig
-from pyspark.sql.streaming import StreamingQuery, StreamingQueryManager
+from pyspark.sql.connect import expressions, plan
+from pyspark.sql.connect.client import DefaultChannelBuilder
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.plan import LogicalPlan
+from pyspark.sql.connect.session import SparkSession as ConnectSession
+from pyspark.sql.connect.streaming import readwriter
+from pyspark.sql.connect.streaming.query import StreamingQueryManager
+from pyspark.sql.connect.udf import UserDefinedFunction as ConnectFunction
+from pyspark.sql.udf import UserDefinedFunction
 
-from headrace_sim.spark.client.contexts import Context
-from headrace_sim.spark.columns.casts import cast_value, single_precision
-from headrace_sim.spark.columns.ddl import parse_schema, parse_type
+from headrace_sim.spark.client.answers import PLACES, Answers
+from headrace_sim.spark.client.contexts import Context, JavaName, contexts_without_spark
+from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.frames import Rows
-from headrace_sim.spark.columns.recorded_columns import JavaContext
-from headrace_sim.spark.refusals import CannotFollowError, refuse_the_rest, users_place
-from headrace_sim.spark.tables import tables as model
+from headrace_sim.spark.columns.values import as_tuple
+from headrace_sim.spark.plan.handles import handle
+from headrace_sim.spark.plan.relations import Computed
+from headrace_sim.spark.refusals import CannotFollowError, users_place
 
-_LEAVE_OUT = "Leave it out, or do it outside of the code that is tried"
-_DEFAULTS = {
-    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
-    "spark.sql.sources.partitionOverwriteMode": "STATIC",
-    "spark.sql.shuffle.partitions": "200",
-    "spark.sql.streaming.multipleWatermarkPolicy": "min",
-}
-"""Spark's own values of settings that nothing has set."""
+_SESSION_ID = "00000000-0000-4000-8000-000000000001"
+"""The same for all: a frame of one session may be joined with those of another, as a restarted driver's code does."""
+_REMEDY = "Compute it in Python from collect() instead, or move it behind a function that the check can call with plain rows"
 
 
-class Session(SparkSession):
+class _Channel:
+    """Stands for a gRPC channel: a call of the protocol is a call of a method."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+
+    def unary_unary(self, path: str, **_: Any) -> Callable[..., Any]:
+        name = path.rpartition("/")[2]
+
+        def call(request: Any, **options: Any) -> Any:
+            answer = getattr(self._answers, name, None)
+            if answer is None:
+                raise CannotFollowError(f"{name} of Spark's server", users_place(), _REMEDY)
+            return answer(request, **options)
+
+        return call
+
+    unary_stream = stream_unary = unary_unary
+
+    def close(self) -> None:
+        """Close nothing."""
+
+
+class _Builder(DefaultChannelBuilder):
+    def __init__(self, answers: Answers) -> None:
+        super().__init__(f"sc://localhost/;session_id={_SESSION_ID}")
+        self._answers = answers
+
+    def toChannel(self) -> Any:
+        return _Channel(self._answers)
+
+
+class _Given(LogicalPlan):
+    """A plan of rows that are in this process."""
+
+    def __init__(self, rows: Rows | Computed) -> None:
+        super().__init__(None)
+        self._handle = handle(rows).decode()
+
+    def plan(self, session: Any) -> pb.Relation:
+        del session
+        made: pb.Relation = self._create_proto_relation()
+        made.cached_remote_relation.relation_id = self._handle
+        return made
+
+
+class Session(ConnectSession):
     """A session without Spark.
 
     Args:
-        writer: Makes what ``frame.write`` returns. Without it, writing is refused.
-        tables: The tables that there are. Without it, the catalog is refused.
+        answers: What its server answers.
 
     """
 
-    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
-        """Make one of ours."""
-        return object.__new__(cls)
+    def __init__(self, answers: Answers | None = None) -> None:
+        self.answers = answers or Answers()
+        super().__init__(_Builder(self.answers))
+        self.client._use_reattachable_execute = False
 
-    def __init__(
-        self, writer: Callable[[Rows], Any] | None = None, tables: model.Tables | None = None
-    ) -> None:
-        self._writer = writer
-        self._tables = tables
-        self._settings = Settings()
-        self._jsparkSession = self  # where PySpark asks Java to parse a type
-        self._sc: Any = JavaContext()  # where libraries look for Java
-        self._jvm = JavaContext._jvm
-
-    def writer(self, frame: Rows) -> Any:
-        """Return the value of ``frame.write``."""
-        if self._writer is None:
-            raise CannotFollowError(
-                "DataFrame.write", users_place(), "Write in the function given to foreachBatch()"
-            )
-        return self._writer(frame)
-
-    def rows(self, schema: t.StructType, partitions: Sequence[Sequence[tuple[Any, ...]]]) -> Rows:
+    def frame(self, schema: t.StructType, partitions: Sequence[Sequence[tuple[Any, ...]]]) -> DataFrame:
         """Return a frame of rows."""
-        return Rows(self, schema, [tuple(part) for part in partitions])
+        return DataFrame(_Given(Rows(schema, [tuple(part) for part in partitions])), self)
 
-    @staticmethod
-    def parseDataType(text: str) -> t.DataType:
-        """Return the type that PySpark wrote as JSON."""
-        return t._parse_datatype_json_string(text)
-
-    def createDataFrame(self, data: Any, schema: Any = None) -> Rows:
-        """Return a frame of rows given as tuples, lists, dicts or `Row` values, with a schema, or names, or neither."""
-        if isinstance(schema, str):
-            schema = parse_schema(schema)
-        if not isinstance(data, list | tuple):
-            kind = f"createDataFrame() of a {type(data).__module__.partition('.')[0]} {type(data).__name__}"
-            raise CannotFollowError(kind, users_place(), "Give a list of rows, and the schema: 'name STRING'")
-        if schema is None or isinstance(schema, list | tuple):
-            names = None if schema is None else list(schema)
-            schema = self._inferSchemaFromList(data, names)
-            data = [
-                tuple(row.get(name) for name in schema.names) if isinstance(row, dict) else row
-                for row in data
-            ]
-        if not isinstance(schema, t.StructType):
-            raise CannotFollowError(
-                "createDataFrame() with a schema of one type", users_place(), "Give the columns: 'value INT'"
-            )
-        return self.rows(schema, [[as_tuple(row, schema) for row in data]])
-
-    @staticmethod
-    def getConfs(names: Sequence[str]) -> list[str]:
-        """Return what PySpark's inference of types asks for: that everything is as it is by default."""
-        return ["TIMESTAMP_LTZ" if name == "spark.sql.timestampType" else "false" for name in names]
-
-    @property
-    def _jconf(self) -> "Session":
-        return self  # where PySpark asks Java for settings
-
-    @property
-    def conf(self) -> "Settings":
-        """Its settings."""
-        return self._settings
-
-    @property
-    def version(self) -> str:
-        """The version of PySpark."""
-        return str(pyspark.__version__)
+    def derived(self, frame: DataFrame, compute: Callable[[Rows], Rows]) -> DataFrame:
+        """Return a frame whose rows are computed from those of another, anew for each action."""
+        relation = frame._plan.to_proto(self.client).root
+        return DataFrame(_Given(lambda: compute(self.answers.rows(relation))), self)
 
     @property
     def sparkContext(self) -> Context:
         """A Spark context, for jobs that set its log level or the pool of their jobs."""
         return Context(self.conf)
 
-    @property
-    def catalog(self) -> "Tables":
-        """The tables that were written."""
-        if self._tables is None:
-            raise CannotFollowError(
-                "SparkSession.catalog", users_place(), "Use it in the function given to foreachBatch()"
-            )
-        return Tables(self._tables)
+    _sc = sparkContext
+    _jvm = JavaName()
 
-    def table(self, tableName: str) -> Rows:
-        """Return the rows of a table."""
-        if self._tables is None:
-            raise CannotFollowError("SparkSession.table", users_place(), "Use it in foreachBatch()")
-        return self._tables.read(tableName)
+    def createDataFrame(self, data: Any, schema: Any = None, *more: Any, **options: Any) -> Any:
+        """Return a frame of rows; with a schema, values are verified and converted as Spark's classic client does it."""
+        if isinstance(schema, str):
+            schema = parse_type(schema)
+        if not isinstance(data, list | tuple) or not isinstance(schema, t.DataType):
+            return super().createDataFrame(data, schema, *more, **options)
+        if not isinstance(schema, t.StructType):
+            schema, data = t.StructType([t.StructField("value", schema)]), [(value,) for value in data]
+        return self.frame(schema, [[as_tuple(row, schema) for row in data]])
 
-    @property
-    def streams(self) -> "Streams":
-        """The queries, all of which have ended."""
-        return Streams()
+    def newSession(self) -> Any:
+        """Return the session itself: it shares its tables."""
+        return self
 
     def stop(self) -> None:
         """Do nothing: there is nothing to stop."""
 
-    @staticmethod
-    def _parse_ddl(text: str) -> t.DataType:
-        return parse_type(text)
+    def __del__(self) -> None:
+        """Do nothing: no server has to know."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse what is Java's."""
+        if name.startswith("_j"):
+            raise CannotFollowError(f"SparkSession.{name}, which is Java's,", users_place(), _REMEDY)
+        return super().__getattr__(name)
+
+
+_IN_FORCE: list[Session] = []
 
 
 class ModuleSession(Session):
@@ -145,123 +147,143 @@ class ModuleSession(Session):
 
     def __getattribute__(self, name: str) -> Any:
         """Ask the session that is in force."""
-        current = SparkSession._instantiatedSession
-        if isinstance(current, Session) and current is not self:
-            return getattr(current, name)
-        return super().__getattribute__(name)
+        current = _IN_FORCE[-1] if _IN_FORCE else self
+        return super().__getattribute__(name) if current is self else getattr(current, name)
 
 
-class Settings(RuntimeConfig):
-    """A session's settings, which have no effect but those that something here looks at."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, str] = {}
-
-    def set(self, key: str, value: Any) -> None:
-        """Store a setting."""
-        self._values[key] = str(value).lower() if isinstance(value, bool) else str(value)
-
-    def get(self, key: str, *default: str | None) -> str | None:
-        """Return a setting that was made here, the default, or Spark's own where it is known."""
-        if key in self._values or default:
-            return self._values.get(key, *default)
-        if key in _DEFAULTS or not key.startswith("spark."):
-            return self._known(key)
-        remedy = f"Set it before, or give a default: spark.conf.get({key!r}, ...)"
-        raise CannotFollowError(f"spark.conf.get({key!r})", users_place(), remedy)
+class _Pickler:
+    """Stands for PySpark's pickler where it writes functions into plans: they stay what they are."""
 
     @staticmethod
-    def _known(key: str) -> str:
-        if key not in _DEFAULTS:
-            message = f"[SQL_CONF_NOT_FOUND] The SQL config {key!r} cannot be found"
-            raise SparkNoSuchElementException(message=message)
-        return _DEFAULTS[key]
-
-    def unset(self, key: str) -> None:
-        """Forget a setting."""
-        self._values.pop(key, None)
+    def dumps(value: Any) -> bytes:
+        """Return what stands for a function."""
+        return handle(value)
 
 
-class Tables(Catalog):
-    """Replaces ``spark.catalog``: knows the tables that were written.
+class _Origin:
+    """Where a column is made."""
 
-    Args:
-        tables: The model of them.
-
-    """
-
-    def __init__(self, tables: model.Tables) -> None:
-        self._tables = tables
-
-    def tableExists(self, tableName: str, dbName: str | None = None) -> bool:
-        """Return whether a table was written under this name."""
-        name = (tableName if dbName is None else f"{dbName}.{tableName}").replace("`", "").lower()
-        written = self._tables.versions()
-        if name not in written and (alike := [other for other in written if _tail(other) == _tail(name)]):
-            remedy = "Call the table by the same name everywhere"
-            raise CannotFollowError(
-                f"tableExists({name!r}) behind a write to {alike[0]!r}", users_place(), remedy
-            )
-        return self._tables.exists(name)
-
-    def refreshTable(self, tableName: str) -> None:
-        """Do nothing: nothing is cached."""
-
-    clearCache = cacheTable = uncacheTable = refreshTable
-
-
-def _tail(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
-class Streams(StreamingQueryManager):
-    """Replaces ``spark.streams``: every query that was started has ended."""
-
-    def __init__(self) -> None:
-        """Make it: it has nothing."""
+    fragment = ""
 
     @property
-    def active(self) -> list[StreamingQuery]:
-        """No query."""
-        return []
-
-    def awaitAnyTermination(self, timeout: int | None = None) -> bool | None:
-        """Return at once."""
-        return None if timeout is None else True
-
-    def resetTerminated(self) -> None:
-        """Do nothing."""
-
-    def addListener(self, listener: Any) -> None:
-        """Do nothing: nothing happens that it could be told of."""
-
-    removeListener = addListener
+    def call_site(self) -> str:
+        """Return ``file:line`` of the user's code."""
+        return users_place()
 
 
-def as_tuple(row: Any, schema: t.StructType) -> tuple[Any, ...]:
-    """Return a row, given as a tuple, list, dict or ``Row``, as the tuple that Spark would give back.
+def _noting_places(original: Callable[..., None]) -> Callable[..., None]:
+    def made(self: LogicalPlan, *args: Any, **options: Any) -> None:
+        original(self, *args, **options)
+        PLACES[self._plan_id] = users_place()
 
-    Raises:
-        PySparkTypeError: If a value is not of its column's type. PySpark's own verifier judges it.
+    return made
 
+
+def _analyzing(original: Callable[..., None]) -> Callable[..., None]:
+    def made(self: DataFrame, plan: LogicalPlan, session: Any) -> None:
+        """Analyze a frame when it is made, as Spark does in the driver: a wrong column is an error in its own line."""
+        original(self, plan, session)
+        if isinstance(session, Session):
+            session.answers.schema(plan.to_proto(session.client).root)
+
+    return made
+
+
+def _configured(session: Session) -> Callable[..., Session]:
+    def get(builder: Any) -> Session:
+        for key, value in builder._options.items():
+            session.conf.set(key, value)
+        return session
+
+    return get
+
+
+def _java_only(name: str) -> property:
+    def refuse(_frame: Any) -> Any:
+        raise CannotFollowError(f"DataFrame.{name}", users_place(), _REMEDY)
+
+    return property(refuse)
+
+
+def _refusing(original: Callable[..., None]) -> Callable[..., None]:
+    """Hear of what PySpark's client itself does not have: code may catch that error, which classic Spark would not raise."""
+
+    def made(self: Any, *args: Any, **options: Any) -> None:
+        original(self, *args, **options)
+        raise CannotFollowError(f"a call that Spark Connect lacks ({self})", users_place(), _REMEDY)
+
+    return made
+
+
+def _called(function: UserDefinedFunction, *columns: Any, **named: Any) -> Any:
+    """Call a function that was made before this session was in force, when a test's module was imported."""
+    made = ConnectFunction(
+        function.func, function._returnType_placeholder or function._returnType, function._name, function.evalType,
+        function.deterministic,
+    )  # fmt: skip
+    return made(*columns, **named)
+
+
+def _nothing(_queries: Any, _listener: Any) -> None:
+    """Do nothing: nothing happens that a listener could be told of."""
+
+
+def _each(frame: Any, f: Callable[[Any], None]) -> None:
+    """Call a function for each row, in another process in Spark: here, with a copy of it for each partition."""
+
+    def each(rows: Iterator[Any]) -> None:
+        for row in rows:
+            f(row)
+
+    frame.foreachPartition(each)
+
+
+def _each_partition(frame: Any, f: Callable[[Iterator[Any]], None]) -> None:
+    """Call a function with the rows of each partition; with a pickled copy of it, as it travels in Spark."""
+    from pyspark import cloudpickle  # noqa: PLC0415  few sinks need it
+
+    answers = frame._session.answers
+    with answers.action():
+        rows = answers.rows(frame._plan.to_proto(frame._session.client).root)
+        for partition in rows.partitions:
+            travelled = cloudpickle.loads(cloudpickle.dumps(f))
+            travelled(t._create_row(rows.schema.names, row) for row in partition)
+
+
+@contextmanager
+def connected(session: Session) -> Iterator[Session]:
+    """Let user code get a session, and PySpark's functions make columns for it.
+
+    A Spark session running in this process is hidden until the context ends.
     """
-    t._make_type_verifier(schema)(row)
-    whole = schema.fromInternal(schema.toInternal(row))
-    return tuple(_as_kept(value, field.dataType) for field, value in zip(schema.fields, whole, strict=True))
+    with ExitStack() as patches:
 
+        def put(owner: Any, name: str, value: Any) -> None:
+            patches.enter_context(patch.object(owner, name, value))
 
-def _as_kept(value: Any, kind: t.DataType) -> Any:
-    """Return a value as a column keeps it: PySpark lets any value pass for FLOAT, and for STRING."""
-    if isinstance(kind, t.FloatType) and value is not None:
-        return single_precision(value)
-    if isinstance(kind, t.StringType) and isinstance(value, (int, float)):
-        cast = cast_value(t._infer_type(value), kind)
-        assert cast is not None
-        return cast(value)
-    return value
-
-
-refuse_the_rest(Session, SparkSession, "Use the DataFrame that the function is given")
-refuse_the_rest(Settings, RuntimeConfig, _LEAVE_OUT)
-refuse_the_rest(Tables, Catalog, "Use the DataFrame that the function is given")
-refuse_the_rest(Streams, StreamingQueryManager, _LEAVE_OUT)
+        patches.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message="WARN WindowExpression: No Partition Defined")
+        patches.enter_context(patch.dict(os.environ, {"SPARK_CONNECT_MODE_ENABLED": "1"}))
+        put(pyspark_errors, "is_debugging_enabled", lambda: False)
+        put(expressions, "current_origin", _Origin)
+        put(LogicalPlan, "__init__", _noting_places(LogicalPlan.__init__))
+        put(DataFrame, "__init__", _analyzing(DataFrame.__init__))
+        for module in (expressions, plan, readwriter):
+            put(module, "CloudPickleSerializer", _Pickler)
+        for owner in (SparkSession, ConnectSession):
+            put(owner.Builder, "getOrCreate", _configured(session))
+            for name in ("getActiveSession", "active"):
+                put(owner, name, staticmethod(lambda: session))
+        patches.enter_context(contexts_without_spark(lambda: session))
+        put(PySparkNotImplementedError, "__init__", _refusing(PySparkNotImplementedError.__init__))
+        for name in ("rdd", "_jdf"):
+            patches.enter_context(patch.object(DataFrame, name, _java_only(name), create=True))
+        put(UserDefinedFunction, "__call__", _called)
+        for name in ("addListener", "removeListener"):
+            put(StreamingQueryManager, name, _nothing)
+        put(DataFrame, "foreach", _each)
+        put(DataFrame, "foreachPartition", _each_partition)
+        _IN_FORCE.append(session)
+        patches.callback(_IN_FORCE.pop)
+        put(ConnectSession, "_default_session", session)
+        yield session

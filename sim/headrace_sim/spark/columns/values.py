@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from headrace_sim.spark.columns.casts import BITS, java_double, single_precision
+from headrace_sim.spark.columns.casts import BITS, cast_value, java_double, single_precision
 from headrace_sim.spark.versions import arrow_table, arrow_type, batch_of, frame_of, rows_of
 
 _AS_GIVEN = (t.LongType, t.StringType, t.DoubleType, t.BooleanType, t.IntegerType)
@@ -385,3 +385,26 @@ def _expect_frame(frame: Any) -> None:
             "pandas.DataFrame when the specified return type is StructType."
         )
         raise PySparkValueError(message)
+
+
+def as_tuple(row: Any, schema: t.StructType) -> tuple[Any, ...]:
+    """Return a row, given as a tuple, list, dict or ``Row``, as the tuple that Spark would give back.
+
+    Raises:
+        PySparkTypeError: If a value is not of its column's type. PySpark's own verifier judges it.
+
+    """
+    t._make_type_verifier(schema)(row)
+    whole = schema.fromInternal(schema.toInternal(row))
+    return tuple(_as_kept(value, field.dataType) for field, value in zip(schema.fields, whole, strict=True))
+
+
+def _as_kept(value: Any, kind: t.DataType) -> Any:
+    """Return a value as a column keeps it: PySpark lets any value pass for FLOAT, and for STRING."""
+    if isinstance(kind, t.FloatType) and value is not None:
+        return single_precision(value)
+    if isinstance(kind, t.StringType) and isinstance(value, (int, float)):
+        cast = cast_value(t._infer_type(value), kind)
+        assert cast is not None
+        return cast(value)
+    return value

@@ -15,8 +15,7 @@ from typing import Any
 from zlib import crc32
 
 from headrace.api.errors import HeadraceError
-from headrace_sim.spark.client.sessions import Session
-from headrace_sim.spark.columns.recorded_columns import columns_without_java
+from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.columns.values import byte_order, shuffled_key
 from headrace_sim.spark.job import SparkJob, TimeMode
 from headrace_sim.spark.query.schedules import Fault, FaultKind, Feed, Schedule
@@ -146,7 +145,7 @@ def run_job(
     """
     with ExitStack() as stack:
         session = Session()
-        stack.enter_context(columns_without_java(session))
+        stack.enter_context(connected(session))
         query = _Query(
             job, schedule or Schedule(), session, watch or (lambda _event: None), go_on=streams_go_on
         )
@@ -200,7 +199,7 @@ class _Query:
         self._watermarks = Watermarks(job)
         self._of_streams: list[list[int]] = []
         self._early: list[tuple[Any, ...]] = []
-        self._stages = planned(job, session)
+        self._stages = planned(job)
         self._state = {
             place: [Store() for _ in range(self._partitions)]
             for place, stage in enumerate(self._stages)
@@ -335,7 +334,7 @@ class _Query:
         self.outcome.sink_calls.append(SinkCall(batch.number, tuple(rows), zombie))
         self._note(batch, "sink called by a driver that was replaced" if zombie else "sink called")
         if self._job.sink.function is not None:
-            self._job.sink.function(self._session.rows(self._job.output, [rows]), batch.number)
+            self._job.sink.function(self._session.frame(self._job.output, [rows]), batch.number)
 
     def _tell_state(self) -> None:
         self.outcome.watermark_ms = self._watermark

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from headrace_sim.spark.client.sessions import Session
+from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.values import InputRows, OutputRows
 from headrace_sim.spark.job import (
     ApplyWithState,
@@ -63,7 +63,7 @@ class Stage:
     event_time: Callable[[tuple[Any, ...]], int | None] | None = None
 
 
-def planned(job: SparkJob, session: Session) -> list[Stage]:
+def planned(job: SparkJob) -> list[Stage]:
     """Return the steps of a job, each with the event time that reaches it.
 
     Raises:
@@ -76,7 +76,7 @@ def planned(job: SparkJob, session: Session) -> list[Stage]:
         if isinstance(step, Watermark) and job.stateful and any(watermarks_of(job.steps[:place])):
             problem = "Redefining watermark is disallowed (AnalysisException, once it has advanced)"
             raise SparkJobError(problem, shown_place(step.place), "Call withWatermark() once for each stream")
-        made = _made(step, column, schema, session, numbers)
+        made = _made(step, column, schema, numbers)
         if isinstance(step, Watermark):
             column = step.column
         elif isinstance(step, Union):  # Spark takes it from the first stream
@@ -93,17 +93,17 @@ def planned(job: SparkJob, session: Session) -> list[Stage]:
     return stages
 
 
-def _made(step: Any, column: str, schema: t.StructType, session: Session, numbers: Iterator[int]) -> Stage:
+def _made(step: Any, column: str, schema: t.StructType, numbers: Iterator[int]) -> Stage:
     if isinstance(step, Watermark):
         time_ms = event_time(step.column, schema, step.place)
         return Stage(Delay(next(numbers), time_ms, step.delay_us // 1000), schema)
     if isinstance(step, Union):
-        return Stage(_streams(step, schema, session, numbers), step.output)
+        return Stage(_streams(step, schema, numbers), step.output)
     if isinstance(step, TransformWithState):
         read = event_time(column, schema, step.place) if column in schema.names else None
         return Stage(Operator(step, schema), step.output, read)
     if isinstance(step, Columns):
-        return Stage(_per_row(step, schema, session), step.output)
+        return Stage(_per_row(step, schema), step.output)
     if isinstance(step, MapInPandas):
         return Stage(_map_in_pandas(step, schema), step.output)
     timed = step.time_mode is TimeMode.EVENT_TIME and column in schema.names
@@ -111,23 +111,23 @@ def _made(step: Any, column: str, schema: t.StructType, session: Session, number
     return Stage(GroupOperator(step, schema, watermarked=bool(column)), step.output, read)
 
 
-def _streams(union: Union, given: t.StructType, session: Session, numbers: Iterator[int]) -> Streams:
+def _streams(union: Union, given: t.StructType, numbers: Iterator[int]) -> Streams:
     streams = []
     for branch in union.branches:
         column = given.names.index(branch.source)
         schema, work = given.fields[column].dataType, []
         assert isinstance(schema, t.StructType)
         for step in branch.steps:
-            made = _made(step, "", schema, session, numbers)
+            made = _made(step, "", schema, numbers)
             work.append(made.work)
             schema = made.output
         streams.append(Stream(column, tuple(work)))  # type: ignore[arg-type]  # a branch keeps no state
     return Streams(streams)
 
 
-def _per_row(step: Columns, schema: t.StructType, session: Session) -> Narrow:
+def _per_row(step: Columns, schema: t.StructType) -> Narrow:
     def work(rows: list[tuple[Any, ...]], _: int | None) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in step.compute(session.rows(schema, [rows])).collect()]
+        return step.compute(Rows(schema, [tuple(rows)])).all()
 
     return work
 

@@ -27,12 +27,11 @@ from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark import refusals
-from headrace_sim.spark.client.sessions import Session
-from headrace_sim.spark.columns.recorded_columns import columns_without_java
+from headrace_sim.spark.client.answers import Answers
+from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.real.answers import is_open_way, opened
 from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
-from headrace_sim.spark.sinks.actions import watch_actions
 from headrace_sim.spark.sinks.database_servers import answer_databases
 from headrace_sim.spark.sinks.databases import watch_sqlite
 from headrace_sim.spark.sinks.effects import Failed, Ledger, Loaded, Probe, Refused, Swallowed
@@ -40,7 +39,6 @@ from headrace_sim.spark.sinks.files import watch_files
 from headrace_sim.spark.sinks.requests_over_http import answer_http
 from headrace_sim.spark.sinks.store_clients import StoreClients
 from headrace_sim.spark.tables.tables import Tables
-from headrace_sim.spark.tables.writers import Writer
 
 SinkFunction = Callable[[Any, int], Any]
 _START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -178,9 +176,10 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
     gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
         clients = _settle(folder, probe, seed)
-        tables = Tables(probe, sink.keys, settings=lambda name: session.conf.get(name, None))
-        session = tables.session = Session(lambda frame: Writer(frame, tables), tables)
-        with columns_without_java(session):
+        answers = Answers(action=probe.action)
+        answers.tables = Tables(probe, sink.keys, settings=answers.setting, frame_of=answers.frame_of)
+        session = Session(answers)
+        with connected(session):
             before = frozenset(sys.modules)
             ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, (), probe, -1)
             status = 0 if ready and _process(sink, session, probe, clients, first, reordered) else 1
@@ -202,7 +201,7 @@ def _process(
     for batch in range(first, len(sink.batches)):
         rows = sink.batches[batch]
         parts = [rows] if sink.in_order else [rows[0::2], rows[1::2]]
-        frame = session.rows(sink.schema, [rows[::-1]] if batch == reordered else parts)
+        frame = session.frame(sink.schema, [rows[::-1]] if batch == reordered else parts)
         probe.begin(batch)
         clients.send_waiting()
         listener = _Listener(probe, batch)
@@ -293,7 +292,6 @@ def _settle(folder: Path, probe: Probe, seed: int) -> StoreClients:
     watch_sqlite(probe)
     answer_databases()
     answer_http(probe)
-    watch_actions(probe)
     clients = StoreClients(probe)
     sys.addaudithook(_guard(str(folder.parent)))
     return clients

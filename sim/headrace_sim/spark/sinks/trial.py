@@ -19,8 +19,8 @@ from typing import Any
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
-from headrace_sim.spark.client.sessions import as_tuple
 from headrace_sim.spark.columns.ddl import parse_schema
+from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of

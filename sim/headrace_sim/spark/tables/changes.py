@@ -110,7 +110,7 @@ class _Merging:
         given = _under(own, statement.source_alias) if statement.source_alias else own
         self._statement = statement
         self.schema = _columns(table, given, statement, alias)
-        self.rows, self.given = aligned(table.schema, table.rows, self.schema), source._all()
+        self.rows, self.given = aligned(table.schema, table.rows, self.schema), source.all()
         target = _under(self.schema, alias)
         both = t.StructType([*target.fields, *given.fields])
         self._scopes = {

@@ -124,7 +124,6 @@ class Tables:
         self._frame_of = frame_of
         self._before = dict(before or {})
         self._views: dict[str, Source] = {}
-        self.session: Any = None
 
     def versions(self) -> dict[str, Version]:
         """Return the tables as they are now, by name."""
@@ -173,8 +172,8 @@ class Tables:
             self._commit(action, target, lambda: self._written(self._rows(source), request))
             return
         frame = self._rows(source)
-        rows = frame._all()
-        half = Rows(frame._session, frame.schema, [tuple(rows[: len(rows) // 2])])
+        rows = frame.all()
+        half = Rows(frame.schema, [tuple(rows[: len(rows) // 2])])
         self._commit(
             action,
             target,
@@ -250,7 +249,7 @@ class Tables:
                 frame = _renamed(frame, names, statement.table)
         for name, value in statement.partition:
             if value is not None:
-                frame = frame.withColumn(name, value)
+                frame = frame.with_columns({name: value})
                 same = Recorded("equalTo", (Recorded("col", (name,), value.place), value), value.place)
                 where = same if where is None else Recorded("and", (where, same), value.place)
         mode = SaveMode.OVERWRITE if statement.overwrites or statement.where is not None else SaveMode.APPEND
@@ -277,7 +276,7 @@ class Tables:
                 return
             if statement.if_exists is IfExists.FAIL:
                 raise AnalysisException(message=f"[TABLE_OR_VIEW_ALREADY_EXISTS] {target} already exists")
-        frame = Rows(self.session, statement.schema or _NOTHING, ())
+        frame = Rows(statement.schema or _NOTHING, ())
         if statement.source is not None:
             frame = self._rows(statement.source)
         options = {"path": statement.location} if statement.location else {}
@@ -356,7 +355,7 @@ class Tables:
         return self._frame_of(source, self)
 
     def _frame(self, version: Version) -> Rows:
-        return Rows(self.session, version.schema, [version.rows])
+        return Rows(version.schema, [version.rows])
 
     def _view(self, name: str) -> Source | None:
         return self._views.get(plain_name(name).lower())
@@ -398,4 +397,4 @@ def _renamed(frame: Rows, names: Sequence[str], table: str) -> Rows:
     if len(names) != len(frame.columns):
         message = f"{table} takes {len(names)} columns, the rows have {len(frame.columns)}"
         raise AnalysisException(message=f"[INSERT_COLUMN_ARITY_MISMATCH] Cannot write: {message}")
-    return frame.toDF(*names)
+    return frame.named(names)

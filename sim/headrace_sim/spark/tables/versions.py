@@ -219,7 +219,7 @@ def _converted(frame: Rows, schema: t.StructType, request: WriteRequest) -> list
     for target in schema.fields:
         place, column = columns.get(target.name.lower(), (-1, target))
         values.append(_at(place, column, target))
-    return [tuple(value(row) for value in values) for row in frame._all()]
+    return [tuple(value(row) for value in values) for row in frame.all()]
 
 
 def _at(place: int, column: t.StructField, target: t.StructField) -> Callable[[Row], Any]:

@@ -1,0 +1,458 @@
+"""What a Spark Connect server would answer, in this process: PySpark's own client builds the plans, and nothing is sent.
+
+`Answers` stands where the gRPC stub is. What it is asked to run is compiled and evaluated in memory, or handed to whoever
+watches: a writer of tables, or a list of started queries.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+import pyspark.sql.connect.proto as pb
+from pyspark.sql import types as t
+from pyspark.sql.connect.types import pyspark_types_to_proto_types
+from pyspark.sql.udf import UserDefinedFunction
+
+from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
+from headrace_sim.spark.client.script_time import ScriptTime
+from headrace_sim.spark.client.settings import Settings
+from headrace_sim.spark.client.writes import request_of, request_of_v2
+from headrace_sim.spark.columns.ddl import parse_type
+from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.job import SparkJobError
+from headrace_sim.spark.plan.expressions import user_function
+from headrace_sim.spark.plan.handles import object_of
+from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows
+from headrace_sim.spark.plan.streams import Splitter
+from headrace_sim.spark.refusals import CannotFollowError, users_place
+from headrace_sim.spark.tables.connectors import TARGETS
+from headrace_sim.spark.tables.tables import Tables
+from headrace_sim.spark.versions import arrow_table, arrow_type
+
+PLACES: dict[int, str] = {}
+"""``file:line`` of the user's code that made each part of a plan, by its id in PySpark's client."""
+_SESSION = "00000000-0000-4000-8000-000000000000"
+_REMEDY = "Leave it out, or do it outside of the code that is tried"
+
+
+def _nothing(_seconds: float) -> None:
+    """Let no time pass."""
+
+
+@dataclass(slots=True)
+class SessionState:
+    """What a session knows, and forgets when its driver dies.
+
+    Attributes:
+        views: The relations of temporary views, by name.
+        functions: The user's functions that have a name.
+        settings: Its settings.
+        kept: Persisted relations, by plan id, once they are computed.
+
+    """
+
+    views: dict[str, pb.Relation] = field(default_factory=dict)
+    functions: dict[str, UserDefinedFunction] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+    kept: dict[int, Computed] = field(default_factory=dict)
+
+    def copy(self) -> "SessionState":
+        """Return what a new driver begins with, that has run the code up to here."""
+        return SessionState({**self.views}, {**self.functions}, self.settings.copy(), {**self.kept})
+
+
+@dataclass(slots=True)
+class Answers:
+    """Answers for one session.
+
+    Attributes:
+        tables: Those that are written and read. Without them, both are refused.
+        start: Takes a query that is started, with its plan and its place. Without it, starting is refused.
+        queries: Those that were started.
+        action: Surrounds each action.
+        state: What the session knows.
+
+    """
+
+    tables: Tables | None = None
+    start: Callable[[pb.WriteStreamOperationStart, str], QueryLife] | None = None
+    queries: StartedQueries = field(default_factory=lambda: StartedQueries(ScriptTime(_nothing, _nothing)))
+    action: Callable[[], AbstractContextManager[Any]] = nullcontext
+    state: SessionState = field(default_factory=SessionState)
+    splitter: Splitter = field(init=False)
+    _analyzed: dict[int, Computed] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.splitter = Splitter(self.compiler(), self._resolved)
+
+    # What PySpark calls.
+
+    def Config(self, request: Any, **_: Any) -> Any:
+        """Answer with settings, or set them."""
+        answer = pb.ConfigResponse(session_id=request.session_id, server_side_session_id=_SESSION)
+        kind = request.operation.WhichOneof("op_type")
+        operation, settings = getattr(request.operation, kind), self.state.settings
+        if kind == "set":
+            for pair in operation.pairs:
+                settings.set(pair.key, pair.value)
+        elif kind == "unset":
+            for key in operation.keys:
+                settings.unset(key)
+        elif kind == "is_modifiable":
+            for key in operation.keys:
+                answer.pairs.add(key=key, value="true")
+        elif kind == "get_with_default":
+            for pair in operation.pairs:
+                found = settings.get(pair.key, pair.value if pair.HasField("value") else None)
+                answer.pairs.add(key=pair.key, value=found)
+        elif kind in {"get", "get_option"}:
+            for key in operation.keys:
+                answer.pairs.add(
+                    key=key, value=settings.get(key) if kind == "get" else settings.get(key, None)
+                )
+        else:
+            for key, value in settings.all(operation.prefix if kind == "get_all" else ""):
+                answer.pairs.add(key=key, value=value)
+        return answer
+
+    def AnalyzePlan(self, request: Any, **_: Any) -> Any:
+        """Answer with what a plan is, without running it."""
+        answer = pb.AnalyzePlanResponse(session_id=request.session_id, server_side_session_id=_SESSION)
+        kind = request.WhichOneof("analyze")
+        asked = getattr(request, kind)
+        if kind == "schema":
+            answer.schema.schema.CopyFrom(pyspark_types_to_proto_types(self.schema(asked.plan.root)))
+        elif kind == "is_streaming":
+            answer.is_streaming.is_streaming = self.splitter.is_stream(asked.plan.root)
+        elif kind == "spark_version":
+            answer.spark_version.version = pyspark.__version__
+        elif kind == "ddl_parse":
+            answer.ddl_parse.parsed.CopyFrom(pyspark_types_to_proto_types(parse_type(asked.ddl_string)))
+        elif kind in {"explain", "tree_string"}:
+            getattr(answer, kind).SetInParent()
+        elif kind == "persist":
+            self._persist(asked.relation)
+            answer.persist.SetInParent()
+        elif kind == "unpersist":
+            self.state.kept.pop(asked.relation.common.plan_id, None)
+            answer.unpersist.SetInParent()
+        elif kind == "is_local":
+            answer.is_local.is_local = False
+        else:
+            raise CannotFollowError(f"a question about a plan ({kind})", users_place(), _REMEDY)
+        return answer
+
+    def ExecutePlan(self, request: Any, **_: Any) -> Iterator[Any]:
+        """Run a plan or a command."""
+        plan, parts = request.plan, list[Any]()
+
+        def part(**fields: Any) -> Any:
+            made = pb.ExecutePlanResponse(
+                session_id=request.session_id, server_side_session_id=_SESSION, operation_id=request.operation_id,
+                response_id=str(len(parts)), **fields,
+            )  # fmt: skip
+            parts.append(made)
+            return made
+
+        if plan.HasField("command"):
+            self._command(plan.command, part())
+        else:
+            with self.action():
+                rows = self.rows(plan.root)
+            made = part()
+            made.schema.CopyFrom(pyspark_types_to_proto_types(rows.schema))
+            table = _arrow_of(rows)
+            made = part()
+            made.arrow_batch.row_count, made.arrow_batch.data = table
+        part().result_complete.SetInParent()
+        return iter(parts)
+
+    def Interrupt(self, request: Any, **_: Any) -> Any:
+        """Interrupt nothing."""
+        return pb.InterruptResponse(session_id=request.session_id)
+
+    def ReattachExecute(self, _request: Any, **_: Any) -> Iterator[Any]:
+        """Answer with nothing."""
+        return iter(())
+
+    def ReleaseExecute(self, request: Any, **_: Any) -> Any:
+        """Release nothing."""
+        return pb.ReleaseExecuteResponse(session_id=request.session_id)
+
+    def ReleaseSession(self, request: Any, **_: Any) -> Any:
+        """Release nothing."""
+        return pb.ReleaseSessionResponse(session_id=request.session_id)
+
+    # Plans
+
+    def compiler(self) -> Compiler:
+        """Return what compiles relations for this session."""
+        return Compiler(self._leaf, PLACES, self.state.functions, self.state.kept)
+
+    def rows(self, relation: pb.Relation) -> Rows:
+        """Evaluate a relation."""
+        kind = relation.WhichOneof("rel_type")
+        if kind == "catalog":
+            return self._catalog(relation.catalog)
+        if kind in {"html_string", "show_string"}:  # what is printed is no effect
+            return Rows(_SHOWN, [(("",),)])
+        if self.splitter.is_stream(relation):
+            place = users_place()
+            problem = (
+                "Queries with streaming sources must be executed with writeStream.start() (AnalysisException)"
+            )
+            raise SparkJobError(problem, place, "Do it in the function given to foreachBatch()")
+        return self.compiler().compiled(relation)()
+
+    def schema(self, relation: pb.Relation) -> t.StructType:
+        """Return the schema of a relation. No function of the user's is called.
+
+        Raises:
+            CannotFollowError: It has a part that is not simulated.
+            AnalysisException: Spark would refuse it.
+
+        """
+        if relation.WhichOneof("rel_type") in _OF_ONE_ROW:
+            return _SHOWN
+        if self.splitter.is_stream(relation):
+            return self.splitter.split(relation).output
+        number = relation.common.plan_id
+        if number not in self._analyzed:
+            compiler = Compiler(
+                self._leaf_without_rows, PLACES, self.state.functions, self._analyzed, analysis=True
+            )
+            self._analyzed[number] = partial(_same, compiler.compiled(relation)())
+        return self._analyzed[number]().schema
+
+    def _leaf_without_rows(self, relation: pb.Relation, place: str) -> Computed:
+        leaf = self._leaf(relation, place)
+        return lambda: Rows(leaf().schema, [])
+
+    def _resolved(self, relation: pb.Relation) -> pb.Relation:
+        if relation.WhichOneof("rel_type") == "read" and relation.read.HasField("named_table"):
+            name = relation.read.named_table.unparsed_identifier
+            return self.state.views.get(_view_name(name), relation)
+        return relation
+
+    def _leaf(self, relation: pb.Relation, place: str) -> Computed:
+        kind = relation.WhichOneof("rel_type")
+        if kind == "cached_remote_relation":
+            found = object_of(relation.cached_remote_relation.relation_id.encode())
+            return (lambda: found) if isinstance(found, Rows) else found
+        if kind == "local_relation":
+            schema, found = local_rows(relation.local_relation)
+            return lambda: Rows(schema, [tuple(found)])
+        if kind == "range":
+            asked = relation.range
+            numbers = tuple((number,) for number in range(asked.start, asked.end, asked.step))
+            return lambda: Rows(t.StructType([t.StructField("id", t.LongType(), False)]), [numbers])
+        view = self._resolved(relation)
+        if view is not relation:
+            return self.compiler().compiled(view)
+        if kind == "read" and self.tables is not None:
+            return partial(self._read, relation.read)
+        if kind == "read":
+            what = (
+                relation.read.named_table.unparsed_identifier or relation.read.data_source.format or "parquet"
+            )
+            raise CannotFollowError(
+                f"spark.read of {what!r}", place, "Use the DataFrame that the function is given"
+            )
+        raise CannotFollowError("SparkSession.sql()", place, "Use the DataFrame that the function is given")
+
+    def _catalog(self, asked: Any) -> Rows:
+        """Answer what a session knows of tables: those that were written."""
+        kind = asked.WhichOneof("cat_type")
+        if kind in {"current_catalog", "current_database"}:
+            return _one_row("default" if kind == "current_database" else "spark_catalog")
+        if kind in {"cache_table", "clear_cache", "refresh_by_path", "refresh_table", "uncache_table"}:
+            return Rows(t.StructType([]), [])
+        if kind in {"drop_global_temp_view", "drop_temp_view"}:
+            return _one_row(
+                self.state.views.pop(_view_name(getattr(asked, kind).view_name), None) is not None
+            )
+        if kind != "table_exists" or self.tables is None:
+            call = "".join(part.title() for part in kind.split("_"))
+            remedy = "Use the DataFrame that the function is given"
+            raise CannotFollowError(f"spark.catalog.{call[0].lower()}{call[1:]}()", users_place(), remedy)
+        database = f"{asked.table_exists.db_name}." if asked.table_exists.db_name else ""
+        name = f"{database}{asked.table_exists.table_name}".replace("`", "").lower()
+        written = self.tables.versions()
+        alike = [other for other in written if other.rpartition(".")[2] == name.rpartition(".")[2]]
+        if not self.tables.exists(name) and alike:
+            remedy = "Call the table by the same name everywhere"
+            raise CannotFollowError(
+                f"tableExists({name!r}) behind a write to {alike[0]!r}", users_place(), remedy
+            )
+        return _one_row(self.tables.exists(name) or name in self.state.views)
+
+    def _read(self, asked: Any) -> Rows:
+        """Return the rows of a table, or of what was written to a path."""
+        assert self.tables is not None
+        options = {key.lower(): value for key, value in asked.data_source.options.items()}
+        paths = [*asked.data_source.paths, *(options[key] for key in TARGETS if key in options)]
+        return self.tables.read(asked.named_table.unparsed_identifier or next(iter(paths), ""))
+
+    def setting(self, name: str) -> str | None:
+        """Return a setting of the session, or None."""
+        return self.state.settings.get(name, None)
+
+    def frame_of(self, source: Any, _tables: Tables) -> Rows:
+        """Run the plan of a statement's source."""
+        return self.rows(source)
+
+    def _persist(self, relation: pb.Relation) -> None:
+        compiled, found = self.compiler().compiled(relation), list[Rows]()
+
+        def kept() -> Rows:
+            if not found:
+                found.append(compiled())
+            return found[0]
+
+        self.state.kept[relation.common.plan_id] = kept
+
+    # Commands
+
+    def _command(self, command: Any, answer: Any) -> None:
+        kind = command.WhichOneof("command_type")
+        run = _COMMANDS.get(kind)
+        if kind == "sql_command":
+            remedy = "Use the DataFrame that the function is given"
+            raise CannotFollowError("SparkSession.sql()", users_place(), remedy)
+        if run is None:
+            raise CannotFollowError(f"a command to Spark ({kind})", users_place(), _REMEDY)
+        run(self, getattr(command, kind), answer)
+
+    def _view(self, command: Any, _answer: Any) -> None:
+        name = _view_name(command.name)
+        if not command.replace and name in self.state.views:
+            from pyspark.errors import AnalysisException  # noqa: PLC0415  only here
+
+            message = (
+                f"[TEMP_TABLE_OR_VIEW_ALREADY_EXISTS] Cannot create the temporary view `{name}`: it exists"
+            )
+            raise AnalysisException(message=message)
+        self.state.views[name] = command.input
+
+    def _register(self, command: Any, _answer: Any) -> None:
+        self.state.functions[command.function_name.lower()] = user_function(command)
+
+    def _write(self, command: Any, _answer: Any) -> None:
+        tables, place = self._writable("DataFrame.write"), users_place()
+        tables.write(self._rows_for(command.input), request_of(command, tables, place))
+
+    def _write_v2(self, command: Any, _answer: Any) -> None:
+        tables, place = self._writable("DataFrame.writeTo"), users_place()
+        request = request_of_v2(command, self.compiler(), place)
+        tables.write(self._rows_for(command.input), request)
+
+    def _writable(self, call: str) -> Tables:
+        if self.tables is None:
+            raise CannotFollowError(call, users_place(), "Write in the function given to foreachBatch()")
+        return self.tables
+
+    def _rows_for(self, relation: pb.Relation) -> Rows:
+        return self.rows(relation)
+
+    def _start(self, command: Any, answer: Any) -> None:
+        if self.start is None:
+            raise CannotFollowError("starting a query", users_place(), _REMEDY)
+        life = self.start(command, users_place())
+        result = answer.write_stream_operation_start_result
+        result.query_id.id, result.query_id.run_id, result.name = life.id, life.run_id, command.query_name
+
+    def _query(self, command: Any, answer: Any) -> None:
+        result, kind = answer.streaming_query_command_result, command.WhichOneof("command")
+        result.query_id.CopyFrom(command.query_id)
+        life = self.queries.get(command.query_id.id)
+        if life is None:
+            raise CannotFollowError("a query of another session", users_place(), _REMEDY)
+        if kind == "status":
+            result.status.is_active, told = life.look(), life.status
+            result.status.status_message = told["message"]
+            result.status.is_data_available = told["isDataAvailable"]
+            result.status.is_trigger_active = told["isTriggerActive"]
+        elif kind == "await_termination":
+            result.await_termination.terminated = life.wait(_seconds(command.await_termination))
+        elif kind in {"recent_progress", "last_progress"}:
+            batches = life.progress if kind == "recent_progress" else life.progress[-1:]
+            result.recent_progress.recent_progress_json.extend(batches)
+        elif kind in {"exception", "explain"}:
+            getattr(result, kind).SetInParent()
+        elif kind == "stop":
+            life.stop()
+
+    def _queries(self, command: Any, answer: Any) -> None:
+        result, kind = answer.streaming_query_manager_command_result, command.WhichOneof("command")
+        if kind == "await_any_termination":
+            ended = self.queries.wait_for_any(_seconds(command.await_any_termination))
+            result.await_any_termination.terminated = ended
+        elif kind in {"add_listener", "remove_listener", "reset_terminated"}:
+            setattr(result, kind, True)
+        elif kind == "active":
+            result.active.SetInParent()
+            for active in self.queries.active:
+                _tell_life(result.active.active_queries.add(), active)
+        elif kind == "get_query" and (life := self.queries.get(command.get_query)) is not None:
+            _tell_life(result.query, life)
+
+    def _nothing(self, _command: Any, _answer: Any) -> None:
+        """Do nothing."""
+
+
+_COMMANDS: dict[str, Callable[[Answers, Any, Any], None]] = {
+    "create_dataframe_view": Answers._view,
+    "register_function": Answers._register,
+    "remove_cached_remote_relation_command": Answers._nothing,
+    "streaming_query_command": Answers._query,
+    "streaming_query_listener_bus_command": Answers._nothing,
+    "streaming_query_manager_command": Answers._queries,
+    "write_operation": Answers._write,
+    "write_operation_v2": Answers._write_v2,
+    "write_stream_operation_start": Answers._start,
+}
+_OF_ONE_ROW = frozenset({"catalog", "html_string", "show_string"})
+"""Relations that are answers, and no frames of the user's."""
+_SHOWN = t.StructType([t.StructField("show_string", t.StringType())])
+
+
+def _one_row(value: Any) -> Rows:
+    kind = t.BooleanType() if isinstance(value, bool) else t.StringType()
+    return Rows(t.StructType([t.StructField("value", kind)]), [((value,),)])
+
+
+def _same(rows: Rows) -> Rows:
+    return rows
+
+
+def _seconds(waits: Any) -> float | None:
+    return waits.timeout_ms / 1000 if waits.HasField("timeout_ms") else None
+
+
+def _tell_life(instance: Any, life: QueryLife) -> None:
+    instance.id.id, instance.id.run_id = life.id, life.run_id
+    if life.name is not None:
+        instance.name = life.name
+
+
+def _view_name(name: str) -> str:
+    return name.replace("`", "").lower().removeprefix("global_temp.")
+
+
+def _arrow_of(rows: Rows) -> tuple[int, bytes]:
+    """Return the number of rows, and the rows as PySpark's client reads them."""
+    found = rows.all()
+    table = (
+        arrow_table(found, rows.schema) if found else pa.schema(list(arrow_type(rows.schema))).empty_table()
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        for batch in table.combine_chunks().to_batches() or [
+            pa.RecordBatch.from_pylist([], schema=table.schema)
+        ]:
+            stream.write_batch(batch)
+    return table.num_rows, sink.getvalue().to_pybytes()

@@ -1,0 +1,79 @@
+"""A session's settings, which have no effect but those that something here looks at."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pyspark.errors import SparkNoSuchElementException
+
+from headrace_sim.spark.refusals import CannotFollowError, users_place
+
+_DEFAULTS = {
+    "spark.connect.session.planCompression.defaultAlgorithm": "NONE",
+    "spark.connect.session.planCompression.threshold": "-1",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.pyspark.enabled": "false",
+    "spark.sql.execution.pandas.structHandlingMode": "legacy",
+    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
+    "spark.sql.session.localRelationBatchOfChunksSizeBytes": str(1 << 28),
+    "spark.sql.session.localRelationCacheThreshold": str(1 << 30),
+    "spark.sql.session.localRelationChunkSizeBytes": str(16 << 20),
+    "spark.sql.session.localRelationChunkSizeRows": "10000",
+    "spark.sql.session.localRelationSizeLimit": str(3 << 30),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "200",
+    "spark.sql.sources.partitionOverwriteMode": "STATIC",
+    "spark.sql.streaming.multipleWatermarkPolicy": "min",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+"""Spark's own values of settings that nothing has set; local relations are never sent apart."""
+_ASKED_BY_CLIENT = (
+    "spark.sql.pyspark.",
+    "spark.sql.execution.pandas.",
+    "spark.sql.execution.arrow.",
+    "spark.sql.session.",
+    "spark.python.",
+)
+"""What PySpark's client asks for by itself: everything there is off."""
+
+
+@dataclass(slots=True)
+class Settings:
+    """Settings by name."""
+
+    values: dict[str, str] = field(default_factory=dict)
+
+    def set(self, key: str, value: str) -> None:
+        """Store a setting."""
+        self.values[key] = value
+
+    def get(self, key: str, *default: str | None) -> str | None:
+        """Return a setting that was made here, the default, or Spark's own where it is known.
+
+        Raises:
+            SparkNoSuchElementException: There is none.
+            CannotFollowError: It is one of Spark's, whose value is not known.
+
+        """
+        if key in self.values or key in _DEFAULTS:
+            return self.values.get(key, _DEFAULTS.get(key))
+        if default:
+            return default[0]
+        if key.startswith(_ASKED_BY_CLIENT):
+            return "false"
+        if key.startswith("spark."):
+            remedy = f"Set it before, or give a default: spark.conf.get({key!r}, ...)"
+            raise CannotFollowError(f"spark.conf.get({key!r})", users_place(), remedy)
+        message = f"[SQL_CONF_NOT_FOUND] The SQL config {key!r} cannot be found"
+        raise SparkNoSuchElementException(message=message)
+
+    def unset(self, key: str) -> None:
+        """Forget a setting."""
+        self.values.pop(key, None)
+
+    def all(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Yield those that were made here and begin with a prefix."""
+        yield from ((key, value) for key, value in self.values.items() if key.startswith(prefix))
+
+    def copy(self) -> "Settings":
+        """Return a copy."""
+        return Settings({**self.values})

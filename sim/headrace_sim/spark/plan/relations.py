@@ -1,0 +1,318 @@
+"""Relations of a Connect plan, compiled once into functions of the rows at their leaves.
+
+`Compiler.compiled` reads a tree of relations; calling the result evaluates it. A field of the protocol that is set and not read
+here is refused, and so is a relation of another kind.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyspark.sql.connect.proto as pb
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.udf import UserDefinedFunction
+
+from headrace_sim.spark.columns.ddl import parse_schema
+from headrace_sim.spark.columns.frames import Rows, column
+from headrace_sim.spark.columns.recorded import Recorded
+from headrace_sim.spark.columns.values import InputRows, OutputRows, as_tuple
+from headrace_sim.spark.plan.expressions import Reading, kind_of, literal_of, refuse_unread, user_function
+from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.versions import rows_of
+
+Computed = Callable[[], Rows]
+"""A relation, ready to be evaluated."""
+Leaf = Callable[[pb.Relation, str], Computed]
+"""Compiles a relation that has no input: a table, a file, a batch. The second argument is its place."""
+_REMEDY = "Write it with other calls of the DataFrame, or do it in Python"
+
+
+@dataclass(slots=True)
+class Compiler:
+    """Compiles relations.
+
+    Attributes:
+        leaf: Compiles those without an input.
+        places: ``file:line`` of the user's code, by plan id.
+        functions: The user's functions that have a name in the session.
+        known: Relations, by plan id, that are not compiled but given: the rows before a step of a stream.
+        analysis: Whether only schemas matter: the user's functions are not called.
+
+    """
+
+    leaf: Leaf
+    places: Mapping[int, str] = field(default_factory=dict)
+    functions: dict[str, UserDefinedFunction] = field(default_factory=dict)
+    known: Mapping[int, Computed] = field(default_factory=dict)
+    analysis: bool = False
+
+    def compiled(self, relation: pb.Relation) -> Computed:
+        """Return a relation, ready to be evaluated.
+
+        Raises:
+            CannotFollowError: It has a part that is not simulated.
+
+        """
+        if (given := self.known.get(relation.common.plan_id)) is not None:
+            return given
+        kind, place = relation.WhichOneof("rel_type") or "", self.place(relation)
+        if kind in LEAVES:
+            return self.leaf(relation, place)
+        if kind not in _KINDS:
+            raise CannotFollowError(f"DataFrame.{_CALLS.get(kind, kind)}()", place, _REMEDY)
+        read, fields = _KINDS[kind]
+        message = getattr(relation, kind)
+        refuse_unread(message, fields, place)
+        return read(self, message, place)
+
+    def place(self, relation: pb.Relation) -> str:
+        """Return the place of a relation in the user's code."""
+        return self.places.get(relation.common.plan_id, "unknown:0")
+
+    def reading(self, place: str) -> Reading:
+        """Return what columns are read with."""
+        return Reading(place, self.functions)
+
+    def nodes(self, expressions: Any, place: str) -> list[Recorded]:
+        """Return columns as trees of calls."""
+        return list(map(self.reading(place), expressions))
+
+
+LEAVES = frozenset(
+    {
+        "cached_local_relation",
+        "cached_remote_relation",
+        "chunked_cached_local_relation",
+        "local_relation",
+        "range",
+        "read",
+        "sql",
+    }
+)
+"""The kinds of relations that have no input."""
+
+
+def local_rows(message: Any) -> tuple[t.StructType, list[tuple[Any, ...]]]:
+    """Return the schema and the rows that a plan itself holds, as `createDataFrame` does."""
+    table = pa.ipc.open_stream(message.data).read_all() if message.data else None
+    schema = None
+    if message.schema:
+        as_json = message.schema.startswith("{")
+        schema = t._parse_datatype_json_string(message.schema) if as_json else parse_schema(message.schema)
+    if table is None:
+        return schema or t.StructType([]), []
+    schema = schema or from_arrow_schema(table.schema)
+    rows = rows_of(table, schema)
+    return schema, [as_tuple(tuple(row), schema) for row in rows]
+
+
+def _project(compiler: Compiler, message: Any, place: str) -> Computed:
+    nodes = compiler.nodes(message.expressions, place)
+    if not message.HasField("input"):
+        return lambda: Rows(t.StructType([]), [((),)]).select(nodes)
+    inner = compiler.compiled(message.input)
+    return lambda: inner().select(nodes)
+
+
+def _filter(compiler: Compiler, message: Any, place: str) -> Computed:
+    inner, node = compiler.compiled(message.input), compiler.reading(place)(message.condition)
+    return lambda: inner().filter(node)
+
+
+def _with_columns(compiler: Compiler, message: Any, place: str) -> Computed:
+    inner, read = compiler.compiled(message.input), compiler.reading(place)
+    columns = {alias.name[0]: read(alias.expr) for alias in message.aliases}
+    return lambda: inner().with_columns(columns)
+
+
+def _renamed(compiler: Compiler, message: Any, _place: str) -> Computed:
+    inner = compiler.compiled(message.input)
+    names = {rename.col_name: rename.new_col_name for rename in getattr(message, "renames", ())}
+    names = names or dict(message.rename_columns_map)
+    return lambda: inner().renamed(names)
+
+
+def _drop(compiler: Compiler, message: Any, place: str) -> Computed:
+    inner, nodes = compiler.compiled(message.input), compiler.nodes(message.columns, place)
+    nodes += [column(name, place) for name in message.column_names]
+    return lambda: inner().without(nodes)
+
+
+def _limit(compiler: Compiler, message: Any, _place: str) -> Computed:
+    inner = compiler.compiled(message.input)
+    return lambda: inner().first(message.limit)
+
+
+def _sort(compiler: Compiler, message: Any, place: str) -> Computed:
+    inner, read = compiler.compiled(message.input), compiler.reading(place)
+    nodes = [read.order(order) for order in message.order]
+    return lambda: inner().sort(nodes)
+
+
+def _deduplicate(compiler: Compiler, message: Any, _place: str) -> Computed:
+    inner, names = compiler.compiled(message.input), list(message.column_names)
+    return lambda: inner().distinct(names)
+
+
+def _alias(compiler: Compiler, message: Any, _place: str) -> Computed:
+    inner = compiler.compiled(message.input)
+    return lambda: inner().alias(message.alias)
+
+
+def _as_it_is(compiler: Compiler, message: Any, _place: str) -> Computed:
+    return compiler.compiled(message.input)
+
+
+def _repartition(compiler: Compiler, message: Any, _place: str) -> Computed:
+    inner = compiler.compiled(message.input)
+    if message.HasField("shuffle") and not message.shuffle:
+        return lambda: inner().coalesce(message.num_partitions)
+    return lambda: inner().repartition(message.num_partitions)
+
+
+def _named(compiler: Compiler, message: Any, _place: str) -> Computed:
+    inner, names = compiler.compiled(message.input), list(message.column_names)
+    return lambda: inner().named(names)
+
+
+def _drop_null(compiler: Compiler, message: Any, _place: str) -> Computed:
+    inner, names = compiler.compiled(message.input), list(message.cols)
+    least = message.min_non_nulls if message.HasField("min_non_nulls") else None
+    return lambda: inner().without_nulls(names, least)
+
+
+def _fill_null(compiler: Compiler, message: Any, _place: str) -> Computed:
+    inner, names = compiler.compiled(message.input), list(message.cols)
+    values = [literal_of(value) for value in message.values]
+    if len(values) > 1:
+        return lambda: inner().filled(dict(zip(names, values, strict=True)))
+
+    def filled() -> Rows:
+        rows = inner()
+        return rows.filled(dict.fromkeys(rows.of_sort(values[0], names), values[0]))
+
+    return filled
+
+
+def _set_operation(compiler: Compiler, message: Any, place: str) -> Computed:
+    left, right = compiler.compiled(message.left_input), compiler.compiled(message.right_input)
+    if message.set_op_type != message.SET_OP_TYPE_UNION:
+        name = pb.SetOperation.SetOpType.Name(message.set_op_type).removeprefix("SET_OP_TYPE_").lower()
+        raise CannotFollowError(f"DataFrame.{name}()", place, _REMEDY)
+
+    def united() -> Rows:
+        one, two = left(), right()
+        if message.allow_missing_columns:
+            one, two = one.with_columns_of(two), two.with_columns_of(one)
+        rows = one.union(two.in_columns_of(one) if message.by_name else two, place)
+        return rows if message.is_all else rows.distinct()
+
+    return united
+
+
+_JOINS = {
+    "JOIN_TYPE_CROSS": "cross", "JOIN_TYPE_FULL_OUTER": "outer", "JOIN_TYPE_INNER": "inner", "JOIN_TYPE_LEFT_ANTI": "left_anti",
+    "JOIN_TYPE_LEFT_OUTER": "left", "JOIN_TYPE_LEFT_SEMI": "left_semi", "JOIN_TYPE_RIGHT_OUTER": "right",
+}  # fmt: skip
+
+
+def join_of(message: Any) -> str:
+    """Return the kind of a join: ``left``."""
+    return _JOINS[pb.Join.JoinType.Name(message.join_type)]
+
+
+def _join(compiler: Compiler, message: Any, place: str) -> Computed:
+    left, right, kind = compiler.compiled(message.left), compiler.compiled(message.right), join_of(message)
+    on: Any = list(message.using_columns) or None
+    if message.HasField("join_condition"):
+        on = compiler.reading(place)(message.join_condition)
+    return lambda: left().join(right(), on, "inner" if kind == "cross" else kind, place)
+
+
+def _aggregate(compiler: Compiler, message: Any, place: str) -> Computed:
+    if message.group_type != message.GROUP_TYPE_GROUPBY:
+        name = pb.Aggregate.GroupType.Name(message.group_type).removeprefix("GROUP_TYPE_").lower()
+        raise CannotFollowError(f"DataFrame.{name}()", place, _REMEDY)
+    inner = compiler.compiled(message.input)
+    keys = compiler.nodes(message.grouping_expressions, place)
+    columns = compiler.nodes(message.aggregate_expressions, place)
+    return lambda: inner().aggregate(keys, columns, only_schema=compiler.analysis)
+
+
+def _map_partitions(compiler: Compiler, message: Any, place: str) -> Computed:
+    inner, function = compiler.compiled(message.input), user_function(message.func)
+    if function.evalType != _MAP_IN_PANDAS:
+        raise CannotFollowError("DataFrame.mapInArrow()", place, "Use mapInPandas()")
+    if compiler.analysis:
+        return lambda: Rows(function.returnType, [])
+    out = OutputRows(function.returnType)
+
+    def mapped() -> Rows:
+        given = inner()
+        read = InputRows(given.schema)
+        parts = [
+            tuple(out.from_frames(function.func(read.frames(list(rows), None)))) for rows in given.partitions
+        ]
+        return Rows(function.returnType, parts)
+
+    return mapped
+
+
+_MAP_IN_PANDAS = 205
+"""`PythonEvalType.SQL_MAP_PANDAS_ITER_UDF`."""
+
+
+def _to_schema(compiler: Compiler, message: Any, place: str) -> Computed:
+    inner, wanted = compiler.compiled(message.input), kind_of(message.schema)
+    nodes = [
+        Recorded(
+            "as",
+            (
+                Recorded("cast", (Recorded("col", (f"`{part.name}`",), place), part.dataType), place),
+                part.name,
+            ),
+            place,
+        )
+        for part in wanted.fields
+    ]
+    return lambda: inner().select(nodes)
+
+
+Kind = tuple[Callable[[Compiler, Any, str], Computed], frozenset[str]]
+
+
+def _kind(read: Callable[[Compiler, Any, str], Computed], *fields: str) -> Kind:
+    return read, frozenset({"input", *fields})
+
+
+_KINDS: dict[str, Kind] = {
+    "aggregate": _kind(_aggregate, "group_type", "grouping_expressions", "aggregate_expressions"),
+    "deduplicate": _kind(_deduplicate, "column_names", "all_columns_as_keys"),
+    "drop": _kind(_drop, "columns", "column_names"),
+    "drop_na": _kind(_drop_null, "cols", "min_non_nulls"),
+    "fill_na": _kind(_fill_null, "cols", "values"),
+    "filter": _kind(_filter, "condition"),
+    "hint": _kind(_as_it_is, "name", "parameters"),
+    "join": _kind(_join, "left", "right", "join_condition", "join_type", "using_columns"),
+    "limit": _kind(_limit, "limit"),
+    "map_partitions": _kind(_map_partitions, "func", "is_barrier"),
+    "project": _kind(_project, "expressions"),
+    "repartition": _kind(_repartition, "num_partitions", "shuffle"),
+    "repartition_by_expression": _kind(_as_it_is, "partition_exprs", "num_partitions"),
+    "set_op": _kind(_set_operation, "left_input", "right_input", "set_op_type", "is_all", "by_name", "allow_missing_columns"),
+    "sort": _kind(_sort, "order", "is_global"),
+    "subquery_alias": _kind(_alias, "alias"),
+    "to_df": _kind(_named, "column_names"),
+    "to_schema": _kind(_to_schema, "schema"),
+    "with_columns": _kind(_with_columns, "aliases"),
+    "with_columns_renamed": _kind(_renamed, "rename_columns_map", "renames"),
+    "with_watermark": _kind(_as_it_is, "event_time", "delay_threshold"),  # it means nothing to a batch
+}  # fmt: skip
+"""The relations that are evaluated: how they are read, and the fields that are."""
+_CALLS = {
+    "as_of_join": "joinAsOf", "approx_quantile": "approxQuantile", "co_group_map": "cogroup", "freq_items": "freqItems",
+    "group_map": "applyInPandas", "sample_by": "sampleBy", "collect_metrics": "observe",
+}  # fmt: skip
+"""What the user calls relations that are not evaluated, where the protocol has another name."""

@@ -1,0 +1,397 @@
+"""A started query's plan, split once into sources, steps and a sink: a `SparkJob`."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+import pyspark.sql.connect.proto as pb
+from pyspark.sql import types as t
+from pyspark.util import PythonEvalType
+
+from headrace_sim.spark.columns.ddl import interval_us, parse_schema
+from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.recorded import USER_FUNCTION, Recorded, shown
+from headrace_sim.spark.job import (
+    ApplyWithState,
+    Branch,
+    Columns,
+    InitialState,
+    MapInPandas,
+    OutputMode,
+    Source,
+    SparkJob,
+    SparkJobError,
+    Step,
+    TimeMode,
+    TransformWithState,
+    Union,
+    Watermark,
+)
+from headrace_sim.spark.plan.expressions import expressions_in, kind_of, user_function
+from headrace_sim.spark.plan.relations import Compiler, Computed, join_of
+from headrace_sim.spark.refusals import SPARKS_STATE, CannotFollowError, shown_place
+from headrace_sim.spark.state.tasks import expect_processor
+
+PARAMETER = "headrace parameter"
+"""The format of a stream that a function takes as a parameter. Its option ``name`` is the parameter's."""
+_FIXED_SCHEMAS = {
+    "kafka": "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, timestampType INT",
+    "rate": "timestamp TIMESTAMP, value LONG",
+    "rate-micro-batch": "timestamp TIMESTAMP, value LONG",
+    "socket": "value STRING",
+    "text": "value STRING",
+}
+_TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream of a plan: where its rows come from, and what is done to them.
+
+    Attributes:
+        sources: By name.
+        steps: One after the other.
+        output: The schema of what comes out.
+
+    """
+
+    sources: Mapping[str, Source]
+    steps: tuple[Step, ...]
+    output: t.StructType
+
+    @property
+    def input(self) -> t.StructType:
+        """The schema of a job's input: of its source, or a column with a struct for each."""
+        if len(self.sources) == 1 and not (self.steps and isinstance(self.steps[0], Union)):
+            return next(iter(self.sources.values())).schema
+        return t.StructType([t.StructField(name, source.schema) for name, source in self.sources.items()])
+
+    def then(self, step: Step, output: t.StructType | None = None) -> "Stream":
+        """Return it with one more step."""
+        return replace(self, steps=(*self.steps, step), output=step.output if output is None else output)
+
+
+@dataclass(slots=True)
+class Splitter:
+    """Splits the relations of streams.
+
+    Attributes:
+        compiler: Compiles what is no stream.
+        resolved: Returns the relation that a view's name or a SQL text stands for; any other as it is.
+
+    """
+
+    compiler: Compiler
+    resolved: Callable[[pb.Relation], pb.Relation] = lambda relation: relation
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    seen: dict[int, Stream] = field(default_factory=dict)
+    streaming: dict[int, bool] = field(default_factory=dict)
+
+    def is_stream(self, relation: pb.Relation) -> bool:
+        """Return whether a relation reads from a stream."""
+        number = relation.common.plan_id
+        if number in self.streaming:
+            return self.streaming[number]
+        resolved = self.resolved(relation)
+        if resolved.WhichOneof("rel_type") == "read":
+            found = bool(resolved.read.is_streaming)
+        else:
+            found = any(map(self.is_stream, inputs_of(resolved)))
+        if number:
+            self.streaming[number] = found
+        return found
+
+    def split(self, relation: pb.Relation) -> Stream:
+        """Return the stream that a relation describes.
+
+        Raises:
+            CannotFollowError: It has a step that is not simulated.
+            SparkJobError: Spark would refuse it.
+
+        """
+        number = relation.common.plan_id
+        if number in self.seen:
+            return self.seen[number]
+        stream = self._split(self.resolved(relation))
+        if number:
+            self.seen[number] = stream
+        return stream
+
+    def _split(self, relation: pb.Relation) -> Stream:
+        kind, place = relation.WhichOneof("rel_type") or "", self.compiler.place(relation)
+        message = getattr(relation, kind)
+        if kind == "read":
+            source = self._source(message, place)
+            return Stream({source.name: source}, (), source.schema)
+        if kind in _SPLIT:
+            return _SPLIT[kind](self, message, place)
+        if kind in _SPARKS:
+            raise CannotFollowError(f"{_SPARKS[kind]}() of a stream", place, SPARKS_STATE["agg"])
+        if kind == "set_op" and all(map(self.is_stream, inputs_of(relation))):
+            return self._united(message, place)
+        return self._by_columns(relation, kind, place)
+
+    def _source(self, message: Any, place: str) -> Source:
+        options = dict(message.data_source.options)
+        kind = message.data_source.format.lower() or "parquet"
+        if message.HasField("named_table"):
+            kind, options = "table", dict(message.named_table.options)
+        name = options.pop("name", "") if kind == PARAMETER else ""
+        schema = _schema_of(message.data_source.schema) if message.data_source.schema else None
+        if schema is None and kind in _FIXED_SCHEMAS:
+            schema = parse_schema(_FIXED_SCHEMAS[kind])
+        if schema is None:
+            remedy = "Say readStream.schema('word STRING')"
+            raise CannotFollowError(f"readStream of {kind} without a schema", place, remedy)
+        path = ",".join(message.data_source.paths) or options.get("path", "")
+        path = message.named_table.unparsed_identifier or path
+        given = "" if kind == PARAMETER else kind
+        return Source(
+            name or f"stream{next(self.numbers)}", given, schema, tuple(options.items()), path, place
+        )
+
+    def _by_columns(self, relation: pb.Relation, kind: str, place: str) -> Stream:
+        """Return a stream with a step that treats each row separately: only one input is a stream."""
+        message = getattr(relation, kind)
+        streams = [given for given in inputs_of(relation) if self.is_stream(given)]
+        if kind == "join":
+            self._expect_join(message, streams, place)
+        elif kind == "set_op":
+            problem = (
+                "[_LEGACY_ERROR_TEMP_3102] Union between streaming and batch DataFrames is not supported"
+            )
+            raise SparkJobError(problem, shown_place(place), "Read the other one as a stream, too")
+        (given,) = streams
+        inner = self.split(given)
+        box: list[Rows] = []
+        known: dict[int, Computed] = {given.common.plan_id: lambda: box[0]}
+        compiled = replace(self.compiler, known={**self.compiler.known, **known}).compiled(relation)
+
+        def compute(rows: Rows) -> Rows:
+            box[:] = [rows]
+            return compiled()
+
+        output = compute(Rows(inner.output, [], streaming=True)).schema
+        if kind in _CHANGES_NOTHING:
+            return inner
+        nodes = tuple(map(self.compiler.reading(place), expressions_in(message)))
+        functions = tuple(functions_in(nodes))
+        return inner.then(Columns(_CALLED.get(kind, kind), compute, output, place, functions, nodes))
+
+    def _expect_join(self, message: Any, streams: list[pb.Relation], place: str) -> None:
+        kind = {"outer": "full", "cross": "inner"}.get(join_of(message), join_of(message))
+        if len(streams) > 1:
+            raise CannotFollowError("a join of two streams", place, SPARKS_STATE["join"])
+        outer = {"full", "right" if streams[0] == message.left else "left"}
+        if kind in outer:
+            problem = f"[UNSUPPORTED_OPERATION] a {kind} join of a stream with a batch would have to wait for the stream's end"
+            raise SparkJobError(problem, shown_place(place), "Use an inner or left join, or swap the sides")
+
+    def _watermark(self, message: Any, place: str) -> Stream:
+        inner = self.split(message.input)
+        kind = bind(Recorded("col", (message.event_time,), place), inner.output).type
+        if not isinstance(kind, (t.TimestampType, t.TimestampNTZType)):
+            problem = (
+                f"[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE] The event time {message.event_time!r} is "
+                f"{kind.simpleString().upper()}"
+            )
+            raise SparkJobError(problem, shown_place(place), "Cast the column to TIMESTAMP first")
+        delay = _delay_us(message.delay_threshold, place)
+        return inner.then(Watermark(message.event_time, delay, inner.output, place))
+
+    def _united(self, message: Any, place: str) -> Stream:
+        if message.set_op_type != message.SET_OP_TYPE_UNION or not message.is_all:
+            raise CannotFollowError("a set operation of two streams", place, SPARKS_STATE["distinct"])
+        if message.allow_missing_columns:
+            remedy = "Add the missing columns before: withColumn('x', F.lit(None).cast('INT'))"
+            raise CannotFollowError("unionByName(allowMissingColumns=True)", place, remedy)
+        left, right = self.split(message.left_input), self.split(message.right_input)
+        empty = [Rows(stream.output, [], streaming=True) for stream in (left, right)]
+        if message.by_name:
+            ordered = empty[1].in_columns_of(empty[0])
+            right = right.then(
+                Columns("select", lambda rows: rows.in_columns_of(empty[0]), ordered.schema, place)
+            )
+            empty[1] = ordered
+        output = empty[0].union(empty[1], place).schema
+        for one, two in zip(output.fields, empty[1].schema.fields, strict=True):
+            if one.dataType != two.dataType:
+                types = f"{one.dataType.simpleString()} and {two.dataType.simpleString()}"
+                remedy = f"Cast the column {one.name!r} of both streams to one type before"
+                raise CannotFollowError(f"union() of columns of types {types}", place, remedy)
+        branches = (*_branches(left, output, place), *_branches(right, output, place))
+        return Stream({**left.sources, **right.sources}, (Union(branches, output, place),), output)
+
+    def _mapped(self, message: Any, place: str) -> Stream:
+        function = user_function(message.func)
+        if function.evalType != PythonEvalType.SQL_MAP_PANDAS_ITER_UDF:
+            raise CannotFollowError("DataFrame.mapInArrow()", place, "Use mapInPandas()")
+        return self.split(message.input).then(MapInPandas(function.func, function.returnType, place))
+
+    def _applied(self, message: Any, place: str) -> Stream:
+        if message.timeout_conf not in _TIMEOUTS:
+            problem = f"the timeout {message.timeout_conf!r} is none of: {', '.join(_TIMEOUTS)}"
+            raise SparkJobError(problem, shown_place(place), "Choose one of them")
+        inner, output, state = (
+            self.split(message.input), _schema_of(message.output_schema), _schema_of(message.state_schema),
+        )  # fmt: skip
+        mode = chosen(OutputMode, message.output_mode, "output mode", place)
+        keys = self._keys(message.grouping_expressions, inner.output, place)
+        function = user_function(message.func).func
+        return inner.then(ApplyWithState(function, keys, output, state, mode, message.timeout_conf, place))
+
+    def _with_state(self, message: Any, place: str) -> Stream:
+        if not message.HasField("transform_with_state_info"):
+            raise CannotFollowError("applyInPandas() of a stream", place, SPARKS_STATE["agg"])
+        inner, given, info = (
+            self.split(message.input),
+            user_function(message.func),
+            message.transform_with_state_info,
+        )
+        # PySpark wraps the processor: the function is a method of what drives it.
+        processor = given.func.__self__._stateful_processor
+        expect_processor(processor, place)
+        schema = kind_of(info.output_schema)
+        assert isinstance(schema, t.StructType)
+        mode = chosen(OutputMode, message.output_mode, "output mode", place)
+        event_time = info.event_time_column_name
+        step = TransformWithState(
+            processor, self._keys(message.grouping_expressions, inner.output, place), schema, mode,
+            chosen(TimeMode, info.time_mode, "time mode", place), given.evalType in _OF_PANDAS,
+            self._initial_state(message, place), event_time, place,
+        )  # fmt: skip
+        if event_time and event_time not in schema.names:
+            problem = (
+                f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] eventTimeColumnName {event_time!r} is not in the output: "
+                f"{', '.join(schema.names)}"
+            )
+            raise SparkJobError(problem, shown_place(place), "Name a TIMESTAMP column of the output schema")
+        return inner.then(step)
+
+    def _initial_state(self, message: Any, place: str) -> InitialState | None:
+        if not message.HasField("initial_input"):
+            return None
+        rows = self.compiler.compiled(message.initial_input)()
+        keys = self._keys(message.initial_grouping_expressions, rows.schema, place)
+        return InitialState(rows.schema, keys, tuple(rows.all()))
+
+    def _keys(self, expressions: Any, schema: t.StructType, place: str) -> tuple[str, ...]:
+        names = []
+        for node in self.compiler.nodes(expressions, place):
+            name = str(node.args[0]).strip("`") if node.name == "col" else "."
+            if "." in name:
+                remedy = "Add it as a column first: withColumn('name', ...).groupBy('name')"
+                raise CannotFollowError(f"groupBy({shown(node)}), a computed key,", place, remedy)
+            bind(node, schema)
+            names.append(name)
+        return tuple(names)
+
+
+_OF_PANDAS = frozenset(
+    {
+        PythonEvalType.SQL_TRANSFORM_WITH_STATE_PANDAS_UDF,
+        PythonEvalType.SQL_TRANSFORM_WITH_STATE_PANDAS_INIT_STATE_UDF,
+    }
+)
+_SPLIT: dict[str, Callable[[Splitter, Any, str], Stream]] = {
+    "apply_in_pandas_with_state": Splitter._applied,
+    "group_map": Splitter._with_state,
+    "map_partitions": Splitter._mapped,
+    "with_watermark": Splitter._watermark,
+}
+"""The relations of a stream that become steps of their own."""
+_SPARKS = {"aggregate": "agg", "deduplicate": "dropDuplicates", "limit": "limit", "sort": "orderBy"}
+"""Those in which Spark keeps the state."""
+_CALLED = {
+    "drop_na": "dropna", "fill_na": "fillna", "project": "select", "subquery_alias": "alias", "to_df": "toDF",
+    "with_columns": "withColumn", "with_columns_renamed": "withColumnRenamed",
+}  # fmt: skip
+_CHANGES_NOTHING = frozenset({"hint", "repartition", "repartition_by_expression"})
+
+
+def job_of(stream: Stream, plan: pb.Relation) -> SparkJob:
+    """Return a stream as a job without a sink. ``plan``: its relation."""
+    sources = tuple(stream.sources.values())
+    return SparkJob(
+        stream.input, stream.steps, sources=sources, plan=plan.SerializeToString(deterministic=True)
+    )
+
+
+def inputs_of(relation: pb.Relation) -> list[pb.Relation]:
+    """Return the relations that a relation is made of, one level down."""
+    kind = relation.WhichOneof("rel_type")
+    if kind is None:
+        return []
+    message = getattr(relation, kind)
+    return [
+        getattr(message, part.name)
+        for part in message.DESCRIPTOR.fields
+        if part.message_type is pb.Relation.DESCRIPTOR
+        and not part.is_repeated
+        and message.HasField(part.name)
+    ]
+
+
+def functions_in(given: Any) -> list[Callable[..., Any]]:
+    """Return the user's functions that columns call."""
+    if isinstance(given, Recorded):
+        own = [given.args[0].func] if given.name == USER_FUNCTION else []
+        return own + functions_in(given.args[1:] if own else given.args)
+    if isinstance(given, list | tuple):
+        return [function for part in given for function in functions_in(part)]
+    return []
+
+
+def _branches(stream: Stream, output: t.StructType, place: str) -> tuple[Branch, ...]:
+    """Return the steps of each stream in this one, ending with columns of the final names."""
+    first, *rest = stream.steps or (None,)
+    branches: tuple[Branch, ...] = first.branches if isinstance(first, Union) else ()
+    if not branches:
+        (source,), rest = stream.sources, list(stream.steps)
+        branches = (Branch(source),)
+    steps = list[Columns | Watermark]()
+    for step in (*rest, Columns("toDF", lambda rows: rows.named(output.names), output, place)):
+        if not isinstance(step, Columns | Watermark):
+            remedy = "Bring the streams together before"
+            raise CannotFollowError("union() after a function or a step with state", place, remedy)
+        steps.append(step)
+    return tuple(Branch(branch.source, (*branch.steps, *steps)) for branch in branches)
+
+
+def _schema_of(text: str) -> t.StructType:
+    """Return a schema that PySpark wrote as JSON, or the user as DDL."""
+    found = t._parse_datatype_json_string(text) if text.lstrip().startswith("{") else parse_schema(text)
+    assert isinstance(found, t.StructType)
+    return found
+
+
+def _delay_us(text: str, place: str) -> int:
+    """Return how late a row may be, in microseconds."""
+    length_us = interval_us(text)
+    if length_us is None:
+        problem = f"[CANNOT_PARSE_INTERVAL] Unable to parse {text!r}"
+        raise SparkJobError(problem, shown_place(place), "Write it as '10 minutes'")
+    if length_us < 0:
+        problem = f"the delay threshold ({text}) should not be negative (IllegalArgumentException)"
+        raise SparkJobError(problem, shown_place(place), "Say how much later than the latest a row may come")
+    return length_us
+
+
+_CONDITIONS = {OutputMode: "STREAMING_OUTPUT_MODE.INVALID", TimeMode: "STATEFUL_PROCESSOR_UNKNOWN_TIME_MODE"}
+
+
+def chosen(kinds: Any, given: str, what: str, place: str) -> Any:
+    """Return the member of an enumeration that a name of Spark's means.
+
+    Raises:
+        SparkJobError: There is none.
+
+    """
+    found = next((kind for kind in kinds if kind.value == str(given).lower()), None)
+    if found is None:
+        named = ", ".join(kind.value for kind in kinds)
+        problem = f"[{_CONDITIONS[kinds]}] the {what} {given!r} is none of: {named}"
+        raise SparkJobError(problem, shown_place(place), "Choose one of them")
+    return found
