@@ -11,6 +11,8 @@ CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+OTHER := $(VENV)-pyspark-$(PYSPARK)
+CONFORMANCE := tests/sim/spark tests/properties/spark_jobs
 PIP_INSTALL := -m pip install --quiet --no-compile --constraint constraints.txt
 BUILD := hatchling editables setuptools
 EXTRAS := dev,flights
@@ -30,7 +32,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test docs lint format bench constraints clean
+.PHONY: help setup demo test conformance docs lint format bench constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +64,16 @@ endif
 test: $(READY) ## run the tests and doctests (JOBS=3 processes; ARGS='-k watermark' to choose; SPARK=no without Spark)
 	@$(BIN)/python -m compileall -q core sim properties scenarios benchmarks cli
 	$(BIN)/python -m pytest --numprocesses $(JOBS) $(ARGS)
+
+# Spark jobs are verified with whatever PySpark is installed: what needs no Java, on another release of it.
+conformance: ## run the tests of Spark jobs on another PySpark (PYSPARK=3.5, 4.0 or 4.1), in .venv-pyspark-3.5
+	@$(require_python) && test -n "$(PYSPARK)" || { echo "Name a release: PYSPARK=3.5 make conformance" >&2; exit 1; }
+	@test -x $(OTHER)/bin/pip || { echo "Setting up $(OTHER) (some minutes the first time)"; $(PYTHON) -m venv $(OTHER); }
+	@sed '/^pyspark==/d' constraints.txt > $(OTHER)/constraints.txt
+	@$(OTHER)/bin/python -m pip install --quiet --no-compile --constraint $(OTHER)/constraints.txt $(BUILD)
+	@$(OTHER)/bin/python -m pip install --quiet --no-compile --constraint $(OTHER)/constraints.txt --no-build-isolation \
+	--editable '.[dev,spark]' 'pyspark==$(PYSPARK).*'
+	$(OTHER)/bin/python -m pytest --numprocesses $(JOBS) -m 'not spark' $(CONFORMANCE) $(ARGS)
 
 docs: $(VENV)/.ready-docs ## build the documentation as a site in build/site, links and anchors checked
 	$(BIN)/python -m mkdocs build --strict --quiet
@@ -109,5 +121,5 @@ constraints: ## write constraints.txt anew: the newest releases that pyproject.t
 	rm -rf $(VENV)-constraints
 
 clean: ## remove the virtual environment, caches and builds
-	rm -rf $(VENV) $(VENV)-constraints build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(VENV)-constraints $(VENV)-pyspark-* build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
