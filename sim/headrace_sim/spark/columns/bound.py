@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 
+from headrace_sim.spark.columns.ansi import SETTING, is_ansi, or_null
 from headrace_sim.spark.columns.casts import (
     BITS,
     FRACTIONAL,
@@ -99,7 +100,7 @@ def lifted(
     node: Recorded, kind: t.DataType, function: Callable[..., Any], *children: Bound, nullable: bool = False
 ) -> Bound:
     """Return a function of non-null values: if any is null, so is the result."""
-    values = [child.value for child in children]
+    values, function = [child.value for child in children], or_null(function)
 
     def value(row: Values) -> Any:
         arguments = [each(row) for each in values]
@@ -114,7 +115,7 @@ def converted(inner: Bound, target: t.DataType, node: Recorded, name: str) -> Bo
     if cast is None:
         what = f"a cast of {inner.type.simpleString()} to {target.simpleString()}"
         raise CannotFollowError(what, node.place, "Convert it in Python instead")
-    value = inner.value
+    value, cast = inner.value, or_null(cast)
     return Bound(
         name, target, inner.nullable, lambda row: None if (found := value(row)) is None else cast(found)
     )
@@ -155,12 +156,21 @@ def all_alike(options: list[Bound], node: Recorded) -> list[Bound]:
     """Convert to the common type of all, as Spark does implicitly."""
     kind: t.DataType = t.NullType()
     for option in options:
+        _expect_ansi(kind, option, node)
         common = _common(kind, option.type)
         if common is None:
             kinds = f"{kind.simpleString().upper()} and {option.type.simpleString().upper()}"
             raise refused(node, f"[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] {shown(node)}: {kinds} differ")
         kind = common
     return [as_type(option, kind, node) for option in options]
+
+
+def _expect_ansi(kind: t.DataType, option: Bound, node: Recorded) -> None:
+    """Expect no text beside another type where the two are compared, or computed with, without ANSI mode: its rules differ."""
+    is_text = isinstance(kind, t.StringType) != isinstance(option.type, t.StringType)
+    if is_text and not is_ansi() and t.NullType() not in {kind, option.type}:
+        what = f"{shown(node)} of a text and another type without {SETTING}"
+        raise CannotFollowError(what, node.place, "Cast one to the type of the other")
 
 
 def as_type(inner: Bound, kind: t.DataType, node: Recorded) -> Bound:
@@ -182,6 +192,7 @@ def number(inner: Bound, node: Recorded) -> Bound:
     """Return a column of numbers, or raise the error by which Spark refuses another."""
     if is_number(inner.type) or isinstance(inner.type, t.NullType):
         return inner
+    _expect_ansi(t.DoubleType(), inner, node)
     raise refused(
         node,
         f"[DATATYPE_MISMATCH] {shown(node)}: {inner.name} is {inner.type.simpleString().upper()}, not a number",

@@ -16,6 +16,8 @@ from pyspark.errors import (
 )
 from pyspark.sql import types as t
 
+from headrace_sim.spark.columns.ansi import is_ansi
+
 Cast = Callable[[Any], Any]
 
 BITS: dict[type, int] = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64}
@@ -102,16 +104,18 @@ def _shown_timestamp(value: datetime) -> str:
 
 
 def in_range(value: int, target: t.DataType, problem: str) -> int:
-    """Return the integer if it fits the type. Raise Spark's ``ArithmeticException`` otherwise."""
+    """Return the integer if it fits the type. Raise Spark's ``ArithmeticException`` otherwise; without ANSI mode it wraps."""
     limit = 1 << BITS[type(target)] - 1
     if not -limit <= value < limit:
+        if not is_ansi() and problem != "CAST_INVALID_INPUT":
+            return (value + limit) % (2 * limit) - limit
         raise ArithmeticException(message=f"[{problem}] {value} does not fit {target.simpleString().upper()}")
     return value
 
 
 def _to_integral(source: t.DataType, target: t.DataType) -> Cast | None:
     if isinstance(source, (*FRACTIONAL, t.DecimalType)):
-        return lambda value: in_range(_whole(value), target, "CAST_OVERFLOW")
+        return lambda value: in_range(_whole(value, target), target, "CAST_OVERFLOW")
     if isinstance(source, t.TimestampType):
         return lambda value: in_range(math.floor(value.timestamp()), target, "CAST_OVERFLOW")
     if isinstance(source, t.StringType):
@@ -121,10 +125,18 @@ def _to_integral(source: t.DataType, target: t.DataType) -> Cast | None:
     return (lambda value: in_range(value, target, "CAST_OVERFLOW")) if type(source) in BITS else None
 
 
-def _whole(value: float | Decimal) -> int:
+def _whole(value: float | Decimal, target: t.DataType) -> int:
+    if isinstance(value, float) and not is_ansi():
+        return saturated(value, BITS[t.LongType] if isinstance(target, t.LongType) else BITS[t.IntegerType])
     if not math.isfinite(value):
         raise ArithmeticException(message=f"[CAST_OVERFLOW] {value} does not fit an integral type")
     return math.trunc(value)
+
+
+def saturated(value: float, bits: int) -> int:
+    """Return the nearest integer towards zero that Java's int or long has; 0 for NaN."""
+    limit = 1 << bits - 1
+    return 0 if math.isnan(value) else math.trunc(max(-limit, min(value, limit - 1)))
 
 
 def _invalid(value: str, target: t.DataType) -> NumberFormatException:
@@ -136,6 +148,8 @@ def _invalid(value: str, target: t.DataType) -> NumberFormatException:
 
 def _parsed_integer(value: str, target: t.DataType) -> int:
     text = value.strip()
+    if not is_ansi():
+        text = re.sub(r"(?<=\d)\.\d*$", "", text, flags=re.ASCII)
     if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
         raise _invalid(value, target)
     return int(text)

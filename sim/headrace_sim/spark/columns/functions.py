@@ -19,7 +19,8 @@ from typing import Any
 from pyspark.errors import ArithmeticException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.columns.casts import in_range
+from headrace_sim.spark.columns.ansi import is_ansi
+from headrace_sim.spark.columns.casts import in_range, saturated
 from headrace_sim.spark.columns.json_values import json_object
 from headrace_sim.spark.refusals import NotSimulatedError
 
@@ -105,6 +106,8 @@ def _rounded(value: float, digits: int = 0) -> float:
 
 
 def _whole(call: Callable[[float], int], value: float) -> int:
+    if not is_ansi():
+        return saturated(call(value) if math.isfinite(value) else value, 64)
     if not math.isfinite(value):
         raise ArithmeticException(message=f"[ARITHMETIC_OVERFLOW] {value} does not fit BIGINT")
     return in_range(call(value), _LONG, "ARITHMETIC_OVERFLOW")

@@ -1,0 +1,63 @@
+"""Columns without ANSI mode: what Spark 3.5.9 returned (``local[1]``, spark.sql.ansi.enabled=false)."""
+
+import pytest
+from pyspark.errors import PySparkException
+
+from headrace_sim.spark.columns.ansi import ansi
+from headrace_sim.spark.columns.ddl import parse_schema
+from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.sql_text import parse_expression
+from headrace_sim.spark.refusals import CannotFollowError
+
+SCHEMA = parse_schema("i INT, s STRING, d DOUBLE")
+ROWS = [(2147483647, "12", 1.5), (-7, " 7.9 ", float("nan")), (0, "x", 3e20), (5, "1e3", -2.5)]
+RECORDED = {
+    "cast(s as int)": "12, 7, None, None",
+    "cast(s as double)": "12.0, 7.9, None, 1000.0",
+    "cast(s as decimal(4,1))": "Decimal('12.0'), Decimal('7.9'), None, None",
+    "cast(s as boolean)": "None, None, None, None",
+    "cast(s as date)": "None, None, None, None",
+    "cast(s as timestamp)": "None, None, None, None",
+    "i + 1": "-2147483648, -6, 1, 6",
+    "i * 2": "-2, -14, 0, 10",
+    "i / 0": "None, None, None, None",
+    "i % 0": "None, None, None, None",
+    "cast(d as int)": "1, 0, 2147483647, -2",
+    "cast(d as bigint)": "1, 0, 9223372036854775807, -2",
+    "cast(d as tinyint)": "1, 0, -1, -2",
+    "cast(i as smallint)": "-1, -7, 0, 5",
+    "cast(i as decimal(5,0))": "None, Decimal('-7'), Decimal('0'), Decimal('5')",
+    "cast(d as decimal(6,2))": "Decimal('1.50'), None, None, Decimal('-2.50')",
+    "abs(i)": "2147483647, 7, 0, 5",
+    "array(1,2)[i]": "None, None, 1, None",
+    "element_at(array(1,2), 5)": "None, None, None, None",
+    "-i": "-2147483647, 7, 0, -5",
+    "to_date(s)": "None, None, None, None",
+    "cast(i as decimal(10,0)) / 0": "None, None, None, None",
+    "ceil(d)": "2, 0, 9223372036854775807, -2",
+}
+
+
+def values(text: str) -> str:
+    bound = bind(parse_expression(text, "job.py:1"), SCHEMA)
+    return ", ".join(repr(bound.value(row)) for row in ROWS)
+
+
+@pytest.mark.parametrize(("text", "recorded"), RECORDED.items(), ids=RECORDED)
+def test_what_does_not_fit_is_null_or_wraps_without_ansi_mode(text: str, recorded: str) -> None:
+    with ansi(on=False):
+        assert values(text) == recorded
+
+
+@pytest.mark.parametrize("text", ["cast(s as int)", "i + 1", "i / 0", "cast(d as bigint)", "array(1, 2)[i]"])
+def test_what_does_not_fit_is_an_error_in_ansi_mode(text: str) -> None:
+    with ansi(on=True), pytest.raises(PySparkException):
+        values(text)
+
+
+@pytest.mark.parametrize("text", ["s = 12", "s + 1", "coalesce(s, i)"])
+def test_texts_beside_other_types_follow_other_rules_without_it(text: str) -> None:
+    with ansi(on=True), pytest.raises(PySparkException):
+        values(text)
+    with ansi(on=False), pytest.raises(CannotFollowError, match="a text and another type without"):
+        values(text)
