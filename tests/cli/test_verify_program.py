@@ -60,7 +60,7 @@ def test_each_query_is_judged_and_replayed_as_its_program_is_run(job: Path, run:
     assert result.exit_code == 1, result.output
     assert "jobs/stream.py, appends: a sink with" in result.output
     assert "jobs/stream.py, files: a sink with" in result.output
-    assert "console (jobs/stream.py:29) shows rows on console: it is for looking" in result.output
+    assert "writes to console alone, which is for looking" in result.output
     assert "VIOLATED: appends: each row exactly once (twice)" in result.output
     assert result.output.count("VIOLATED") == 1
     (kept,) = Path(".headrace/failures/jobs.stream.py").glob("*.json")

@@ -10,7 +10,6 @@ from headrace_properties.findings import Finding
 from headrace_properties.promises import Promise
 from headrace_properties.search.guard import refusal_in
 from headrace_properties.search.limits import CodeLimits, OverrunError
-from headrace_properties.spark_jobs.query_review import is_for_looking
 from headrace_properties.spark_jobs.targets import (
     DECLARES,
     FEED,
@@ -118,11 +117,6 @@ def program_of(script: Script, run: ScriptRun, given: ProgramInput, seed: int, q
     targets, notes, unknown = dict[str, SparkTarget](), list(run.notes), list(run.unknown)
     for label, job in wanted.items():
         name = script.name if len(jobs) == 1 else f"{script.name}, {label}"
-        if is_for_looking(job) and not job.stateful:
-            notes.append(
-                f"{label} ({shown_place(job.sink.place)}) shows rows on {job.sink.format}: it is for looking"
-            )
-            continue
         try:
             targets[label] = _target(name, label, job, run, given, seed, alone=len(wanted) == 1)
         except HeadraceError as error:
