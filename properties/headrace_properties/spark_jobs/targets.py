@@ -177,6 +177,7 @@ class SparkTarget:
             rows_of=self._rows_of(),
             allow=self._allowed_of_sink(allow),
             duplicates=duplicates,
+            state=self.job.state,
             progress=progress,
         )
         findings, unknown = (judged.findings, judged.unknown) if judged else ((), ())
@@ -220,6 +221,7 @@ class SparkTarget:
             keys=self.keys,
             rows_of=self._rows_of(),
             allow=self._allowed_of_sink(()),
+            state=self.job.state,
         )
 
     def _rows_of(self) -> RowsOf:

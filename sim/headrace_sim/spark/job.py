@@ -246,6 +246,7 @@ class SparkJob:
         declares: What its author means.
         sources: What its streams are read from.
         plan: The query's relation as PySpark's client sends it (`pyspark.sql.connect.proto.Relation`), or empty.
+        state: What its session knows when it is started (`client.answers.SessionState`): views, functions, settings. Or None.
 
     """
 
@@ -257,6 +258,7 @@ class SparkJob:
     declares: Declares = field(default_factory=Declares)
     sources: tuple[Source, ...] = ()
     plan: bytes = b""
+    state: Any = None
 
     @property
     def output(self) -> t.StructType:

@@ -78,7 +78,7 @@ def job_started(answers: Answers, command: pb.WriteStreamOperationStart, place: 
 
     """
     job = job_of(answers.splitter.split(command.input), command.input)
-    return replace(job, sink=_sink(command, place), policy=_policy(answers))
+    return replace(job, sink=_sink(command, place), policy=_policy(answers), state=answers.state)
 
 
 def _sink(command: pb.WriteStreamOperationStart, place: str) -> SparkSink:

@@ -15,6 +15,7 @@ from typing import Any
 from zlib import crc32
 
 from headrace.api.errors import HeadraceError
+from headrace_sim.spark.client.answers import Answers, SessionState
 from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.columns.values import byte_order, shuffled_key
 from headrace_sim.spark.job import SparkJob, TimeMode
@@ -144,7 +145,7 @@ def run_job(
 
     """
     with ExitStack() as stack:
-        session = Session()
+        session = Session(Answers(state=job.state.copy() if job.state else SessionState()))
         stack.enter_context(connected(session))
         query = _Query(
             job, schedule or Schedule(), session, watch or (lambda _event: None), go_on=streams_go_on

@@ -27,7 +27,7 @@ from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark import refusals
-from headrace_sim.spark.client.answers import Answers
+from headrace_sim.spark.client.answers import Answers, SessionState
 from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.real.answers import is_open_way, opened
 from headrace_sim.spark.refusals import definition_of, place_of_error
@@ -71,6 +71,7 @@ class Sink:
         in_order: Whether the rows of a batch come in one partition, in their order, instead of in two.
         heard: Whether the errors are noted that the function catches.
         first_id: The id of the first batch.
+        state: What the session knows when a driver begins, or None.
 
     """
 
@@ -82,6 +83,7 @@ class Sink:
     in_order: bool = False
     heard: bool = False
     first_id: int = 0
+    state: SessionState | None = None
 
 
 class OutsideError(HeadraceError):
@@ -176,7 +178,7 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
     gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
         clients = _settle(folder, probe, seed)
-        answers = Answers(action=probe.action)
+        answers = Answers(action=probe.action, state=sink.state.copy() if sink.state else SessionState())
         answers.tables = Tables(probe, sink.keys, settings=answers.setting, frame_of=answers.frame_of)
         session = Session(answers)
         with connected(session):

@@ -19,6 +19,7 @@ from typing import Any
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
+from headrace_sim.spark.client.answers import SessionState
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.refusals import shown_place
@@ -129,6 +130,7 @@ def check_sink(
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
     duplicates: bool = False,
+    state: SessionState | None = None,
     progress: Progress | None = None,
 ) -> SinkReport:
     """Check that each row is in its place exactly once, whatever happens to the process that runs the sink.
@@ -147,6 +149,7 @@ def check_sink(
         rows_of: Where the rows come from: a source may deliver them in other batches.
         allow: What is meant of what the undisturbed run loses: ``batching``, ``order``, ``loss``.
         duplicates: Whether the source may deliver a row twice.
+        state: What the session knows when a driver begins: views, functions, settings.
         progress: Called after each trial; a true result stops the search.
 
     Raises:
@@ -156,7 +159,7 @@ def check_sink(
 
     """
     check = _Check(
-        _sink(function, batches, schema, prepare, keys), frozenset(ignore), rows_of, frozenset(allow)
+        _sink(function, batches, schema, prepare, keys, state), frozenset(ignore), rows_of, frozenset(allow)
     )
     return check.run(progress, overtaken=overtaken, duplicates=duplicates)
 
@@ -199,6 +202,7 @@ def try_fault(
     keys: Mapping[str, Sequence[str]] | None = None,
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
+    state: SessionState | None = None,
 ) -> OneTrial:
     """Try a sink under one fault, as `check_sink` tries it under each.
 
@@ -211,12 +215,13 @@ def try_fault(
         keys: As in `check_sink`; so are ``rows_of`` and ``allow``.
         rows_of: Where the rows come from.
         allow: What is meant.
+        state: As in `check_sink`.
 
     Raises:
         SinkFailsError: As `check_sink` does; so is `UnfollowableSinkError`.
 
     """
-    sink = _sink(function, batches, schema, prepare, keys)
+    sink = _sink(function, batches, schema, prepare, keys, state)
     return _Check(sink, frozenset(), rows_of, frozenset(allow)).one(fault)
 
 
@@ -226,11 +231,12 @@ def _sink(
     schema: str | t.StructType,
     prepare: Callable[[], Any] | None,
     keys: Mapping[str, Sequence[str]] | None,
+    state: SessionState | None,
 ) -> Sink:
     parsed = parse_schema(schema) if isinstance(schema, str) else schema
     rows = tuple(tuple(as_tuple(row, parsed) for row in batch) for batch in batches)
     declared = {table: tuple(name.lower() for name in columns) for table, columns in (keys or {}).items()}
-    return Sink(function, parsed, rows, prepare, declared)
+    return Sink(function, parsed, rows, prepare, declared, state=state)
 
 
 @dataclass(frozen=True, slots=True)
