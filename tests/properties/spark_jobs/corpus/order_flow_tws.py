@@ -8,15 +8,15 @@ log = logging.getLogger("orders")
 
 class OrderFlow(StatefulProcessor):
     def init(self, handle):
-        self.order = handle.getValueState("order", "status STRING, amount DOUBLE")
+        self.amounts = handle.getListState("amounts", "amount DOUBLE")
 
     def handleInputRows(self, key, rows, timerValues):
         for row in rows:
             try:
-                self.order.update({"status": row.status, "amount": row.amount})
+                self.amounts.appendValue(row.amount)
             except Exception as error:
                 log.error("order %s: %s", key[0], error)
-        yield Row(order_id=key[0], status=row.status)
+        yield Row(order_id=key[0], changes=len(list(self.amounts.get())))
 
     def close(self):
         pass
@@ -29,7 +29,7 @@ class OrderJob:
     def run(self):
         orders = self.spark.readStream.schema("order_id STRING, status STRING, amount DOUBLE").json("/landing/orders")
         flow = orders.where("order_id IS NOT NULL").groupBy("order_id").transformWithState(
-            OrderFlow(), "order_id STRING, status STRING", "Update", "None"
+            OrderFlow(), "order_id STRING, changes INT", "Update", "None"
         )
         query = flow.writeStream.outputMode("update").format("console").option("checkpointLocation", "/chk/orders").start()
         query.awaitTermination()
