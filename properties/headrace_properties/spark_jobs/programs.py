@@ -1,6 +1,6 @@
 """A program that starts queries, as a target: it is run once, and each of its queries is tried."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +10,8 @@ from headrace_properties.findings import Finding
 from headrace_properties.promises import Promise
 from headrace_properties.search.guard import refusal_in
 from headrace_properties.search.limits import CodeLimits, OverrunError
+from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_findings import place_at
 from headrace_properties.spark_jobs.targets import (
     DECLARES,
     FEED,
@@ -123,10 +125,19 @@ def program_of(script: Script, run: ScriptRun, given: ProgramInput, seed: int, q
             if len(wanted) == 1:
                 raise
             unknown.append(f"{label}: {error}")
-    together = () if query else judged_together(run.lives)
+    findings = list(_refused(run))
     if not query:
+        findings += judged_together(run.lives)
         notes += told_together(run.queries)
-    return Program(script.name, run, targets, together, tuple(notes), tuple(unknown))
+    notes += (f"{module} is a stand-in: what it is told goes nowhere" for module in script.stand_ins)
+    return Program(script.name, run, targets, tuple(findings), tuple(notes), tuple(unknown))
+
+
+def _refused(run: ScriptRun) -> Iterator[Finding]:
+    """Yield what Spark refuses of a program, which then fails whenever it is run."""
+    if run.refused is not None:
+        error = run.refused
+        yield Finding(Cause.ERROR.kind(), error.problem, place_at(error.place), error.remedy)
 
 
 def _wanted(name: str, jobs: Mapping[str, SparkJob], query: str) -> dict[str, SparkJob]:

@@ -68,7 +68,22 @@ def test_queries_are_judged_together(program: Any, name: str) -> None:
     assert all(finding.place.file.endswith("job.py") for finding in findings)
 
 
-def test_labels_tell_queries_apart(program: Any) -> None:
+def test_reader_of_what_another_query_writes_is_told(program: Any) -> None:
+    reads = 'spark.readStream.schema("id INT").parquet("/lake/a/").writeStream.foreachBatch(write).queryName("b").start()'
+    (note,) = program(f'query("a")\n{reads}').notes
+    assert note == "b reads /lake/a, which a writes: what that doubles or loses, this does, too"
+
+
+def test_what_spark_refuses_is_an_error_of_the_program(program: Any) -> None:
+    done = program("rows.select('nothing').writeStream.format('console').start()")
+    (finding,) = done.findings
+    assert (finding.kind.name, finding.finding_class, finding.place.line) == (
+        "error",
+        FindingClass.VIOLATED,
+        12,
+    )
+    assert not done.queries
+
     done = program(
         "for _ in range(2):\n    rows.writeStream.option('x', _).foreachBatch(write).start()\nbatches('c')"
     )

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headrace_sim.spark.client.query_lives import LIFE_S, MOST_STARTS
+from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.client.scripts import Script, ScriptRun, run_script, surroundings
-from headrace_sim.spark.job import SparkJobError
 from headrace_sim.spark.refusals import CannotFollowError
 
 _BEGIN = """\
@@ -150,9 +150,28 @@ def test_query_behind_the_end_of_another_is_told(run: Any) -> None:
 
 
 def test_second_active_query_of_a_name_is_refused_as_by_spark(run: Any) -> None:
-    (why,) = run("start()\nstart()").unknown
-    assert "Cannot start query with name orders as a query with that name is already active" in why
+    done = run("start()\nstart()")
+    assert done.refused.place == "job.py:7"
+    assert "Cannot start query with name orders as a query with that name is already active" in str(
+        done.refused
+    )
     assert _names(run("start().stop()\nstart()")) == ["orders"]
+
+
+def test_what_spark_refuses_ends_the_program(run: Any) -> None:
+    done = run("rate.select('nothing').writeStream.format('console').start()")
+    assert (done.queries, done.refused.place) == ((), "job.py:8")
+    caught = run("from pyspark.errors import AnalysisException\ntry:\n    rate.select('nothing')\n"
+        "except AnalysisException:\n    start()")  # fmt: skip
+    assert (_names(caught), caught.refused) == (["orders"], None)
+
+
+def test_view_of_a_query_to_memory_is_there_and_empty(run: Any) -> None:
+    done = run("""
+query = rate.writeStream.format("memory").queryName("Seen").start()
+assert spark.table("seen").count() == 0 and spark.table("seen").columns == rate.columns
+""")
+    assert _names(done) == ["Seen"]
 
 
 def test_methods_closures_and_lambdas_are_sinks(run: Any) -> None:
@@ -234,12 +253,12 @@ def test_what_a_program_lacks_is_named_with_its_line_and_the_option_that_gives_i
     run: Any, name: str
 ) -> None:
     text, message = LACKS[name]
-    with pytest.raises(SparkJobError, match=f"(?s){message}"):
+    with pytest.raises(ProgramError, match=f"(?s){message}"):
         run(text)
 
 
 def test_variable_with_a_default_is_not_missed(run: Any) -> None:
-    with pytest.raises(SparkJobError, match="Fix it so that Python runs it"):
+    with pytest.raises(ProgramError, match="Fix it so that Python runs it"):
         run("os.getenv('BROKERS', 'b:1'), os.environ.get('TOPIC', 't')\n1 / 0")
 
 
@@ -288,7 +307,7 @@ def test_module_is_run_by_its_name(run: Any, tmp_path: Path) -> None:
         with surroundings(script) as module:
             assert _names(run_script(script, module)) == ["relative"]
     with (
-        pytest.raises(SparkJobError, match="no module 'no_such_package' to run"),
+        pytest.raises(ProgramError, match="no module 'no_such_package' to run"),
         surroundings(Script("no_such_package")),
     ):
         pass

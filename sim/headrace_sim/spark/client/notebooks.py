@@ -4,8 +4,7 @@ import json
 import os
 from typing import Any
 
-from headrace_sim.spark.client.script_needs import Inert
-from headrace_sim.spark.job import SparkJobError
+from headrace_sim.spark.client.script_needs import Inert, ProgramError
 from headrace_sim.spark.refusals import shown_place, users_place
 
 
@@ -25,12 +24,12 @@ class Widgets:
         """Return a widget's value.
 
         Raises:
-            SparkJobError: If it has none.
+            ProgramError: If it has none.
 
         """
         if name in os.environ or name in self._values:
             return os.environ.get(name, self._values.get(name, ""))
-        raise SparkJobError(
+        raise ProgramError(
             f"the widget {name!r} has no value", shown_place(users_place()), f"Give it: --env {name}=..."
         )
 

@@ -47,7 +47,12 @@ class RecordingSession(ModuleSession):
         super().__init__(Answers(state=state, queries=queries, start=self._take))
 
     def _take(self, command: pb.WriteStreamOperationStart, place: str) -> QueryLife:
-        return self.queries.start(job_started(self.answers, command, self.place or place))
+        job = job_started(self.answers, command, self.place or place)
+        life = self.queries.start(job)
+        if job.sink.format == "memory" and job.sink.name:  # a view of what has come so far: nothing
+            shown = self.frame(job.output, [])._plan.to_proto(self.client).root
+            self.answers.state.views[job.sink.name.lower()] = shown
+        return life
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from types import FrameType, ModuleType
 from typing import Any, Self
 from unittest.mock import patch
 
+from headrace.api.errors import HeadraceError
 from headrace_sim.spark.refusals import is_library
 
 TALKERS = frozenset(
@@ -29,6 +30,19 @@ TALKERS = frozenset(
     }
 )  # fmt: skip
 """Modules that only talk, or that a platform has: a stand-in takes their place where they are missing."""
+
+
+class ProgramError(HeadraceError):
+    """A program cannot be run, or lacks something. Fields: problem, place (``file:line``), remedy."""
+
+    def __init__(self, problem: str, place: str, remedy: str) -> None:
+        super().__init__(problem, place, remedy)
+        self.problem, self.place, self.remedy = problem, place, remedy
+
+    def __str__(self) -> str:
+        """Say what is wrong, where, and which option helps."""
+        where = f"{self.place}: " if self.place else ""
+        return f"{where}{self.problem}. {self.remedy}"
 
 
 class Inert:

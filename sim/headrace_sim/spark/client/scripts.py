@@ -16,10 +16,12 @@ from types import CodeType, ModuleType
 from typing import Any
 from unittest.mock import patch
 
+from pyspark.errors import PySparkException
+
 from headrace_sim.spark.client.notebooks import notebook_globals, program_of_notebook
 from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
 from headrace_sim.spark.client.recording import captured
-from headrace_sim.spark.client.script_needs import settings_watched, stand_ins
+from headrace_sim.spark.client.script_needs import ProgramError, settings_watched, stand_ins
 from headrace_sim.spark.client.script_time import WaitsForEverError
 from headrace_sim.spark.job import SparkJob, SparkJobError
 from headrace_sim.spark.refusals import HEARD, CannotFollowError, gap_in, place_of_error, shown_place
@@ -63,6 +65,7 @@ class ScriptRun:
         notes: What is worth knowing of its run.
         unknown: Why something of it was not seen.
         prepare: Makes what it had made before its queries started, or None.
+        refused: What Spark refuses, so that it fails there; None: nothing.
 
     """
 
@@ -71,6 +74,7 @@ class ScriptRun:
     notes: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     prepare: Callable[[], None] | None = None
+    refused: SparkJobError | None = None
 
     @property
     def queries(self) -> tuple[SparkJob, ...]:
@@ -83,7 +87,7 @@ def surroundings(script: Script) -> Iterator[ModuleType]:
     """Give a program its module, arguments, environment, path and stand-ins within; its functions need them, too, when called.
 
     Raises:
-        SparkJobError: If there is no such program.
+        ProgramError: If there is no such program.
 
     """
     code, path, package = _code_of(script)
@@ -111,10 +115,10 @@ def _code_of(script: Script) -> tuple[CodeType, Path, str | None]:
         return compile(text, str(path), "exec", dont_inherit=True), path, None
     except OSError as error:
         problem = f"cannot read {script.name}: {error.strerror}"
-        raise SparkJobError(problem, "", "Name a file with a program, or -m and a module") from error
+        raise ProgramError(problem, "", "Name a file with a program, or -m and a module") from error
     except (SyntaxError, ValueError) as error:
         place = f"{script.name}:{getattr(error, 'lineno', None) or 1}"
-        raise SparkJobError(
+        raise ProgramError(
             f"it cannot be compiled: {error}", place, "Fix it so that Python runs it"
         ) from error
 
@@ -132,7 +136,7 @@ def _code_of_module(name: str) -> tuple[CodeType, Path, str | None]:
     code = getattr(spec.loader, "get_code", lambda _: None)(spec.name) if spec is not None else None
     if spec is None or code is None:
         remedy = "Run the command in the directory that contains it, or install it"
-        raise SparkJobError(f"there is no module {name!r} to run", "", remedy)
+        raise ProgramError(f"there is no module {name!r} to run", "", remedy)
     return code, Path(str(spec.origin)), spec.parent
 
 
@@ -145,7 +149,7 @@ def run_script(script: Script, module: ModuleType) -> ScriptRun:
 
     Raises:
         CannotFollowError: If it calls something that is not simulated.
-        SparkJobError: If it starts no query; if it fails before it has started one.
+        ProgramError: If it starts no query; if it fails before it has started one.
 
     """
     HEARD.clear()
@@ -159,12 +163,23 @@ def run_script(script: Script, module: ModuleType) -> ScriptRun:
         failure = _failure_of(lambda: exec(code, vars(module)))  # noqa: S102  it is what the user runs
         queries = tuple(session.queries.lives)
     heard = next((error for error in HEARD if isinstance(error, CannotFollowError)), None)
-    if failure is not None and (not queries or isinstance(failure, CannotFollowError)):
+    refused = _refused(failure) if heard is None else None
+    if refused is None and failure is not None and (not queries or isinstance(failure, CannotFollowError)):
         raise _explained(script, failure, missed, usage, heard) from failure
-    if not queries:
+    if refused is None and not queries:
         raise heard or _nothing_started(script, vars(module))
-    unknown = () if failure is None else (str(_explained(script, failure, missed, usage, heard)),)
-    return ScriptRun(queries, vars(module), tuple(_notes(session.queries)), unknown)
+    unknown = [] if failure is None or refused else [str(_explained(script, failure, missed, usage, heard))]
+    return ScriptRun(queries, vars(module), tuple(_notes(session.queries)), tuple(unknown), refused=refused)
+
+
+def _refused(failure: BaseException | None) -> SparkJobError | None:
+    """Return what Spark refuses of a program, which it then fails for."""
+    if isinstance(failure, SparkJobError):
+        return failure
+    if not isinstance(failure, PySparkException):
+        return None
+    place, told = shown_place(place_of_error(failure)), f"{type(failure).__name__}: {failure}"
+    return SparkJobError(told, place, "Spark refuses it each time: the program ends here")
 
 
 def _notes(queries: StartedQueries) -> Iterator[str]:
@@ -215,7 +230,7 @@ def _explained(
     heard: CannotFollowError | None,
 ) -> Exception:
     """Return what a program failed for, in words that name the option which helps."""
-    if isinstance(failure, CannotFollowError | SparkJobError):
+    if isinstance(failure, CannotFollowError | ProgramError | SparkJobError):
         return failure
     gap = heard or (gap_in(failure) if isinstance(failure, Exception) else None)
     if gap is not None:
@@ -223,10 +238,10 @@ def _explained(
     place = shown_place(place_of_error(failure))
     if isinstance(failure, ModuleNotFoundError) and failure.name:
         remedy = f"Install it, or put an inert module in its place: --stand-in {failure.name}"
-        return SparkJobError(f"there is no module {failure.name!r}", place, remedy)
+        return ProgramError(f"there is no module {failure.name!r}", place, remedy)
     if usage:
         remedy = f"Give its arguments behind --: headrace verify {script.name} -- ..."
-        return SparkJobError(f"it does not take its arguments: {usage[-1]}", place, remedy)
+        return ProgramError(f"it does not take its arguments: {usage[-1]}", place, remedy)
     told = (
         f"SystemExit({failure})"
         if isinstance(failure, SystemExit)
@@ -236,11 +251,11 @@ def _explained(
         unset = ", ".join(f"{name} ({shown_place(asked)})" for name, asked in missed.items())
         options = " ".join(f"--env {name}=..." for name in missed)
         problem = f"it raises {told}, and its environment does not set {unset}"
-        return SparkJobError(problem, place, f"Give it: {options}")
-    return SparkJobError(f"it raises {told}", place, "Fix it so that Python runs it up to its queries")
+        return ProgramError(problem, place, f"Give it: {options}")
+    return ProgramError(f"it raises {told}", place, "Fix it so that Python runs it up to its queries")
 
 
-def _nothing_started(script: Script, variables: Mapping[str, Any]) -> SparkJobError:
+def _nothing_started(script: Script, variables: Mapping[str, Any]) -> ProgramError:
     """Return that a program starts no query, with the function that would."""
     starts = (
         name
@@ -252,4 +267,4 @@ def _nothing_started(script: Script, variables: Mapping[str, Any]) -> SparkJobEr
     remedy = "Let it call what starts its query"
     if named is not None:
         remedy = f"Name the function that does: headrace verify {module}:{named} --schema 'COLUMNS'"
-    return SparkJobError("it starts no query", script.name, remedy)
+    return ProgramError("it starts no query", script.name, remedy)
