@@ -74,7 +74,7 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
         ),
         (lambda df: df.select(df.a.cast("string")), "a cast of array<int> to string"),
         (lambda df: df.groupBy("k").pivot("b", [True]).count(), "pivot of Aggregate"),
-        (lambda df: df.sparkSession.sql("SELECT 1"), "SparkSession.sql()"),
+        (lambda df: df.sparkSession.sql("OPTIMIZE t"), "spark.sql('OPTIMIZE t')"),
         (
             lambda df: df.sparkSession._sc._jvm.io.delta.tables.DeltaTable.forName(df.sparkSession, "t"),
             "Java's io.delta.tables.DeltaTable.forName()",

@@ -249,7 +249,9 @@ def test_nothing_outside_the_trial_is_accessed(reach: Callable[[], Any], told: s
 
 
 def test_call_that_is_not_simulated_ends_the_check() -> None:
-    with pytest.raises(UnfollowableSinkError, match=r"test_sinks.py:\d+: cannot follow SparkSession.sql\(\)"):
+    with pytest.raises(
+        UnfollowableSinkError, match=r"test_sinks.py:\d+: cannot follow spark.sql\('MERGE INTO t'\)"
+    ):
         _check(lambda df, batch_id: df.sparkSession.sql("MERGE INTO t"))
 
 

@@ -4,7 +4,7 @@
 watches: a writer of tables, or a list of started queries.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,12 +14,14 @@ import pyarrow as pa
 import pyspark
 import pyspark.sql.connect.proto as pb
 from pyspark.sql import types as t
+from pyspark.sql.connect.plan import LogicalPlan
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.udf import UserDefinedFunction
 
 from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
 from headrace_sim.spark.client.script_time import ScriptTime
 from headrace_sim.spark.client.settings import Settings
+from headrace_sim.spark.client.sql_commands import counts_of, sql_command
 from headrace_sim.spark.client.writes import request_of, request_of_v2
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.frames import Rows
@@ -27,9 +29,12 @@ from headrace_sim.spark.job import SparkJobError
 from headrace_sim.spark.plan.expressions import user_function
 from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows
+from headrace_sim.spark.plan.selects import Queries
+from headrace_sim.spark.plan.sql import NoChange, Setting, Unread
 from headrace_sim.spark.plan.streams import Splitter
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.tables.connectors import TARGETS
+from headrace_sim.spark.tables.statements import CreateView, DropView, IfExists
 from headrace_sim.spark.tables.tables import Tables
 from headrace_sim.spark.versions import arrow_table, arrow_type
 
@@ -85,6 +90,7 @@ class Answers:
     state: SessionState = field(default_factory=SessionState)
     splitter: Splitter = field(init=False)
     _analyzed: dict[int, Computed] = field(default_factory=dict)
+    _unread: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.splitter = Splitter(self.compiler(), self._resolved)
@@ -262,7 +268,8 @@ class Answers:
             raise CannotFollowError(
                 f"spark.read of {what!r}", place, "Use the DataFrame that the function is given"
             )
-        raise CannotFollowError("SparkSession.sql()", place, "Use the DataFrame that the function is given")
+        text = self._unread.get(relation.common.plan_id, "")
+        raise CannotFollowError(f"spark.sql({text})", place, "Write it with the calls of the DataFrame")
 
     def _catalog(self, asked: Any) -> Rows:
         """Answer what a session knows of tables: those that were written."""
@@ -320,23 +327,51 @@ class Answers:
     def _command(self, command: Any, answer: Any) -> None:
         kind = command.WhichOneof("command_type")
         run = _COMMANDS.get(kind)
-        if kind == "sql_command":
-            remedy = "Use the DataFrame that the function is given"
-            raise CannotFollowError("SparkSession.sql()", users_place(), remedy)
         if run is None:
             raise CannotFollowError(f"a command to Spark ({kind})", users_place(), _REMEDY)
         run(self, getattr(command, kind), answer)
 
+    def _sql(self, command: Any, answer: Any) -> None:
+        place = users_place()
+        queries = Queries(
+            lambda name: self.state.views.get(_view_name(name)), lambda relation: self.schema(relation).names,
+            partial(_number_at, place),
+        )  # fmt: skip
+        call = sql_command(command, queries, place)
+        meaning = call.meaning()
+        if isinstance(meaning, Unread):
+            self._unread[meaning.relation.common.plan_id] = f"{call.query.query.strip()!r}, {meaning.problem}"
+            meaning = meaning.relation
+        if not isinstance(meaning, pb.Relation):
+            meaning = call.counts(self._changed(meaning))
+        answer.sql_command_result.relation.CopyFrom(meaning)
+
+    def _changed(self, change: Any) -> Mapping[str, int]:
+        """Do what a text says; return the counts that it answers with."""
+        if isinstance(change, Setting):
+            self.state.settings.set(change.key, change.value)
+        elif isinstance(change, CreateView):
+            if change.if_exists is not IfExists.KEEP or _view_name(change.view) not in self.state.views:
+                self._name(change.view, change.source, replace=change.if_exists is IfExists.REPLACE)
+        elif isinstance(change, DropView) and self.state.views.pop(_view_name(change.view), None) is not None:
+            return {}
+        elif not isinstance(change, NoChange):
+            return counts_of(change, self._writable("spark.sql()").execute(change))
+        return {}
+
     def _view(self, command: Any, _answer: Any) -> None:
-        name = _view_name(command.name)
-        if not command.replace and name in self.state.views:
+        self._name(command.name, command.input, replace=command.replace)
+
+    def _name(self, name: str, relation: Any, *, replace: bool) -> None:
+        name = _view_name(name)
+        if not replace and name in self.state.views:
             from pyspark.errors import AnalysisException  # noqa: PLC0415  only here
 
             message = (
                 f"[TEMP_TABLE_OR_VIEW_ALREADY_EXISTS] Cannot create the temporary view `{name}`: it exists"
             )
             raise AnalysisException(message=message)
-        self.state.views[name] = command.input
+        self.state.views[name] = relation
 
     def _register(self, command: Any, _answer: Any) -> None:
         self.state.functions[command.function_name.lower()] = user_function(command)
@@ -408,6 +443,7 @@ _COMMANDS: dict[str, Callable[[Answers, Any, Any], None]] = {
     "create_dataframe_view": Answers._view,
     "register_function": Answers._register,
     "remove_cached_remote_relation_command": Answers._nothing,
+    "sql_command": Answers._sql,
     "streaming_query_command": Answers._query,
     "streaming_query_listener_bus_command": Answers._nothing,
     "streaming_query_manager_command": Answers._queries,
@@ -423,6 +459,13 @@ _SHOWN = t.StructType([t.StructField("show_string", t.StringType())])
 def _one_row(value: Any) -> Rows:
     kind = t.BooleanType() if isinstance(value, bool) else t.StringType()
     return Rows(t.StructType([t.StructField("value", kind)]), [((value,),)])
+
+
+def _number_at(place: str) -> int:
+    """Return the id of a part of a plan that a place in the user's code has made."""
+    number: int = LogicalPlan._fresh_plan_id()
+    PLACES[number] = place
+    return number
 
 
 def _same(rows: Rows) -> Rows:

@@ -89,6 +89,7 @@ LEAVES = frozenset(
         "range",
         "read",
         "sql",
+        "with_relations",
     }
 )
 """The kinds of relations that have no input."""

@@ -16,6 +16,7 @@ from headrace_sim.spark.columns.recorded import shown
 from headrace_sim.spark.columns.sql_text import recorded_of_tree
 from headrace_sim.spark.plan.grouping import Grouping, is_aggregated, renamed
 
+View = Callable[[str], pb.Relation | None]
 Columns = Callable[[pb.Relation], Sequence[str]]
 Scope = Mapping[str, pb.Relation]
 _HIDDEN = "headrace hidden"
@@ -45,7 +46,7 @@ class Queries:
 
     """
 
-    view: Callable[[str], pb.Relation | None]
+    view: View
     columns: Columns
     number: Callable[[], int]
     scope: Scope = field(default_factory=dict)
@@ -69,6 +70,10 @@ class Queries:
         if isinstance(tree, exp.Values):
             return queries._values(tree)
         return _refuse(tree)
+
+    def with_views(self, view: View) -> "Queries":
+        """Return it with other views."""
+        return replace(self, view=view)
 
     def _with_ctes(self, tree: exp.Expr) -> "Queries":
         clause = tree.args.get("with_")

@@ -127,6 +127,9 @@ class Splitter:
             return Stream({source.name: source}, (), source.schema)
         if kind in _SPLIT:
             return _SPLIT[kind](self, message, place)
+        if kind == "with_relations":
+            remedy = "Write it with the calls of the DataFrame"
+            raise CannotFollowError("this query in spark.sql() of a stream", place, remedy)
         if kind in _SPARKS:
             raise CannotFollowError(f"{_SPARKS[kind]}() of a stream", place, SPARKS_STATE["agg"])
         if kind == "set_op" and all(map(self.is_stream, inputs_of(relation))):
@@ -325,6 +328,8 @@ def inputs_of(relation: pb.Relation) -> list[pb.Relation]:
     if kind is None:
         return []
     message = getattr(relation, kind)
+    if kind == "with_relations":
+        return [*message.references]
     return [
         getattr(message, part.name)
         for part in message.DESCRIPTOR.fields

@@ -1,0 +1,126 @@
+"""`spark.sql` in a session of this process: what PySpark's client sends, read; and what comes back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyspark.sql.connect.proto as pb
+from sqlglot import exp
+
+from headrace_sim.spark.columns.grammar import SqlTextError, tree_of
+from headrace_sim.spark.plan.expressions import literal_of
+from headrace_sim.spark.plan.selects import Queries, View, table_name
+from headrace_sim.spark.plan.sql import Meaning, SqlText
+from headrace_sim.spark.tables.changes import Affected
+from headrace_sim.spark.tables.statements import Delete, Merge, Statement, Update
+
+
+@dataclass(frozen=True, slots=True)
+class SqlCommand:
+    """A call of `spark.sql`.
+
+    Attributes:
+        query: The text with its parameters.
+        place: ``file:line`` of the user's code.
+        queries: Makes relations of queries; its views are those of the session, and the frames that the call was given.
+
+    """
+
+    query: pb.SQL
+    place: str
+    queries: Queries
+
+    def meaning(self) -> Meaning:
+        """Return what it means.
+
+        Raises:
+            CannotFollowError: It is no query and is not simulated.
+
+        """
+        # PySpark 3.5 knows literals alone, and calls them otherwise.
+        named = {**self.query.args, **getattr(self.query, "named_arguments", {})}
+        positional = [*self.query.pos_args, *getattr(self.query, "pos_arguments", ())]
+        values = {name: _value(given) for name, given in named.items()}
+        text = SqlText(self.query.query, self.place, values, list(map(_value, positional)))
+        return text.meaning(self.queries, self._whole)
+
+    def _whole(self) -> pb.Relation:
+        """Return the query as it is, with the views that it names."""
+        made = pb.Relation(sql=self.query)
+        if hasattr(pb, "WithRelations"):  # PySpark 3.5 lacks it
+            made = pb.Relation(with_relations=pb.WithRelations(root=made))
+            for name in _names_in(self.query.query):
+                if (view := self.queries.view(name)) is not None:
+                    alias = self.queries.make("subquery_alias", input=view, alias=name)
+                    made.with_relations.references.append(alias)
+        made.common.plan_id = self.queries.number()
+        return made
+
+    def counts(self, numbers: Mapping[str, int]) -> pb.Relation:
+        """Return a relation with a row of these numbers; without any, no row and no column."""
+        if not numbers:
+            return self.queries.make("local_relation")
+        literals = [
+            pb.Expression(
+                alias=pb.Expression.Alias(
+                    expr=pb.Expression(literal=pb.Expression.Literal(long=number)), name=[name]
+                )
+            )
+            for name, number in numbers.items()
+        ]
+        return self.queries.project(None, literals)
+
+
+def sql_command(command: Any, queries: Queries, place: str) -> SqlCommand:
+    """Return a call of `spark.sql` from the command that PySpark's client makes of it.
+
+    Args:
+        command: It.
+        queries: Makes relations of queries, with the views of the session.
+        place: ``file:line`` of the user's code.
+
+    """
+    if "input" not in command.DESCRIPTOR.fields_by_name:  # PySpark 3.5
+        return SqlCommand(
+            pb.SQL(query=command.sql, args=command.args, pos_args=command.pos_args), place, queries
+        )
+    given = command.input
+    if given.WhichOneof("rel_type") != "with_relations":
+        return SqlCommand(given.sql, place, queries)
+    references = [reference.subquery_alias for reference in given.with_relations.references]
+    own = {alias.alias.lower(): alias.input for alias in references}
+    return SqlCommand(
+        given.with_relations.root.sql, place, queries.with_views(partial(_own, own, queries.view))
+    )
+
+
+def counts_of(change: Statement, affected: Affected) -> dict[str, int]:
+    """Return what a change of a table answers with, as Delta Lake does."""
+    whole = affected.updated + affected.deleted + affected.inserted
+    if isinstance(change, Merge):
+        return {
+            "num_affected_rows": whole,
+            "num_updated_rows": affected.updated,
+            "num_deleted_rows": affected.deleted,
+            "num_inserted_rows": affected.inserted,
+        }
+    return {"num_affected_rows": whole} if isinstance(change, Delete | Update) else {}
+
+
+def _own(own: Mapping[str, pb.Relation], view: View, name: str) -> pb.Relation | None:
+    return own.get(name.lower()) or view(name)
+
+
+def _value(given: Any) -> Any:
+    """Return the value of a literal; of anything else, it."""
+    literal = given.literal if isinstance(given, pb.Expression) and given.HasField("literal") else given
+    return literal if isinstance(literal, pb.Expression) else literal_of(literal)
+
+
+def _names_in(text: str) -> Sequence[str]:
+    """Return the names of the tables in a text. One that cannot be parsed names none."""
+    try:
+        return list(dict.fromkeys(table_name(table) for table in tree_of(text).find_all(exp.Table)))
+    except SqlTextError:
+        return []
