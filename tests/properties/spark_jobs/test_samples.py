@@ -59,7 +59,7 @@ def test_rows_are_read_by_the_names_of_the_columns(
 
 def kafka(name: str = "clicks") -> Source:
     schema = "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, timestampType INT"
-    return Source(name, "kafka", parse_schema(schema), (("subscribe", "clicks"),))
+    return Source(name, "kafka", parse_schema(schema), (("subscribe", name),))
 
 
 def test_a_line_is_what_a_record_of_kafka_holds(tmp_path: Path) -> None:

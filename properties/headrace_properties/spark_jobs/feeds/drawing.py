@@ -22,7 +22,7 @@ from headrace_properties.spark_jobs.feeds.drawn_rows import (
 )
 from headrace_properties.spark_jobs.feeds.goals import Aims, Known, as_kind
 from headrace_properties.spark_jobs.feeds.hints import Hints
-from headrace_properties.spark_jobs.feeds.slots import Slot, Use
+from headrace_properties.spark_jobs.feeds.slots import InputSlot, Use
 
 _KEY_LIKE = re.compile(r"(^|_)(id|key|uuid|no)$|[a-z](Id|ID|Key)$")
 _ROWS_EACH = 4
@@ -51,7 +51,7 @@ def batches_for(hints: Hints, seed: int, *, with_state: bool = False) -> list[li
     sources = list(hints.rows.values())
     least = BATCHES * (ROWS_WITH_STATE if with_state else ROWS)
     wanted = max(_ROWS_EACH, -(-least // len(sources)))
-    chances = [random.Random(f"{seed}/{name}") for name in hints.rows]
+    chances = [random.Random(f"{seed}/goals/{place}") for place in range(len(sources))]
     met = [Aims(hints, *each, START).rows(wanted - 1) for each in zip(sources, chances, strict=True)]
     rows = -(-len(sources) * max(wanted, *(len(known) + 2 for known, _ in met)) // BATCHES)
     times = _times(hints, seed, rows, with_state=with_state)
@@ -61,7 +61,7 @@ def batches_for(hints: Hints, seed: int, *, with_state: bool = False) -> list[li
             hints,
             source,
             met[place],
-            random.Random(f"{seed}/{place}"),
+            random.Random(f"{seed}/values/{place}"),
             len(times[place :: len(sources)]),
             first_key,
         )
@@ -70,7 +70,7 @@ def batches_for(hints: Hints, seed: int, *, with_state: bool = False) -> list[li
     made = []
     for number, at in enumerate(times):
         place, turn = number % len(sources), number // len(sources)
-        chance = random.Random(f"{seed}/{number}")
+        chance = random.Random(f"{seed}/row/{number}")
         row = RowValues(drawn[place][turn], drawn[place][turn - 1], turn, at, chance)
         made.append(one_of(row.value(sources[place]), place, len(sources)))
     return in_batches(made, rows, with_state=with_state)
@@ -95,7 +95,7 @@ def _times(hints: Hints, seed: int, rows: int, *, with_state: bool) -> list[date
 
 def _values(
     hints: Hints,
-    row: Slot,
+    row: InputSlot,
     met: tuple[list[Known], list[Known]],
     chance: random.Random,
     count: int,
@@ -119,30 +119,30 @@ def _values(
     return made
 
 
-def _is_free(slot: Slot, value: Any) -> bool:
+def _is_free(slot: InputSlot, value: Any) -> bool:
     """Return whether something else says what a value is: the number or the time of its row, or nothing but that it is there."""
     if slot.counted is not None and not isinstance(slot.kind, t.StringType):
         return True
     return Use.EVENT_TIME in slot.uses or (value is not None and Use.COMPARED not in slot.uses)
 
 
-def _is_key(leaf: Slot) -> bool:
+def _is_key(leaf: InputSlot) -> bool:
     meant = Use.KEY in leaf.uses or _KEY_LIKE.search(leaf.label) is not None
     return meant and isinstance(leaf.kind, t.StringType | t.IntegerType | t.LongType)
 
 
-def _key(leaf: Slot, turn: int) -> Any:
+def _key(leaf: InputSlot, turn: int) -> Any:
     keys = [*_compared(leaf), *(KEYS if isinstance(leaf.kind, t.StringType) else range(1, len(KEYS) + 1))]
     return keys[turn % len(keys)]
 
 
-def _usual(leaf: Slot, chance: random.Random) -> Any:
+def _usual(leaf: InputSlot, chance: random.Random) -> Any:
     """Return a value that no goal asks for: one that the job knows, if it compares with any."""
     known = _compared(leaf)
     return chance.choice(known) if known and chance.random() < 0.5 else value_of(leaf.kind, chance, START)
 
 
-def _compared(leaf: Slot) -> list[Any]:
+def _compared(leaf: InputSlot) -> list[Any]:
     return [each for literal in leaf.literals if (each := as_kind(literal, leaf.kind)) is not None]
 
 
@@ -165,7 +165,7 @@ class RowValues:
     at: datetime
     chance: random.Random
 
-    def value(self, slot: Slot) -> Any:
+    def value(self, slot: InputSlot) -> Any:
         """Return the value of a slot, made of what is in it."""
         if slot.name in self.known:
             value = self.known[slot.name]
@@ -187,7 +187,7 @@ class RowValues:
             return self.at.date() if isinstance(slot.kind, t.DateType) else self.at
         return value_of(slot.kind, self.chance, self.at)
 
-    def _items(self, slot: Slot) -> Iterator[Any]:
+    def _items(self, slot: InputSlot) -> Iterator[Any]:
         if len(slot.parts) > 1:
             yield from (self.value(slot.parts[place]) for place in sorted(slot.parts))
         else:

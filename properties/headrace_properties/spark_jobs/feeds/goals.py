@@ -1,6 +1,7 @@
 """Values with which rows pass and fail what a job asks of them, found by trying those that it compares with."""
 
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -12,8 +13,8 @@ from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.feeds.drawn_rows import value_of
-from headrace_properties.spark_jobs.feeds.hints import Goal, Hints, names_in
-from headrace_properties.spark_jobs.feeds.slots import Slot, Use
+from headrace_properties.spark_jobs.feeds.hints import Hints, RowGoal, names_in
+from headrace_properties.spark_jobs.feeds.slots import InputSlot, Use
 from headrace_sim.spark.columns.bound import literal
 from headrace_sim.spark.columns.casts import cast_value, is_number
 from headrace_sim.spark.columns.expressions import bind
@@ -44,7 +45,7 @@ class _Asked:
 class Aims:
     """The goals of one source."""
 
-    def __init__(self, hints: Hints, row: Slot, chance: random.Random, at: datetime) -> None:
+    def __init__(self, hints: Hints, row: InputSlot, chance: random.Random, at: datetime) -> None:
         """Bind the conditions that look at this source alone.
 
         Args:
@@ -67,7 +68,8 @@ class Aims:
         """
         made: list[Known] = []
         first: list[tuple[_Asked, bool]] = []
-        for goal in sorted(self._hints.goals, key=_rank):
+        through = [RowGoal(conditions) for conditions in self._hints.through]
+        for goal in [*through, *sorted(self._hints.goals, key=_rank)]:
             parts = [
                 (asked, wanted)
                 for condition, flag in goal.conditions
@@ -77,7 +79,10 @@ class Aims:
             first = first or parts
             room = MOST if goal.needed else count
             if parts and len(made) < room and not any(self._meets(parts, known) for known in made):
-                found = self._reached(parts, made[0] if made else {})
+                asked_of = [asked for asked, _ in parts]
+                passing = [*parts, *(part for part in first if part[0] not in asked_of)]
+                base = made[0] if made else {}
+                found = self._reached(passing, base) or self._reached(parts, base)
                 made += [found] if found is not None else []
         return made, [known for known in made if self._meets(first, known)]
 
@@ -147,7 +152,7 @@ class Aims:
         return self._tried[name]
 
 
-def _rank(goal: Goal) -> tuple[bool, bool, int]:
+def _rank(goal: RowGoal) -> tuple[bool, bool, int]:
     """Put what passes all filters first, and what needs no row of its own last."""
     passes = all(wanted for _, wanted in goal.conditions)
     return not goal.needed, not passes, -len(goal.conditions)
@@ -162,11 +167,11 @@ def _split(condition: Recorded, wanted: bool) -> Iterator[tuple[Recorded, bool]]
         yield condition, wanted
 
 
-def _row_of(slot: Slot) -> Slot:
+def _row_of(slot: InputSlot) -> InputSlot:
     return slot if slot.outer is None else _row_of(slot.outer)
 
 
-def _seen(slot: Slot, known: Known) -> Any:
+def _seen(slot: InputSlot, known: Known) -> Any:
     """Return a slot's value as a job sees it: nothing is in what is null."""
     outer = slot.outer
     while outer is not None:
@@ -176,7 +181,7 @@ def _seen(slot: Slot, known: Known) -> Any:
     return known[slot.name]
 
 
-def _candidates(slot: Slot, at: datetime) -> Iterator[Any]:
+def _candidates(slot: InputSlot, at: datetime) -> Iterator[Any]:
     if isinstance(slot.kind, _OF_PARTS):
         yield ()
     elif slot.counted is not None:
@@ -186,15 +191,15 @@ def _candidates(slot: Slot, at: datetime) -> Iterator[Any]:
     else:
         tried = [each for literal in slot.literals for each in _around(literal, slot)]
         yield from dict.fromkeys([*tried, *_usual(slot, at)])
-    if Use.NULL in slot.uses:
+    if Use.NULL in slot.uses and slot.nullable:
         yield None
 
 
-def _time(slot: Slot, at: datetime) -> date:
+def _time(slot: InputSlot, at: datetime) -> date:
     return at if not isinstance(slot.kind, t.DateType) else at.date()
 
 
-def _usual(slot: Slot, at: datetime) -> list[Any]:
+def _usual(slot: InputSlot, at: datetime) -> list[Any]:
     if isinstance(slot.kind, t.StringType):
         return list(_TEXTS)
     if isinstance(slot.kind, t.BooleanType):
@@ -206,17 +211,13 @@ def _usual(slot: Slot, at: datetime) -> list[Any]:
     return [as_kind(number, slot.kind) for number in (1, 2, 7, 0, -1, 100, 1000)]
 
 
-def _around(value: Any, slot: Slot) -> list[Any]:
+def _around(value: Any, slot: InputSlot) -> list[Any]:
     """Return a literal, and what is just beyond it on both sides, as values of a slot."""
     kind = slot.kind
     if isinstance(kind, t.StringType) and isinstance(value, str):
-        return [
-            value.strip("%"),
-            f"{value.strip('%')}x",
-            f"x{value.strip('%')}x",
-            value.upper(),
-            value.lower(),
-        ]
+        text, words = value.strip("%"), re.findall(r"\w+", value)[:3]
+        longer = [f"{part} and so on" for part in (text, *words)]
+        return [text, f"{text}x", f"x{text}x", text.upper(), text.lower(), *words, *longer]
     if (
         isinstance(kind, t.StringType)
         and isinstance(value, int)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from headrace_properties.spark_jobs.feeds.slots import Slot, Use, Written
+from headrace_properties.spark_jobs.feeds.slots import InputSlot, Use, Written
 from headrace_sim.spark.columns.ddl import interval_us
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.job import Source
@@ -21,7 +21,7 @@ Conditions = tuple[tuple[Recorded, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class RowGoal:
     """What some row should meet.
 
     Attributes:
@@ -35,7 +35,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ColumnScope:
     """The columns of a relation, and the filters that its rows have passed.
 
     Attributes:
@@ -52,7 +52,7 @@ class Scope:
         """The names of the columns."""
         return [name for _, name, _ in self.columns or ()]
 
-    def named(self, names: Iterable[str], qualifier: str = "") -> "Scope":
+    def named(self, names: Iterable[str], qualifier: str = "") -> "ColumnScope":
         """Return it with other names, by place."""
         pairs = zip(names, self.columns or (), strict=False)
         return replace(self, columns=tuple((qualifier, name, term) for name, (_, _, term) in pairs))
@@ -75,14 +75,16 @@ class Hints:
         rows: The row of each source.
         slots: All slots, by name.
         goals: What some rows should meet.
+        through: All filters, for each stream that reaches the end.
         windows_us: The lengths of windows, in microseconds.
         delays_us: The delays of watermarks.
 
     """
 
-    rows: dict[str, Slot] = field(default_factory=dict)
-    slots: dict[str, Slot] = field(default_factory=dict)
-    goals: list[Goal] = field(default_factory=list)
+    rows: dict[str, InputSlot] = field(default_factory=dict)
+    slots: dict[str, InputSlot] = field(default_factory=dict)
+    goals: list[RowGoal] = field(default_factory=list)
+    through: list[Conditions] = field(default_factory=list)
     windows_us: set[int] = field(default_factory=set)
     delays_us: set[int] = field(default_factory=set)
 
@@ -91,16 +93,16 @@ class Hints:
         """Whether they tell more than the schemas."""
         return bool(self.goals) or any(slot.written or slot.counted for slot in self.slots.values())
 
-    def of(self, term: Term) -> Slot | None:
+    def of(self, term: Term) -> InputSlot | None:
         """Return the slot that a term is, if it is one."""
         is_name = isinstance(term, Recorded) and term.name == "col"
         return self.slots.get(term.args[0]) if is_name else None
 
     def want(self, conditions: Conditions, *, needed: bool = True) -> None:
         """Add a goal."""
-        self.goals.append(Goal(conditions, needed))
+        self.goals.append(RowGoal(conditions, needed))
 
-    def timed(self, slot: Slot | None, texts: Iterable[Any], spans_us: set[int]) -> None:
+    def timed(self, slot: InputSlot | None, texts: Iterable[Any], spans_us: set[int]) -> None:
         """Note that a slot is an event time, and the intervals among some texts."""
         if slot is not None:
             slot.uses.add(Use.EVENT_TIME)
@@ -113,19 +115,21 @@ class Hints:
             if slot is not None and not slot.is_time:
                 slot.uses.add(Use.KEY)
 
-    def slot(self, kind: t.DataType, label: str = "", outer: Slot | None = None) -> Slot:
+    def slot(self, kind: t.DataType, label: str = "", outer: InputSlot | None = None) -> InputSlot:
         """Return a new slot, with those of its parts."""
-        slot = self.slots[f"s{len(self.slots)}"] = Slot(f"s{len(self.slots)}", kind, label, outer)
+        slot = self.slots[f"s{len(self.slots)}"] = InputSlot(f"s{len(self.slots)}", kind, label, outer)
         match kind:
             case t.StructType(fields=fields):
                 slot.parts = {part.name.lower(): self.slot(part.dataType, part.name, slot) for part in fields}
+                for part in fields:
+                    slot.parts[part.name.lower()].nullable = part.nullable
             case t.ArrayType(elementType=item):
                 slot.parts = {0: self.slot(item, label, slot)}
             case _:
                 pass
         return slot
 
-    def content(self, slot: Slot, written: Written | None, kind: t.DataType) -> Slot | None:
+    def content(self, slot: InputSlot, written: Written | None, kind: t.DataType) -> InputSlot | None:
         """Return what is written in a slot; None if it is written in another way, too."""
         if slot.content is None and not slot.parts and written is not None:
             slot.written, slot.content = written, self.slot(kind, slot.label, slot)
@@ -140,7 +144,7 @@ def hints_of(sources: Iterable[Source]) -> Hints:
     return hints
 
 
-def _row_of(hints: Hints, source: Source) -> Slot:
+def _row_of(hints: Hints, source: Source) -> InputSlot:
     row = hints.slot(source.schema)
     count = _COUNTED.get(source.format)
     for name, counted in count(dict(source.options)).items() if count else ():
@@ -167,7 +171,7 @@ _COUNTED: dict[str, Callable[[dict[str, str]], dict[str, Callable[[int], Any]]]]
 """The columns that a source counts itself, by format."""
 
 
-def column(slot: Slot) -> Recorded:
+def column(slot: InputSlot) -> Recorded:
     """Return the column that stands for a slot."""
     return Recorded("col", (slot.name,), "")
 

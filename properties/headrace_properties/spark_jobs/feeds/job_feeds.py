@@ -8,11 +8,11 @@ from typing import Any
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.feeds.drawing import batches_for, one_of
 from headrace_properties.spark_jobs.feeds.drawn_rows import BATCHES, drawn_batches
-from headrace_properties.spark_jobs.feeds.hints import hints_of
-from headrace_properties.spark_jobs.feeds.samples import Sample, own_files, rows_of
+from headrace_properties.spark_jobs.feeds.query_plans import read_hints
+from headrace_properties.spark_jobs.feeds.samples import SampleFile, own_files, rows_of
 from headrace_sim.spark.job import Source, SparkJob, Union
 
-Rows = list[tuple[Any, ...]]
+_Rows = list[tuple[Any, ...]]
 
 
 class UnknownSourceError(HeadraceError):
@@ -28,7 +28,7 @@ class UnknownSourceError(HeadraceError):
         return f"{what}. Write --sample NAME=FILE, with a NAME of: {self.known}"
 
 
-def feed_of(job: SparkJob, seed: int, samples: Mapping[str, str]) -> list[Rows]:
+def feed_of(job: SparkJob, seed: int, samples: Mapping[str, str]) -> list[_Rows]:
     """Return rows for a job: of samples, of the files that its sources read if they are there, or drawn.
 
     Args:
@@ -43,7 +43,7 @@ def feed_of(job: SparkJob, seed: int, samples: Mapping[str, str]) -> list[Rows]:
 
     """
     sources = job.sources or (Source("input", "", job.input),)
-    hints = hints_of(sources)
+    hints = read_hints(job.plan, sources)
     named = _named(sources, samples)
     files = {source.name: own for source in sources if (own := named.get(source.name) or own_files(source))}
     with_state = bool(job.stateful)
@@ -61,17 +61,25 @@ def feed_of(job: SparkJob, seed: int, samples: Mapping[str, str]) -> list[Rows]:
     ]
 
 
-def _named(sources: tuple[Source, ...], samples: Mapping[str, str]) -> dict[str, Sample]:
-    names = [source.name for source in sources]
+def _named(sources: tuple[Source, ...], samples: Mapping[str, str]) -> dict[str, SampleFile]:
+    names = {label: source.name for source in sources for label in (_label(source), source.name)}
     for name in samples:
-        if name not in names and (name or len(names) > 1):
-            raise UnknownSourceError(name, ", ".join(names))
-    return {name or names[0]: Sample(Path(path)) for name, path in samples.items()}
+        if name not in names and (name or len(sources) > 1):
+            raise UnknownSourceError(name, ", ".join(map(_label, sources)))
+    return {
+        names[name] if name else sources[0].name: SampleFile(Path(path)) for name, path in samples.items()
+    }
 
 
-def _of_files(rows: Mapping[str, Any], files: Mapping[str, Sample], others: list[Rows]) -> list[Rows]:
+def _label(source: Source) -> str:
+    """Return what a user calls a source: its topic, the last part of its path, or the parameter."""
+    options = {name.lower(): value for name, value in source.options}
+    return options.get("subscribe") or Path(source.path).name or source.name
+
+
+def _of_files(rows: Mapping[str, Any], files: Mapping[str, SampleFile], others: list[_Rows]) -> list[_Rows]:
     """Return the rows of files in a few batches, with those of the other sources as they were drawn."""
-    made: list[Rows] = [[] for _ in range(BATCHES)]
+    made: list[_Rows] = [[] for _ in range(BATCHES)]
     for place, name in enumerate(rows):
         if name in files:
             own = [one_of(row, place, len(rows)) for row in rows_of(rows[name], files[name])]

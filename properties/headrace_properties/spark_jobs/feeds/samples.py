@@ -21,7 +21,8 @@ from pyspark.sql import types as t
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.feeds.drawing import RowValues
 from headrace_properties.spark_jobs.feeds.drawn_rows import START
-from headrace_properties.spark_jobs.feeds.slots import Slot
+from headrace_properties.spark_jobs.feeds.goals import Known
+from headrace_properties.spark_jobs.feeds.slots import InputSlot
 from headrace_sim.spark.columns.casts import cast_value
 from headrace_sim.spark.columns.json_values import from_json
 from headrace_sim.spark.job import Source
@@ -45,7 +46,7 @@ class SampleError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleFile:
     """Files with rows of a source.
 
     Attributes:
@@ -62,14 +63,14 @@ class Sample:
     most: int | None = None
 
 
-def own_files(source: Source) -> Sample | None:
+def own_files(source: Source) -> SampleFile | None:
     """Return the files that a source itself reads, if they are there."""
     options = {name.lower(): value for name, value in source.options}
     if source.format not in _SUFFIXES or not source.path or options.get("multiline", "").lower() == "true":
         return None
     path = Path(source.path.removeprefix("file://"))
     separator = options.get("sep", options.get("delimiter", ","))
-    found = Sample(path, options.get("header", "").lower() == "true", separator, MOST_OWN_ROWS)
+    found = SampleFile(path, options.get("header", "").lower() == "true", separator, MOST_OWN_ROWS)
     return found if any(file.suffix.lower() in _SUFFIXES[source.format] for file in _files(path)) else None
 
 
@@ -78,7 +79,7 @@ _SUFFIXES = {
 }  # fmt: skip
 
 
-def rows_of(row: Slot, sample: Sample) -> list[tuple[Any, ...]]:
+def rows_of(row: InputSlot, sample: SampleFile) -> list[tuple[Any, ...]]:
     """Return the rows of a sample, in the order of the file, or of the names of the files.
 
     Args:
@@ -92,11 +93,8 @@ def rows_of(row: Slot, sample: Sample) -> list[tuple[Any, ...]]:
     made: list[tuple[Any, ...]] = []
     for file in _files(sample.path):
         for line, item in _items(file, sample):
-            known = {
-                leaf.name: None for leaf in row.leaves if leaf.counted is None and leaf.label != "timestamp"
-            }
             try:
-                known.update(_known(row, item))
+                known = _known(row, item)
             except (PySparkException, ArithmeticError, ValueError) as error:
                 raise SampleError(str(file), line, str(error)) from error
             at = START + timedelta(seconds=len(made))
@@ -113,6 +111,13 @@ def rows_of(row: Slot, sample: Sample) -> list[tuple[Any, ...]]:
     return made
 
 
+def objects_in(sample: SampleFile) -> Iterator[dict[Any, Any]]:
+    """Yield the rows of a table, or the objects of lines of JSON, as they are written. Raise `SampleError`."""
+    for file in _files(sample.path):
+        for _, item in _items(file, sample):
+            yield _object(item) if isinstance(item, str) else item
+
+
 def _files(path: Path) -> Iterator[Path]:
     """Yield a file, or the files of a folder in the order of their names, but for those that Spark leaves out."""
     if path.is_file():
@@ -123,7 +128,7 @@ def _files(path: Path) -> Iterator[Path]:
             yield file
 
 
-def _items(file: Path, sample: Sample) -> Iterator[tuple[int, str | dict[Any, Any]]]:
+def _items(file: Path, sample: SampleFile) -> Iterator[tuple[int, str | dict[Any, Any]]]:
     """Yield the lines of a text, or the rows of a table as objects, each with its line."""
     try:
         if file.suffix.lower() == ".parquet":
@@ -146,7 +151,7 @@ def _items(file: Path, sample: Sample) -> Iterator[tuple[int, str | dict[Any, An
         raise SampleError(str(file), 0, f"it cannot be read: {error}") from error
 
 
-def _known(row: Slot, item: str | dict[Any, Any]) -> dict[str, Any]:
+def _known(row: InputSlot, item: str | dict[Any, Any]) -> Known:
     """Return the values of slots that a line or an object gives."""
     text = row.parts.get("value") if len(row.parts) == 1 or "topic" in row.parts else None
     if text is None or not isinstance(text.kind, t.StringType | t.BinaryType):
@@ -165,10 +170,10 @@ def _known(row: Slot, item: str | dict[Any, Any]) -> dict[str, Any]:
     inner = text
     while inner.content is not None:
         inner = inner.content
-    return (
-        _fields(inner, item)
-        if isinstance(inner.kind, t.StructType)
-        else _fields(row, {text.label: _json(item)})
+    if not isinstance(inner.kind, t.StructType):
+        return _fields(row, {text.label: _json(item)})
+    return {name: value for name, value in _fields(row, {}).items() if name != text.name} | _fields(
+        inner, item
     )
 
 
@@ -184,17 +189,17 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
-def _fields(struct: Slot, item: Mapping[Any, Any]) -> dict[str, Any]:
-    known = {}
+def _fields(struct: InputSlot, item: Mapping[Any, Any]) -> Known:
+    parts = list(struct.parts.values())
+    known: Known = {part.name: None for part in parts if part.counted is None and part.label != "timestamp"}
     for name, value in item.items():
-        parts = list(struct.parts.values())
         part = parts[name] if isinstance(name, int) else struct.parts.get(name.lower())
         if part is not None:
             known[part.name] = _typed(part, value)
     return known
 
 
-def _typed(part: Slot, value: Any) -> Any:
+def _typed(part: InputSlot, value: Any) -> Any:
     if isinstance(value, str) and not isinstance(part.kind, t.StringType):
         cast = cast_value(t.StringType(), part.kind)
         return value if cast is None else cast(value)

@@ -43,7 +43,7 @@ class Written:
 
 
 @dataclass(eq=False, slots=True)
-class Slot:
+class InputSlot:
     """A value of a source's row, or of a part of it.
 
     Attributes:
@@ -56,6 +56,7 @@ class Slot:
         parts: Its fields, by name; of an array: its items, as one.
         literals: What the job compares it with.
         uses: What the job does with it.
+        nullable: Whether it can be null.
         counted: Returns its value from the number of the row, for what the source counts itself, or None.
 
     """
@@ -63,16 +64,17 @@ class Slot:
     name: str
     kind: t.DataType
     label: str = ""
-    outer: "Slot | None" = None
+    outer: "InputSlot | None" = None
     written: Written | None = None
-    content: "Slot | None" = None
-    parts: "dict[Any, Slot]" = field(default_factory=dict)
+    content: "InputSlot | None" = None
+    parts: "dict[Any, InputSlot]" = field(default_factory=dict)
     literals: list[Any] = field(default_factory=list)
     uses: set[Use] = field(default_factory=set)
+    nullable: bool = True
     counted: Callable[[int], Any] | None = None
 
     @property
-    def leaves(self) -> "Iterator[Slot]":
+    def leaves(self) -> "Iterator[InputSlot]":
         """The slots whose values are drawn, and not made of others."""
         inner = [self.content] if self.content else list(self.parts.values())
         if not inner:
@@ -86,28 +88,28 @@ class Slot:
         return isinstance(self.kind, (t.TimestampType, t.TimestampNTZType, t.DateType))
 
 
-def as_json(slot: Slot) -> Written:
-    """Return how a slot's value is written as JSON."""
+def as_json(slot: InputSlot, time_format: str = "", date_format: str = "") -> Written:
+    """Return how a slot's value is written as JSON, with times in patterns of Java's, or in ISO 8601."""
+
+    def plain(slot: InputSlot | None, value: Any) -> Any:
+        parts = list(slot.parts.values()) if slot is not None else []
+        if isinstance(value, tuple) and parts:  # fields that are null are left out
+            pairs = zip(parts, value, strict=True)
+            return {part.label: plain(part, item) for part, item in pairs if item is not None}
+        if isinstance(value, list | tuple):
+            return [plain(parts[0] if parts else None, item) for item in value]
+        if isinstance(value, dict):
+            return {str(key): plain(None, item) for key, item in value.items()}
+        if isinstance(value, Decimal):
+            return float(value)
+        if isinstance(value, date):
+            pattern = time_format if isinstance(value, datetime) else date_format
+            return _in_pattern(value, pattern) if pattern else value.isoformat()
+        return value.decode() if isinstance(value, bytes) else value
+
     return Written(
-        "json", lambda value: json.dumps(_plain(slot, value), separators=(",", ":"), ensure_ascii=False)
+        "json", lambda value: json.dumps(plain(slot, value), separators=(",", ":"), ensure_ascii=False)
     )
-
-
-def _plain(slot: Slot | None, value: Any) -> Any:
-    """Return a value as JSON has it; fields that are null are left out."""
-    parts = list(slot.parts.values()) if slot is not None else []
-    if isinstance(value, tuple) and parts:
-        pairs = zip(parts, value, strict=True)
-        return {part.label: _plain(part, item) for part, item in pairs if item is not None}
-    if isinstance(value, list | tuple):
-        return [_plain(parts[0] if parts else None, item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(None, item) for key, item in value.items()}
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, bytes):
-        return value.decode()
-    return value.isoformat() if isinstance(value, date) else value
 
 
 def as_text(kind: t.DataType) -> Written | None:

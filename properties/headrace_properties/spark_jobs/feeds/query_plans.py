@@ -1,0 +1,309 @@
+"""Reads the relations of a query's plan from its sources upwards, for what they tell of the input."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pyspark.sql.connect.proto as pb
+from pyspark.sql import types as t
+
+from headrace.api.errors import HeadraceError
+from headrace_properties.spark_jobs.feeds.hints import ColumnScope, Hints, Term, column, hints_of
+from headrace_properties.spark_jobs.feeds.samples import SampleError, objects_in, own_files
+from headrace_properties.spark_jobs.feeds.slots import InputSlot, Use
+from headrace_properties.spark_jobs.feeds.terms import Terms
+from headrace_sim.spark.columns.ddl import parse_schema
+from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.recorded import Recorded, shown
+from headrace_sim.spark.job import Source
+from headrace_sim.spark.plan.expressions import Reading
+from headrace_sim.spark.plan.handles import object_of
+from headrace_sim.spark.plan.relations import local_rows
+from headrace_sim.spark.plan.streams import inputs_of
+
+_MOST_STATIC = 3
+"""Choice: how many rows of a static table are matched."""
+
+
+def read_hints(plan: bytes, sources: Iterable[Source]) -> Hints:
+    """Return what the plan of a query tells of its sources.
+
+    Args:
+        plan: A serialized ``Relation`` of Spark Connect.
+        sources: What its streams are read from, in the order in which they stand in it.
+
+    """
+    hints = hints_of(sources)
+    if plan:
+        scopes = _Relations(hints).scopes(pb.Relation.FromString(plan))
+        hints.through += [scope.passed for scope in scopes]
+    for slot in hints.slots.values():
+        slot.literals = list(dict.fromkeys(slot.literals))
+    return hints
+
+
+class _Relations:
+    """Reads relations from their sources upwards."""
+
+    def __init__(self, hints: Hints) -> None:
+        self.hints = hints
+        self.columns = Terms(hints)
+        self.unread = list(hints.rows)
+        self.seen: dict[int, list[ColumnScope]] = {}
+
+    def scopes(self, relation: pb.Relation) -> list[ColumnScope]:
+        """Return the columns of a relation: once for each stream that its rows may come from."""
+        number = relation.common.plan_id
+        if number not in self.seen:
+            kind = relation.WhichOneof("rel_type") or ""
+            message = getattr(relation, kind)
+            inner = inputs_of(relation)
+            if kind in _RELATIONS:
+                self.seen[number] = _RELATIONS[kind](self, message)
+            else:  # whatever it does, its inputs are read
+                self.seen[number] = [ColumnScope(None) for each in inner for _ in self.scopes(each)][:1] or [
+                    ColumnScope(None)
+                ]
+        return self.seen[number]
+
+    def _read(self, read: Any) -> list[ColumnScope]:
+        if not read.is_streaming:
+            return self._table(*_file_table(read))
+        if not self.unread:
+            return [ColumnScope(None)]
+        return self._row(self.hints.rows[self.unread.pop(0)])
+
+    def _local(self, message: Any) -> list[ColumnScope]:
+        schema, rows = local_rows(message)
+        return self._table(schema.names, rows)
+
+    def _made(self, message: Any) -> list[ColumnScope]:
+        made = object_of(message.relation_id.encode())
+        rows = made if isinstance(made, Rows) else made()
+        return self._table(rows.schema.names, rows.all())
+
+    def _table(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[ColumnScope]:
+        """Return the columns of a table that is no stream. Their values are those that a stream is matched with."""
+        table = self.hints.slot(t.StructType([t.StructField(name, t.StringType()) for name in names]))
+        for row in islice(rows, _MOST_STATIC):
+            for part, value in zip(table.parts.values(), row, strict=False):
+                part.literals += [] if value is None else [value]
+        return self._row(table) if names else [ColumnScope(None)]
+
+    @staticmethod
+    def _row(row: InputSlot) -> list[ColumnScope]:
+        return [ColumnScope(tuple(("", part.label, column(part)) for part in row.parts.values()))]
+
+    def _node(self, expression: pb.Expression) -> Recorded | None:
+        try:
+            return Reading("")(expression)
+        except HeadraceError:
+            return None
+
+    def _terms(self, expressions: Iterable[pb.Expression], scope: ColumnScope) -> list[Term]:
+        return [self.columns.term(self._node(expression), scope) for expression in expressions]
+
+    def _project(self, message: Any) -> list[ColumnScope]:
+        nodes = list(map(self._node, message.expressions))
+        return [
+            replace(scope, columns=tuple(column for node in nodes for column in self._named(node, scope)))
+            for scope in self.scopes(message.input)
+        ]
+
+    def _named(self, node: Recorded | None, scope: ColumnScope) -> Iterator[tuple[str, str, Term]]:
+        if node is None:
+            return
+        if node.name == "col" and str(node.args[0]).endswith("*"):
+            prefix = str(node.args[0])[:-2].lower()
+            term, inner = scope.find(prefix) if prefix else (None, [])
+            slot = self.hints.of(self.columns.fields(term, inner))
+            if slot is not None:
+                yield from (("", part.label, column(part)) for part in slot.parts.values())
+            else:
+                yield from (column for column in scope.columns or () if not prefix or column[0] == prefix)
+            return
+        names = (
+            node.args[1]
+            if node.name == "as"
+            else shown(node).rpartition(".")[2].strip("`]").rpartition("[")[2]
+        )
+        term = self.columns.term(node, scope)
+        if isinstance(names, str):
+            yield "", "col" if node.name in _EXPLODE else names, term
+        else:
+            slot = self.hints.of(term)
+            yield from (
+                ("", name, column(slot.parts[name]) if slot and name in slot.parts else None)
+                for name in names
+            )
+
+    def _with_columns(self, message: Any) -> list[ColumnScope]:
+        added = [(alias.name[0], self._node(alias.expr)) for alias in message.aliases]
+        made = []
+        for scope in self.scopes(message.input):
+            terms = {name: self.columns.term(node, scope) for name, node in added}
+            lowered = {name.lower() for name in terms}
+            kept = tuple(column for column in scope.columns or () if column[1].lower() not in lowered)
+            made.append(replace(scope, columns=(*kept, *(("", name, term) for name, term in terms.items()))))
+        return made
+
+    def _renamed(self, message: Any) -> list[ColumnScope]:
+        names = {rename.col_name.lower(): rename.new_col_name for rename in getattr(message, "renames", ())}
+        names = names or {old.lower(): new for old, new in message.rename_columns_map.items()}
+        return [
+            scope.named([names.get(old.lower(), old) for old in scope.names])
+            for scope in self.scopes(message.input)
+        ]
+
+    def _to_df(self, message: Any) -> list[ColumnScope]:
+        return [scope.named(message.column_names) for scope in self.scopes(message.input)]
+
+    def _alias(self, message: Any) -> list[ColumnScope]:
+        return [scope.named(scope.names, message.alias.lower()) for scope in self.scopes(message.input)]
+
+    def _filter(self, message: Any) -> list[ColumnScope]:
+        node = self._node(message.condition)
+        return [self._passed(scope, self.columns.term(node, scope)) for scope in self.scopes(message.input)]
+
+    def _passed(self, scope: ColumnScope, condition: Term) -> ColumnScope:
+        if not isinstance(condition, Recorded):
+            return scope
+        passed = (*scope.passed, (condition, True))
+        self.hints.want(passed)
+        self.hints.want((*scope.passed, (condition, False)))
+        return replace(scope, passed=passed)
+
+    def _drop_na(self, message: Any) -> list[ColumnScope]:
+        made = []
+        for scope in self.scopes(message.input):
+            names = message.cols or scope.names
+            for name in names:
+                slot = self.hints.of(self.columns.term(Recorded("col", (f"`{name}`",), ""), scope))
+                if slot is not None:
+                    slot.uses.add(Use.NULL)
+                    scope = self._passed(scope, Recorded("isNotNull", (column(slot),), ""))  # noqa: PLW2901
+            made.append(scope)
+        return made
+
+    def _fill_na(self, message: Any) -> list[ColumnScope]:
+        for scope in (scopes := self.scopes(message.input)):
+            for name in message.cols:
+                self.columns.term(Recorded("isNull", (Recorded("col", (f"`{name}`",), ""),), ""), scope)
+        return scopes
+
+    def _with_watermark(self, message: Any) -> list[ColumnScope]:
+        for scope in (scopes := self.scopes(message.input)):
+            slot = self.hints.of(self.columns.term(Recorded("col", (message.event_time,), ""), scope))
+            self.hints.timed(slot, [message.delay_threshold], self.hints.delays_us)
+        return scopes
+
+    def _deduplicate(self, message: Any) -> list[ColumnScope]:
+        for scope in (scopes := self.scopes(message.input)):
+            self.hints.keyed(scope.find(f"`{name}`")[0] for name in message.column_names)
+        return scopes
+
+    def _aggregate(self, message: Any) -> list[ColumnScope]:
+        made = []
+        keys = list(map(self._node, message.grouping_expressions))
+        for scope in self.scopes(message.input):
+            self._terms(message.aggregate_expressions, scope)
+            columns = [column for node in keys for column in self._named(node, scope)]
+            self.hints.keyed(term for _, _, term in columns)
+            made.append(replace(scope, columns=tuple(columns)))
+        return made
+
+    def _group_map(self, message: Any) -> list[ColumnScope]:
+        for scope in self.scopes(message.input):
+            self.hints.keyed(self._terms(message.grouping_expressions, scope))
+        return [ColumnScope(None)]
+
+    def _set_op(self, message: Any) -> list[ColumnScope]:
+        left, right = self.scopes(message.left_input), self.scopes(message.right_input)
+        if message.by_name or not left[0].columns:
+            return [*left, *right]
+        return [*left, *(scope.named(left[0].names) for scope in right)]
+
+    def _join(self, message: Any) -> list[ColumnScope]:
+        lefts, rights = self.scopes(message.left), self.scopes(message.right)
+        node = self._node(message.join_condition) if message.HasField("join_condition") else None
+        made = []
+        for left in lefts:
+            for right in rights:
+                both = ColumnScope(
+                    (*(left.columns or ()), *(right.columns or ())), (*left.passed, *right.passed)
+                )
+                pairs = [
+                    (left.find(f"`{name}`")[0], right.find(f"`{name}`")[0]) for name in message.using_columns
+                ]
+                self.columns.term(node, both)
+                made.append(self._matched(both, [*pairs, *self._equal(node, both)]))
+        return made
+
+    def _equal(self, node: Any, scope: ColumnScope) -> Iterator[tuple[Term, Term]]:
+        """Yield what a condition of a join makes equal."""
+        if isinstance(node, Recorded) and node.name == "and":
+            for part in node.args:
+                yield from self._equal(part, scope)
+        elif isinstance(node, Recorded) and node.name in {"equalTo", "eqNullSafe"}:
+            yield self.columns.term(node.args[0], scope), self.columns.term(node.args[1], scope)
+
+    def _matched(self, scope: ColumnScope, pairs: Iterable[tuple[Term, Term]]) -> ColumnScope:
+        """Note that both columns of each pair have the same values, but for one that has no match."""
+        for pair in pairs:
+            self.hints.keyed(pair)
+            slots = [slot for term in pair if (slot := self.hints.of(term)) is not None]
+            for slot, other in ((slots[0], slots[1]), (slots[1], slots[0])) if len(slots) == 2 else ():
+                slot.literals.extend(other.literals)
+                slot.uses.add(Use.COMPARED)
+                if other.literals:
+                    found = Recorded("isin", (column(slot), list(other.literals)), "")
+                    self.hints.want((*scope.passed, (found, False)))
+                    scope = replace(scope, passed=(*scope.passed, (found, True)))
+        return scope
+
+
+def _file_table(read: Any) -> tuple[Sequence[str], list[Sequence[Any]]]:
+    """Return the columns and the first rows of files that are read as a table; none if they are not there."""
+    given = read.data_source
+    schema = t.StructType([])
+    if given.schema:
+        as_json = given.schema.lstrip().startswith("{")
+        schema = t._parse_datatype_json_string(given.schema) if as_json else parse_schema(given.schema)
+    found = own_files(
+        Source("", given.format.lower(), schema, tuple(given.options.items()), ",".join(given.paths))
+    )
+    try:
+        items = list(islice(objects_in(found), _MOST_STATIC)) if found else []
+    except SampleError:
+        items = []
+    names = schema.names or list(items[0] if items else ())
+    keys = names if found is None or found.header or given.format != "csv" else range(len(names))
+    return names, [[item.get(key) for key in keys] for item in items]
+
+
+_EXPLODE = frozenset({"explode", "explode_outer"})
+_RELATIONS: dict[str, Callable[[_Relations, Any], list[ColumnScope]]] = {
+    "aggregate": _Relations._aggregate,
+    "apply_in_pandas_with_state": _Relations._group_map,
+    "cached_remote_relation": _Relations._made,
+    "deduplicate": _Relations._deduplicate,
+    "drop_na": _Relations._drop_na,
+    "fill_na": _Relations._fill_na,
+    "filter": _Relations._filter,
+    "group_map": _Relations._group_map,
+    "join": _Relations._join,
+    "local_relation": _Relations._local,
+    "project": _Relations._project,
+    "read": _Relations._read,
+    "set_op": _Relations._set_op,
+    "subquery_alias": _Relations._alias,
+    "to_df": _Relations._to_df,
+    "with_columns": _Relations._with_columns,
+    "with_columns_renamed": _Relations._renamed,
+    "with_watermark": _Relations._with_watermark,
+    **dict.fromkeys(
+        ("drop", "hint", "limit", "repartition", "repartition_by_expression", "sort"),
+        lambda reader, message: reader.scopes(message.input),
+    ),
+}
