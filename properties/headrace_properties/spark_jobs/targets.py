@@ -46,6 +46,7 @@ from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.refusals import definition_of, place_of_error, shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import OneTrial, RowsOf, SinkFinding, SinkReport, check_sink, try_fault
+from headrace_sim.spark.sinks.foreach_writers import function_of_writer
 from headrace_sim.spark.sinks.trial import Progress
 
 FEED = "feed"
@@ -364,6 +365,7 @@ def spark_target(
         raise TargetError(
             name, "the schema of its rows is not known", "Give it: --schema 'account STRING, amount INT'"
         )
+    job = _with_function(job)
     if not (job.sink.function or job.sink.format or job.sink.target or job.stateful):
         problem = "the query keeps no state and writes to nothing"
         raise TargetError(name, problem, "Let it start one: frame.writeStream.format('kafka').start()")
@@ -387,6 +389,13 @@ def spark_target(
     return SparkTarget(
         name, job, taken, prepare, check_promises_of_job(asked), keys or {}, assumed=assumed, feed_seed=seed
     )
+
+
+def _with_function(job: SparkJob) -> SparkJob:
+    """Return the job with the function of a batch that its writer of ``foreach`` amounts to, if it has one."""
+    if job.sink.writer is None or job.sink.function is not None:
+        return job
+    return replace(job, sink=replace(job.sink, function=function_of_writer(job.sink.writer)))
 
 
 def _recorded(name: str, build: Callable[..., Any], schemas: Any) -> SparkJob:

@@ -91,7 +91,8 @@ def _sink(command: pb.WriteStreamOperationStart, place: str) -> SparkSink:
     if command.HasField("foreach_batch"):
         function = object_of(command.foreach_batch.python_function.command)
     if command.HasField("foreach_writer"):
-        writer = object_of(command.foreach_writer.python_function.command)
+        called, *_ = object_of(command.foreach_writer.python_function.command)
+        writer = inspect.getclosurevars(called).nonlocals["f"]
     mode = chosen(OutputMode, command.output_mode or "append", "output mode", place)
     options = tuple(command.options.items())
     target = command.table_name or command.path or dict(options).get("path", "")

@@ -26,6 +26,7 @@ from headrace_sim.spark.client.answers import PLACES, Answers
 from headrace_sim.spark.client.contexts import Context, JavaName, contexts_without_spark
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.task_context import task
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.plan.handles import handle
 from headrace_sim.spark.plan.relations import Computed
@@ -245,9 +246,10 @@ def _each_partition(frame: Any, f: Callable[[Iterator[Any]], None]) -> None:
     answers = frame._session.answers
     with answers.action():
         rows = answers.rows(frame._plan.to_proto(frame._session.client).root)
-        for partition in rows.partitions:
+        for number, partition in enumerate(rows.partitions):
             travelled = cloudpickle.loads(cloudpickle.dumps(f))
-            travelled(t._create_row(rows.schema.names, row) for row in partition)
+            with task(number):
+                travelled(t._create_row(rows.schema.names, row) for row in partition)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from pyspark.errors import PySparkException
 
+from headrace_sim.spark.columns.task_context import running_partition
 from headrace_sim.spark.refusals import shown_place, users_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 
@@ -36,6 +37,7 @@ class Effect:
         pending: Whether it is part of a transaction that is not committed.
         payload: What a stand-in has to keep of it.
         connection: The number of the database connection, from 1; 0: none.
+        partition: That of the task that did it; None: no task did.
 
     """
 
@@ -49,6 +51,7 @@ class Effect:
     pending: bool = False
     payload: Any = None
     connection: int = 0
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +283,7 @@ class Probe:
                 pending(),
                 payload(),
                 connection,
+                running_partition(),
             )
             self.ledger.append(done)
             lost = self._due(SinkFaultKind.LOSE_REPLY)

@@ -39,9 +39,10 @@ def fault_points(
 
 
 def _in_loops(effects: list[Effect]) -> Iterator[int]:
-    """Yield the second effect of each line that has several, unless dying before it undoes the first."""
+    """Yield the second effect of a line that has several, and the first of a later task, unless dying undoes the one before."""
     lines = Counter[str]()
     for place, effect in enumerate(effects):
         lines[effect.place] += 1
-        if lines[effect.place] == 2 and not effects[place - 1].pending:
+        later = place > 0 and effect.partition not in {None, effects[place - 1].partition}
+        if (lines[effect.place] == 2 or later) and not effects[place - 1].pending:
             yield place

@@ -29,6 +29,7 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark import refusals
 from headrace_sim.spark.client.answers import Answers, SessionState
 from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.columns.task_context import begin_batch
 from headrace_sim.spark.real.answers import is_open_way, opened
 from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
@@ -204,6 +205,7 @@ def _process(
         rows = sink.batches[batch]
         parts = [rows] if sink.in_order else [rows[0::2], rows[1::2]]
         frame = session.frame(sink.schema, [rows[::-1]] if batch == reordered else parts)
+        begin_batch(sink.first_id + batch)
         probe.begin(batch)
         clients.send_waiting()
         listener = _Listener(probe, batch)

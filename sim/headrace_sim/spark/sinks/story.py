@@ -147,6 +147,8 @@ class Story:
                 remedy = "Let the error be raised: Spark then runs the batch again."
             if self.fault.kind is SinkFaultKind.FAIL:
                 remedy = "Let the error be raised, and commit nothing after it, in except or finally: Spark runs the batch again."
+            if self.fault.kind is SinkFaultKind.REORDER and self._nearest().partition is not None:
+                remedy = "Replace rows by a key of their own: a batch that runs again may be cut into other partitions."
             return self._blamed(Wrong.MISSING, destination, missing, self._last_durable(), told, remedy)
         blamed = self._again(destination, usual.names)
         if missing and self.fault.kind is SinkFaultKind.REORDER:
@@ -257,7 +259,8 @@ class Story:
             case SinkFaultKind.PAUSE:
                 return f"in {batch} the driver hung {after}{before}, another took over, and then the first went on"
             case SinkFaultKind.REORDER if at is not None:
-                return f"in {batch} the driver died {after}{before}, and its rows came back in another order"
+                how = "another order" if at.partition is None else "one partition"
+                return f"in {batch} the driver died {after}{before}, and its rows came back in {how}"
             case SinkFaultKind.NONE:
                 return "undisturbed"
             case SinkFaultKind.REDELIVER:
