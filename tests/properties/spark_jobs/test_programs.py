@@ -84,6 +84,8 @@ def test_what_spark_refuses_is_an_error_of_the_program(program: Any) -> None:
     )
     assert not done.queries
 
+
+def test_labels_tell_queries_apart(program: Any) -> None:
     done = program(
         "for _ in range(2):\n    rows.writeStream.option('x', _).foreachBatch(write).start()\nbatches('c')"
     )
