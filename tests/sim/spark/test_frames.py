@@ -170,3 +170,33 @@ def test_invalid_schema_text_is_refused_at_its_position(text: str, problem: str)
     with pytest.raises(SchemaTextError) as caught:
         parse_schema(text)
     assert problem in str(caught.value)
+
+
+def test_groups_are_mapped_by_functions_of_frames(df: Any) -> None:
+    def largest(group: Any) -> Any:
+        return group.nlargest(1, "i")[["k", "i"]]
+
+    def counted(key: Any, group: Any) -> Any:
+        return group.head(1).assign(k=key[0], i=len(group))[["i", "k"]]
+
+    known = df.where("i IS NOT NULL")
+    made = known.groupBy("k").applyInPandas(largest, "k STRING, i INT")
+    assert made.columns == ["k", "i"]
+    assert sorted(map(tuple, made.collect())) == [("", 0), ("a", 2147483647), ("b", -7)]
+    made = known.groupBy("k").applyInPandas(counted, "k STRING, i INT")
+    assert sorted(map(tuple, made.collect())) == [("", 1), ("a", 2), ("b", 1)]
+    empty = known.groupBy("k").applyInPandas(lambda group: group[group.i > 0][["k", "i"]], "k STRING, i INT")
+    assert sorted(map(tuple, empty.collect())) == [("a", 1), ("a", 2147483647)]
+
+
+def test_rows_as_json_are_texts_as_on_classic_spark(df: Any) -> None:
+    rows = df.where("k = 'b'").select("k", "i").toJSON()
+    assert (rows.collect(), rows.first()) == (['{"k":"b","i":-7}'], '{"k":"b","i":-7}')
+    with pytest.raises(CannotFollowError, match=r"DataFrame.toJSON\(\).map"):
+        rows.map(len)
+
+
+def test_checkpoint_keeps_the_rows(df: Any) -> None:
+    kept = df.select("i", F.rand().alias("r")).localCheckpoint()
+    assert kept.collect() == kept.collect()
+    assert kept.columns == ["i", "r"]

@@ -27,7 +27,7 @@ from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.job import SparkJobError
 from headrace_sim.spark.plan.expressions import user_function
-from headrace_sim.spark.plan.handles import object_of
+from headrace_sim.spark.plan.handles import handle, object_of
 from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows
 from headrace_sim.spark.plan.selects import Queries
 from headrace_sim.spark.plan.sql import NoChange, Setting, Unread
@@ -373,6 +373,10 @@ class Answers:
             raise AnalysisException(message=message)
         self.state.views[name] = relation
 
+    def _checkpoint(self, command: Any, answer: Any) -> None:
+        kept = handle(self.rows(command.relation)).decode()
+        answer.checkpoint_command_result.relation.relation_id = kept
+
     def _register(self, command: Any, _answer: Any) -> None:
         self.state.functions[command.function_name.lower()] = user_function(command)
 
@@ -440,6 +444,7 @@ class Answers:
 
 
 _COMMANDS: dict[str, Callable[[Answers, Any, Any], None]] = {
+    "checkpoint_command": Answers._checkpoint,
     "create_dataframe_view": Answers._view,
     "register_function": Answers._register,
     "remove_cached_remote_relation_command": Answers._nothing,

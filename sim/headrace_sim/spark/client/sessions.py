@@ -12,7 +12,7 @@ from pyspark.errors import PySparkNotImplementedError
 from pyspark.errors import utils as pyspark_errors
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from pyspark.sql.connect import expressions, plan
+from pyspark.sql.connect import expressions, functions, plan
 from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.plan import LogicalPlan
@@ -252,6 +252,31 @@ def _each_partition(frame: Any, f: Callable[[Iterator[Any]], None]) -> None:
                 travelled(t._create_row(rows.schema.names, row) for row in partition)
 
 
+class JsonTexts:
+    """What `toJSON` gives on classic Spark: texts, and no frame as in PySpark's client."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame.select(functions.to_json(functions.struct("*")).alias("value"))
+
+    def collect(self) -> list[str]:
+        """Return all texts."""
+        return [row.value for row in self._frame.collect()]
+
+    def take(self, num: int) -> list[str]:
+        """Return the first texts."""
+        return [row.value for row in self._frame.take(num)]
+
+    def first(self) -> str:
+        """Return the first text."""
+        return self.take(1)[0]
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse anything else."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise CannotFollowError(f"DataFrame.toJSON().{name}", users_place(), _REMEDY)
+
+
 @contextmanager
 def connected(session: Session) -> Iterator[Session]:
     """Let user code get a session, and PySpark's functions make columns for it.
@@ -283,6 +308,7 @@ def connected(session: Session) -> Iterator[Session]:
         put(UserDefinedFunction, "__call__", _called)
         for name in ("addListener", "removeListener"):
             put(StreamingQueryManager, name, _nothing)
+        put(DataFrame, "toJSON", lambda frame: JsonTexts(frame))  # noqa: PLW0108  a class is not bound
         put(DataFrame, "foreach", _each)
         put(DataFrame, "foreachPartition", _each_partition)
         _IN_FORCE.append(session)

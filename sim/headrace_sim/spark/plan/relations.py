@@ -19,6 +19,7 @@ from headrace_sim.spark.columns.frames import Rows, column
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows, as_tuple
 from headrace_sim.spark.plan.expressions import Reading, kind_of, literal_of, refuse_unread, user_function
+from headrace_sim.spark.plan.grouped_maps import grouped_map
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.versions import rows_of
 
@@ -261,6 +262,12 @@ def _map_partitions(compiler: Compiler, message: Any, place: str) -> Computed:
     return mapped
 
 
+def _group_map(compiler: Compiler, message: Any, place: str) -> Computed:
+    inner, function = compiler.compiled(message.input), user_function(message.func)
+    mapped = grouped_map(function, compiler.nodes(message.grouping_expressions, place), place)
+    return (lambda: Rows(function.returnType, [])) if compiler.analysis else lambda: mapped(inner())
+
+
 _MAP_IN_PANDAS = 205
 """`PythonEvalType.SQL_MAP_PANDAS_ITER_UDF`."""
 
@@ -295,6 +302,7 @@ _KINDS: dict[str, Kind] = {
     "drop_na": _kind(_drop_null, "cols", "min_non_nulls"),
     "fill_na": _kind(_fill_null, "cols", "values"),
     "filter": _kind(_filter, "condition"),
+    "group_map": _kind(_group_map, "grouping_expressions", "func"),
     "hint": _kind(_as_it_is, "name", "parameters"),
     "join": _kind(_join, "left", "right", "join_condition", "join_type", "using_columns"),
     "limit": _kind(_limit, "limit"),

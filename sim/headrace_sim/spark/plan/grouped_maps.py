@@ -1,0 +1,46 @@
+"""``groupBy(...).applyInPandas(...)`` on rows in memory: the user's function is called with each group as a pandas frame."""
+
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Any
+
+from pyspark.util import PythonEvalType
+
+from headrace_sim.spark.columns.bound import hashable
+from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.recorded import Recorded
+from headrace_sim.spark.columns.values import InputRows, OutputRows
+from headrace_sim.spark.refusals import CannotFollowError
+
+
+def grouped_map(function: Any, keys: Sequence[Recorded], place: str) -> Callable[[Rows], Rows]:
+    """Return what maps the groups of rows.
+
+    Args:
+        function: PySpark's function, with the user's, and the schema of its result.
+        keys: The columns that the rows are grouped by.
+        place: ``file:line`` of the user's code.
+
+    Raises:
+        CannotFollowError: It takes something else than a pandas frame.
+
+    """
+    if function.evalType != PythonEvalType.SQL_GROUPED_MAP_PANDAS_UDF:
+        raise CannotFollowError(
+            "a function of groups as Arrow tables or iterators", place, "Use applyInPandas()"
+        )
+    takes_key, out = len(signature(function.func).parameters) > 1, OutputRows(function.returnType)
+
+    def mapped(given: Rows) -> Rows:
+        by, read = [bind(key, given.schema).value for key in keys], InputRows(given.schema)
+        groups: dict[Any, list[tuple[Any, ...]]] = {}
+        for row in given.all():
+            groups.setdefault(tuple(hashable(key(row)) for key in by), []).append(row)
+        made: list[tuple[Any, ...]] = []
+        for group in groups.values():
+            key = (tuple(value(group[0]) for value in by),) if takes_key else ()
+            made += out.from_frames(function.func(*key, frame) for frame in read.slices(group))
+        return Rows(function.returnType, [tuple(made)])
+
+    return mapped
