@@ -176,6 +176,16 @@ def registered(spark: Any) -> Any:
     return users.where("age >= 18").withColumn("branch", F.when(F.col("age") > 65, "old").otherwise("young"))
 
 
+def in_sql(spark: Any) -> Any:
+    """Query a view that has replaced the one that it reads."""
+    rows = spark.readStream.schema("merchant STRING, amount INT, country STRING").json("/landing/payments")
+    rows.createOrReplaceTempView("payments")
+    spark.sql("SELECT * FROM payments WHERE amount > 0").createOrReplaceTempView("payments")
+    return spark.sql(
+        "SELECT merchant, CASE WHEN amount >= 500 THEN 'large' ELSE 'small' END AS branch FROM payments WHERE country = 'DE'"
+    )
+
+
 JOBS: dict[Callable[[Any], Any], set[Any]] = {
     orders: {"huge", "large", "usual"},
     quarantine: {"no id", "no email", "no age", "fine"},
@@ -187,6 +197,7 @@ JOBS: dict[Callable[[Any], Any], set[Any]] = {
     two_topics: {"long", "short"},
     cleaned: {"none"},
     timed: {"hot", "cold"},
+    in_sql: {"large", "small"},
     registered: {"old", "young"},
 }
 

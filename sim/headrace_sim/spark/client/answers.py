@@ -31,7 +31,7 @@ from headrace_sim.spark.plan.handles import handle, object_of
 from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows
 from headrace_sim.spark.plan.selects import Queries
 from headrace_sim.spark.plan.sql import NoChange, Setting, Unread
-from headrace_sim.spark.plan.streams import Splitter
+from headrace_sim.spark.plan.streams import Splitter, inlined
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.tables.connectors import TARGETS
 from headrace_sim.spark.tables.statements import CreateView, DropView, IfExists
@@ -371,7 +371,7 @@ class Answers:
                 f"[TEMP_TABLE_OR_VIEW_ALREADY_EXISTS] Cannot create the temporary view `{name}`: it exists"
             )
             raise AnalysisException(message=message)
-        self.state.views[name] = relation
+        self.state.views[name] = inlined(relation, self._resolved)  # it may replace a view that it reads
 
     def _checkpoint(self, command: Any, answer: Any) -> None:
         kept = handle(self.rows(command.relation)).decode()

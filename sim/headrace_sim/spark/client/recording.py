@@ -23,7 +23,7 @@ from headrace_sim.spark.client.sessions import ModuleSession, Session, connected
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import OutputMode, SparkJob, SparkJobError, SparkSink, WatermarkPolicy
 from headrace_sim.spark.plan.handles import object_of
-from headrace_sim.spark.plan.streams import PARAMETER, chosen, job_of
+from headrace_sim.spark.plan.streams import PARAMETER, chosen, inlined, job_of
 from headrace_sim.spark.refusals import CannotFollowError, definition_of, gap_in, place_of_error, shown_place
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
@@ -82,7 +82,8 @@ def job_started(answers: Answers, command: pb.WriteStreamOperationStart, place: 
         SparkJobError: Spark would refuse it.
 
     """
-    job = job_of(answers.splitter.split(command.input), command.input)
+    splitter = answers.splitter
+    job = job_of(splitter.split(command.input), inlined(command.input, splitter.resolved))
     return replace(job, sink=_sink(command, place), policy=_policy(answers), state=answers.state)
 
 

@@ -314,6 +314,15 @@ _CALLED = {
 _CHANGES_NOTHING = frozenset({"hint", "repartition", "repartition_by_expression"})
 
 
+def inlined(relation: pb.Relation, resolved: Callable[[pb.Relation], pb.Relation]) -> pb.Relation:
+    """Return a copy of a relation with those of the views that it reads. ``resolved``: as in `Splitter`."""
+    made = pb.Relation()
+    made.CopyFrom(resolved(relation))
+    for inner in inputs_of(made):
+        inner.CopyFrom(inlined(inner, resolved))
+    return made
+
+
 def job_of(stream: Stream, plan: pb.Relation) -> SparkJob:
     """Return a stream as a job without a sink. ``plan``: its relation."""
     sources = tuple(stream.sources.values())
