@@ -74,6 +74,20 @@ def test_reader_of_what_another_query_writes_is_told(program: Any) -> None:
     assert note == "b reads /lake/a, which a writes: what that doubles or loses, this does, too"
 
 
+def test_schema_of_what_another_query_writes_is_known(program: Any) -> None:
+    done = program(
+        'rows.writeStream.queryName("a").toTable("bronze")\n'
+        'spark.readStream.table("bronze").writeStream.queryName("b").option("path", "/lake/b").start()\n'
+        'spark.readStream.format("delta").load("/lake/b/").select("id").writeStream.queryName("c").toTable("gold")'
+    )
+    assert [target.job.output.names for target in done.queries.values()] == [
+        ["id", "item"],
+        ["id", "item"],
+        ["id"],
+    ]
+    assert [note.partition(",")[0] for note in done.notes] == ["b reads bronze", "c reads /lake/b"]
+
+
 def test_what_spark_refuses_is_an_error_of_the_program(program: Any) -> None:
     done = program("rows.select('nothing').writeStream.format('console').start()")
     (finding,) = done.findings

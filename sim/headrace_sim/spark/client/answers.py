@@ -93,7 +93,7 @@ class Answers:
     _unread: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.splitter = Splitter(self.compiler(), self._resolved)
+        self.splitter = Splitter(self.compiler(), self._resolved, self.queries.schema_written)
 
     # What PySpark calls.
 

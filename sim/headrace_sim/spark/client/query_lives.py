@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from pyspark.errors import IllegalArgumentException
+from pyspark.sql import types as t
 
 from headrace_sim.spark.client.script_time import ScriptTime
 from headrace_sim.spark.job import SparkJob
@@ -193,6 +194,14 @@ class StartedQueries:
     def get(self, query_id: str) -> QueryLife | None:
         """Return a query by its id."""
         return next((life for life in self.lives if query_id in {life.id, life.run_id}), None)
+
+    def schema_written(self, place: str) -> t.StructType | None:
+        """Return the schema of what a query writes to a table or a path; None: none does."""
+        place = place.rstrip("/").lower()
+        written = (
+            job for job in reversed(self.jobs) if place and job.sink.target.rstrip("/").lower() == place
+        )
+        return next((job.output for job in written), None)
 
     def wait_for_any(self, timeout_s: float | None = None) -> bool:
         """Wait until one of them ends, and return whether one has. ``timeout_s``: how long; None: until then."""

@@ -80,11 +80,13 @@ class Splitter:
     Attributes:
         compiler: Compiles what is no stream.
         resolved: Returns the relation that a view's name or a SQL text stands for; any other as it is.
+        written: Returns the schema of a table or path that another query of the program writes; None: none does.
 
     """
 
     compiler: Compiler
     resolved: Callable[[pb.Relation], pb.Relation] = lambda relation: relation
+    written: Callable[[str], t.StructType | None] = lambda _: None
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     seen: dict[int, Stream] = field(default_factory=dict)
     streaming: dict[int, bool] = field(default_factory=dict)
@@ -145,11 +147,12 @@ class Splitter:
         schema = _schema_of(message.data_source.schema) if message.data_source.schema else None
         if schema is None and kind in _FIXED_SCHEMAS:
             schema = parse_schema(_FIXED_SCHEMAS[kind])
+        path = ",".join(message.data_source.paths) or options.get("path", "")
+        path = message.named_table.unparsed_identifier or path
+        schema = schema or self.written(path)
         if schema is None:
             remedy = "Say readStream.schema('word STRING')"
             raise CannotFollowError(f"readStream of {kind} without a schema", place, remedy)
-        path = ",".join(message.data_source.paths) or options.get("path", "")
-        path = message.named_table.unparsed_identifier or path
         given = "" if kind == PARAMETER else kind
         return Source(
             name or f"stream{next(self.numbers)}", given, schema, tuple(options.items()), path, place
