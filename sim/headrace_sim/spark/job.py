@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from pyspark.sql import types as t
@@ -91,16 +92,16 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The steps of one of several streams before the union.
+    """The steps of one of several streams before they come together.
 
     Attributes:
-        source: The column of the job's input that has the rows of the stream.
+        source: The column of the job's input that has the rows of the stream. "": the steps begin with the whole input.
         steps: What is done to them.
 
     """
 
     source: str
-    steps: tuple[Columns | Watermark, ...] = ()
+    steps: "tuple[Step, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +202,104 @@ class MapInPandas:
     place: str = ""
 
 
-Step = Columns | Watermark | Union | TransformWithState | ApplyWithState | MapInPandas
-Stateful = TransformWithState | ApplyWithState
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """``groupBy(groups).agg(values)``, which Spark computes itself.
+
+    Attributes:
+        groups: The columns grouped by, of which one may be a ``window`` or a ``session_window``.
+        values: The aggregates.
+        output: The schema of both.
+        output_mode: The query's.
+        place: ``file:line`` of the user's code.
+
+    """
+
+    groups: tuple[Recorded, ...]
+    values: tuple[Recorded, ...]
+    output: t.StructType
+    output_mode: OutputMode = OutputMode.APPEND
+    place: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the columns grouped by."""
+        return tuple(self.output.names[: len(self.groups)])
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """``dropDuplicates`` or ``dropDuplicatesWithinWatermark``.
+
+    Attributes:
+        keys: The columns whose values are there once.
+        output: The schema, as before.
+        output_mode: The query's.
+        within_watermark: Whether a value counts as new again when the watermark's delay after its time is over.
+        place: ``file:line`` of the user's code.
+
+    """
+
+    keys: tuple[str, ...]
+    output: t.StructType
+    output_mode: OutputMode = OutputMode.APPEND
+    within_watermark: bool = False
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJoin:
+    """A join of two streams. It comes first in a job, or in a branch.
+
+    Attributes:
+        left: The steps of one stream.
+        right: Those of the other.
+        how: ``inner``, ``left``, ``right``, ``full`` or ``semi``.
+        on: The names of the columns that are equal, or a condition.
+        output: The schema of both.
+        output_mode: The query's.
+        place: ``file:line`` of the user's code.
+
+    """
+
+    left: Branch
+    right: Branch
+    how: str
+    on: tuple[str, ...] | Recorded
+    output: t.StructType
+    output_mode: OutputMode = OutputMode.APPEND
+    place: str = ""
+    keys: tuple[str, ...] = ()
+
+    @property
+    def branches(self) -> tuple[Branch, Branch]:
+        """Both of them."""
+        return self.left, self.right
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """``limit`` of a stream: its first rows.
+
+    Attributes:
+        count: How many.
+        output: The schema, as before.
+        output_mode: The query's.
+        place: ``file:line`` of the user's code.
+
+    """
+
+    count: int
+    output: t.StructType
+    output_mode: OutputMode = OutputMode.APPEND
+    place: str = ""
+    keys: tuple[str, ...] = ()
+
+
+SparksOwn = Aggregate | Deduplicate | StreamJoin | Limit
+UsersOwn = TransformWithState | ApplyWithState
+Stateful = SparksOwn | UsersOwn
+Step = Columns | Watermark | Union | MapInPandas | Stateful
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,36 +364,80 @@ class SparkJob:
 
     @property
     def stateful(self) -> tuple[Stateful, ...]:
-        """The stateful steps."""
-        return tuple(step for step in self.steps if isinstance(step, Stateful))
+        """The stateful steps, also within joins."""
+        return tuple(step for step in _each(self.steps) if isinstance(step, Stateful))
+
+    @property
+    def processing(self) -> tuple[UsersOwn, ...]:
+        """The stateful steps with code of the user's."""
+        return tuple(step for step in self.stateful if isinstance(step, UsersOwn))
 
     @property
     def working(self) -> tuple[Step, ...]:
-        """The steps that run code of the user's, also within unions."""
-        return tuple(_working(self.steps))
+        """The steps that run code of the user's, also within unions and joins."""
+        kinds = (MapInPandas, TransformWithState, ApplyWithState)
+        return tuple(
+            step
+            for step in _each(self.steps)
+            if isinstance(step, kinds) or (isinstance(step, Columns) and step.functions)
+        )
+
+    def step_at(self, place: int) -> Stateful:
+        """Return the stateful step at a place: among the steps, or, behind them all, among those within joins and unions."""
+        own = [step for step in self.steps if isinstance(step, Stateful)]
+        inner = [step for step in self.stateful if not any(step is top for top in own)]
+        found = self.steps[place] if place < len(self.steps) else inner[place - len(self.steps)]
+        assert isinstance(found, Stateful)
+        return found
+
+    def into(self, sink: SparkSink) -> "SparkJob":
+        """Return the job with a sink, whose output mode holds for Spark's own operators."""
+        return replace(self, steps=_in_mode(self.steps, sink.output_mode), sink=sink)
 
     def then(self, step: Step) -> "SparkJob":
         """Return the job with one more step."""
         return replace(self, steps=(*self.steps, step))
 
 
-def _working(steps: Iterable[Step]) -> Iterator[Step]:
+def _each(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield steps, each behind those of its branches."""
     for step in steps:
-        if isinstance(step, Union):
+        if isinstance(step, Union | StreamJoin):
             for branch in step.branches:
-                yield from _working(branch.steps)
-        elif not isinstance(step, Watermark) and (not isinstance(step, Columns) or step.functions):
-            yield step
+                yield from _each(branch.steps)
+        yield step
+
+
+def _in_mode(steps: Iterable[Step], mode: OutputMode) -> tuple[Step, ...]:
+    """Return steps in an output mode. In complete mode, each result of an aggregate is limited anew."""
+    found = list[Step]()
+    for step in steps:
+        match step:
+            case Limit() if mode is OutputMode.COMPLETE and any(
+                isinstance(before, Aggregate) for before in found
+            ):
+                limited = partial(_first, step.count)
+                found.append(Columns("limit", limited, step.output, step.place))
+            case StreamJoin():
+                left, right = (replace(part, steps=_in_mode(part.steps, mode)) for part in step.branches)
+                found.append(replace(step, left=left, right=right, output_mode=mode))
+            case Union():
+                parts = (replace(part, steps=_in_mode(part.steps, mode)) for part in step.branches)
+                found.append(replace(step, branches=tuple(parts)))
+            case Aggregate() | Deduplicate() | Limit():
+                found.append(replace(step, output_mode=mode))
+            case _:
+                found.append(step)
+    return tuple(found)
+
+
+def _first(count: int, rows: Rows) -> Rows:
+    return rows.first(count)
 
 
 def watermarks_of(steps: Iterable[Step]) -> Iterator[Watermark]:
-    """Yield the watermarks of some steps, including those within unions."""
-    for step in steps:
-        if isinstance(step, Union):
-            for branch in step.branches:
-                yield from watermarks_of(branch.steps)
-        elif isinstance(step, Watermark):
-            yield step
+    """Yield the watermarks of some steps, including those within unions and joins."""
+    return (step for step in _each(steps) if isinstance(step, Watermark))
 
 
 class SparkJobError(HeadraceError):

@@ -36,15 +36,11 @@ _OURS = tuple(
 """Where our own modules are, here and installed: around the user's code while it is checked, and below it where it calls them."""
 DRIVER_CRASH = "Spark says only: TransformWithStateInPySpark driver worker exited unexpectedly (crashed)"
 """The error that the user sees for any failure while the driver runs ``init`` and ``close``."""
-SPARKS_STATE = dict.fromkeys(
-    (
-        "agg", "avg", "count", "crossJoin", "distinct", "dropDuplicates", "dropDuplicatesWithinWatermark", "drop_duplicates",
-        "join", "max", "mean", "min", "pivot", "sum",
-    ),
+SPARKS_STATE = (
     "Spark itself keeps the state of this step, and none of your code runs in it. Verify what comes after it: a function that "
-    "takes its output, with --schema of that",
-)  # fmt: skip
-"""What to do about the operators of Spark that keep state of their own, by their names."""
+    "takes its output, with --schema of that"
+)
+"""What to do about an operator of Spark that keeps state of its own and is not simulated."""
 HEARD: deque[HeadraceError] = deque(maxlen=10)
 """The latest refusals, for callers that must know of one even if the user's code caught it."""
 

@@ -56,6 +56,16 @@ ALIAS, SHARED = "alias of its frame", "shared"
 """Where a field's metadata have that; and that a join has made one column of two."""
 
 
+EVENT_TIME = "event time"
+"""Where a field's metadata say that it has a stream's event time, with the delay of its watermark in microseconds."""
+
+
+def time_kept(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the part of a column's metadata that it keeps under another name: that it has the event time."""
+    kept = {key: value for key, value in (metadata or {}).items() if key == EVENT_TIME}
+    return kept or None
+
+
 def frame_of(field: t.StructField) -> str:
     """Return the alias of the frame that a field came from, or an empty text."""
     return str((field.metadata or {}).get(ALIAS, ""))

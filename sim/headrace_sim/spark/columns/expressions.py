@@ -37,6 +37,7 @@ from headrace_sim.spark.columns.bound import (
     ordered,
     refused,
     text,
+    time_kept,
 )
 from headrace_sim.spark.columns.casts import BITS, cast_value
 from headrace_sim.spark.columns.ddl import parse_type
@@ -72,6 +73,18 @@ def bind(node: Any, schema: t.StructType, grouped_by: Sequence[str] | None = Non
 
     """
     return _Binder(schema, grouped_by).bind(node)
+
+
+def time_of(inner: Bound) -> Bound:
+    """Return the time that a column of windows counts as, its last microsecond; any other column as it is."""
+    if not isinstance(inner.type, t.StructType) or inner.type.names != ["start", "end"]:
+        return inner
+    value = inner.value
+
+    def last(row: Values) -> datetime | None:
+        return None if (window := value(row)) is None else window[1] - timedelta(microseconds=1)
+
+    return replace(inner, type=inner.type["end"].dataType, value=last)
 
 
 def expand(node: Recorded, schema: t.StructType) -> list[Recorded]:
@@ -202,7 +215,7 @@ class _Binder:
         if not isinstance(node.args[1], str):
             raise CannotFollowError("alias() with several names", node.place, "Give one name to each column")
         inner = self.bind(node.args[0])
-        return Bound(node.args[1], inner.type, inner.nullable, inner.value)
+        return Bound(node.args[1], inner.type, inner.nullable, inner.value, time_kept(inner.metadata))
 
     def _cast(self, node: Recorded) -> Bound:
         target = parse_type(node.args[1]) if isinstance(node.args[1], str) else node.args[1]
@@ -220,6 +233,9 @@ class _Binder:
 
     def _logical_not(self, node: Recorded) -> Bound:
         return lifted(node, t.BooleanType(), operator.not_, boolean(self.bind(node.args[0]), node))
+
+    def _time_of_window(self, node: Recorded) -> Bound:
+        return replace(time_of(self.bind(node.args[0])), name="window_time")
 
     def _negate(self, node: Recorded) -> Bound:
         inner = self.bind(node.args[0])
@@ -705,6 +721,7 @@ _METHODS: dict[str, Callable[[_Binder, Recorded], Bound]] = {
     "not": _Binder._logical_not, "now": _Binder._now, "otherwise": _Binder._case, "size": _Binder._size,
     "sort_array": _Binder._sorted, "struct": _Binder._struct, "substr": _Binder._substring, "substring": _Binder._substring,
     "to_json": _Binder._to_json, LAMBDA_VARIABLE: _Binder._variable, USER_FUNCTION: _Binder._user_function, "when": _Binder._case,
+    "window_time": _Binder._time_of_window,
 }  # fmt: skip
 
 _METHODS.update(dict.fromkeys(FUNCTIONS, _Binder._of_row))

@@ -5,13 +5,14 @@ not simulated raises `CannotFollowError`, which names the call and its place.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.columns.bound import ALIAS, Bound, hashable
+from headrace_sim.spark.columns.bound import ALIAS, Bound, hashable, time_kept
 from headrace_sim.spark.columns.expressions import bind, expand
 from headrace_sim.spark.columns.joins import joined, kind_of_join
 from headrace_sim.spark.columns.recorded import OF_A_FRAME, Recorded
@@ -78,7 +79,10 @@ class Rows:
         """Add columns, or replace those with these names."""
         nodes, schema, partitions = self._computed_first([*columns.values()])
         made = zip(columns, (bind(node, schema) for node in nodes), strict=True)
-        named = {name.lower(): Bound(name, bound.type, bound.nullable, bound.value) for name, bound in made}
+        named = {
+            name.lower(): replace(bound, name=name, metadata=time_kept(bound.metadata))
+            for name, bound in made
+        }
         kept = [
             named.pop(name.lower()) if name.lower() in named else bind(field, schema)
             for name, field in zip(self.schema.names, expand(column("*"), self.schema), strict=True)
@@ -97,7 +101,9 @@ class Rows:
                 message=f"[NUM_COLUMNS_MISMATCH] toDF() got {len(names)} names for {len(self.schema.fields)} columns"
             )
         pairs = zip(names, self.schema.fields, strict=True)
-        fields = [t.StructField(name, old.dataType, old.nullable) for name, old in pairs]
+        fields = [
+            t.StructField(name, old.dataType, old.nullable, time_kept(old.metadata)) for name, old in pairs
+        ]
         return self._with(t.StructType(fields), self.partitions)
 
     def without(self, nodes: Sequence[Recorded]) -> "Rows":
@@ -227,7 +233,10 @@ class Rows:
     def alias(self, alias: str) -> "Rows":
         """Name the frame, for columns such as ``F.col("alias.name")``."""
         fields = [
-            t.StructField(old.name, old.dataType, old.nullable, {ALIAS: alias}) for old in self.schema.fields
+            t.StructField(
+                old.name, old.dataType, old.nullable, {**(time_kept(old.metadata) or {}), ALIAS: alias}
+            )
+            for old in self.schema.fields
         ]
         return self._with(t.StructType(fields), self.partitions)
 

@@ -60,7 +60,7 @@ def joined(left: Side, right: Side, how: str, names: Sequence[str] | Recorded | 
     if how in {"right", "full"}:
         known = {id(other) for _, others in pairs for other in others}
         found += [(no_left, other) for other in right[1] if id(other) not in known]
-    return _both(left[0], right[0], how, shared, found)
+    return side_by_side(left[0], right[0], how, shared, found)
 
 
 def _by_names(
@@ -99,10 +99,10 @@ def _by_condition(left: t.StructType, right: t.StructType, condition: Recorded) 
     return lambda one, other: bool(test.value((*one, *other)))
 
 
-def _both(
+def side_by_side(
     left: t.StructType, right: t.StructType, how: str, names: Sequence[str], pairs: Sequence[tuple[Row, Row]]
 ) -> Side:
-    """Put the columns of both sides beside each other, the shared ones first and once."""
+    """Put the columns of both sides beside each other, the shared ones first and once. A missing side is all None."""
     keys = [(_place(left, name), _place(right, name)) for name in names]
     mine = [place for place in range(len(left.fields)) if place not in [key for key, _ in keys]]
     its = [place for place in range(len(right.fields)) if place not in [key for _, key in keys]]

@@ -11,8 +11,9 @@ from typing import Any
 
 from pyspark.sql import types as t
 
+from headrace_sim.spark.columns.bound import time_kept
 from headrace_sim.spark.columns.ddl import interval_us
-from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.expressions import bind, time_of
 from headrace_sim.spark.columns.recorded import USER_FUNCTION, Recorded, shown
 from headrace_sim.spark.columns.user_functions import called_on_columns, takes_columns
 from headrace_sim.spark.columns.window_functions import Row, windowed
@@ -98,8 +99,10 @@ _OF_PLACES: dict[str, tuple[t.DataType, Callable[[Recorded, int, int], list[Any]
 def _multiplied(nodes: list[Recorded], schema: t.StructType, partitions: Sequence[Partition]) -> Computed:
     """Make a row of each element of an array, or of each window of time, that a column asks for: of all pairs, if two do."""
     while (call := next((found for node in nodes for found in _generators_in(node)), None)) is not None:
-        kind, items_of = _windows(call, schema) if call.name == "window" else _elements(call, schema)
-        field = t.StructField("item", kind, nullable=call.name != "window")
+        is_window = call.name == "window"
+        kind, items_of = _windows(call, schema) if is_window else _elements(call, schema)
+        metadata = time_kept(bind(call.args[0], schema).metadata) if is_window else None
+        field = t.StructField("item", kind, nullable=not is_window, metadata=metadata)
         partitions = [
             tuple((*row, item) for row in partition for item in items_of(row)) for partition in partitions
         ]
@@ -131,7 +134,7 @@ def _elements(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callabl
 
 def _windows(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callable[[Row], list[Any]]]:
     """Return what ``window`` makes: the windows of time that a row is in, the latest first; none without a time."""
-    time, kind = bind(call.args[0], schema), t.TimestampType()
+    time, kind = time_of(bind(call.args[0], schema)), t.TimestampType()
     lengths = [found for given in call.args[1:] if (found := interval_us(str(given))) is not None]
     if not isinstance(time.type, t.TimestampType) or len(lengths) + 1 < len(call.args):
         raise CannotFollowError(

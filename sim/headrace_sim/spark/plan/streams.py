@@ -11,26 +11,34 @@ from pyspark.util import PythonEvalType
 
 from headrace_sim.spark.columns.ddl import interval_us, parse_schema
 from headrace_sim.spark.columns.expressions import bind
-from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.frames import Rows, column
+from headrace_sim.spark.columns.joins import joined, kind_of_join
 from headrace_sim.spark.columns.recorded import USER_FUNCTION, Recorded, shown
 from headrace_sim.spark.job import (
+    Aggregate,
     ApplyWithState,
     Branch,
     Columns,
+    Deduplicate,
     InitialState,
+    Limit,
     MapInPandas,
     OutputMode,
     Source,
     SparkJob,
     SparkJobError,
+    SparksOwn,
     Step,
+    StreamJoin,
     TimeMode,
     TransformWithState,
     Union,
+    UsersOwn,
     Watermark,
 )
-from headrace_sim.spark.plan.expressions import expressions_in, kind_of, user_function
+from headrace_sim.spark.plan.expressions import expressions_in, kind_of, refuse_unread, user_function
 from headrace_sim.spark.plan.relations import Compiler, Computed, join_of
+from headrace_sim.spark.plan.sides import marked, placed
 from headrace_sim.spark.refusals import SPARKS_STATE, CannotFollowError, shown_place
 from headrace_sim.spark.state.tasks import expect_processor
 
@@ -64,7 +72,7 @@ class Stream:
     @property
     def input(self) -> t.StructType:
         """The schema of a job's input: of its source, or a column with a struct for each."""
-        if len(self.sources) == 1 and not (self.steps and isinstance(self.steps[0], Union)):
+        if len(self.sources) == 1 and not (self.steps and isinstance(self.steps[0], Union | StreamJoin)):
             return next(iter(self.sources.values())).schema
         return t.StructType([t.StructField(name, source.schema) for name, source in self.sources.items()])
 
@@ -132,8 +140,8 @@ class Splitter:
         if kind == "with_relations":
             remedy = "Write it with the calls of the DataFrame"
             raise CannotFollowError("this query in spark.sql() of a stream", place, remedy)
-        if kind in _SPARKS:
-            raise CannotFollowError(f"{_SPARKS[kind]}() of a stream", place, SPARKS_STATE["agg"])
+        if kind == "join" and all(map(self.is_stream, inputs_of(relation))):
+            return self._joined(message, place)
         if kind == "set_op" and all(map(self.is_stream, inputs_of(relation))):
             return self._united(message, place)
         return self._by_columns(relation, kind, place)
@@ -188,12 +196,50 @@ class Splitter:
 
     def _expect_join(self, message: Any, streams: list[pb.Relation], place: str) -> None:
         kind = {"outer": "full", "cross": "inner"}.get(join_of(message), join_of(message))
-        if len(streams) > 1:
-            raise CannotFollowError("a join of two streams", place, SPARKS_STATE["join"])
         outer = {"full", "right" if streams[0] == message.left else "left"}
         if kind in outer:
             problem = f"[UNSUPPORTED_OPERATION] a {kind} join of a stream with a batch would have to wait for the stream's end"
             raise SparkJobError(problem, shown_place(place), "Use an inner or left join, or swap the sides")
+
+    def _aggregated(self, message: Any, place: str) -> Stream:
+        refuse_unread(
+            message, {"input", "group_type", "grouping_expressions", "aggregate_expressions"}, place
+        )
+        if message.group_type != message.GROUP_TYPE_GROUPBY:
+            name = pb.Aggregate.GroupType.Name(message.group_type).removeprefix("GROUP_TYPE_").lower()
+            raise CannotFollowError(f"{name}() of a stream", place, "Group by columns")
+        inner = self.split(message.input)
+        groups = self.compiler.nodes(message.grouping_expressions, place)
+        values = self.compiler.nodes(message.aggregate_expressions, place)
+        empty = Rows(inner.output, [], streaming=True)
+        output = empty.aggregate([_as_window(node) for node in groups], values).schema
+        return inner.then(Aggregate(tuple(groups), tuple(values), output, place=place))
+
+    def _kept_once(self, message: Any, place: str) -> Stream:
+        refuse_unread(message, {"input", "column_names", "all_columns_as_keys", "within_watermark"}, place)
+        inner = self.split(message.input)
+        names = [bind(column(f"`{name}`", place), inner.output).name for name in message.column_names]
+        keys = tuple(names or inner.output.names)
+        return inner.then(
+            Deduplicate(keys, inner.output, within_watermark=message.within_watermark, place=place)
+        )
+
+    def _limited(self, message: Any, place: str) -> Stream:
+        refuse_unread(message, {"input", "limit"}, place)
+        inner = self.split(message.input)
+        return inner.then(Limit(message.limit, inner.output, place=place))
+
+    def _joined(self, message: Any, place: str) -> Stream:
+        """Return the join of two streams."""
+        refuse_unread(message, {"left", "right", "join_condition", "join_type", "using_columns"}, place)
+        left, right, how = self.split(message.left), self.split(message.right), kind_of_join(join_of(message))
+        on: Any = tuple(message.using_columns)
+        if message.HasField("join_condition"):
+            condition = marked(message.join_condition, (message.left, message.right))
+            on = placed(self.compiler.reading(place)(condition), (left.output, right.output))
+        output = joined((left.output, []), (right.output, []), how, on, place)[0]
+        step = StreamJoin(_branch(left), _branch(right), how, on, output, place=place)
+        return Stream({**left.sources, **right.sources}, (step,), output)
 
     def _watermark(self, message: Any, place: str) -> Stream:
         inner = self.split(message.input)
@@ -209,7 +255,7 @@ class Splitter:
 
     def _united(self, message: Any, place: str) -> Stream:
         if message.set_op_type != message.SET_OP_TYPE_UNION or not message.is_all:
-            raise CannotFollowError("a set operation of two streams", place, SPARKS_STATE["distinct"])
+            raise CannotFollowError("a set operation of two streams", place, SPARKS_STATE)
         if message.allow_missing_columns:
             remedy = "Add the missing columns before: withColumn('x', F.lit(None).cast('INT'))"
             raise CannotFollowError("unionByName(allowMissingColumns=True)", place, remedy)
@@ -250,7 +296,7 @@ class Splitter:
 
     def _with_state(self, message: Any, place: str) -> Stream:
         if not message.HasField("transform_with_state_info"):
-            raise CannotFollowError("applyInPandas() of a stream", place, SPARKS_STATE["agg"])
+            raise CannotFollowError("applyInPandas() of a stream", place, SPARKS_STATE)
         inner, given, info = (
             self.split(message.input),
             user_function(message.func),
@@ -302,14 +348,15 @@ _OF_PANDAS = frozenset(
     }
 )
 _SPLIT: dict[str, Callable[[Splitter, Any, str], Stream]] = {
+    "aggregate": Splitter._aggregated,
     "apply_in_pandas_with_state": Splitter._applied,
+    "deduplicate": Splitter._kept_once,
     "group_map": Splitter._with_state,
+    "limit": Splitter._limited,
     "map_partitions": Splitter._mapped,
     "with_watermark": Splitter._watermark,
 }
 """The relations of a stream that become steps of their own."""
-_SPARKS = {"aggregate": "agg", "deduplicate": "dropDuplicates", "limit": "limit", "sort": "orderBy"}
-"""Those in which Spark keeps the state."""
 _CALLED = {
     "drop_na": "dropna", "fill_na": "fillna", "project": "select", "subquery_alias": "alias", "to_df": "toDF",
     "with_columns": "withColumn", "with_columns_renamed": "withColumnRenamed",
@@ -361,20 +408,34 @@ def functions_in(given: Any) -> list[Callable[..., Any]]:
     return []
 
 
+def _branch(stream: Stream) -> Branch:
+    """Return the steps of a stream that is joined with another one."""
+    if stream.steps and isinstance(stream.steps[0], Union | StreamJoin):
+        return Branch("", stream.steps)
+    return Branch(next(iter(stream.sources)), stream.steps)
+
+
 def _branches(stream: Stream, output: t.StructType, place: str) -> tuple[Branch, ...]:
     """Return the steps of each stream in this one, ending with columns of the final names."""
+    renamed = Columns("toDF", lambda rows: rows.named(output.names), output, place)
+    if any(isinstance(step, MapInPandas | UsersOwn) for step in stream.steps):
+        remedy = "Bring the streams together before"
+        raise CannotFollowError("union() after a function or a step with state", place, remedy)
     first, *rest = stream.steps or (None,)
-    branches: tuple[Branch, ...] = first.branches if isinstance(first, Union) else ()
-    if not branches:
-        (source,), rest = stream.sources, list(stream.steps)
-        branches = (Branch(source),)
-    steps = list[Columns | Watermark]()
-    for step in (*rest, Columns("toDF", lambda rows: rows.named(output.names), output, place)):
-        if not isinstance(step, Columns | Watermark):
-            remedy = "Bring the streams together before"
-            raise CannotFollowError("union() after a function or a step with state", place, remedy)
-        steps.append(step)
-    return tuple(Branch(branch.source, (*branch.steps, *steps)) for branch in branches)
+    if isinstance(first, Union) and not any(isinstance(step, SparksOwn) for step in rest):
+        return tuple(Branch(branch.source, (*branch.steps, *rest, renamed)) for branch in first.branches)
+    branch = _branch(stream)
+    return (Branch(branch.source, (*branch.steps, renamed)),)
+
+
+def _as_window(node: Recorded) -> Recorded:
+    """Return a session window as a window, which has a column of the same type."""
+    if node.name == "session_window":
+        window = Recorded("window", (node.args[0], "1 second"), node.place)
+        return Recorded("as", (window, "session_window"), node.place)
+    if node.name == "as":
+        return Recorded("as", (_as_window(node.args[0]), *node.args[1:]), node.place)
+    return node
 
 
 def _schema_of(text: str) -> t.StructType:

@@ -7,7 +7,7 @@ are late by the previous batch's watermark; timers expire by that of the batch i
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,11 +18,12 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark.client.answers import Answers, SessionState
 from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.columns.values import byte_order, shuffled_key
-from headrace_sim.spark.job import SparkJob, TimeMode
+from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode
+from headrace_sim.spark.query.operators import Aggregation, Deduplication, Limitation, Sessions
 from headrace_sim.spark.query.schedules import Fault, FaultKind, Feed, Schedule
 from headrace_sim.spark.query.stages import (
     Delay,
-    Narrow,
+    Native,
     Stage,
     Stateful,
     Stream,
@@ -30,8 +31,11 @@ from headrace_sim.spark.query.stages import (
     Watermarks,
     event_time,
     planned,
+    stateful_in,
 )
+from headrace_sim.spark.query.stream_joins import Joining
 from headrace_sim.spark.refusals import CannotFollowError, gap_in, shown_place
+from headrace_sim.spark.state.group_states import GroupOperator
 from headrace_sim.spark.state.state_server import BatchTimes
 from headrace_sim.spark.state.stores import Key, Store
 from headrace_sim.spark.state.tasks import Operator, Rows
@@ -88,6 +92,7 @@ class Outcome:
         events: What happened, in order.
         failure: The error that ended the query, if one did.
         clocked: Whether the clock of batches counted: a timer was registered, or state had a TTL.
+        bounded: The stateful stages (as in `state`) of Spark's own whose state the watermark bounds.
 
     """
 
@@ -102,6 +107,7 @@ class Outcome:
     events: list[Event] = field(default_factory=list)
     failure: Exception | None = None
     clocked: bool = False
+    bounded: set[int] = field(default_factory=set)
 
     def rows(self) -> Counter[tuple[Any, ...]]:
         """Count the output rows of all batches. Unhashable values count by their text."""
@@ -166,6 +172,15 @@ _Done = tuple[list[tuple[Any, ...]], dict[int, list[Store]], int, dict[int, int]
 """A batch's rows, the state after it, how many rows were late, and the watermark that each stream's rows imply."""
 
 
+@dataclass(slots=True)
+class _Progress:
+    """How far a batch is: the state after it, how many rows were late, and the watermark that each stream's rows imply."""
+
+    state: dict[int, list[Store]]
+    late: int = 0
+    observed: dict[int, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class _Backup:
     """A checkpoint: the number of batches in its offset log, and their results."""
@@ -201,10 +216,12 @@ class _Query:
         self._of_streams: list[list[int]] = []
         self._early: list[tuple[Any, ...]] = []
         self._stages = planned(job)
-        self._state = {
-            place: [Store() for _ in range(self._partitions)]
-            for place, stage in enumerate(self._stages)
-            if isinstance(stage.work, Stateful)
+        self._stateful = list(stateful_in(self._stages))
+        self._state = {stage.place: [Store() for _ in range(self._partitions)] for stage in self._stateful}
+        self.outcome.bounded = {
+            stage.place
+            for stage in self._stateful
+            if isinstance(stage.work, Native) and stage.work.is_bounded
         }
 
     def run(self, feed: Feed, after_batch: Callable[[Batch, Outcome], None]) -> None:
@@ -267,13 +284,17 @@ class _Query:
 
     def _wants_a_batch(self) -> tuple[bool, int | None]:
         """Return whether Spark runs a batch without data, and from which time on it has something to do."""
-        modes = {stage.work.stage.time_mode for stage in self._stages if isinstance(stage.work, Stateful)}
+        users = [stage.work for stage in self._stateful if isinstance(stage.work, Operator | GroupOperator)]
+        modes = {work.stage.time_mode for work in users}
         expiries = [
             expiry for stores in self._state.values() for store in stores for expiry, _ in store.timers
         ]
         if TimeMode.PROCESSING_TIME in modes and expiries:
             return True, min(expiries)
-        return TimeMode.EVENT_TIME in modes and self._watermark > self.outcome.batches[-1].watermark_ms, None
+        waits = TimeMode.EVENT_TIME in modes or any(
+            isinstance(stage.work, Native) and stage.work.wakes for stage in self._stateful
+        )
+        return waits and self._watermark > self.outcome.batches[-1].watermark_ms, None
 
     def _commit(self, batch: Batch, after_batch: Callable[[Batch, Outcome], None]) -> None:
         """Run a batch, with as many drivers as it takes, until it is in the commit log."""
@@ -353,53 +374,69 @@ class _Query:
     # The batch.
 
     def _execute(self, batch: Batch) -> _Done:
-        parts = _split(batch.rows, self._partitions)
-        state = dict(self._state)
         self._early = []
-        late, observed = 0, dict[int, int]()
-        for place, stage in enumerate(self._stages):
-            if isinstance(stage.work, Stateful):
-                rows, dropped = self._on_time(_joined(parts), stage, batch)
-                late += dropped
-                parts, state[place] = self._tasks(batch, place, stage.work, rows)
-                if isinstance(stage.work, Operator) and stage.work.stage.event_time:
-                    self._expect_fresh(_joined(parts), stage, batch)
-            elif isinstance(stage.work, Streams):
-                parts = [part for stream in stage.work for part in self._branch(batch, stream, observed)]
-            else:
-                parts = self._narrow(parts, stage.work, observed)
-        return _joined(parts), state, late, observed
+        done = _Progress(dict(self._state))
+        parts = self._through(self._stages, _split(batch.rows, self._partitions), batch, done)
+        return _joined(parts), done.state, done.late, done.observed
 
-    def _branch(self, batch: Batch, stream: Stream, observed: dict[int, int]) -> "_Parts":
-        rows = [tuple(row[stream.column]) for row in batch.rows if row[stream.column] is not None]
-        parts = _split(rows, self._partitions)
-        for work in stream.work:
-            if isinstance(work, Delay) and batch.number > 0:
-                own = self._of_streams[batch.number - 1][work.number]
-                times = ((row, work.time_ms(row)) for row in _joined(parts))
-                self._early += [
-                    row for row, time in times if time is not None and own < time <= batch.late_ms
-                ]
-            parts = self._narrow(parts, work, observed)
+    def _through(self, stages: Sequence[Stage], parts: "_Parts", batch: Batch, done: "_Progress") -> "_Parts":
+        """Run a batch through stages."""
+        for stage in stages:
+            match stage.work:
+                case (
+                    Operator() | GroupOperator() | Aggregation() | Sessions() | Deduplication() | Limitation()
+                ):
+                    parts = self._with_state(stage, _joined(parts), batch, done)
+                case Joining():
+                    sides = [self._branch(batch, stream, parts, done) for stream in stage.streams]
+                    rows = [(side, row) for side, found in enumerate(sides) for row in _joined(found)]
+                    parts = self._with_state(stage, rows, batch, done)
+                case Streams():
+                    parts = [
+                        part for stream in stage.work for part in self._branch(batch, stream, parts, done)
+                    ]
+                case Delay():
+                    self._observe(stage.work, _joined(parts), batch, done)
+                case _:
+                    parts = [stage.work(part, self._schedule.frame_rows) for part in parts]
         return parts
 
-    def _narrow(self, parts: "_Parts", work: Delay | Narrow, observed: dict[int, int]) -> "_Parts":
-        """Apply a row-wise step to each partition, or find the event time of its rows."""
-        if not isinstance(work, Delay):
-            return [work(part, self._schedule.frame_rows) for part in parts]
-        times = [time for row in _joined(parts) if (time := work.time_ms(row)) is not None]
-        if times:
-            observed[work.number] = max(times) - work.delay_ms
+    def _with_state(self, stage: Stage, rows: Rows, batch: Batch, done: "_Progress") -> "_Parts":
+        late_ms = batch.late_ms - stage.lag_ms
+        work = stage.work
+        if isinstance(work, Joining):
+            kept = [row for row in rows if not work.is_late(row, late_ms)]
+        elif isinstance(work, Native):
+            rows = work.spread(rows)
+            kept = [row for row in rows if not work.is_late(row, late_ms)]
+        else:
+            read = stage.event_time
+            kept = [row for row in rows if read is None or (time := read(row)) is None or time > late_ms]
+        done.late += len(rows) - len(kept)
+        parts, done.state[stage.place] = self._tasks(batch, stage, kept)
+        if isinstance(work, Operator) and work.stage.event_time:
+            self._expect_fresh(_joined(parts), stage, batch)
+        if isinstance(work, Aggregation | Sessions) and work.stage.output_mode is OutputMode.COMPLETE:
+            return [sorted(_joined(parts), key=repr)]  # so that a sort breaks ties alike in each run
         return parts
 
-    @staticmethod
-    def _on_time(
-        rows: list[tuple[Any, ...]], stage: Stage, batch: Batch
-    ) -> tuple[list[tuple[Any, ...]], int]:
-        if stage.event_time is None:
-            return rows, 0
-        kept = [row for row in rows if (time := stage.event_time(row)) is None or time > batch.late_ms]
-        return kept, len(rows) - len(kept)
+    def _branch(self, batch: Batch, stream: Stream, parts: "_Parts", done: "_Progress") -> "_Parts":
+        if stream.column is not None:
+            column = stream.column
+            rows = [tuple(row[column]) for row in batch.rows if row[column] is not None]
+            parts = _split(rows, self._partitions)
+        return self._through(stream.stages, parts, batch, done)
+
+    def _observe(self, delay: Delay, rows: Rows, batch: Batch, done: "_Progress") -> None:
+        """Note the event times of a stream."""
+        for moved in delay.filters:
+            rows = moved(list(rows), self._schedule.frame_rows)
+        timed = [(row, time) for row in rows if (time := delay.time_ms(row)) is not None]
+        if timed:
+            done.observed[delay.number] = max(time for _, time in timed) - delay.delay_ms
+        if batch.number > 0 and len(self._of_streams[batch.number - 1]) > 1:
+            own = self._of_streams[batch.number - 1][delay.number]
+            self._early += [row for row, time in timed if own < time <= batch.late_ms]
 
     @staticmethod
     def _expect_fresh(rows: list[tuple[Any, ...]], stage: Stage, batch: Batch) -> None:
@@ -410,40 +447,46 @@ class _Query:
                 raise OldRowError(stage.work.stage.place, row, batch.late_ms)
 
     def _tasks(
-        self, batch: Batch, place: int, operator: Stateful, rows: Rows
+        self, batch: Batch, stage: Stage, rows: Rows
     ) -> tuple[list[list[tuple[Any, ...]]], list[Store]]:
+        operator = stage.work
+        assert isinstance(operator, Stateful)
         parts: list[list[tuple[Any, ...]]] = [[] for _ in range(self._partitions)]
+        own = isinstance(operator, Native)
         for row in rows:
-            parts[self._partition(operator.key_of(row))].append(row)
+            key = operator.key_of(row)
+            parts[crc32(repr(key).encode()) % self._partitions if own else self._partition(key)].append(row)
         initial: list[list[tuple[Any, ...]] | None] = [None] * self._partitions
         if isinstance(operator, Operator) and operator.stage.initial is not None and batch.number == 0:
             initial = [[] for _ in range(self._partitions)]
             for key, row in operator.initial_rows():
                 initial[self._partition(key)].append(row)  # type: ignore[union-attr]
-        done = [
-            self._task(batch, place, operator, number, part, initial[number])
-            for number, part in enumerate(parts)
-        ]
+        done = [self._task(batch, stage, number, part, initial[number]) for number, part in enumerate(parts)]
         if fault := self._takes(FaultKind.EXECUTOR_LOST, batch):
             lost = fault.partition % self._partitions
-            done[lost] = self._task(batch, place, operator, lost, parts[lost], initial[lost])
+            done[lost] = self._task(batch, stage, lost, parts[lost], initial[lost])
         return [out for out, _ in done], [store for _, store in done]
 
     def _partition(self, key: Key) -> int:
         return crc32(byte_order(shuffled_key(key))) % self._partitions
 
     def _task(
-        self, batch: Batch, place: int, operator: Stateful, number: int, rows: Rows, initial: Rows | None
+        self, batch: Batch, stage: Stage, number: int, rows: Rows, initial: Rows | None
     ) -> tuple[list[tuple[Any, ...]], Store]:
         """Run a task, with as many attempts as it takes."""
-        times = BatchTimes(batch.now_ms, batch.watermark_ms)
+        times = BatchTimes(batch.now_ms, batch.watermark_ms - stage.lag_ms)
+        place, operator = stage.place, stage.work
+        assert isinstance(operator, Stateful)
         before = self._state[place][number]
         while True:
             dies = self._takes(FaultKind.TASK_DIES, batch, number)
             self._watch(Event(batch.number, self._attempt, number, place))
             try:
                 step = _dying_at(dies.step) if dies else _going_on
-                told = operator.run(rows, initial, before, times, step, self._schedule.frame_rows)
+                if isinstance(operator, Native):
+                    told = operator.run(rows, before, times, step)
+                else:
+                    told = operator.run(rows, initial, before, times, step, self._schedule.frame_rows)
             except _TaskDiedError:
                 continue
             if self._takes(FaultKind.DRIVER_DIES_IN_BATCH, batch, number):

@@ -1,51 +1,68 @@
 """The steps of a job, ready to run: how each transforms rows, its event time, and the effective watermark."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, assert_never
 
 from pyspark.sql import types as t
 
+from headrace_sim.spark.columns.bound import EVENT_TIME
 from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows
 from headrace_sim.spark.job import (
+    Aggregate,
     ApplyWithState,
+    Branch,
     Columns,
+    Deduplicate,
+    Limit,
     MapInPandas,
+    OutputMode,
     SparkJob,
     SparkJobError,
+    SparksOwn,
+    Step,
+    StreamJoin,
     TimeMode,
     TransformWithState,
     Union,
+    UsersOwn,
     Watermark,
     WatermarkPolicy,
     watermarks_of,
 )
+from headrace_sim.spark.query.operators import Aggregation, Deduplication, Limitation, Sessions, is_session
+from headrace_sim.spark.query.stream_joins import Joining, conjuncts, places_in
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.state.group_states import GroupOperator
 from headrace_sim.spark.state.tasks import Operator
 
-Stateful = Operator | GroupOperator
+Native = Aggregation | Sessions | Deduplication | Limitation | Joining
+"""Spark's own operators."""
+Stateful = Operator | GroupOperator | Native
 Narrow = Callable[[list[tuple[Any, ...]], int | None], list[tuple[Any, ...]]]
 """Transforms a partition, given the maximum number of rows per frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """A watermark: its number in the job, and its source."""
+    """A watermark: its number in the job, its source, and the filters behind it that Spark moves before it."""
 
     number: int
     time_ms: Callable[[tuple[Any, ...]], int | None]
     delay_ms: int
+    filters: tuple[Narrow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One of several streams: the input column with its rows, and its steps."""
+    """One of several streams: the input column with its rows (None: the whole input), and its stages."""
 
-    column: int
-    work: tuple[Delay | Narrow, ...]
+    column: int | None
+    stages: "tuple[Stage, ...]"
 
 
 class Streams(tuple[Stream, ...]):
@@ -56,11 +73,33 @@ class Streams(tuple[Stream, ...]):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage, ready to run: its work, its output schema, and how it reads event time from its input, if it does."""
+    """A stage, ready to run.
+
+    Attributes:
+        work: What it does.
+        output: Its output schema.
+        event_time: How it reads event time from its input, in ms, if it does.
+        place: Of its state among that of the job: its place among the steps; within a join, one behind them all.
+        lag_ms: By how much its watermark is behind the job's.
+        streams: Those that a join brings together.
+
+    """
 
     work: Stateful | Delay | Streams | Narrow
     output: t.StructType
     event_time: Callable[[tuple[Any, ...]], int | None] | None = None
+    place: int = -1
+    lag_ms: int = 0
+    streams: tuple[Stream, ...] = ()
+
+
+def stateful_in(stages: Iterable[Stage]) -> Iterator[Stage]:
+    """Yield the stages that keep state, also those within unions and joins."""
+    for stage in stages:
+        for stream in stage.work if isinstance(stage.work, Streams) else stage.streams:
+            yield from stateful_in(stream.stages)
+        if isinstance(stage.work, Stateful):
+            yield stage
 
 
 def planned(job: SparkJob) -> list[Stage]:
@@ -69,60 +108,223 @@ def planned(job: SparkJob) -> list[Stage]:
     Raises:
         SparkJobError: If Spark would refuse one of them.
     """
-    stages: list[Stage] = []
-    column, schema = "", job.input
-    numbers = count()
-    for place, step in enumerate(job.steps):
-        if isinstance(step, Watermark) and job.stateful and any(watermarks_of(job.steps[:place])):
-            problem = "Redefining watermark is disallowed (AnalysisException, once it has advanced)"
-            raise SparkJobError(problem, shown_place(step.place), "Call withWatermark() once for each stream")
-        made = _made(step, column, schema, numbers)
-        if isinstance(step, Watermark):
-            column = step.column
-        elif isinstance(step, Union):  # Spark takes it from the first stream
-            column = next(
-                (watermark.column for watermark in watermarks_of(reversed(step.branches[0].steps))), ""
+    _expect_supported(job)
+    return _Planner(job).stages(job.steps, _Reached(job.input), is_top=True)[0]
+
+
+def _expect_supported(job: SparkJob) -> None:
+    """Expect operators that Spark allows in the output mode."""
+    own = [step for step in job.stateful if isinstance(step, SparksOwn)]
+    aggregates = [step for step in own if isinstance(step, Aggregate)]
+    for step in own:
+        at = shown_place(step.place)
+        if step.output_mode is OutputMode.COMPLETE and not aggregates:
+            problem = "[STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION] output mode complete without a streaming aggregation"
+            raise SparkJobError(problem, at, "Choose outputMode('append')")
+        if isinstance(step, Limit) and step.output_mode is OutputMode.UPDATE:
+            problem = "Limits are not supported on streaming DataFrames/Datasets in Update output mode (AnalysisException)"
+            raise SparkJobError(problem, at, "Choose outputMode('append')")
+    complete = False
+    for part in job.steps:
+        complete |= isinstance(part, Aggregate) and part.output_mode is OutputMode.COMPLETE
+        if isinstance(part, Columns) and part.call == "sort" and not complete:
+            problem = (
+                "Sorting is not supported on streaming DataFrames/Datasets, unless it is on aggregated DataFrame/Dataset in "
+                "Complete output mode (AnalysisException)"
             )
-        elif isinstance(step, TransformWithState | ApplyWithState):
-            if isinstance(step, ApplyWithState) and step.time_mode is TimeMode.EVENT_TIME and not column:
-                problem = "timeout EventTime without a watermark"
-                raise SparkJobError(problem, shown_place(step.place), "Call withWatermark() before groupBy()")
-            column = step.event_time if isinstance(step, TransformWithState) else ""
-        stages.append(made)
-        schema = made.output
-    return stages
+            raise SparkJobError(
+                problem, shown_place(part.place), "Sort the rows of a batch in foreachBatch()"
+            )
+    for step in aggregates:
+        if step.output_mode is not OutputMode.APPEND and job.stateful[-1] is not step:
+            problem = (
+                "Detected pattern of possible 'correctness' issue due to global watermark: a stateful operator follows an "
+                f"aggregate in output mode {step.output_mode.value} (AnalysisException)"
+            )
+            raise SparkJobError(problem, shown_place(step.place), "Choose outputMode('append')")
 
 
-def _made(step: Any, column: str, schema: t.StructType, numbers: Iterator[int]) -> Stage:
-    if isinstance(step, Watermark):
-        time_ms = event_time(step.column, schema, step.place)
-        return Stage(Delay(next(numbers), time_ms, step.delay_us // 1000), schema)
-    if isinstance(step, Union):
-        return Stage(_streams(step, schema, numbers), step.output)
-    if isinstance(step, TransformWithState):
-        read = event_time(column, schema, step.place) if column in schema.names else None
-        return Stage(Operator(step, schema), step.output, read)
-    if isinstance(step, Columns):
-        return Stage(_per_row(step, schema), step.output)
-    if isinstance(step, MapInPandas):
-        return Stage(_map_in_pandas(step, schema), step.output)
-    timed = step.time_mode is TimeMode.EVENT_TIME and column in schema.names
-    read = event_time(column, schema, step.place) if timed else None
-    return Stage(GroupOperator(step, schema, watermarked=bool(column)), step.output, read)
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """What reaches a step.
+
+    Attributes:
+        schema: Of the rows; its metadata say which columns have the event time.
+        column: The name of the column that had it last, for the user's own operators.
+        lag_ms: By how much the watermark is behind the job's.
+
+    """
+
+    schema: t.StructType
+    column: str = ""
+    lag_ms: int = 0
 
 
-def _streams(union: Union, given: t.StructType, numbers: Iterator[int]) -> Streams:
-    streams = []
-    for branch in union.branches:
-        column = given.names.index(branch.source)
-        schema, work = given.fields[column].dataType, []
+class _Planner:
+    def __init__(self, job: SparkJob) -> None:
+        self._job = job
+        self._numbers, self._inner = count(), count(len(job.steps))
+
+    def stages(
+        self, steps: Sequence[Step], reached: _Reached, *, is_top: bool, joined: Sequence[Recorded] = ()
+    ) -> tuple[list[Stage], _Reached]:
+        """Return stages, and what comes out of them.
+
+        Args:
+            steps: What is planned.
+            reached: What they begin with.
+            is_top: Whether they are the job's own steps.
+            joined: The filters of a join behind them.
+
+        """
+        stages: list[Stage] = []
+        for number, step in enumerate(steps):
+            if isinstance(step, Watermark) and self._job.stateful and any(watermarks_of(steps[:number])):
+                problem = "Redefining watermark is disallowed (AnalysisException, once it has advanced)"
+                raise SparkJobError(
+                    problem, shown_place(step.place), "Call withWatermark() once for each stream"
+                )
+            filters = (
+                self._moved(steps[number + 1 :], reached.schema, step, joined)
+                if isinstance(step, Watermark)
+                else ()
+            )
+            stage, reached = self._stage(step, reached)
+            if isinstance(stage.work, Delay):
+                stage = replace(stage, work=replace(stage.work, filters=filters))
+            if isinstance(stage.work, Stateful):
+                stage = replace(stage, place=number if is_top else next(self._inner))
+            stages.append(stage)
+        return stages, reached
+
+    def _moved(
+        self, behind: Sequence[Step], schema: t.StructType, watermark: Watermark, joined: Sequence[Recorded]
+    ) -> tuple[Narrow, ...]:
+        """Return the filters behind a watermark that do not look at its column: Spark filters first.
+
+        ``joined``: the filters of a join behind them all.
+        """
+        found = list[Narrow]()
+        for step in behind:
+            if not isinstance(step, Columns) or step.call not in {"filter", "alias"}:
+                return tuple(found)
+            for node in step.nodes if step.call == "filter" else ():
+                found += self._filters(node, schema, watermark)
+            schema = step.output
+        return (*found, *(narrow for node in joined for narrow in self._filters(node, schema, watermark)))
+
+    def _filters(self, whole: Recorded, schema: t.StructType, watermark: Watermark) -> Iterator[Narrow]:
+        for node in conjuncts(whole):
+            if watermark.column not in {schema.names[place] for place in places_in(node, schema)}:
+                step = Columns("filter", partial(_filtered, node), schema)
+                yield _per_row(step, schema)
+
+    def _stage(self, step: Step, reached: _Reached) -> tuple[Stage, _Reached]:
+        schema, column = reached.schema, reached.column
+        match step:
+            case Watermark():
+                return self._watermark(step, reached)
+            case Columns():
+                stage = Stage(_per_row(step, schema), step.output)
+                marked = step.compute(Rows(schema, [])).schema
+                return stage, replace(
+                    reached, schema=marked if marked.names == step.output.names else step.output
+                )
+            case MapInPandas():
+                return Stage(_map_in_pandas(step, schema), step.output), replace(reached, schema=step.output)
+            case Union():
+                streams = [self._stream(branch, reached) for branch in step.branches]
+                first = streams[0][1]  # Spark takes the event time from it
+                named = zip(step.output.fields, first.schema.fields, strict=True)
+                marked = t.StructType(
+                    [t.StructField(new.name, new.dataType, new.nullable, old.metadata) for new, old in named]
+                )
+                lag_ms = max(end.lag_ms for _, end in streams)
+                return Stage(Streams(stream for stream, _ in streams), step.output), replace(
+                    first, schema=marked, lag_ms=lag_ms
+                )
+            case StreamJoin():
+                ends = [self._rehearsed(branch, reached).schema for branch in step.branches]
+                joining = Joining(step, *ends)
+                (left, mine), (right, its) = (
+                    self._stream(branch, reached, joining.pushed(side))
+                    for side, branch in enumerate(step.branches)
+                )
+                lag_ms = max(mine.lag_ms, its.lag_ms)
+                stage = Stage(joining, step.output, lag_ms=lag_ms, streams=(left, right))
+                return stage, _Reached(joining.output, mine.column, lag_ms + joining.lag_ms())
+            case TransformWithState() | ApplyWithState():
+                stage = self._users(step, schema, column)
+                column = step.event_time if isinstance(step, TransformWithState) else ""
+                return replace(stage, lag_ms=reached.lag_ms), replace(
+                    reached, schema=step.output, column=column
+                )
+            case Aggregate() | Deduplicate() | Limit():
+                own = _own(step, schema)
+                timed = next((field.name for field in own.output if EVENT_TIME in (field.metadata or {})), "")
+                stage = Stage(own, step.output, lag_ms=reached.lag_ms)
+                return stage, replace(reached, schema=own.output, column=timed)
+            case _:
+                assert_never(step)
+
+    def _watermark(self, step: Watermark, reached: _Reached) -> tuple[Stage, _Reached]:
+        schema = reached.schema
+        delay = Delay(next(self._numbers), event_time(step.column, schema, step.place), step.delay_us // 1000)
+        marked = t.StructType(
+            [
+                t.StructField(
+                    old.name, old.dataType, old.nullable, {**(old.metadata or {}), EVENT_TIME: step.delay_us}
+                )
+                if old.name == step.column
+                else old
+                for old in schema.fields
+            ]
+        )
+        return Stage(delay, step.output), replace(reached, schema=marked, column=step.column)
+
+    def _rehearsed(self, branch: Branch, reached: _Reached) -> _Reached:
+        """Return what a branch ends with, without counting its watermarks and its state."""
+        return _Planner(self._job)._stream(branch, reached)[1]
+
+    def _stream(
+        self, branch: Branch, reached: _Reached, joined: Sequence[Recorded] = ()
+    ) -> tuple[Stream, _Reached]:
+        if not branch.source:
+            stages, end = self.stages(branch.steps, reached, is_top=False, joined=joined)
+            return Stream(None, tuple(stages)), end
+        column = reached.schema.names.index(branch.source)
+        schema = reached.schema.fields[column].dataType
         assert isinstance(schema, t.StructType)
-        for step in branch.steps:
-            made = _made(step, "", schema, numbers)
-            work.append(made.work)
-            schema = made.output
-        streams.append(Stream(column, tuple(work)))  # type: ignore[arg-type]  # a branch keeps no state
-    return Streams(streams)
+        stages, end = self.stages(branch.steps, _Reached(schema), is_top=False, joined=joined)
+        return Stream(column, tuple(stages)), end
+
+    @staticmethod
+    def _users(step: UsersOwn, schema: t.StructType, column: str) -> Stage:
+        if isinstance(step, TransformWithState):
+            read = event_time(column, schema, step.place) if column in schema.names else None
+            return Stage(Operator(step, schema), step.output, read)
+        if step.time_mode is TimeMode.EVENT_TIME and not column:
+            problem = "timeout EventTime without a watermark"
+            raise SparkJobError(problem, shown_place(step.place), "Call withWatermark() before groupBy()")
+        timed = step.time_mode is TimeMode.EVENT_TIME and column in schema.names
+        read = event_time(column, schema, step.place) if timed else None
+        return Stage(GroupOperator(step, schema, watermarked=bool(column)), step.output, read)
+
+
+def _own(
+    step: Aggregate | Deduplicate | Limit, schema: t.StructType
+) -> Aggregation | Sessions | Deduplication | Limitation:
+    match step:
+        case Aggregate():
+            return Sessions(step, schema) if any(map(is_session, step.groups)) else Aggregation(step, schema)
+        case Deduplicate():
+            return Deduplication(step, schema)
+        case Limit():
+            return Limitation(step, schema)
+
+
+def _filtered(node: Recorded, rows: Any) -> Any:
+    return rows.filter(node)
 
 
 def _per_row(step: Columns, schema: t.StructType) -> Narrow:
