@@ -13,7 +13,17 @@ from headrace_properties.spark_jobs.job_findings import (
     lost_timer_told,
 )
 from headrace_properties.spark_jobs.watching import Noted, place_of
-from headrace_sim.spark.job import SparkJob, TimeMode, TransformWithState, watermarks_of
+from headrace_sim.spark.job import (
+    Aggregate,
+    Deduplicate,
+    Limit,
+    SparkJob,
+    SparksOwn,
+    StreamJoin,
+    TimeMode,
+    TransformWithState,
+    watermarks_of,
+)
 from headrace_sim.spark.query.queries import Outcome
 
 Look = Callable[[SparkJob, Outcome, Noted], Finding | None]
@@ -65,14 +75,39 @@ def _growing(job: SparkJob, calm: Outcome, noted: Noted) -> Finding | None:
     keys = {(place, key) for place, _, key in growing}
     if not growing or (len(keys) <= bound if isinstance(bound, int) else bound):
         return None
-    _, name, key = growing[0]
-    message = f"nothing will ever remove the state {name!r} of key {key}: it has no timer and no TTL"
-    step = job.stateful[0]
-    place = place_of(step.processor if isinstance(step, TransformWithState) else step.function)
+    number, name, key = growing[0]
+    step, remedy = job.step_at(number), ""
+    if isinstance(step, SparksOwn):
+        call, remedy = _UNBOUNDED[type(step)]
+        message, place = (
+            f"no watermark bounds the state of {call}: Spark keeps what it has of each key for ever",
+            step.place,
+        )
+    else:
+        message = f"nothing will ever remove the state {name!r} of key {key}: it has no timer and no TTL"
+        place = place_of(step.processor if isinstance(step, TransformWithState) else step.function)
     if not isinstance(bound, int):
-        return finding_of(Cause.GROWTH, place, message)
+        return finding_of(Cause.GROWTH, place, message, remedy)
     message = f"{len(keys)} keys have state that lasts, though {bound} are declared: {message}"
-    return finding_of(Cause.GROWTH, place, message, finding_class=FindingClass.VIOLATED)
+    return finding_of(Cause.GROWTH, place, message, remedy, FindingClass.VIOLATED)
+
+
+_UNBOUNDED = {
+    Aggregate: (
+        "groupBy()",
+        "Group by a window of a column that has withWatermark(), and let the output mode be append or update",
+    ),
+    Deduplicate: (
+        "dropDuplicates()",
+        "Name the column that has withWatermark() among those of the key, or call dropDuplicatesWithinWatermark()",
+    ),
+    StreamJoin: (
+        "join()",
+        "Call withWatermark() on both streams, and bound how far their times are apart in the condition",
+    ),
+    Limit: ("limit()", ""),
+}
+"""What Spark's own operators are called, and what bounds their state."""
 
 
 def lasting(calm: Outcome, noted: Noted) -> list[tuple[int, str, tuple[object, ...]]]:
@@ -82,7 +117,7 @@ def lasting(calm: Outcome, noted: Noted) -> list[tuple[int, str, tuple[object, .
         (place, name, key)
         for place, state in calm.state.items()
         for name, key in state
-        if (place, key) not in timed and name not in noted.expiring
+        if place not in calm.bounded and (place, key) not in timed and name not in noted.expiring
     ]
 
 

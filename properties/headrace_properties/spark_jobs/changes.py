@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.workers import SAME_WORKER
-from headrace_sim.spark.job import ApplyWithState, MapInPandas, SparkJob, TimeMode
+from headrace_sim.spark.job import ApplyWithState, Deduplicate, Limit, MapInPandas, SparkJob, TimeMode
 from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
 
 _OTHER_START_MS = 1_900_000_000_000
@@ -44,8 +44,12 @@ def changes_of(job: SparkJob, batches: int, *, duplicates: bool, timed: bool, ke
     else:  # no intended behaviour follows the clock of batches, which may jump
         yield Change(Cause.CHANCE, lambda drawn: Schedule(start_ms=_OTHER_START_MS, steps_ms=drawn.steps_ms))
     yield Change(Cause.FAULTS, lambda drawn: Schedule(faults=drawn.faults))
-    yield Change(Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or job.partitions + 2))
-    if not job.declares.ordered:
+    if not any(isinstance(step, Limit) for step in job.stateful):
+        yield Change(
+            Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or job.partitions + 2)
+        )
+    in_any_order = not job.declares.ordered and not left_out_of(job)
+    if in_any_order:
         yield Change(Cause.ORDER, lambda drawn: Schedule(order=drawn.order))
     if duplicates:
         yield Change(Cause.DUPLICATES, lambda drawn: Schedule(twice=drawn.twice))
@@ -53,9 +57,12 @@ def changes_of(job: SparkJob, batches: int, *, duplicates: bool, timed: bool, ke
         isinstance(step, MapInPandas | ApplyWithState) or getattr(step, "pandas", False) for step in job.steps
     ):
         yield Change(Cause.FRAMES, lambda drawn: _in_frames(drawn, still))
-    if not job.declares.ordered:
+    if in_any_order:
         yield Change(Cause.ORDER, lambda drawn: replace(still, delayed=drawn.delayed))
-    yield Change(Cause.BATCHING, lambda drawn: replace(still, cuts=drawn.cuts, idle_after=drawn.idle_after))
+    if not any(isinstance(step, Limit) or getattr(step, "within_watermark", False) for step in job.stateful):
+        yield Change(
+            Cause.BATCHING, lambda drawn: replace(still, cuts=drawn.cuts, idle_after=drawn.idle_after)
+        )
     if kept:
         yield Change(Cause.MEMORY, lambda drawn: Schedule(workers=drawn.workers))
         every = tuple(
@@ -64,6 +71,21 @@ def changes_of(job: SparkJob, batches: int, *, duplicates: bool, timed: bool, ke
             for partition in range(job.partitions)
         )
         yield Change(Cause.FAULTS, lambda drawn: _in_one_worker(drawn, every))
+
+
+def left_out_of(job: SparkJob) -> str:
+    """Return which schedules are not tried because Spark's own operators promise nothing about them, and why; "": all are."""
+    if any(isinstance(step, Limit) for step in job.stateful):
+        return "limit() keeps whichever rows come first, so other orders of rows, cuts and partitions were not tried"
+    once = [step for step in job.stateful if isinstance(step, Deduplicate)]
+    if any(step.within_watermark for step in once):
+        return (
+            "dropDuplicatesWithinWatermark() keeps whichever row comes first, and batches decide when its key is forgotten, so "
+            "other orders of rows and other cuts of the input were not tried"
+        )
+    if any(set(step.keys) < set(step.output.names) for step in once):
+        return "dropDuplicates() keeps whichever row of a key comes first, so other orders of rows were not tried"
+    return ""
 
 
 def _in_frames(drawn: Schedule, still: Schedule) -> Schedule:
@@ -81,7 +103,7 @@ def _in_one_worker(drawn: Schedule, every: tuple[Fault, ...]) -> Schedule:
 
 def by_clock(job: SparkJob) -> bool:
     """Return whether timers and TTLs of a job, if it has any, follow the clock of batches."""
-    return any(step.time_mode is TimeMode.PROCESSING_TIME for step in job.stateful)
+    return any(step.time_mode is TimeMode.PROCESSING_TIME for step in job.processing)
 
 
 def cuts_otherwise(schedule: Schedule) -> bool:

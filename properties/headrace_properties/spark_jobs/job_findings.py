@@ -19,6 +19,11 @@ from headrace_sim.spark.refusals import shown_place
 NO_OUTPUT = (
     "the job gave no output. Give it a feed for which it has some: feed = [[row, ...], ...] in its module"
 )
+WAITING = (
+    "the job gave no output: append mode gives out a group, or a row without a match, once the watermark passes its time, and "
+    "the watermark ends at {end}. Give it a feed whose times go on for longer than the delay and the window"
+)
+"""Why a job in append mode gave no output though its state is not empty."""
 SEVERAL_WINDOWS = (
     "A call may have rows of several windows or sessions, whose timers fire only after it: keep state for each of them, and "
     "tell it when its timer fires"

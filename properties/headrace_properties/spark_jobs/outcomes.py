@@ -7,6 +7,7 @@ the date and random numbers.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 
 from msgspec import structs
@@ -17,8 +18,14 @@ from headrace_properties.search.guard import guarded
 from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.spark_jobs.alone import LOOKS, lasting
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.changes import BY_CLOCK, by_clock, changes_of, cuts_otherwise
-from headrace_properties.spark_jobs.job_findings import EFFECT_FIRST, NO_OUTPUT, JobReport
+from headrace_properties.spark_jobs.changes import (
+    BY_CLOCK,
+    by_clock,
+    changes_of,
+    cuts_otherwise,
+    left_out_of,
+)
+from headrace_properties.spark_jobs.job_findings import EFFECT_FIRST, NO_OUTPUT, WAITING, JobReport
 from headrace_properties.spark_jobs.promised import QueryJudge
 from headrace_properties.spark_jobs.query_probe import QueryProbe
 from headrace_properties.spark_jobs.runs import StoppedError, run_changed
@@ -26,7 +33,7 @@ from headrace_properties.spark_jobs.smaller_feeds import TRIES, narrowed, shrunk
 from headrace_properties.spark_jobs.swallowed import RaisedCall, heard_run
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import SparkJob, SparkSink
+from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink
 from headrace_sim.spark.query.queries import Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule, draw_schedule
 from headrace_sim.spark.sinks.trial import Progress
@@ -148,10 +155,10 @@ class _Search:
             return JobReport(ranked(self._findings.values()), (EFFECT_FIRST,), 0, 0, calm)
         self._ask(QueryTrial(Cause.PROMISE))
         done, most_late = self._tried(schedules, seed, progress)
-        unknown = [] if any(calm.outputs.values()) else [NO_OUTPUT]
+        unknown = [] if any(calm.outputs.values()) else [_no_output(self._probe.job, calm)]
         if done < schedules:
             unknown.append(f"the search was stopped after {done:,} of {schedules:,} schedules")
-        left_out = BY_CLOCK if self._probe.follows_the_clock else ""
+        left_out = BY_CLOCK if self._probe.follows_the_clock else left_out_of(self._probe.job)
         found = ranked(self._findings.values())
         notes = _notes(self._probe.job.declares, len({key for _, _, key in lasting(calm, noted)}))
         return JobReport(found, tuple(unknown), done, most_late, calm, left_out, notes)
@@ -285,6 +292,15 @@ class _Search:
         if smallest.cause in {Cause.PROMISE, Cause.SWALLOWED} and smallest.schedule == Schedule():
             smallest = structs.replace(smallest, schedule=None)
         return self._probe.find(smallest) or replace(found, trial=smallest)
+
+
+def _no_output(job: SparkJob, calm: Outcome) -> str:
+    """Return why nothing came out: the watermark has not come to the end of any group, or the input does not fit."""
+    waits = any(calm.state[place] for place in calm.bounded & calm.state.keys())
+    if not waits or job.sink.output_mode is not OutputMode.APPEND:
+        return NO_OUTPUT
+    end = datetime.fromtimestamp(calm.watermark_ms / 1000, UTC)
+    return WAITING.format(end=f"{end:%Y-%m-%d %H:%M:%S} UTC")
 
 
 _OF_TIMING = frozenset({Cause.BATCHING, Cause.ORDER, Cause.PARTITIONS, Cause.FAULTS})

@@ -152,7 +152,7 @@ class QueryProbe:
     def follows_the_clock(self) -> bool:
         """Whether the clock of batches decides what becomes of state."""
         return self.watched[0].clocked and any(
-            step.time_mode is TimeMode.PROCESSING_TIME for step in self.job.stateful
+            step.time_mode is TimeMode.PROCESSING_TIME for step in self.job.processing
         )
 
     def is_of_memory(self, trial: QueryTrial) -> bool:
@@ -202,13 +202,14 @@ class QueryProbe:
         if outcome.failure is not None:
             trial = structs.replace(trial, cause=Cause.ERROR)
         schedule, row = trial.schedule or Schedule(), CAUSES[trial.cause]
-        place, what, remedy = next((step.place for step in self.job.working), ""), row.what, ""
+        steps = (*self.job.working, *self.job.stateful)
+        place, what, remedy = next((step.place for step in steps), ""), row.what, ""
         match trial.cause:
             case Cause.ERROR:
                 remedy = AFTER_A_FAULT if schedule.faults else ""
                 place = place if outcome.failure is None else place_of_failure(outcome.failure, place)
             case Cause.BATCHING:
-                timed = any(step.time_mode is TimeMode.EVENT_TIME for step in self.job.stateful)
+                timed = any(step.time_mode is TimeMode.EVENT_TIME for step in self.job.processing)
                 remedy = SEVERAL_WINDOWS if timed else ""
                 what += ", though a running result is declared" * self.job.declares.running
             case Cause.LATE:

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace_properties.spark_jobs.job_findings import difference_told
 from headrace_properties.user_code.comparison import DIGITS
-from headrace_sim.spark.job import OutputMode, SparkJob
+from headrace_sim.spark.job import Aggregate, OutputMode, SparkJob
 from headrace_sim.spark.query.queries import Outcome, hashable
 
 
@@ -46,7 +46,12 @@ def _settled(
     job: SparkJob, outcome: Outcome, *, last_only: bool = False, same_batches: bool = False
 ) -> tuple[Counter[Any], Counter[Any]]:
     last = job.stateful[-1] if job.stateful else None
-    if last is not None and (last_only or last.output_mode is not OutputMode.APPEND):
+    if (
+        isinstance(last, Aggregate) and last.output_mode is OutputMode.COMPLETE
+    ):  # each batch has the whole result
+        whole = outcome.outputs[max(outcome.outputs)] if outcome.outputs else []
+        rows = Counter(hashable(_leveled(row)) for row in whole)
+    elif last is not None and (last_only or last.output_mode is not OutputMode.APPEND):
         batches = [outcome.outputs[number] for number in sorted(outcome.outputs)]
         parts = batches if same_batches else [list(chain.from_iterable(batches))]
         rows = Counter(chain.from_iterable(_last_by_key(part, job.output.names, last.keys) for part in parts))

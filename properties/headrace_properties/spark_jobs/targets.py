@@ -17,7 +17,7 @@ from headrace_properties.search.limits import CodeLimits, OverrunError, call_tim
 from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.explaining import placed
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
-from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport
+from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport, finding_of
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.query_review import QueryReview, is_for_looking, review_query
@@ -32,17 +32,21 @@ from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import (
+    Aggregate,
     Columns,
     OutputMode,
     SparkJob,
     SparkJobError,
     SparkSink,
+    SparksOwn,
     Step,
+    StreamJoin,
     Union,
     Watermark,
 )
-from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.query.queries import hashable, run_job
 from headrace_sim.spark.query.schedules import Schedule
+from headrace_sim.spark.query.stages import planned
 from headrace_sim.spark.refusals import definition_of, place_of_error, shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import OneTrial, RowsOf, SinkFinding, SinkReport, check_sink, try_fault
@@ -116,7 +120,7 @@ class SparkTarget:
     @property
     def kind(self) -> TargetKind:
         """Whether it runs under schedules, or is a sink alone."""
-        return TargetKind.QUERY if self.promises or self.job.working else TargetKind.SINK
+        return TargetKind.QUERY if self.promises or self.job.working or self.job.stateful else TargetKind.SINK
 
     def verify(
         self,
@@ -148,6 +152,8 @@ class SparkTarget:
 
         """
         judged, review = None, review_query(self.job, allow)
+        if (refusal := self._refusal()) is not None:
+            return SparkReport(self.name, None, None, (refusal,))
         if self.kind is TargetKind.QUERY:
             judged = check_job(
                 self.job,
@@ -179,6 +185,7 @@ class SparkTarget:
             allow=self._allowed_of_sink(allow),
             duplicates=duplicates,
             state=self.job.state,
+            revised=self._revised(),
             progress=progress,
         )
         findings, unknown = (judged.findings, judged.unknown) if judged else ((), ())
@@ -186,6 +193,17 @@ class SparkTarget:
             unknown = (*unknown, NO_ROW)
         findings = ranked([*findings, *self._shown(sink), *review.findings])
         return SparkReport(self.name, judged, sink, findings, (*unknown, *sink.unknown), review.notes)
+
+    def _refusal(self) -> Finding | None:
+        """Return the finding that Spark refuses to start a query of its own operators."""
+        if not any(isinstance(step, SparksOwn) for step in self.job.stateful):
+            return None
+        try:
+            planned(self.job)
+        except SparkJobError as error:
+            message = f"Spark refuses to start the query: {error.problem}"
+            return finding_of(Cause.ERROR, error.place, message, error.remedy)
+        return None
 
     def _written(self, review: QueryReview) -> SparkReport:
         """Run a query that has no code to try, and return what its sink guarantees."""
@@ -230,6 +248,27 @@ class SparkTarget:
             return RowsOf.UNKNOWN if self.assumed else RowsOf.SOURCE
         appended = self.job.stateful[-1].output_mode is OutputMode.APPEND
         return RowsOf.APPENDED if appended else RowsOf.UPDATED
+
+    def _revised(self) -> tuple[tuple[int, int], ...]:
+        """Return the numbers of output rows of which the second one is a newer result for the key of the first one."""
+        names, last = self.job.output.names, self.job.stateful[-1] if self.job.stateful else None
+        if (
+            not isinstance(last, Aggregate)
+            or last.output_mode is OutputMode.APPEND
+            or not set(last.keys) <= set(names)
+        ):
+            return ()
+        places, known, pairs = (
+            [names.index(name) for name in last.keys],
+            dict[Any, int](),
+            list[tuple[int, int]](),
+        )
+        for number, row in enumerate(row for rows in self._outputs() for row in rows):
+            key = tuple(hashable(row[place]) for place in places)
+            if key in known:
+                pairs.append((known[key], number))
+            known[key] = number
+        return tuple(pairs)
 
     def _prepare(self) -> Callable[[], Any] | None:
         return None if self.prepare is None else self._confined(self.prepare)
@@ -375,7 +414,7 @@ def spark_target(
     elif callable(given):
         rows = _made(name, given, seed)
     taken = _as_tuples(name, rows, job.input)
-    if job.steps and isinstance(job.steps[0], Union):
+    if job.steps and isinstance(job.steps[0], Union | StreamJoin):
         _check_streams(name, job.input.names, taken)
     if keys and job.sink.function is None:
         raise TargetError(name, "a key is declared, and no foreachBatch() function is there", "Leave it out")

@@ -10,7 +10,7 @@ from headrace_properties.spark_jobs.feeds.drawing import batches_for, one_of
 from headrace_properties.spark_jobs.feeds.drawn_rows import BATCHES, drawn_batches
 from headrace_properties.spark_jobs.feeds.query_plans import read_hints
 from headrace_properties.spark_jobs.feeds.samples import SampleFile, own_files, rows_of
-from headrace_sim.spark.job import Source, SparkJob, Union
+from headrace_sim.spark.job import Source, SparkJob, StreamJoin, Union
 
 _Rows = list[tuple[Any, ...]]
 
@@ -47,18 +47,26 @@ def feed_of(job: SparkJob, seed: int, samples: Mapping[str, str]) -> list[_Rows]
     named = _named(sources, samples)
     files = {source.name: own for source in sources if (own := named.get(source.name) or own_files(source))}
     with_state = bool(job.stateful)
+    of_streams = bool(job.steps) and isinstance(job.steps[0], Union | StreamJoin)
+    with_itself = of_streams and len(sources) == 1
     if files:
         others = batches_for(hints, seed, with_state=with_state) if len(files) < len(sources) else []
-        return _of_files(hints.rows, files, others)
+        return _as_stream(_of_files(hints.rows, files, others), with_itself=with_itself)
     if hints.tell:
-        return batches_for(hints, seed, with_state=with_state)
+        return _as_stream(batches_for(hints, seed, with_state=with_state), with_itself=with_itself)
     drawn = drawn_batches(job.input, seed, with_state=with_state)
-    if not job.steps or not isinstance(job.steps[0], Union):
+    if not of_streams:
         return drawn
-    return [
+    dealt = [
         [one_of(row[number % len(row)], number % len(row), len(row)) for number, row in enumerate(rows)]
         for rows in drawn
     ]
+    return _as_stream(dealt, with_itself=with_itself)
+
+
+def _as_stream(batches: list[_Rows], *, with_itself: bool) -> list[_Rows]:
+    """Return the rows of the one stream of a job. ``with_itself``: which is joined or united with itself."""
+    return [[(row,) for row in rows] for rows in batches] if with_itself else batches
 
 
 def _named(sources: tuple[Source, ...], samples: Mapping[str, str]) -> dict[str, SampleFile]:

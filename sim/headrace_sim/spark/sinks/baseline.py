@@ -105,6 +105,28 @@ class Baseline:
             for group in self._untraced(frozenset(numbers), names):
                 yield from self._judged(group, names, holding, nowhere=len(names) == len(holding))
 
+    def beside(self, pairs: Sequence[tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
+        """Yield the destinations in which an older result of a key is beside a newer one, with the numbers of both rows.
+
+        Args:
+            pairs: The numbers of the rows of each key that follow each other.
+
+        """
+        calm = self._left(Cut.AS_GIVEN) or {}
+        for name in sorted(self.destinations.keys() & calm.keys()):
+            items = calm[name]
+            columns = _shown_columns(self._rows, items)
+            for old, new in pairs if columns else ():
+                shown = [
+                    {item for item in items if columns <= _matched(self._rows[number], item)}
+                    for number in (old, new)
+                ]
+                is_same = all(self._rows[old][place] == self._rows[new][place] for place in columns)
+                is_twice = is_same and sum(items[item] for item in shown[0]) > 1
+                if is_twice or (not is_same and shown[0] - shown[1] and shown[1]):
+                    yield self.destinations[name], old, new
+                    break
+
     @property
     def _rows(self) -> list[Row]:
         return [row for batch in self.batches for row in batch]

@@ -60,6 +60,7 @@ def told_losses(
     allow: Collection[str],
     names: frozenset[str],
     errors_without: Callable[[Collection[int]], Collection[tuple[str, str]]],
+    revised: Sequence[tuple[int, int]] = (),
 ) -> Losses:
     """Judge the undisturbed run.
 
@@ -71,10 +72,12 @@ def told_losses(
         allow: What the author allows: ``batching``, ``order``, ``loss``.
         names: The destinations that have the same name in each run.
         errors_without: Return the errors that the sink catches without these rows, and their places.
+        revised: The numbers of rows of which the second one is a newer result for the key of the first one.
 
     """
     if rows_of is RowsOf.UPDATED:
-        return Losses()
+        asked = () if "batching" in allow else baseline.beside(revised)
+        return Losses(questions=tuple(_beside(baseline, found, by_batch, names) for found in asked))
     replaced = list[str]()
     findings, questions, notes = list[SinkFinding](), list[SinkQuestion](), list[str]()
     for lost in baseline.lost():
@@ -105,6 +108,29 @@ def told_losses(
         errors = dict.fromkeys(str(entry) for entry in swallowed)
         notes += [f"an error was caught in the sink, undisturbed: {error}" for error in list(errors)[:2]]
     return Losses(tuple(findings), tuple(questions), tuple(notes), frozenset(replaced))
+
+
+def _beside(
+    baseline: Baseline,
+    found: tuple[str, int, int],
+    by_batch: Sequence[Sequence[Effect]],
+    names: frozenset[str],
+) -> SinkQuestion:
+    """Ask whether a destination is meant to keep all results of a key."""
+    where, *numbers = found
+    rows = [row for batch in baseline.batches for row in batch]
+    old, new = (tuple(rows[number]) for number in numbers)
+    message = f"{where} has {old} beside the newer result {new}: the query revises its results, and each of them is added"
+    if old == new:
+        message = (
+            f"{where} has {old} twice: the query gives out its results again, and each time they are added"
+        )
+    answer = (
+        "Is it a log of changes? Then declare running=True, or say --allow batching. "
+        "If not: MERGE by the key, replace the whole table, or choose outputMode('append') with a watermark"
+    )
+    lost = Lost(Loss.CHOSEN, (), 0, where)
+    return SinkQuestion(Asked.BATCHING, where, _last(lost, by_batch, names).place, message, answer)
 
 
 def _question(

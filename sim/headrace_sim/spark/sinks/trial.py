@@ -131,6 +131,7 @@ def check_sink(
     allow: Collection[str] = (),
     duplicates: bool = False,
     state: SessionState | None = None,
+    revised: Sequence[tuple[int, int]] = (),
     progress: Progress | None = None,
 ) -> SinkReport:
     """Check that each row is in its place exactly once, whatever happens to the process that runs the sink.
@@ -150,6 +151,7 @@ def check_sink(
         allow: What is meant of what the undisturbed run loses: ``batching``, ``order``, ``loss``.
         duplicates: Whether the source may deliver a row twice.
         state: What the session knows when a driver begins: views, functions, settings.
+        revised: The numbers of rows, over all batches, of which the second one is a newer result for the key of the first one.
         progress: Called after each trial; a true result stops the search.
 
     Raises:
@@ -159,7 +161,11 @@ def check_sink(
 
     """
     check = _Check(
-        _sink(function, batches, schema, prepare, keys, state), frozenset(ignore), rows_of, frozenset(allow)
+        _sink(function, batches, schema, prepare, keys, state),
+        frozenset(ignore),
+        rows_of,
+        frozenset(allow),
+        revised,
     )
     return check.run(progress, overtaken=overtaken, duplicates=duplicates)
 
@@ -284,6 +290,7 @@ class _Check:
     ignore: frozenset[str]
     rows_of: RowsOf = RowsOf.SOURCE
     allow: frozenset[str] = frozenset()
+    revised: Sequence[tuple[int, int]] = ()
     findings: dict[Any, SinkFinding] = field(default_factory=dict)
     questions: dict[str, SinkQuestion] = field(default_factory=dict)
     asked: dict[str, SinkQuestion] = field(default_factory=dict)
@@ -418,7 +425,14 @@ class _Check:
             return {(entry.error, entry.place) for entry in entries if isinstance(entry, Swallowed)}
 
         losses = told_losses(
-            baseline, by_batch, self.swallowed, self.rows_of, self.allow, usual.names, errors_without
+            baseline,
+            by_batch,
+            self.swallowed,
+            self.rows_of,
+            self.allow,
+            usual.names,
+            errors_without,
+            self.revised,
         )
         for finding in losses.findings:
             self._add(finding)
