@@ -240,7 +240,7 @@ RULES = (
     ),
     ReviewRule(
         "loss", _silent_loss, "the source's option {}, and the query goes on without a word",
-        "Leave the option out, and let the query fail", _KAFKA,
+        "Leave the option out if that is not meant: the query then fails", _KAFKA, FindingClass.NOTE,
     ),
     ReviewRule(
         "acks", _unconfirmed, "kafka.acks=0 takes a record for written before Kafka has it: a broker that fails loses it",

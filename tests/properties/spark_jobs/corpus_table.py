@@ -110,7 +110,7 @@ STATEFUL = (
 PLAIN = (
     CorpusJob("wordcount_socket.py", 3, ("growth",), "complete mode keeps each word for ever", arguments="localhost 9999"),
     CorpusJob("trips_parquet.py", 0, (), "the file sink's log has each batch once"),
-    CorpusJob("enrich_kafka_to_kafka.py", 3, ("twice",),
+    CorpusJob("enrich_kafka_to_kafka.py", 3, ("repeated",),
         "Kafka's sink is at least once: only its readers can drop what comes again",
         options="--env KAFKA_BROKERS=b:9092"),
     CorpusJob("traffic_windows_append.py", 0, (), "windows with a watermark, to files"),

@@ -36,9 +36,6 @@ _SOUND = query(given=_EARLIEST)
 _NO_CHECKPOINT: Any = {"checkpointLocation": ""}
 _WRONG = [
     ("checkpoint", query("parquet", given=_EARLIEST, **_NO_CHECKPOINT), "Spark refuses to start the query"),
-    ("loss", query(given=_EARLIEST | {"failOnDataLoss": "false"}), "failondataloss=false leaves out records"),
-    ("loss", query("delta", "csv", given={"mode": "DROPMALFORMED"}), "rows that do not fit the schema"),
-    ("loss", query("delta", "iceberg", given={"streaming-skip-overwrite-snapshots": "true"}), "overwrites"),
     (
         "failed batch",
         query("hudi", **{"hoodie.datasource.write.streaming.ignore.failed.batch": "true"}),
@@ -63,6 +60,19 @@ def test_what_is_documented_is_asked_with_its_reference(name: str, job: SparkJob
 def test_what_is_meant_is_not_asked(name: str, job: SparkJob, told: str) -> None:
     assert not review_query(replace(job, declares=Declares(settings=(name,)))).findings
     assert not review_query(job, [Cause.SETTINGS]).findings
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        (query(given=_EARLIEST | {"failOnDataLoss": "false"}), "failondataloss=false leaves out records"),
+        (query("delta", "csv", given={"mode": "DROPMALFORMED"}), "rows that do not fit the schema"),
+        (query("delta", "iceberg", given={"streaming-skip-overwrite-snapshots": "true"}), "overwrites"),
+    ],
+)
+def test_loss_that_the_reader_is_told_to_hide_is_noted(job: SparkJob, told: str) -> None:
+    assert told in review_query(job).notes[1]
+    assert not review_query(job).findings
 
 
 def test_code_without_a_checkpoint_is_asked_only_if_its_source_is_told() -> None:
