@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 import pyspark
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 from headrace.api.errors import HeadraceError
 
@@ -56,6 +56,15 @@ class CannotFollowError(HeadraceError):
     def __str__(self) -> str:
         """Name the call, its place, and an alternative."""
         return f"{shown_place(self.place)}: cannot follow {self.call} without Spark. {self.remedy}"
+
+
+class UnknownTableError(AnalysisException):
+    """A table or path is read that nothing has made: code may expect that, and if it does not, it cannot be followed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        kind = "PATH_NOT_FOUND" if "/" in name else "TABLE_OR_VIEW_NOT_FOUND"
+        super().__init__(message=f"[{kind}] {name} cannot be found")
 
 
 class NotSimulatedError(Exception):
@@ -124,6 +133,11 @@ def gap_in(error: BaseException) -> CannotFollowError | None:
     The traceback decides, by the innermost frame that is the user's or a stand-in's. What Spark raises too is not meant: its own
     exceptions, and errors about what the user's code returns.
     """
+    if isinstance(error, UnknownTableError):
+        what = f"reading {error.name}, which nothing here has made,"
+        return CannotFollowError(
+            what, place_of_error(error), "If it is there before the job, let prepare() write it"
+        )
     if isinstance(error, PySparkException | OSError) or type(error).__module__ != "builtins":
         return None
     if not isinstance(error, Exception):

@@ -1,7 +1,7 @@
 """What a Spark Connect server would answer, in this process: PySpark's own client builds the plans, and nothing is sent.
 
 `Answers` stands where the gRPC stub is. What it is asked to run is compiled and evaluated in memory, or handed to whoever
-watches: a writer of tables, or a list of started queries.
+watches: the model of tables, or a list of started queries.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 import pyspark.sql.connect.proto as pb
+from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 from pyspark.sql.connect.plan import LogicalPlan
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
@@ -22,6 +23,7 @@ from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
 from headrace_sim.spark.client.script_time import ScriptTime
 from headrace_sim.spark.client.settings import Settings
 from headrace_sim.spark.client.sql_commands import counts_of, sql_command
+from headrace_sim.spark.client.table_commands import merge_statement, reader
 from headrace_sim.spark.client.writes import request_of, request_of_v2
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.frames import Rows
@@ -33,9 +35,9 @@ from headrace_sim.spark.plan.selects import Queries
 from headrace_sim.spark.plan.sql import NoChange, Setting, Unread
 from headrace_sim.spark.plan.streams import Splitter, inlined
 from headrace_sim.spark.refusals import CannotFollowError, users_place
-from headrace_sim.spark.tables.connectors import TARGETS
 from headrace_sim.spark.tables.statements import CreateView, DropView, IfExists
-from headrace_sim.spark.tables.tables import Tables
+from headrace_sim.spark.tables.tables import Tables, Watch, plain_name
+from headrace_sim.spark.tables.versions import Version
 from headrace_sim.spark.versions import arrow_table, arrow_type
 
 PLACES: dict[int, str] = {}
@@ -57,6 +59,7 @@ class SessionState:
         functions: The user's functions that have a name.
         settings: Its settings.
         kept: Persisted relations, by plan id, once they are computed.
+        tables: The tables that there were before the first batch.
 
     """
 
@@ -64,10 +67,13 @@ class SessionState:
     functions: dict[str, UserDefinedFunction] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     kept: dict[int, Computed] = field(default_factory=dict)
+    tables: dict[str, Version] = field(default_factory=dict)
 
     def copy(self) -> "SessionState":
         """Return what a new driver begins with, that has run the code up to here."""
-        return SessionState({**self.views}, {**self.functions}, self.settings.copy(), {**self.kept})
+        return SessionState(
+            {**self.views}, {**self.functions}, self.settings.copy(), {**self.kept}, {**self.tables}
+        )
 
 
 @dataclass(slots=True)
@@ -75,25 +81,39 @@ class Answers:
     """Answers for one session.
 
     Attributes:
-        tables: Those that are written and read. Without them, both are refused.
+        watch: Hears of what is done to tables. Without it, they are those that are there before the first batch.
+        keys: The columns by which an unknown connector writes, by table.
         start: Takes a query that is started, with its plan and its place. Without it, starting is refused.
         queries: Those that were started.
         action: Surrounds each action.
         state: What the session knows.
+        batches: Those of the copy of the session that a query makes for its batches: that has their views, and this one has not.
+        tables: The tables that there are.
 
     """
 
-    tables: Tables | None = None
+    watch: Watch | None = None
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     start: Callable[[pb.WriteStreamOperationStart, str], QueryLife] | None = None
     queries: StartedQueries = field(default_factory=lambda: StartedQueries(ScriptTime(_nothing, _nothing)))
     action: Callable[[], AbstractContextManager[Any]] = nullcontext
     state: SessionState = field(default_factory=SessionState)
+    batches: "Answers | None" = None
     splitter: Splitter = field(init=False)
+    tables: Tables = field(init=False)
     _analyzed: dict[int, Computed] = field(default_factory=dict)
     _unread: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.splitter = Splitter(self.compiler(), self._resolved, self.queries.schema_written)
+        settings = self.state.settings
+        self.tables = Tables(
+            self.watch,
+            self.keys,
+            settings=lambda name: settings.get(name, None),
+            frame_of=self.rows,
+            before=self.state.tables,
+        )
 
     # What PySpark calls.
 
@@ -259,15 +279,12 @@ class Answers:
         view = self._resolved(relation)
         if view is not relation:
             return self.compiler().compiled(view)
-        if kind == "read" and self.tables is not None:
-            return partial(self._read, relation.read)
         if kind == "read":
-            what = (
-                relation.read.named_table.unparsed_identifier or relation.read.data_source.format or "parquet"
-            )
-            raise CannotFollowError(
-                f"spark.read of {what!r}", place, "Use the DataFrame that the function is given"
-            )
+            name = _view_name(relation.read.named_table.unparsed_identifier)
+            if self.batches is not None and name in self.batches.state.views:
+                message = f"[TABLE_OR_VIEW_NOT_FOUND] {name} is a temporary view of the batch's own session"
+                raise AnalysisException(message=f"{message}: ask that one, df.sparkSession.sql() or .table()")
+            return reader(self.tables, relation.read, place)
         text = self._unread.get(relation.common.plan_id, "")
         raise CannotFollowError(f"spark.sql({text})", place, "Write it with the calls of the DataFrame")
 
@@ -282,35 +299,22 @@ class Answers:
             return _one_row(
                 self.state.views.pop(_view_name(getattr(asked, kind).view_name), None) is not None
             )
-        if kind != "table_exists" or self.tables is None:
+        if kind != "table_exists":
             call = "".join(part.title() for part in kind.split("_"))
             remedy = "Use the DataFrame that the function is given"
             raise CannotFollowError(f"spark.catalog.{call[0].lower()}{call[1:]}()", users_place(), remedy)
         database = f"{asked.table_exists.db_name}." if asked.table_exists.db_name else ""
-        name = f"{database}{asked.table_exists.table_name}".replace("`", "").lower()
-        written = self.tables.versions()
-        alike = [other for other in written if other.rpartition(".")[2] == name.rpartition(".")[2]]
-        if not self.tables.exists(name) and alike:
+        name = plain_name(f"{database}{asked.table_exists.table_name}")
+        alike = [
+            other for other in self.tables.versions() if other.rpartition(".")[2] == name.rpartition(".")[2]
+        ]
+        there = self.tables.exists(name)
+        if not there and alike:
             remedy = "Call the table by the same name everywhere"
             raise CannotFollowError(
                 f"tableExists({name!r}) behind a write to {alike[0]!r}", users_place(), remedy
             )
-        return _one_row(self.tables.exists(name) or name in self.state.views)
-
-    def _read(self, asked: Any) -> Rows:
-        """Return the rows of a table, or of what was written to a path."""
-        assert self.tables is not None
-        options = {key.lower(): value for key, value in asked.data_source.options.items()}
-        paths = [*asked.data_source.paths, *(options[key] for key in TARGETS if key in options)]
-        return self.tables.read(asked.named_table.unparsed_identifier or next(iter(paths), ""))
-
-    def setting(self, name: str) -> str | None:
-        """Return a setting of the session, or None."""
-        return self.state.settings.get(name, None)
-
-    def frame_of(self, source: Any, _tables: Tables) -> Rows:
-        """Run the plan of a statement's source."""
-        return self.rows(source)
+        return _one_row(there or _view_name(name) in self.state.views)
 
     def _persist(self, relation: pb.Relation) -> None:
         compiled, found = self.compiler().compiled(relation), list[Rows]()
@@ -353,10 +357,14 @@ class Answers:
         elif isinstance(change, CreateView):
             if change.if_exists is not IfExists.KEEP or _view_name(change.view) not in self.state.views:
                 self._name(change.view, change.source, replace=change.if_exists is IfExists.REPLACE)
-        elif isinstance(change, DropView) and self.state.views.pop(_view_name(change.view), None) is not None:
-            return {}
+        elif isinstance(change, DropView):
+            if self.state.views.pop(_view_name(change.view), None) is None and not change.may_lack:
+                raise AnalysisException(message=f"[TABLE_OR_VIEW_NOT_FOUND] {change.view} cannot be found")
         elif not isinstance(change, NoChange):
-            return counts_of(change, self._writable("spark.sql()").execute(change))
+            if _view_name(change.table) in self.state.views:
+                message = f"[EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE] {change.table} is a temporary view"
+                raise AnalysisException(message=message)
+            return counts_of(change, self.tables.execute(change))
         return {}
 
     def _view(self, command: Any, _answer: Any) -> None:
@@ -365,8 +373,6 @@ class Answers:
     def _name(self, name: str, relation: Any, *, replace: bool) -> None:
         name = _view_name(name)
         if not replace and name in self.state.views:
-            from pyspark.errors import AnalysisException  # noqa: PLC0415  only here
-
             message = (
                 f"[TEMP_TABLE_OR_VIEW_ALREADY_EXISTS] Cannot create the temporary view `{name}`: it exists"
             )
@@ -381,21 +387,14 @@ class Answers:
         self.state.functions[command.function_name.lower()] = user_function(command)
 
     def _write(self, command: Any, _answer: Any) -> None:
-        tables, place = self._writable("DataFrame.write"), users_place()
-        tables.write(self._rows_for(command.input), request_of(command, tables, place))
+        self.tables.write(command.input, request_of(command, self.tables, users_place()))
 
     def _write_v2(self, command: Any, _answer: Any) -> None:
-        tables, place = self._writable("DataFrame.writeTo"), users_place()
-        request = request_of_v2(command, self.compiler(), place)
-        tables.write(self._rows_for(command.input), request)
+        request = request_of_v2(command, self.tables, self.compiler(), users_place())
+        self.tables.write(command.input, request)
 
-    def _writable(self, call: str) -> Tables:
-        if self.tables is None:
-            raise CannotFollowError(call, users_place(), "Write in the function given to foreachBatch()")
-        return self.tables
-
-    def _rows_for(self, relation: pb.Relation) -> Rows:
-        return self.rows(relation)
+    def _merge(self, command: Any, _answer: Any) -> None:
+        self.tables.execute(merge_statement(command, self.compiler().reading(users_place())))
 
     def _start(self, command: Any, answer: Any) -> None:
         if self.start is None:
@@ -446,6 +445,7 @@ class Answers:
 _COMMANDS: dict[str, Callable[[Answers, Any, Any], None]] = {
     "checkpoint_command": Answers._checkpoint,
     "create_dataframe_view": Answers._view,
+    "merge_into_table_command": Answers._merge,
     "register_function": Answers._register,
     "remove_cached_remote_relation_command": Answers._nothing,
     "sql_command": Answers._sql,

@@ -24,6 +24,7 @@ from pyspark.sql.udf import UserDefinedFunction
 
 from headrace_sim.spark.client.answers import PLACES, Answers
 from headrace_sim.spark.client.contexts import Context, JavaName, contexts_without_spark
+from headrace_sim.spark.client.delta_tables import delta_without_java
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.task_context import task
@@ -291,6 +292,7 @@ def connected(session: Session) -> Iterator[Session]:
         patches.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="WARN WindowExpression: No Partition Defined")
         patches.enter_context(patch.dict(os.environ, {"SPARK_CONNECT_MODE_ENABLED": "1"}))
+        patches.enter_context(delta_without_java())
         put(pyspark_errors, "is_debugging_enabled", lambda: False)
         put(expressions, "current_origin", _Origin)
         put(LogicalPlan, "__init__", _noting_places(LogicalPlan.__init__))

@@ -61,11 +61,14 @@ def request_of(command: pb.WriteOperation, tables: Tables, place: str) -> WriteR
     return WriteRequest(target, command.source.lower(), mode, options, partitions, replaces, columns=columns)
 
 
-def request_of_v2(command: pb.WriteOperationV2, compiler: Compiler, place: str) -> WriteRequest:
+def request_of_v2(
+    command: pb.WriteOperationV2, tables: Tables, compiler: Compiler, place: str
+) -> WriteRequest:
     """Return what ``df.writeTo`` asks for.
 
     Args:
         command: What PySpark's client sends.
+        tables: They know the format of the table.
         compiler: Reads the columns that it partitions by and goes by.
         place: ``file:line`` of the user's code.
 
@@ -84,9 +87,13 @@ def request_of_v2(command: pb.WriteOperationV2, compiler: Compiler, place: str) 
             raise CannotFollowError("partitionedBy() of a computed column", place, "Partition by a column")
         partitions.append(str(node.args[0]).lower())
     where = read(command.overwrite_condition) if command.HasField("overwrite_condition") else None
+    target, creates = (
+        command.table_name.lower(),
+        name in {"MODE_CREATE", "MODE_CREATE_OR_REPLACE", "MODE_REPLACE"},
+    )
     partial = name == "MODE_OVERWRITE_PARTITIONS"
     return WriteRequest(
-        command.table_name.lower(), command.provider.lower() or "iceberg", _V2_MODES[name],
+        target, command.provider.lower() or ("" if tables.exists(target) else "iceberg"), _V2_MODES[name],
         {key.lower(): value for key, value in command.options.items()}, tuple(partitions),
-        Replaces.PARTITIONS if partial else Replaces.TABLE, where, creates=name in {"MODE_CREATE_OR_REPLACE", "MODE_REPLACE"},
+        Replaces.PARTITIONS if partial else Replaces.TABLE, where, creates=creates,
     )  # fmt: skip

@@ -39,7 +39,6 @@ from headrace_sim.spark.sinks.effects import Failed, Ledger, Loaded, Probe, Refu
 from headrace_sim.spark.sinks.files import watch_files
 from headrace_sim.spark.sinks.requests_over_http import answer_http
 from headrace_sim.spark.sinks.store_clients import StoreClients
-from headrace_sim.spark.tables.tables import Tables
 
 SinkFunction = Callable[[Any, int], Any]
 _START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -179,9 +178,8 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
     gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
         clients = _settle(folder, probe, seed)
-        answers = Answers(action=probe.action, state=sink.state.copy() if sink.state else SessionState())
-        answers.tables = Tables(probe, sink.keys, settings=answers.setting, frame_of=answers.frame_of)
-        session = Session(answers)
+        state = sink.state.copy() if sink.state else SessionState()
+        session = Session(Answers(action=probe.action, watch=probe, keys=sink.keys, state=state))
         with connected(session):
             before = frozenset(sys.modules)
             ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, (), probe, -1)
@@ -201,10 +199,14 @@ def _process(
     sink: Sink, session: Session, probe: Probe, clients: StoreClients, first: int, reordered: int | None
 ) -> bool:
     """Call the function for each batch. Return whether all went well."""
+    session.answers.batches = batches = Answers(
+        action=probe.action, watch=probe, keys=sink.keys, state=session.answers.state.copy()
+    )
+    of_query = Session(batches)
     for batch in range(first, len(sink.batches)):
         rows = sink.batches[batch]
         parts = [rows] if sink.in_order else [rows[0::2], rows[1::2]]
-        frame = session.frame(sink.schema, [rows[::-1]] if batch == reordered else parts)
+        frame = of_query.frame(sink.schema, [rows[::-1]] if batch == reordered else parts)
         begin_batch(sink.first_id + batch)
         probe.begin(batch)
         clients.send_waiting()

@@ -110,6 +110,23 @@ def uncommitted(effect: Effect, last: int) -> SinkFinding:
     return SinkFinding(Wrong.UNCOMMITTED, effect.target, (), effect.place, effect.action, told, remedy, fault)
 
 
+def merged_twice(effect: Effect, rows: Iterable[object]) -> SinkFinding:
+    """A merge inserts two rows of one key, which it finds in one batch."""
+    one, other = rows
+    told = (
+        f"In a batch with all rows, as after an outage, the merge inserts {one} and {other} into {effect.target}, though one"
+        " matches the other: it compares rows with the table, not with each other. From then on such a batch makes it fail."
+    )
+    return SinkFinding(
+        Wrong.TWICE, effect.target, (), effect.place, effect.action, told, ONE_ROW_OF_EACH_KEY, _UNDISTURBED
+    )
+
+
+ONE_ROW_OF_EACH_KEY = (
+    "Keep one row of each key before the merge: the newest, by row_number() over a window partitioned by it."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Story:
     """Tells what one trial showed."""

@@ -49,14 +49,17 @@ from headrace_sim.spark.sinks.losses import (
 from headrace_sim.spark.sinks.points import fault_points
 from headrace_sim.spark.sinks.processes import Attempt, Sink, SinkFunction
 from headrace_sim.spark.sinks.story import (
+    ONE_ROW_OF_EACH_KEY,
     Asked,
     SinkFinding,
     SinkQuestion,
     Story,
     Wrong,
     distinct,
+    merged_twice,
     uncommitted,
 )
+from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
 from headrace_sim.spark.tables.versions import Version
 
 Progress = Callable[[int, int], object]
@@ -302,7 +305,7 @@ class _Check:
         try:
             usual, by_batch, actions = self._calm()
         except SinkFailsError as error:
-            return SinkReport((_written_once(error),), (), 0, ())
+            return SinkReport((_failing(error),), (), 0, ())
         unknown = [
             f"{name} differs from one undisturbed run to the next"
             for name in usual.unsteady
@@ -337,7 +340,7 @@ class _Check:
         try:
             usual, by_batch, _ = self._calm()
         except SinkFailsError as error:
-            return OneTrial((_written_once(error),), (), ())
+            return OneTrial((_failing(error),), (), ())
         calm = tuple(effect for effects in by_batch for effect in effects)
         if fault.kind is SinkFaultKind.NONE or fault.kind is SinkFaultKind.REDELIVER:
             if fault.kind is SinkFaultKind.NONE and any(usual.contents.values()):
@@ -396,6 +399,7 @@ class _Check:
             [effect for effect in effects if effect.batch == batch] for batch in range(len(self.sink.batches))
         ]
         self.questions = _questions(effects, self.sink.keys)
+        self.notes = _assumed(effects)
         for effect in _left_open(calm[0].entries):
             self._add(uncommitted(effect, len(by_batch[effect.batch])))
         self.swallowed = tuple(entry for entry in calm[0].entries if isinstance(entry, Swallowed))
@@ -410,6 +414,8 @@ class _Check:
             return None if trial is None else by_pattern(usual.read(trial.contents, trial.effects))
 
         left_out = {pattern_of(name) for name in (*usual.unsteady, *self.ignore)}
+        if self._merges_twice(by_batch):
+            return
         patterns = Counter(map(pattern_of, usual.contents))
         compared = {
             pattern_of(name): name if patterns[pattern_of(name)] == 1 else pattern_of(name)
@@ -438,7 +444,20 @@ class _Check:
             self._add(finding)
         for question in losses.questions:
             self.asked.setdefault(question.destination, question)
-        self.notes, self.replaced = losses.notes, losses.replaced
+        self.notes, self.replaced = (*self.notes, *losses.notes), losses.replaced
+
+    def _merges_twice(self, by_batch: list[list[Effect]]) -> bool:
+        """Merge all rows in one batch, as after an outage; return whether a table then has a key twice, or the merge fails."""
+        merges = any(effect.action.startswith("merge ") for effects in by_batch for effect in effects)
+        if not merges or self.rows_of is not RowsOf.SOURCE or Asked.BATCHING.value in self.allow:
+            return False
+        before = len(self.findings)
+        trial = self._plain([[row for batch in self.sink.batches for row in batch]])
+        effects = [] if trial is None else trial.effects
+        twice = [effect for effect in effects if isinstance(effect.payload, Version) and effect.payload.twins]
+        for effect in twice:
+            self._add(merged_twice(effect, effect.payload.twins))
+        return len(self.findings) > before
 
     def _plain(self, batches: Batches, chance: int = 0, first_id: int = 0) -> Trial | None:
         """Run the sink undisturbed on other batches, whose rows come in order; None if it fails."""
@@ -448,7 +467,15 @@ class _Check:
                 self.sink, batches=rows, in_order=True, heard=bool(self.swallowed), first_id=first_id
             )
             return undisturbed(sink, chance)
-        except (SinkFailsError, UnfollowableSinkError):
+        except SinkFailsError as error:
+            if (
+                MULTIPLE_MATCHES in error.message
+                and self.rows_of is RowsOf.SOURCE
+                and Asked.BATCHING.value not in self.allow
+            ):
+                self._add(_failing(error))
+            return None
+        except UnfollowableSinkError:
             return None
 
     def _redeliver(self, by_batch: list[list[Effect]]) -> None:
@@ -560,6 +587,19 @@ def _questions(effects: list[Effect], declared: Mapping[str, tuple[str, ...]]) -
     }
 
 
+def _assumed(effects: list[Effect]) -> tuple[str, ...]:
+    """Say which tables are changed that nothing in the trial has made."""
+    assumed = (
+        effect.target
+        for effect in effects
+        if isinstance(effect.payload, Version) and effect.payload.is_assumed
+    )
+    return tuple(
+        f"nothing has made the table {name}: it is taken to be there, and empty. Let prepare() make it to try it with rows"
+        for name in dict.fromkeys(assumed)
+    )
+
+
 def _nothing_left(by_batch: list[list[Effect]]) -> str:
     """Say that there is nothing whose rows could be compared, and what was done."""
     effects = [effect for effects in by_batch for effect in effects]
@@ -599,12 +639,16 @@ _OTHER_IDS = 1_009
 """Choice: the id of the first batch, where others are tried."""
 
 
-def _written_once(error: SinkFailsError) -> SinkFinding:
-    """Return the finding that a sink can write one batch only; raise the error again if it is another."""
-    if error.batch < 1 or "_ALREADY_EXISTS]" not in error.message:
+def _failing(error: SinkFailsError) -> SinkFinding:
+    """Return the finding that a sink can never write a batch; raise the error again if it is another."""
+    if MULTIPLE_MATCHES in error.message:
+        told = f"A batch has several rows of one key, and the merge fails, as it will each time: {error.message}."
+        remedy = ONE_ROW_OF_EACH_KEY
+    elif error.batch > 0 and "_ALREADY_EXISTS]" in error.message:
+        told = f"Batch {error.batch} finds what the batch before wrote, and fails, as each later one will: {error.message}."
+        remedy = "The save mode is errorifexists, the default: say what is meant, append, or overwrite of the batch's own part."
+    else:
         raise error
-    told = f"Batch {error.batch} finds what the batch before wrote, and fails, as each later one will: {error.message}."
-    remedy = "The save mode is errorifexists, the default: say what is meant, append, or overwrite of the batch's own part."
     fault = SinkFault(SinkFaultKind.NONE, error.batch, 0)
     return SinkFinding(Wrong.STUCK, error.error, (), error.place, error.error, told, remedy, fault)
 

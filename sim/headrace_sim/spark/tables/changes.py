@@ -31,6 +31,13 @@ class Affected:
     deleted: int = 0
     inserted: int = 0
 
+    def as_rows(self) -> Rows:
+        """Return them as Delta gives them back."""
+        counts = (self.updated, self.deleted, self.inserted)
+        names = [f"num_{name}_rows" for name in ("affected", "updated", "deleted", "inserted")]
+        schema = t.StructType([t.StructField(name, t.LongType()) for name in names])
+        return Rows(schema, [((sum(counts), *counts),)])
+
 
 @dataclass(frozen=True, slots=True)
 class Changed:
@@ -46,14 +53,14 @@ def updated(table: Version, statement: Update) -> Changed:
     holds = _test(statement.condition, schema)
     change = _change(statement.assignments, table.schema, schema, _own_values(table.schema))
     rows = tuple(change(row) if holds(row) else row for row in table.rows)
-    return Changed(replace(table, rows=rows), Affected(updated=sum(map(holds, table.rows))))
+    return Changed(replace(table, rows=rows, twins=()), Affected(updated=sum(map(holds, table.rows))))
 
 
 def deleted(table: Version, statement: Delete) -> Changed:
     """Return the table after a ``DELETE``."""
     holds = _test(statement.condition, _under(table.schema, statement.alias or _tail(statement.table)))
     kept = tuple(row for row in table.rows if not holds(row))
-    return Changed(replace(table, rows=kept), Affected(deleted=len(table.rows) - len(kept)))
+    return Changed(replace(table, rows=kept, twins=()), Affected(deleted=len(table.rows) - len(kept)))
 
 
 def merged(table: Version, source: Rows, statement: Merge) -> Changed:
@@ -85,7 +92,8 @@ def merged(table: Version, source: Rows, statement: Merge) -> Changed:
     made = [merge.applied(Match.NOT_MATCHED, other, None)[1] for other in lone]
     new = [row for row in made if row is not None]
     affected = Affected(acts.count(Act.UPDATE), acts.count(Act.DELETE), len(new))
-    return Changed(replace(table, schema=merge.schema, rows=(*kept, *new)), affected)
+    version = replace(table, schema=merge.schema, rows=(*kept, *new), twins=merge.twins(lone, made))
+    return Changed(version, affected)
 
 
 _Test = Callable[[Row], bool]
@@ -140,6 +148,18 @@ class _Merging:
             if clause.holds(seen):
                 return clause.act, None if clause.act is Act.DELETE else clause.change(seen)
         return None, row
+
+    def twins(self, lone: Sequence[Row], made: Sequence[Row | None]) -> tuple[Row, ...]:
+        """Return two rows that are inserted although one of them, had it been there, would have matched the other."""
+        return next(
+            (
+                (lone[place], other)
+                for place, row in enumerate(made)
+                for other in lone[place + 1 :]
+                if row is not None and self.matches((*row, *other))
+            ),
+            (),
+        )
 
     def refuse_several(self, row: Row, others: Sequence[Row]) -> None:
         """Raise the error for several rows of the source that match one of the target.

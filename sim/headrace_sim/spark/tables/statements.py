@@ -193,4 +193,6 @@ class DropView:
     may_lack: bool = False
 
 
-Statement = Merge | Insert | Delete | Update | CreateTable | DropTable | Truncate | CreateView | DropView
+TableStatement = Merge | Insert | Delete | Update | CreateTable | DropTable | Truncate
+ViewStatement = CreateView | DropView
+Statement = TableStatement | ViewStatement

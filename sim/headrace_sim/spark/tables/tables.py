@@ -2,7 +2,7 @@
 
 What a process that died has committed is there for the next one, and for other queries of the same script; temporary views are
 not, since they belong to the session. A statement on a table with a log reads and commits at one moment: Delta refuses it if
-another one has changed in between what it read.
+another one has changed in between what it read. So does its append, unlike Iceberg's and Hudi's.
 """
 
 import re
@@ -17,20 +17,18 @@ from pyspark.sql import types as t
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.sql_text import parse_expression
-from headrace_sim.spark.refusals import users_place
+from headrace_sim.spark.refusals import UnknownTableError, users_place
 from headrace_sim.spark.tables.changes import Affected, Changed, deleted, merged, updated
-from headrace_sim.spark.tables.connectors import guarantee
+from headrace_sim.spark.tables.connectors import Guarantee, guarantee
 from headrace_sim.spark.tables.statements import (
     CreateTable,
-    CreateView,
     Delete,
     DropTable,
-    DropView,
     IfExists,
     Insert,
     Merge,
     Source,
-    Statement,
+    TableStatement,
     Truncate,
     Update,
 )
@@ -44,6 +42,9 @@ from headrace_sim.spark.tables.versions import (
 )
 
 _NOTHING = t.StructType([])
+_OF_STATEMENTS = Guarantee(
+    remedy="Set what is there instead of adding to it, or keep the batch id in the row, and change only rows with a smaller one."
+)
 
 
 class Done(Protocol):
@@ -52,6 +53,10 @@ class Done(Protocol):
     @property
     def target(self) -> str:
         """To what."""
+
+    @property
+    def action(self) -> str:
+        """What was done."""
 
     @property
     def payload(self) -> Any:
@@ -93,10 +98,6 @@ def _there(versions: Mapping[str, Version]) -> dict[str, Version]:
     return {name: version for name, version in versions.items() if not version.is_dropped}
 
 
-class UnknownTableError(AnalysisException):
-    """A table or path is read that nothing in the trial has made."""
-
-
 class Tables:
     """The tables that a job writes and reads.
 
@@ -105,7 +106,7 @@ class Tables:
         keys: The columns by which an unknown connector writes, by table, as the author says.
         settings: Returns a setting of the session, or None.
         frame_of: Runs a plan.
-        before: What is there to begin with, by name.
+        before: What is there to begin with, by name. Without a probe, it is changed.
 
     """
 
@@ -115,15 +116,15 @@ class Tables:
         keys: Mapping[str, tuple[str, ...]] | None = None,
         *,
         settings: Callable[[str], str | None] = lambda _name: None,
-        frame_of: Callable[[Any, "Tables"], Rows] | None = None,
-        before: Mapping[str, Version] | None = None,
+        frame_of: Callable[[Any], Rows] = lambda source: source,
+        before: dict[str, Version] | None = None,
     ) -> None:
         self._probe = probe
         self._keys = keys or {}
         self._settings = settings
         self._frame_of = frame_of
-        self._before = dict(before or {})
-        self._views: dict[str, Source] = {}
+        self._before = {} if before is None else before
+        self._read: set[str] = set()
 
     def versions(self) -> dict[str, Version]:
         """Return the tables as they are now, by name."""
@@ -131,25 +132,30 @@ class Tables:
         return _there({**self._before, **_last(effects)})
 
     def exists(self, name: str) -> bool:
-        """Return whether there is a table or a view of this name, or a table at this path."""
-        return self._view(name) is not None or self._target(name) in self.versions()
+        """Return whether there is a table of this name or at this path."""
+        return self._target(name) in self.versions()
 
     def read(self, name: str) -> Rows:
-        """Return the rows of a table or a view, by its name, or of what was written to a path.
+        """Return the rows of a table, by its name, or of what was written to a path.
 
         Raises:
             UnknownTableError: If there is none.
 
         """
-        view = self._view(name)
-        if view is not None:
-            return self._rows(view)
         version = self.versions().get(self._target(name))
+        self._read.add(self._target(name))
         if version is None:
-            kind = "PATH_NOT_FOUND" if "/" in name else "TABLE_OR_VIEW_NOT_FOUND"
-            remedy = "If it is there before the job, let prepare() write it"
-            raise UnknownTableError(message=f"[{kind}] {name}: nothing in this trial has made it. {remedy}")
-        return self._frame(version)
+            raise UnknownTableError(name)
+        return Rows(version.schema, [version.rows])
+
+    def history(self, name: str) -> list[str]:
+        """Return what was done to a table, in order, in Delta's words."""
+        target = self._target(name)
+        done = [] if self._probe is None else self._probe.done()
+        found = [effect.action.partition(" (")[0] for effect in done if effect.target == target]
+        return [
+            _OPERATIONS.get(name, name.upper()) for name in (["create"] * (target in self._before) + found)
+        ]
 
     def write(self, source: Source, request: WriteRequest) -> None:
         """Write rows.
@@ -160,28 +166,25 @@ class Tables:
         """
         target, table = self._target(request.target), self.versions().get(self._target(request.target))
         request = self._completed(request, target, table)
-        if table is not None and request.mode is SaveMode.ERROR:
-            kind = "PATH_ALREADY_EXISTS" if "/" in target else "TABLE_OR_VIEW_ALREADY_EXISTS"
-            raise AnalysisException(
-                message=f"[{kind}] {target} already exists. Set mode as 'overwrite' to overwrite it"
-            )
+        self._refuse_known(request)
         if table is not None and request.mode is SaveMode.IGNORE:
             return
         action = f"{'overwrite' if request.mode is SaveMode.OVERWRITE else 'append'} ({request.format})"
-        if request.format in WITH_A_LOG:
+        if request.format == "delta" or (request.format in WITH_A_LOG and request.mode is SaveMode.OVERWRITE):
             self._commit(action, target, lambda: self._written(self._rows(source), request))
             return
+        self._read = set()
         frame = self._rows(source)
+        if target in self._read and request.mode is SaveMode.OVERWRITE:
+            message = f"Can't overwrite the target {target} that is also being read from: its files are deleted first"
+            raise AnalysisException(message=f"[UNSUPPORTED_OVERWRITE] {message}")
         rows = frame.all()
         half = Rows(frame.schema, [tuple(rows[: len(rows) // 2])])
-        self._commit(
-            action,
-            target,
-            lambda: self._written(frame, request),
-            part=(lambda: self._written(half, request)) if len(rows) > 1 else None,
-        )
+        has_parts = request.format not in WITH_A_LOG and len(rows) > 1
+        part = (lambda: self._written(half, request)) if has_parts else None
+        self._commit(action, target, lambda: self._written(frame, request), part)
 
-    def execute(self, statement: Statement) -> Affected:
+    def execute(self, statement: TableStatement) -> Affected:
         """Carry out a statement; return how many rows it touched.
 
         Raises:
@@ -207,14 +210,6 @@ class Tables:
                 self._create(statement)
             case DropTable():
                 self._drop(statement)
-            case CreateView():
-                self._create_view(statement)
-            case DropView():
-                if (
-                    self._views.pop(plain_name(statement.view).lower(), None) is None
-                    and not statement.may_lack
-                ):
-                    raise _not_found(statement.view)
         return Affected()
 
     def _change(
@@ -231,7 +226,7 @@ class Tables:
                 return table
             result = change(table)
             affected = result.affected
-            return result.table
+            return replace(result.table, guarantee=_OF_STATEMENTS)
 
         known = self.versions().get(target)
         self._commit(f"{verb} ({known.format if known is not None else 'delta'})", target, changed)
@@ -271,21 +266,25 @@ class Tables:
 
     def _create(self, statement: CreateTable) -> None:
         target = self._target(statement.table)
-        if target in self.versions():
-            if statement.if_exists is IfExists.KEEP:
-                return
-            if statement.if_exists is IfExists.FAIL:
-                raise AnalysisException(message=f"[TABLE_OR_VIEW_ALREADY_EXISTS] {target} already exists")
-        frame = Rows(statement.schema or _NOTHING, ())
-        if statement.source is not None:
-            frame = self._rows(statement.source)
+        if statement.if_exists is IfExists.KEEP and target in self.versions():
+            return
         options = {"path": statement.location} if statement.location else {}
         partitions = tuple(name.lower() for name in statement.partitions)
-        request = WriteRequest(
-            target, statement.provider.lower(), SaveMode.OVERWRITE, options, partitions, creates=True
-        )
+        mode = SaveMode.ERROR if statement.if_exists is IfExists.FAIL else SaveMode.OVERWRITE
+        request = WriteRequest(target, statement.provider.lower(), mode, options, partitions, creates=True)
         request = self._completed(request, target, None)
-        self._commit(f"create ({request.format})", target, lambda: self._written(frame, request))
+
+        def created() -> Version:
+            there = self.versions().get(target)
+            if there is not None and statement.if_exists is IfExists.KEEP:
+                return there
+            source = statement.source
+            return self._written(
+                Rows(statement.schema or _NOTHING, ()) if source is None else self._rows(source), request
+            )
+
+        self._refuse_known(request)
+        self._commit(f"create ({request.format})", target, created)
 
     def _drop(self, statement: DropTable) -> None:
         target = self._target(statement.table)
@@ -294,18 +293,6 @@ class Tables:
             self._commit(f"drop ({table.format})", target, lambda: replace(table, rows=(), is_dropped=True))
         elif not statement.may_lack:
             raise _not_found(statement.table)
-
-    def _create_view(self, statement: CreateView) -> None:
-        name = plain_name(statement.view).lower()
-        if name in self._views and statement.if_exists is IfExists.FAIL:
-            raise AnalysisException(message=f"[TEMP_TABLE_OR_VIEW_ALREADY_EXISTS] {name} already exists")
-        if name in self._views and statement.if_exists is IfExists.KEEP:
-            return
-        if self._probe is not None and self._probe.is_preparing:  # a process that takes over has it, too
-            request = WriteRequest(name, mode=SaveMode.OVERWRITE, creates=True)
-            self._commit("create view", name, lambda: self._written(self._rows(statement.source), request))
-        else:
-            self._views[name] = statement.source
 
     def _completed(self, request: WriteRequest, target: str, table: Version | None) -> WriteRequest:
         """Return a request with the table's name, its format, and the condition of its options."""
@@ -323,9 +310,17 @@ class Tables:
             mode = SaveMode.APPEND
         return replace(request, target=target, format=form, where=where, mode=mode)
 
+    def _refuse_known(self, request: WriteRequest) -> None:
+        if request.mode is SaveMode.ERROR and request.target in self.versions():
+            kind = "PATH_ALREADY_EXISTS" if "/" in request.target else "TABLE_OR_VIEW_ALREADY_EXISTS"
+            raise AnalysisException(
+                message=f"[{kind}] {request.target} already exists. Set mode as 'overwrite' to overwrite it"
+            )
+
     def _written(self, frame: Rows, request: WriteRequest) -> Version:
         columns = {name.lower() for name in frame.columns}
         mode = "append" if request.mode is SaveMode.ERROR else request.mode.value
+        self._refuse_known(request)
         known = guarantee(request.format, mode, request.options, columns, self._keys.get(request.target))
         return written(self.versions().get(request.target), frame, request, known)
 
@@ -349,16 +344,7 @@ class Tables:
                 versions.append(change())
 
     def _rows(self, source: Source) -> Rows:
-        if isinstance(source, Rows):
-            return source
-        assert self._frame_of is not None
-        return self._frame_of(source, self)
-
-    def _frame(self, version: Version) -> Rows:
-        return Rows(version.schema, [version.rows])
-
-    def _view(self, name: str) -> Source | None:
-        return self._views.get(plain_name(name).lower())
+        return source if isinstance(source, Rows) else self._frame_of(source)
 
     def _target(self, name: str) -> str:
         """Return the name by which a table is kept: its own, even if it is called in other letters, or by its path."""
@@ -378,13 +364,13 @@ def plain_name(name: str) -> str:
     """Return a table's name without backticks and without what Spark adds by default, or a path as it is kept."""
     path = _PATH.fullmatch(name.strip())
     if path is not None or "/" in name:
-        return (name if path is None else path[1]).removeprefix("dbfs:").removeprefix("file:").rstrip(
-            "/"
-        ) or "/"
+        plain = name if path is None else path[1] or path[2]
+        return plain.removeprefix("dbfs:").removeprefix("file:").rstrip("/") or "/"
     return name.replace("`", "").strip().removeprefix("spark_catalog.").removeprefix("default.")
 
 
-_PATH = re.compile(r"(?:avro|csv|delta|hudi|iceberg|json|orc|parquet|text)\.`(.+)`")
+_OPERATIONS = {"append": "WRITE", "overwrite": "WRITE", "create": "CREATE TABLE"}
+_PATH = re.compile(r"(?:avro|csv|delta|hudi|iceberg|json|orc|parquet|text)\.(?:`(.+)`|(.*/.*))")
 """A path in the place of a table's name."""
 
 

@@ -88,6 +88,7 @@ class Version:
         location: Where its files are, if that was said.
         is_assumed: Whether nothing in the trial made it: it is taken to be there, and empty.
         is_dropped: Whether it is gone.
+        twins: Two rows of one key that the last merge has inserted side by side, if it has.
 
     """
 
@@ -100,6 +101,7 @@ class Version:
     location: str = ""
     is_assumed: bool = False
     is_dropped: bool = False
+    twins: tuple[Row, ...] = ()
 
     def pairs(self) -> list[tuple[tuple[str, Any], ...]]:
         """Return the rows as (column, value) pairs."""

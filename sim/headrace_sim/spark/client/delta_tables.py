@@ -1,0 +1,354 @@
+"""``delta.tables`` without Delta Lake: a job's `DeltaTable` changes the tables of its session.
+
+Delta's package needs Java, and is not installed where tests run. While user code runs, `delta_without_java` stands for it.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+from pyspark.sql import types as t
+from pyspark.sql.connect.functions import expr
+from pyspark.sql.connect.session import SparkSession
+
+from headrace_sim.spark.columns.ddl import parse_type
+from headrace_sim.spark.columns.recorded import Recorded
+from headrace_sim.spark.refusals import CannotFollowError, is_library, users_place
+from headrace_sim.spark.tables.statements import (
+    Act,
+    Assignment,
+    Clause,
+    CreateTable,
+    Delete,
+    IfExists,
+    Match,
+    Merge,
+    TableStatement,
+    Update,
+)
+
+_REMEDY = "Leave it out, or do it outside of the code that is tried"
+_Values = Mapping[str, Any]
+
+
+def _session() -> Any:
+    """Return the session that is in force: a module may have got its table from one that is gone."""
+    return SparkSession.getActiveSession()
+
+
+def _node(value: Any) -> Recorded:
+    """Return a column, or a text in SQL, as a tree of calls."""
+    column = expr(value) if isinstance(value, str) else value
+    session = _session()
+    node: Recorded = session.answers.compiler().reading(users_place())(column._expr.to_plan(session.client))
+    return node
+
+
+def _condition(value: Any) -> Recorded | None:
+    return None if value is None else _node(value)
+
+
+def _assignments(values: _Values) -> tuple[Assignment, ...]:
+    return tuple(Assignment(column, _node(value)) for column, value in values.items())
+
+
+class _Refusing:
+    """What refuses the methods that it lacks."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse everything else."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise CannotFollowError(f"{type(self).__name__}.{name}()", users_place(), _REMEDY)
+
+
+class DeltaTable(_Refusing):
+    """A table of the session."""
+
+    def __init__(self, name: str, alias: str = "") -> None:
+        self._name, self._alias = name, alias
+
+    @classmethod
+    def forName(cls, sparkSession: Any, tableOrViewName: str) -> "DeltaTable":
+        """Return the table of this name."""
+        return cls(tableOrViewName)
+
+    @classmethod
+    def forPath(cls, sparkSession: Any, path: str, hadoopConf: Any = None) -> "DeltaTable":
+        """Return the table at this path."""
+        return cls(f"delta.`{path}`")
+
+    @classmethod
+    def isDeltaTable(cls, sparkSession: Any, identifier: str) -> bool:
+        """Return whether there is a table at this path."""
+        return bool(_session().answers.tables.exists(identifier))
+
+    @classmethod
+    def create(cls, sparkSession: Any = None) -> "DeltaTableBuilder":
+        """Begin a table that must not be there."""
+        return DeltaTableBuilder(IfExists.FAIL)
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: Any = None) -> "DeltaTableBuilder":
+        """Begin a table that may be there."""
+        return DeltaTableBuilder(IfExists.KEEP)
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: Any = None) -> "DeltaTableBuilder":
+        """Begin a table that replaces the one that may be there."""
+        return DeltaTableBuilder(IfExists.REPLACE)
+
+    replace = createOrReplace
+
+    def alias(self, aliasName: str) -> "DeltaTable":
+        """Name it in conditions."""
+        return DeltaTable(self._name, aliasName)
+
+    def toDF(self) -> Any:
+        """Return its rows."""
+        frame = _session().table(self._name)
+        return frame.alias(self._alias) if self._alias else frame
+
+    def merge(self, source: Any, condition: Any) -> "DeltaMergeBuilder":
+        """Begin a merge."""
+        relation = source._plan.to_proto(source._session.client).root
+        return DeltaMergeBuilder(Merge(self._name, relation, _node(condition), (), self._alias))
+
+    def update(self, condition: Any = None, set: _Values | None = None) -> None:
+        """Change rows."""
+        _run(Update(self._name, _assignments(set or {}), _condition(condition), self._alias))
+
+    def delete(self, condition: Any = None) -> None:
+        """Delete rows."""
+        _run(Delete(self._name, _condition(condition), self._alias))
+
+    def history(self, limit: int | None = None) -> Any:
+        """Return what was done to it, the last first."""
+        operations = list(enumerate(_session().answers.tables.history(self._name)))[::-1]
+        return _session().createDataFrame(operations[:limit], "version BIGINT, operation STRING")
+
+    def vacuum(self, retentionHours: float | None = None) -> None:
+        """Do nothing: it changes no row."""
+
+    def generate(self, mode: str) -> None:
+        """Do nothing: it changes no row."""
+
+    def optimize(self) -> "DeltaOptimizeBuilder":
+        """Return what changes no row."""
+        return DeltaOptimizeBuilder()
+
+
+class DeltaOptimizeBuilder(_Refusing):
+    """What rewrites files, and changes no row."""
+
+    def where(self, partitionFilter: str) -> "DeltaOptimizeBuilder":
+        """Choose files."""
+        return self
+
+    def executeCompaction(self) -> None:
+        """Do nothing."""
+
+    def executeZOrderBy(self, *cols: Any) -> None:
+        """Do nothing."""
+
+
+class DeltaMergeBuilder(_Refusing):
+    """A merge whose clauses are being said."""
+
+    def __init__(self, merge: Merge) -> None:
+        self._merge = merge
+
+    def _with(
+        self, match: Match, act: Act, condition: Any, values: _Values | None = None
+    ) -> "DeltaMergeBuilder":
+        clause = Clause(match, act, _condition(condition), None if values is None else _assignments(values))
+        merge = self._merge
+        return DeltaMergeBuilder(
+            Merge(
+                merge.table,
+                merge.source,
+                merge.condition,
+                (*merge.clauses, clause),
+                merge.alias,
+                evolves=merge.evolves,
+            )
+        )
+
+    def whenMatchedUpdate(self, condition: Any = None, set: _Values | None = None) -> "DeltaMergeBuilder":
+        """Change rows that match."""
+        return self._with(Match.MATCHED, Act.UPDATE, condition, set or {})
+
+    def whenMatchedUpdateAll(self, condition: Any = None) -> "DeltaMergeBuilder":
+        """Replace rows that match."""
+        return self._with(Match.MATCHED, Act.UPDATE, condition)
+
+    def whenMatchedDelete(self, condition: Any = None) -> "DeltaMergeBuilder":
+        """Delete rows that match."""
+        return self._with(Match.MATCHED, Act.DELETE, condition)
+
+    def whenNotMatchedInsert(
+        self, condition: Any = None, values: _Values | None = None
+    ) -> "DeltaMergeBuilder":
+        """Add rows that match none."""
+        return self._with(Match.NOT_MATCHED, Act.INSERT, condition, values or {})
+
+    def whenNotMatchedInsertAll(self, condition: Any = None) -> "DeltaMergeBuilder":
+        """Add rows that match none, with all columns."""
+        return self._with(Match.NOT_MATCHED, Act.INSERT, condition)
+
+    def whenNotMatchedBySourceUpdate(
+        self, condition: Any = None, set: _Values | None = None
+    ) -> "DeltaMergeBuilder":
+        """Change rows that no row of the source matches."""
+        return self._with(Match.NOT_MATCHED_BY_SOURCE, Act.UPDATE, condition, set or {})
+
+    def whenNotMatchedBySourceDelete(self, condition: Any = None) -> "DeltaMergeBuilder":
+        """Delete rows that no row of the source matches."""
+        return self._with(Match.NOT_MATCHED_BY_SOURCE, Act.DELETE, condition)
+
+    def withSchemaEvolution(self) -> "DeltaMergeBuilder":
+        """Let the table get columns of the source."""
+        return DeltaMergeBuilder(replace(self._merge, evolves=True))
+
+    def execute(self) -> Any:
+        """Merge."""
+        return _run(self._merge)
+
+
+class DeltaTableBuilder(_Refusing):
+    """A table that is being described."""
+
+    def __init__(self, if_exists: IfExists) -> None:
+        self._if_exists = if_exists
+        self._table = self._location = ""
+        self._fields: list[t.StructField] = []
+        self._partitions: tuple[str, ...] = ()
+
+    def tableName(self, identifier: str) -> "DeltaTableBuilder":
+        """Name it."""
+        self._table = identifier
+        return self
+
+    def location(self, location: str) -> "DeltaTableBuilder":
+        """Say where its files are."""
+        self._location = location
+        return self
+
+    def addColumn(
+        self,
+        colName: str,
+        dataType: Any,
+        nullable: bool = True,
+        generatedAlwaysAs: Any = None,
+        generatedByDefaultAs: Any = None,
+        comment: str | None = None,
+    ) -> "DeltaTableBuilder":
+        """Add a column."""
+        if generatedAlwaysAs is not None or generatedByDefaultAs is not None:
+            raise CannotFollowError("a generated column", users_place(), "Compute it in the rows")
+        kind = parse_type(dataType) if isinstance(dataType, str) else dataType
+        self._fields.append(t.StructField(colName, kind, nullable))
+        return self
+
+    def addColumns(self, cols: Sequence[t.StructField]) -> "DeltaTableBuilder":
+        """Add columns."""
+        self._fields.extend(cols)
+        return self
+
+    def partitionedBy(self, *cols: Any) -> "DeltaTableBuilder":
+        """Partition it by columns."""
+        self._partitions = tuple(cols[0]) if len(cols) == 1 and not isinstance(cols[0], str) else cols
+        return self
+
+    def comment(self, comment: str) -> "DeltaTableBuilder":
+        """Change nothing."""
+        return self
+
+    def clusterBy(self, *cols: Any) -> "DeltaTableBuilder":
+        """Change nothing."""
+        return self
+
+    def property(self, key: str, value: str) -> "DeltaTableBuilder":
+        """Change nothing."""
+        return self
+
+    def execute(self) -> DeltaTable:
+        """Create it."""
+        name = self._table or f"delta.`{self._location}`"
+        fields = t.StructType(self._fields)
+        location = self._location if self._table else ""
+        _run(CreateTable(name, fields, "delta", self._partitions, self._if_exists, None, location))
+        return DeltaTable(name)
+
+
+def _run(statement: TableStatement) -> Any:
+    """Carry out a statement; return how many rows it touched, as a frame."""
+    rows = _session().answers.tables.execute(statement).as_rows()
+    return _session().frame(rows.schema, rows.partitions)
+
+
+def configure_spark_with_delta_pip(spark_session_builder: Any, extra_packages: Any = None) -> Any:  # noqa: ARG001
+    """Return the builder as it is."""
+    return spark_session_builder
+
+
+def _exceptions() -> dict[str, Any]:
+    """Return Delta's errors of two writers that are in each other's way: a trial runs one process at a time."""
+    names = ("ConcurrentAppend", "ConcurrentDeleteDelete", "ConcurrentDeleteRead", "ConcurrentTransaction",
+             "ConcurrentWrite", "MetadataChanged", "ProtocolChanged")  # fmt: skip
+    base = type("DeltaConcurrentModificationException", (Exception,), {})
+    return {base.__name__: base} | {
+        f"{name}Exception": type(f"{name}Exception", (base,), {}) for name in names
+    }
+
+
+_MODULES: dict[str, dict[str, Any]] = {
+    "delta": {
+        "DeltaTable": DeltaTable,
+        "configure_spark_with_delta_pip": configure_spark_with_delta_pip,
+        "__path__": [],
+    },
+    "delta.exceptions": _exceptions(),
+    "delta.pip_utils": {"configure_spark_with_delta_pip": configure_spark_with_delta_pip},
+    "delta.tables": {
+        kind.__name__: kind
+        for kind in (DeltaTable, DeltaMergeBuilder, DeltaOptimizeBuilder, DeltaTableBuilder)
+    },
+}
+
+
+class _Delta(MetaPathFinder, Loader):
+    """Finds Delta's modules here, unless the user has a package of that name."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Find a module."""
+        return importlib.util.spec_from_loader(name, self) if name in _MODULES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Fill a module."""
+        vars(module).update(_MODULES[module.__name__])
+
+
+@contextmanager
+def delta_without_java() -> Iterator[None]:
+    """Let ``import delta`` find what is here."""
+    spec = PathFinder.find_spec("delta")
+    if spec is not None and spec.origin is not None and not is_library(spec.origin):
+        yield
+        return
+    hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "delta"}
+    finder = _Delta()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in _MODULES:
+            sys.modules.pop(name, None)
+        sys.modules.update(hidden)

@@ -1,0 +1,91 @@
+"""What PySpark's client sends for ``df.mergeInto`` and ``spark.read``, as a statement and as what reads tables and files."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pyspark.sql.connect.proto as pb
+from pyspark.errors import AnalysisException
+from pyspark.sql import types as t
+
+from headrace_sim.spark.columns.ddl import parse_schema
+from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.plan.expressions import Reading
+from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.tables.connectors import TARGETS
+from headrace_sim.spark.tables.files import rows_of_files
+from headrace_sim.spark.tables.statements import Act, Assignment, Clause, Match, Merge
+from headrace_sim.spark.tables.tables import Tables
+
+
+def merge_statement(command: Any, read: Reading) -> Merge:
+    """Return the merge that ``df.mergeInto`` asks for."""
+    parts = (
+        (Match.MATCHED, command.match_actions),
+        (Match.NOT_MATCHED, command.not_matched_actions),
+        (Match.NOT_MATCHED_BY_SOURCE, command.not_matched_by_source_actions),
+    )
+    clauses = tuple(
+        _clause(match, action.merge_action, read) for match, actions in parts for action in actions
+    )
+    condition = read(command.merge_condition)
+    evolves = command.with_schema_evolution
+    return Merge(command.target_table_name, command.source_table_plan, condition, clauses, evolves=evolves)
+
+
+def _clause(match: Match, action: Any, read: Reading) -> Clause:
+    kind = pb.MergeAction.ActionType.Name(action.action_type).removeprefix("ACTION_TYPE_")
+    act = Act(kind.removesuffix("_STAR"))
+    condition = read(action.condition) if action.HasField("condition") else None
+    assignments = tuple(
+        Assignment(str(read(part.key).args[0]), read(part.value)) for part in action.assignments
+    )
+    return Clause(match, act, condition, None if kind.endswith("_STAR") else assignments)
+
+
+def reader(tables: Tables, read: Any, place: str) -> Callable[[], Rows]:
+    """Return what reads a table, or what was written to a path."""
+    if read.HasField("named_table"):
+        _refuse_history(read.named_table.options, place)
+        return lambda: tables.read(read.named_table.unparsed_identifier)
+    asked = read.data_source
+    options = {name.lower(): value for name, value in asked.options.items()}
+    _refuse_history(options, place)
+    target = next(iter(asked.paths), None) or next((options[key] for key in TARGETS if key in options), "")
+    schema = _schema(asked.schema) if asked.schema else None
+    source = (asked.format or "parquet").lower()
+
+    def rows() -> Rows:
+        found = None if tables.exists(target) else rows_of_files(target, source, options, schema, place)
+        found = tables.read(target) if found is None else found
+        return found if schema is None else _as(found, schema, place)
+
+    return rows
+
+
+def _schema(text: str) -> t.StructType:
+    return t._parse_datatype_json_string(text) if text.startswith("{") else parse_schema(text)
+
+
+def _as(rows: Rows, schema: t.StructType, place: str) -> Rows:
+    """Return rows as a reader with a schema gives them."""
+    known = {column.name.lower(): column.dataType for column in rows.schema.fields}
+    for column in schema.fields:
+        if column.name.lower() not in known:
+            message = f"{column.name} is not in what was written: {', '.join(rows.columns)}"
+            raise AnalysisException(message=f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] {message}")
+        if known[column.name.lower()].simpleString() != column.dataType.simpleString():
+            what = f"reading {column.name} as {column.dataType.simpleString()}, which was written as another type,"
+            raise CannotFollowError(what, place, "Read it with the type that it was written with")
+    names = {column.name.lower(): place for place, column in enumerate(rows.schema.fields)}
+    places = [names[column.name.lower()] for column in schema.fields]
+    return Rows(
+        schema, [tuple(tuple(row[place] for place in places) for row in part) for part in rows.partitions]
+    )
+
+
+def _refuse_history(options: Any, place: str) -> None:
+    for name in options:
+        if name.lower() in {"timestampasof", "versionasof", "readchangefeed", "readchangedata"}:
+            raise CannotFollowError(
+                f"spark.read with the option {name}", place, "Read the table as it is now"
+            )
