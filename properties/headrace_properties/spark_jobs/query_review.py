@@ -11,6 +11,7 @@ from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import place_at
 from headrace_sim.spark.job import Source, SparkJob
+from headrace_sim.spark.plan.drawn_columns import drawn_columns
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, StreamingSink, streaming_sink, written_again
 from headrace_sim.spark.tables.connectors import Repeated
 
@@ -121,7 +122,8 @@ def _sink_told(job: SparkJob, *, repeats: bool) -> QueryReview:
         return QueryReview((_asked(rule, f"Spark does not start this query: {row.needs}", job.sink.place),))
     becomes = written_again(job.sink.format, job.sink.options, job.output.names)
     keys = ", ".join(becomes.keys) or "the table's key"
-    if becomes.repeated in {Repeated.REPLACES, Repeated.KEEPS}:
+    drawn = {name for name in drawn_columns(job.plan) if name.lower() in becomes.keys}
+    if becomes.repeated in {Repeated.REPLACES, Repeated.KEEPS} and not drawn:
         told = f"{name}: a batch that is run again {becomes.repeated.value} ({keys}): {row.source}"
         return QueryReview(notes=(told,))
     what = (
@@ -132,9 +134,15 @@ def _sink_told(job: SparkJob, *, repeats: bool) -> QueryReview:
     told = f"{name} is given a batch again after a failure, and then {what}{needs}: it is at least once, not exactly once"
     if becomes.question and becomes.repeated is Repeated.ADDS:
         told = f"{name}: {becomes.question}"
+    remedy = becomes.remedy or "Make the key of what the row says"
+    if drawn:
+        told = f"{name} replaces rows by {keys}, which is drawn or counted anew when a batch is run again: then it adds them"
+        remedy = (
+            "Make the key of what the row says: sha2(concat_ws(...), 256), or topic, partition and offset"
+        )
     kind = Kind(Family.SINK, Cause.REPEATED.value, FindingClass.UNDECLARED)
     answer = f"Do readers allow for it? Then declare repeated=True, or say --allow {Cause.REPEATED.value}"
-    remedy = f"{answer}. If not: {becomes.remedy[0].lower()}{becomes.remedy[1:].rstrip('.')} ({row.source})"
+    remedy = f"{answer}. If not: {remedy[0].lower()}{remedy[1:].rstrip('.')} ({row.source})"
     return (
         QueryReview((Finding(kind, told, place_at(job.sink.place), remedy),))
         if not repeats
@@ -188,12 +196,12 @@ def _latest(job: SparkJob) -> Iterator[tuple[str, str]]:
 
 
 _SILENT = (
-    ("kafka", "failondataloss", "false", "records that Kafka no longer has"),
-    ("eventhubs", "failondataloss", "false", "events that are no longer there"),
+    ("kafka", "failOnDataLoss", "false", "records that Kafka no longer has"),
+    ("eventhubs", "failOnDataLoss", "false", "events that are no longer there"),
     ("iceberg", "streaming-skip-overwrite-snapshots", "true", "what overwrites of the table change"),
     ("iceberg", "streaming-skip-delete-snapshots", "true", "what deletes of the table remove"),
-    ("csv", "mode", "dropmalformed", "rows that do not fit the schema"),
-    ("json", "mode", "dropmalformed", "rows that do not fit the schema"),
+    ("csv", "mode", "DROPMALFORMED", "rows that do not fit the schema"),
+    ("json", "mode", "DROPMALFORMED", "rows that do not fit the schema"),
 )
 """A source, an option, its value, and what it then leaves out without a word."""
 
@@ -201,7 +209,7 @@ _SILENT = (
 def _silent_loss(job: SparkJob) -> Iterator[tuple[str, str]]:
     for source in job.sources:
         for format_, option, value, lost in _SILENT:
-            if source.format == format_ and _of_source(source).get(option) == value:
+            if source.format == format_ and _of_source(source).get(option.lower()) == value.lower():
                 yield f"{option}={value} leaves out {lost}", source.place
 
 

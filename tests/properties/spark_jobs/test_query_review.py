@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from headrace import OptionsError
@@ -11,6 +12,7 @@ from headrace_properties.findings import FindingClass
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.query_review import RULES, review_query
 from headrace_properties.spark_jobs.targets import spark_target
+from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import Source, SparkJob, SparkSink
 from headrace_sim.spark.sinks.streaming_sinks import STREAMING_SINKS
@@ -65,7 +67,7 @@ def test_what_is_meant_is_not_asked(name: str, job: SparkJob, told: str) -> None
 @pytest.mark.parametrize(
     ("job", "told"),
     [
-        (query(given=_EARLIEST | {"failOnDataLoss": "false"}), "failondataloss=false leaves out records"),
+        (query(given=_EARLIEST | {"failOnDataLoss": "false"}), "failOnDataLoss=false leaves out records"),
         (query("delta", "csv", given={"mode": "DROPMALFORMED"}), "rows that do not fit the schema"),
         (query("delta", "iceberg", given={"streaming-skip-overwrite-snapshots": "true"}), "overwrites"),
     ],
@@ -144,6 +146,26 @@ def test_sink_that_keeps_batches_or_keys_is_not_asked_about(job: SparkJob) -> No
     review = review_query(job)
     assert (review.findings, review.unknown) == ((), ())
     assert "https://" in review.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "drawn"),
+    [
+        (F.expr, ""),
+        (lambda _: F.col("id"), ""),
+        (lambda _: F.sha2("id", 256), ""),
+        (lambda _: F.expr("uuid()"), "drawn or counted anew"),
+        (lambda _: F.concat("id", F.monotonically_increasing_id().cast("string")), "drawn or counted anew"),
+    ],
+    ids=["clock", "column", "digest", "uuid", "counted"],
+)
+def test_key_that_is_drawn_anew_replaces_nothing(key: Any, drawn: str) -> None:
+    def job(rows: Any) -> Any:
+        keyed = rows.withColumn("key", key("current_timestamp()").cast("string"))
+        return keyed.writeStream.format("es").option("es.mapping.id", "key").start("t")
+
+    told = " ".join(finding.message for finding in review_query(record(job, "id STRING, v INT")).findings)
+    assert (drawn in told) if drawn else not told
 
 
 def test_sink_that_refuses_a_known_key_is_asked_about() -> None:
