@@ -73,23 +73,28 @@ def _growing(job: SparkJob, calm: Outcome, noted: Noted) -> Finding | None:
     """Find state that nothing removes, unless as few keys have some as its author declares."""
     growing, bound = lasting(calm, noted), job.declares.bounded_by
     keys = {(place, key) for place, _, key in growing}
-    if not growing or (len(keys) <= bound if isinstance(bound, int) else bound):
+    unbounded = [place for place, *_ in growing] or _unbounded(job, calm)
+    if not unbounded or (len(keys) <= bound if isinstance(bound, int) else bound):
         return None
-    number, name, key = growing[0]
-    step, remedy = job.step_at(number), ""
+    step, remedy = job.step_at(unbounded[0]), ""
     if isinstance(step, SparksOwn):
         call, remedy = _UNBOUNDED[type(step)]
-        message, place = (
-            f"no watermark bounds the state of {call}: Spark keeps what it has of each key for ever",
-            step.place,
-        )
+        message = f"no watermark bounds the state of {call}: Spark keeps what it has of each key for ever"
+        place = step.place
     else:
+        _, name, key = growing[0]
         message = f"nothing will ever remove the state {name!r} of key {key}: it has no timer and no TTL"
         place = place_of(step.processor if isinstance(step, TransformWithState) else step.function)
     if not isinstance(bound, int):
         return finding_of(Cause.GROWTH, place, message, remedy)
     message = f"{len(keys)} keys have state that lasts, though {bound} are declared: {message}"
     return finding_of(Cause.GROWTH, place, message, remedy, FindingClass.VIOLATED)
+
+
+def _unbounded(job: SparkJob, calm: Outcome) -> list[int]:
+    """Return Spark's own steps whose state no watermark bounds, though no row of this input may have come to them."""
+    places = sorted(calm.state.keys() - calm.bounded)
+    return [place for place in places if isinstance(job.step_at(place), SparksOwn)]
 
 
 _UNBOUNDED = {

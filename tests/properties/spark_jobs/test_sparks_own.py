@@ -84,6 +84,7 @@ SOUND = {
         lambda events: started(events.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["word"])),
         SCHEMA,
     ),
+    "one group": (lambda events: started(counted(events), "update"), SCHEMA),
     "join": (near("inner"), BOTH),
     "left join": (near("left_outer"), BOTH),
 }
@@ -127,6 +128,11 @@ def test_state_that_no_watermark_bounds_is_a_question(name: str) -> None:
     assert finding.place is not None
     assert finding.place.file.endswith("test_sparks_own.py")
     assert not verified(GROWING[name], declares=Declares(bounded_by="few words")).findings
+
+
+def test_state_without_a_bound_is_asked_about_though_no_row_comes_to_it() -> None:
+    report = verified(lambda events: started(counted(events.filter("n < 0"), "word"), "complete"))
+    assert found_in(report) == {"growth": FindingClass.UNDECLARED}
 
 
 REFUSED = {

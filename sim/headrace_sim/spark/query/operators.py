@@ -130,7 +130,7 @@ class Aggregation:
         self._groups = Grouping(step, schema)
         self.output = self._groups.output
         self.evicts = self._groups.timed is not None and step.output_mode is not OutputMode.COMPLETE
-        self.is_bounded = self.evicts
+        self.is_bounded = self.evicts or not step.groups
         self.wakes = step.output_mode is not OutputMode.COMPLETE
         if step.output_mode is OutputMode.APPEND and self._groups.timed is None:
             raise no_watermark(step.place)
