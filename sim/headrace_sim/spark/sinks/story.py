@@ -11,6 +11,7 @@ from headrace_sim.spark.sinks.contents import Column, Expected, Item, destinatio
 from headrace_sim.spark.sinks.effects import Effect, Failed
 from headrace_sim.spark.sinks.requests_over_http import Request
 from headrace_sim.spark.sinks.store_clients import is_sent_in_background
+from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
 from headrace_sim.spark.tables.versions import Version
 
 
@@ -140,6 +141,8 @@ class Story:
         error = f"{failure.error}: {failure.message}"
         told = f"{self.struck()}; called again, the sink raises {error}, as it will each time."
         remedy = "Let the function accept what an earlier call left behind."
+        if MULTIPLE_MATCHES in error:
+            remedy = ONE_ROW_OF_EACH_KEY
         return self._finding(Wrong.STUCK, error, (), failure.place, failure.error, told, remedy)
 
     def different(
