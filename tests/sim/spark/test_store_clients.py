@@ -65,6 +65,18 @@ def sends_and_waits(df: Any, batch_id: int) -> None:
     producer().flush()
 
 
+def produces(df: Any, batch_id: int) -> None:
+    client = __import__("confluent_kafka").Producer({"bootstrap.servers": "kafka:9092"})
+    for row in df.collect():
+        client.produce("views", key=row.page, value=str(row.views))
+        client.poll(0)
+
+
+def produces_and_waits(df: Any, batch_id: int) -> None:
+    produces(df, batch_id)
+    __import__("confluent_kafka").Producer({"bootstrap.servers": "kafka:9092"}).flush()
+
+
 @pytest.mark.parametrize(
     ("sink", "wrong"),
     [
@@ -74,6 +86,8 @@ def sends_and_waits(df: Any, batch_id: int) -> None:
         (looks_first, {"missing"}),
         (sends, {"not flushed", "twice"}),
         (sends_and_waits, {"twice"}),
+        (produces, {"not flushed", "twice"}),
+        (produces_and_waits, {"twice"}),
     ],
 )
 def test_what_a_client_writes_is_kept_like_a_store_would(

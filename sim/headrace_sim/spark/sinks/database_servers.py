@@ -84,7 +84,7 @@ def databases_kept() -> Iterator[KeptDatabases]:
                 builtins.__import__ = really_import
                 sqlite3.connect = sqlite3.dbapi2.connect = really_connect
                 for module, name, real in reversed(_REPLACED[start:]):
-                    _replace(module, name, real)
+                    replace_in(module, name, real)
                 del _REPLACED[start:]
                 files = (path for path in folder.rglob("*") if path.is_file())
                 kept.files.update({str(path.relative_to(folder)): path.read_bytes() for path in files})
@@ -126,14 +126,14 @@ def _answer(module: ModuleType) -> None:
         return _connected(module, args, options)
 
     connect.stands_in = True  # type: ignore[attr-defined]
-    _replace(module, "connect", connect)
+    replace_in(module, "connect", connect)
     extras = sys.modules.get(f"{module.__name__}.extras")
     for name, function in _EXTRAS.items():
         if extras is not None and hasattr(extras, name):
-            _replace(extras, name, function)
+            replace_in(extras, name, function)
 
 
-def _replace(module: ModuleType, name: str, function: Callable[..., Any]) -> None:
+def replace_in(module: ModuleType, name: str, function: Callable[..., Any]) -> None:
     """Replace a function of a module, also where the user's modules have imported it by name."""
     real = getattr(module, name)
     _REPLACED.append((module, name, real))

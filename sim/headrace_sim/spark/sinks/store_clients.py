@@ -1,4 +1,4 @@
-"""Clients of stores that speak protocols of their own, redis-py and kafka-python: a store in the ledger answers them.
+"""Clients of stores that speak protocols of their own, redis-py, kafka-python and confluent-kafka: a ledger answers them.
 
 Rules of this file:
 
@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from headrace_sim.spark.refusals import CannotFollowError, users_place
-from headrace_sim.spark.sinks.database_servers import when_imported
+from headrace_sim.spark.sinks.database_servers import replace_in, when_imported
 from headrace_sim.spark.sinks.effects import Effect, Probe
 
 Row = tuple[tuple[str, str], ...]
@@ -271,6 +271,32 @@ class StoreClients:
         for name, function in (("__init__", start), ("send", send), ("flush", flush), ("close", flush)):
             setattr(module.KafkaProducer, name, function)
 
+    def answer_confluent(self, module: ModuleType) -> None:
+        """Answer confluent-kafka's producer, a class in C: another one takes its place."""
+        clients = self
+
+        class Producer:
+            def __init__(self, config: Any = None, **_: Any) -> None:
+                del config
+
+            def produce(self, topic: str, value: Any = None, key: Any = None, *_: Any, **__: Any) -> None:
+                key, value = (part.encode() if isinstance(part, str) else part for part in (key, value))
+                clients._waiting.append((KafkaRecord(topic, key, value), users_place(), Future()))
+
+            def flush(self, timeout: Any = None) -> int:
+                del timeout
+                clients.send_waiting()
+                return 0
+
+            def poll(self, timeout: Any = None) -> int:
+                del timeout
+                return 0
+
+            def __len__(self) -> int:
+                return len(clients._waiting)
+
+        replace_in(module, "Producer", Producer)
+
 
 class _Sent(Future[Any]):
     """What `send` returns: it is sent when somebody waits for it."""
@@ -302,5 +328,9 @@ def _encoded(reply: Any, client: Any) -> Any:
     return type(reply)(_encoded(part, client) for part in reply) if isinstance(reply, list | set) else reply
 
 
-_CLIENTS = {"redis": StoreClients.answer_redis, "kafka": StoreClients.answer_kafka}
+_CLIENTS = {
+    "redis": StoreClients.answer_redis,
+    "kafka": StoreClients.answer_kafka,
+    "confluent_kafka": StoreClients.answer_confluent,
+}
 """The clients that are answered, by the module that has them."""
