@@ -79,7 +79,7 @@ def review_query(job: SparkJob, allow: Collection[Cause] = ()) -> QueryReview:
     asked = (_asked(rule, text, place) for rule, text, place in _seen(asks, job))
     notes = (f"{text}. {rule.remedy}: {rule.reference}" for rule, text, _ in _seen(tells, job))
     sink = _sink_told(job, repeats=job.declares.repeated or Cause.REPEATED in allow)
-    return QueryReview((*sink.findings, *asked), (*sink.notes, *notes), sink.unknown)
+    return QueryReview((*sink.findings, *asked), tuple(dict.fromkeys((*sink.notes, *notes))), sink.unknown)
 
 
 def _seen(rules: Sequence[ReviewRule], job: SparkJob) -> Iterator[tuple[ReviewRule, str, str]]:
