@@ -108,7 +108,7 @@ _UNBOUNDED = {
     ),
     StreamJoin: (
         "join()",
-        "Call withWatermark() on both streams, and bound how far their times are apart in the condition",
+        "Call withWatermark() on both streams, bound how far their times are apart, and filter by one stream's columns before",
     ),
     Limit: ("limit()", ""),
 }

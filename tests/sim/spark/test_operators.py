@@ -53,5 +53,13 @@ def test_what_spark_refuses_is_refused(name: str) -> None:
     assert ("AnalysisException" if condition.startswith("_LEGACY") else condition) in str(refused.value)
 
 
+def test_join_with_a_table_knows_columns_of_one_name_by_their_frames() -> None:
+    def build(left: Any, _: Any) -> Any:
+        table = left.sparkSession.createDataFrame([("a", "Ann")], "k STRING, name STRING")
+        return left.join(table, left.k == table["k"]).select("name", "n")
+
+    assert simulated(Operated(build))["outputs"][0] == [["Ann", 1], ["Ann", 4]]
+
+
 def test_all_cases_are_recorded() -> None:
     assert list(RECORDED) == list(CASES)

@@ -20,6 +20,7 @@ from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows, as_tuple
 from headrace_sim.spark.plan.expressions import Reading, kind_of, literal_of, refuse_unread, user_function
 from headrace_sim.spark.plan.grouped_maps import grouped_map
+from headrace_sim.spark.plan.sides import marked, placed
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.versions import rows_of
 
@@ -229,8 +230,14 @@ def _join(compiler: Compiler, message: Any, place: str) -> Computed:
     left, right, kind = compiler.compiled(message.left), compiler.compiled(message.right), join_of(message)
     on: Any = list(message.using_columns) or None
     if message.HasField("join_condition"):
-        on = compiler.reading(place)(message.join_condition)
-    return lambda: left().join(right(), on, "inner" if kind == "cross" else kind, place)
+        on = compiler.reading(place)(marked(message.join_condition, (message.left, message.right)))
+
+    def both() -> Rows:
+        mine, its = left(), right()
+        found = placed(on, (mine.schema, its.schema))
+        return mine.join(its, found, "inner" if kind == "cross" else kind, place)
+
+    return both
 
 
 def _aggregate(compiler: Compiler, message: Any, place: str) -> Computed:
