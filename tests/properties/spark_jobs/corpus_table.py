@@ -84,7 +84,7 @@ SINKS = (
     CorpusJob("alerts_http_post.py", 1, ("twice", "lost with an error"),
         "a POST again is another alert; one that failed is only logged"),
     CorpusJob("alerts_http_put.py", 0, (), "PUT to an address that is the row's own"),
-    CorpusJob("scores_kafka_producer.py", 1, ("twice",),
+    CorpusJob("scores_kafka_producer.py", 1, ("not flushed", "twice"),
         "a record that is sent again is another record, and nobody waits for those that are sent"),
     CorpusJob("tickets_random_key_merge.py", 1, ("twice",),
         "the key is drawn anew when the batch runs again, so that nothing matches"),
