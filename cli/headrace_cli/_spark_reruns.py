@@ -71,6 +71,7 @@ def _loaded(source: SparkSource, seed: int, options: ReplayOptions) -> "SparkTar
 
     assert options.context is not None
     script = script_of(source.name, source.arguments, options.environment, source.stand_ins)
+    script = replace(script, schemas=source.schemas)
     run = run_program(script, options.context.with_resource(surroundings(script)))
     given = ProgramInput(feed_name=source.feed, keys=source.keys, samples=source.samples)
     return program_of(script, run, given, seed, source.query).queries[source.query]

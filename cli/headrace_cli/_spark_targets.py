@@ -62,7 +62,7 @@ def spark_trials(name: str, search: Search, options: SparkOptions, limits: CodeL
         HeadraceError: The target is not there, is no Spark job, or PySpark is missing.
 
     """
-    schemas, samples = _schemas(name, options.schemas), _samples(options.samples)
+    schemas, samples = schemas_named(name, options.schemas), _samples(options.samples)
 
     def target_of(seed: int) -> "SparkTarget":
         target = load_spark_target(name, schemas, options.feed_name, seed, options.keys, samples)
@@ -172,11 +172,11 @@ def load_spark_target(
 
 def _samples(given: Sequence[str]) -> dict[str, str]:
     """Return the file of each source: ``clicks=clicks.jsonl``, or ``clicks.jsonl`` of the only one."""
-    named = re.compile(r"(?:(\w+)=)?(.*)", re.DOTALL)
+    named = re.compile(r"(?:([\w.-]+)=)?(.*)", re.DOTALL)
     return {found[1] or "": found[2] for option in given if (found := named.fullmatch(option))}
 
 
-def _schemas(name: str, given: Sequence[str]) -> str | Mapping[str, str] | None:
+def schemas_named(name: str, given: Sequence[str]) -> str | Mapping[str, str] | None:
     """``word STRING`` is for all parameters, ``events=word STRING`` for one."""
     pairs = [
         (parameter.strip(), columns)
@@ -185,7 +185,7 @@ def _schemas(name: str, given: Sequence[str]) -> str | Mapping[str, str] | None:
     ]
     if not pairs:
         return given[0] if given else None
-    if len(pairs) < len(given) or not all(parameter.isidentifier() for parameter, _ in pairs):
+    if len(pairs) < len(given) or not all(re.fullmatch(r"[\w.-]+", name) for name, _ in pairs):
         raise TargetError(
             name,
             "--schema is given with a parameter's name and without",

@@ -1,7 +1,7 @@
 """``headrace verify``: search for a fault schedule that breaks a pipeline, and shrink it."""
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +33,7 @@ from headrace_cli._scope import ScopeOptions
 from headrace_cli._search_report import SearchReport
 from headrace_cli._signals import signal_of, stop_requested
 from headrace_cli._spark_report import SparkSearchReport
-from headrace_cli._spark_targets import SparkOptions, program_trials, spark_trials
+from headrace_cli._spark_targets import SparkOptions, program_trials, schemas_named, spark_trials
 from headrace_cli._targets import (
     DEFAULT_FEED,
     is_pipeline,
@@ -332,6 +332,7 @@ def _program(
     """Run a program, whose surroundings last as long as the command, and say how its queries are tried."""
     from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415  it needs PySpark
 
+    script = replace(script, schemas=schemas_named(script.name, asked.schema or ()))
     module = context.with_resource(surroundings(script))
     return program_trials(script, module, query, options.search(Scope()), asked.of_spark, limits)
 

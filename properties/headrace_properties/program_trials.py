@@ -1,6 +1,6 @@
 """The trials of a program: those of each of its queries, and what they do to each other, in one session."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -194,7 +194,8 @@ def trials_of_program(
 
 def source_of(script: Script, given: ProgramInput, query: str = "") -> SparkSource:
     """Return where a program comes from."""
+    schemas = dict(script.schemas) if isinstance(script.schemas, Mapping) else script.schemas
     return SparkSource(
-        script.name, None, given.feed_name, {table: tuple(names) for table, names in (given.keys or {}).items()},
+        script.name, schemas, given.feed_name, {table: tuple(names) for table, names in (given.keys or {}).items()},
         dict(given.samples or {}), script.arguments, tuple(script.environment), script.stand_ins, query,
     )  # fmt: skip

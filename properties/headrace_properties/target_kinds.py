@@ -106,7 +106,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "save": Heeded(),
     "history": Heeded(_PIPELINE, _NO_HISTORY),
     "failures": Heeded(),
-    "schema": Heeded(_NAMED, "only a Spark function has it, and a program tells its readers"),
+    "schema": Heeded(_SPARK, _SPARK_HAS_IT),
     "sample": Heeded(_SPARK, "its input is its feed"),
     "prepare": Heeded(_SPARK, _SPARK_HAS_IT),
     "allow": Heeded(),  # not all of its names: see `check_allowed`

@@ -91,7 +91,6 @@ def test_only_one_query_may_be_asked_for(job: Path, run: Run) -> None:
         (("-m", "no_such_module"), "there is no module 'no_such_module' to run"),
         (("-m", "jobs/stream.py"), "-m takes a module"),
         (("jobs/stream.py", "--env", "PLACE"), "'PLACE' has no value"),
-        (("jobs/stream.py", "--schema", "a INT"), "a program tells its readers"),
         (("jobs/stream.py", "--version", "a:b"), "left out for a Spark"),
     ],
 )

@@ -41,6 +41,12 @@ class Source:
     path: str = ""
     place: str = ""
 
+    @property
+    def label(self) -> str:
+        """What a user calls it: its topic, the last part of its path or table, or the parameter."""
+        options = {name.lower(): value for name, value in self.options}
+        return options.get("subscribe") or self.path.rstrip("/").rpartition("/")[2] or self.name
+
 
 class OutputMode(Enum):
     """Which rows a stateful operator emits."""

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 from pyspark.sql.avro.functions import from_avro
 
+from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.feeds.drawing import batches_for
 from headrace_properties.spark_jobs.feeds.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.feeds.hints import Hints
@@ -353,3 +354,26 @@ def test_static_files_are_matched(tmp_path: Path) -> None:
     codes = {row[1] for row in feed_of_hints(read_hints(*plan_of(build)))}
     assert codes >= {"de"}
     assert codes - {"de", "fr"}
+
+
+def of_tables(spark: Any) -> Any:
+    return spark.readStream.table("lake.orders").filter("amount > 100").writeStream.format("noop").start()
+
+
+def test_schema_that_is_known_nowhere_can_be_given_by_the_name_of_the_table() -> None:
+    told = r"readStream of table without a schema.*--schema 'lake.orders=word STRING'"
+    with pytest.raises(HeadraceError, match=told):
+        record(of_tables)
+    for schemas in ({"lake.orders": "amount INT"}, "amount INT"):
+        job = record(of_tables, schemas)
+        assert {row[0] > 100 for batch in feed_of(job, 0, {}) for row in batch} == {True, False}
+
+
+def test_query_reads_what_an_earlier_one_writes() -> None:
+    with captured() as session:
+        rate = session.readStream.format("rate").load()
+        rate.select(F.col("value").alias("n")).writeStream.option("checkpointLocation", "/c").toTable(
+            "bronze"
+        )
+        session.readStream.table("bronze").filter("n > 2").writeStream.format("noop").start()
+    assert session.queries.jobs[1].input.simpleString() == "struct<n:bigint>"

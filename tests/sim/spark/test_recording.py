@@ -118,10 +118,6 @@ def test_stream_is_joined_with_a_frame_and_computed_from_sql_text() -> None:
         (lambda df: df.filter("word = 'a"), 'cannot follow the SQL text "word = \'a"'),
         (lambda df: df.filter("words = 'a'"), "A column with name 'words' cannot be resolved"),
         (lambda df: df.writeStream.trigger(continuous="1 second"), "cannot follow trigger(continuous=...)"),
-        (
-            lambda spark: spark.readStream.format("delta").load("x"),
-            "cannot follow readStream of delta without a schema",
-        ),
         (lambda spark: spark.read.load("x"), "cannot follow reading x, which nothing here has made"),
         (lambda spark: spark.sparkContext.parallelize([1]), "cannot follow SparkContext.parallelize"),
         (lambda df: df.withWatermark("word", "1 minute"), "[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE]"),

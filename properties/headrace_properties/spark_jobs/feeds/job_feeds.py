@@ -70,19 +70,13 @@ def _as_stream(batches: list[_Rows], *, with_itself: bool) -> list[_Rows]:
 
 
 def _named(sources: tuple[Source, ...], samples: Mapping[str, str]) -> dict[str, SampleFile]:
-    names = {label: source.name for source in sources for label in (_label(source), source.name)}
+    names = {label: source.name for source in sources for label in (source.label, source.name)}
     for name in samples:
         if name not in names and (name or len(sources) > 1):
-            raise UnknownSourceError(name, ", ".join(map(_label, sources)))
+            raise UnknownSourceError(name, ", ".join(source.label for source in sources))
     return {
         names[name] if name else sources[0].name: SampleFile(Path(path)) for name, path in samples.items()
     }
-
-
-def _label(source: Source) -> str:
-    """Return what a user calls a source: its topic, the last part of its path, or the parameter."""
-    options = {name.lower(): value for name, value in source.options}
-    return options.get("subscribe") or Path(source.path).name or source.name
 
 
 def _of_files(rows: Mapping[str, Any], files: Mapping[str, SampleFile], others: list[_Rows]) -> list[_Rows]:

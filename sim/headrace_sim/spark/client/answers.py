@@ -27,7 +27,7 @@ from headrace_sim.spark.client.table_commands import merge_statement, reader
 from headrace_sim.spark.client.writes import request_of, request_of_v2
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.frames import Rows
-from headrace_sim.spark.job import SparkJobError
+from headrace_sim.spark.job import Source, SparkJobError
 from headrace_sim.spark.plan.expressions import user_function
 from headrace_sim.spark.plan.handles import handle, object_of
 from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows
@@ -60,6 +60,7 @@ class SessionState:
         settings: Its settings.
         kept: Persisted relations, by plan id, once they are computed.
         tables: The tables that there were before the first batch.
+        schemas: Of sources that do not say theirs, by topic, table or last part of the path; "": of any.
 
     """
 
@@ -68,11 +69,17 @@ class SessionState:
     settings: Settings = field(default_factory=Settings)
     kept: dict[int, Computed] = field(default_factory=dict)
     tables: dict[str, Version] = field(default_factory=dict)
+    schemas: Mapping[str, t.StructType] = field(default_factory=dict)
 
     def copy(self) -> "SessionState":
         """Return what a new driver begins with, that has run the code up to here."""
         return SessionState(
-            {**self.views}, {**self.functions}, self.settings.copy(), {**self.kept}, {**self.tables}
+            {**self.views},
+            {**self.functions},
+            self.settings.copy(),
+            {**self.kept},
+            {**self.tables},
+            self.schemas,
         )
 
 
@@ -105,7 +112,7 @@ class Answers:
     _unread: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.splitter = Splitter(self.compiler(), self._resolved, self.queries.schema_written)
+        self.splitter = Splitter(self.compiler(), self._resolved, self._known)
         settings = self.state.settings
         self.tables = Tables(
             self.watch,
@@ -263,6 +270,11 @@ class Answers:
             name = relation.read.named_table.unparsed_identifier
             return self.state.views.get(_view_name(name), relation)
         return relation
+
+    def _known(self, source: Source) -> t.StructType | None:
+        """Return the schema of a source that does not say it: as it is given, or as a query that was started writes it."""
+        given = self.state.schemas.get(source.label) or self.state.schemas.get("")
+        return given or self.queries.schema_written(source.path)
 
     def _leaf(self, relation: pb.Relation, place: str) -> Computed:
         kind = relation.WhichOneof("rel_type")

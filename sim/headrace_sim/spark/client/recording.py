@@ -139,7 +139,7 @@ def record(
         SchemaTextError: If a schema cannot be parsed.
 
     """
-    with captured() as session:
+    with captured(SessionState(schemas=parsed_schemas(schemas))) as session:
         given = {
             parameter: _argument(parameter, schemas, session, build)
             for parameter in inspect.signature(build).parameters.values()
@@ -174,6 +174,16 @@ def record(
             f"{name}() {what}", "", "Let it start one: frame.writeStream.foreachBatch(function).start()"
         )
     return jobs[0]
+
+
+def parsed_schemas(
+    given: str | t.StructType | Mapping[str, str | t.StructType] | None,
+) -> dict[str, t.StructType]:
+    """Return schemas by name; "": of all. Raise `SchemaTextError`."""
+    named = given if isinstance(given, Mapping) else {} if given is None else {"": given}
+    return {
+        name: parse_schema(schema) if isinstance(schema, str) else schema for name, schema in named.items()
+    }
 
 
 def _take(returned: Any) -> None:

@@ -18,9 +18,10 @@ from unittest.mock import patch
 
 from pyspark.errors import PySparkException
 
+from headrace_sim.spark.client.answers import SessionState
 from headrace_sim.spark.client.notebooks import notebook_globals, program_of_notebook
 from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
-from headrace_sim.spark.client.recording import captured
+from headrace_sim.spark.client.recording import captured, parsed_schemas
 from headrace_sim.spark.client.script_needs import ProgramError, settings_watched, stand_ins
 from headrace_sim.spark.client.script_time import WaitsForEverError
 from headrace_sim.spark.job import SparkJob, SparkJobError
@@ -36,6 +37,7 @@ class Script:
         arguments: Those of its command line.
         environment: Variables that are added to its environment.
         stand_ins: Modules that inert ones replace.
+        schemas: Of sources that do not say theirs: one, or by topic, table or last part of the path.
 
     """
 
@@ -43,6 +45,7 @@ class Script:
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     stand_ins: tuple[str, ...] = ()
+    schemas: str | Mapping[str, str] | None = None
 
     @property
     def is_file(self) -> bool:
@@ -155,7 +158,7 @@ def run_script(script: Script, module: ModuleType) -> ScriptRun:
     HEARD.clear()
     code = vars(module).pop("__code__")
     with (
-        captured() as session,
+        captured(SessionState(schemas=parsed_schemas(script.schemas))) as session,
         settings_watched() as missed,
         _parser_errors() as usage,
     ):

@@ -88,13 +88,13 @@ class Splitter:
     Attributes:
         compiler: Compiles what is no stream.
         resolved: Returns the relation that a view's name or a SQL text stands for; any other as it is.
-        written: Returns the schema of a table or path that another query of the program writes; None: none does.
+        known: Returns the schema of what a topic, a table or a path holds, if something tells it.
 
     """
 
     compiler: Compiler
     resolved: Callable[[pb.Relation], pb.Relation] = lambda relation: relation
-    written: Callable[[str], t.StructType | None] = lambda _: None
+    known: Callable[[Source], t.StructType | None] = lambda _source: None
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     seen: dict[int, Stream] = field(default_factory=dict)
     streaming: dict[int, bool] = field(default_factory=dict)
@@ -152,19 +152,21 @@ class Splitter:
         if message.HasField("named_table"):
             kind, options = "table", dict(message.named_table.options)
         name = options.pop("name", "") if kind == PARAMETER else ""
-        schema = _schema_of(message.data_source.schema) if message.data_source.schema else None
-        if schema is None and kind in _FIXED_SCHEMAS:
-            schema = parse_schema(_FIXED_SCHEMAS[kind])
         path = ",".join(message.data_source.paths) or options.get("path", "")
         path = message.named_table.unparsed_identifier or path
-        schema = schema or self.written(path)
-        if schema is None:
-            remedy = "Say readStream.schema('word STRING')"
-            raise CannotFollowError(f"readStream of {kind} without a schema", place, remedy)
         given = "" if kind == PARAMETER else kind
-        return Source(
-            name or f"stream{next(self.numbers)}", given, schema, tuple(options.items()), path, place
-        )
+        source = Source(name, given, t.StructType([]), tuple(options.items()), path, place)
+        if message.data_source.schema:
+            schema: t.StructType | None = _schema_of(message.data_source.schema)
+        else:
+            fixed = _FIXED_SCHEMAS.get(kind)
+            schema = self.known(source) if fixed is None else parse_schema(fixed)
+        if schema is None:
+            remedy = (
+                f"Say readStream.schema('word STRING'), or give it: --schema '{source.label}=word STRING'"
+            )
+            raise CannotFollowError(f"readStream of {kind} without a schema", place, remedy)
+        return replace(source, name=name or f"stream{next(self.numbers)}", schema=schema)
 
     def _by_columns(self, relation: pb.Relation, kind: str, place: str) -> Stream:
         """Return a stream with a step that treats each row separately: only one input is a stream."""
