@@ -79,7 +79,6 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
             lambda df: df.sparkSession._sc._jvm.io.delta.tables.DeltaTable.forName(df.sparkSession, "t"),
             "Java's io.delta.tables.DeltaTable.forName()",
         ),
-        (lambda df: df.write.save("x"), "DataFrame.write"),
         (lambda df: df.select(F.from_json("j", "x INT", {"mode": "FAILFAST"})), "from_json() with options"),
     ],
 )
