@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.connect.plan import LogicalPlan
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.feeds.drawing import batches_for
@@ -377,3 +378,20 @@ def test_query_reads_what_an_earlier_one_writes() -> None:
         )
         session.readStream.table("bronze").filter("n > 2").writeStream.format("noop").start()
     assert session.queries.jobs[1].input.simpleString() == "struct<n:bigint>"
+
+
+def test_first_relation_of_a_process_is_one_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogicalPlan, "_nextPlanId", 0)
+    assert [source.name for source in job_of(two_topics).sources] == ["stream1", "stream2"]
+
+
+def test_texts_of_sql_have_their_own_columns() -> None:
+    def build(spark: Any) -> Any:
+        spark.readStream.schema("a INT").json("/one").createOrReplaceTempView("one")
+        spark.readStream.schema("b INT").json("/two").createOrReplaceTempView("two")
+        both = spark.sql("SELECT a AS n FROM one").union(spark.sql("SELECT b AS n FROM two"))
+        return both.filter("n > 700")
+
+    values = [row for batch in feed_of(job_of(build), 0, {}) for row in batch]
+    assert max(row[0][0] for row in values if row[0]) > 700
+    assert max(row[1][0] for row in values if row[1]) > 700

@@ -20,7 +20,7 @@ from headrace_sim.spark.job import Source
 from headrace_sim.spark.plan.expressions import Reading
 from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.plan.relations import local_rows
-from headrace_sim.spark.plan.streams import inputs_of
+from headrace_sim.spark.plan.streams import inputs_of, number_of
 
 _MOST_STATIC = 3
 """Choice: how many rows of a static table are matched."""
@@ -54,18 +54,18 @@ class _Relations:
 
     def scopes(self, relation: pb.Relation) -> list[ColumnScope]:
         """Return the columns of a relation: once for each stream that its rows may come from."""
-        number = relation.common.plan_id
-        if number not in self.seen:
-            kind = relation.WhichOneof("rel_type") or ""
-            message = getattr(relation, kind)
-            inner = inputs_of(relation)
-            if kind in _RELATIONS:
-                self.seen[number] = _RELATIONS[kind](self, message)
-            else:  # whatever it does, its inputs are read
-                self.seen[number] = [ColumnScope(None) for each in inner for _ in self.scopes(each)][:1] or [
-                    ColumnScope(None)
-                ]
-        return self.seen[number]
+        number = number_of(relation)
+        if number is not None and number in self.seen:
+            return self.seen[number]
+        kind = relation.WhichOneof("rel_type") or ""
+        if kind in _RELATIONS:
+            scopes = _RELATIONS[kind](self, getattr(relation, kind))
+        else:  # whatever it does, its inputs are read
+            list(map(self.scopes, inputs_of(relation)))
+            scopes = [ColumnScope(None)]
+        if number is not None:
+            self.seen[number] = scopes
+        return scopes
 
     def _read(self, read: Any) -> list[ColumnScope]:
         if not read.is_streaming:

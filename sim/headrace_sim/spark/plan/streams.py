@@ -101,15 +101,15 @@ class Splitter:
 
     def is_stream(self, relation: pb.Relation) -> bool:
         """Return whether a relation reads from a stream."""
-        number = relation.common.plan_id
-        if number in self.streaming:
+        number = number_of(relation)
+        if number is not None and number in self.streaming:
             return self.streaming[number]
         resolved = self.resolved(relation)
         if resolved.WhichOneof("rel_type") == "read":
             found = bool(resolved.read.is_streaming)
         else:
             found = any(map(self.is_stream, inputs_of(resolved)))
-        if number:
+        if number is not None:
             self.streaming[number] = found
         return found
 
@@ -121,11 +121,11 @@ class Splitter:
             SparkJobError: Spark would refuse it.
 
         """
-        number = relation.common.plan_id
-        if number in self.seen:
+        number = number_of(relation)
+        if number is not None and number in self.seen:
             return self.seen[number]
         stream = self._split(self.resolved(relation))
-        if number:
+        if number is not None:
             self.seen[number] = stream
         return stream
 
@@ -381,6 +381,11 @@ def job_of(stream: Stream, plan: pb.Relation) -> SparkJob:
     return SparkJob(
         stream.input, stream.steps, sources=sources, plan=plan.SerializeToString(deterministic=True)
     )
+
+
+def number_of(relation: pb.Relation) -> int | None:
+    """Return the number that PySpark's client has given to a relation, from 0; None: it made no such relation."""
+    return relation.common.plan_id if relation.common.HasField("plan_id") else None
 
 
 def inputs_of(relation: pb.Relation) -> list[pb.Relation]:
