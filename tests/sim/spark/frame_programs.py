@@ -584,6 +584,20 @@ PROGRAMS: dict[str, Program] = {
     "pandas function of a total": lambda df: df.select(
         F.pandas_udf(lambda of: of.fillna(0) / of.sum(), "double")("l")
     ),
+    "times of text": lambda df: df.select(
+        F.to_timestamp(F.lit("2024-03-31 01:02:03"), "yyyy-MM-dd HH:mm:ss"),
+        F.to_timestamp(F.lit("31/3/2024 7:05"), "dd/M/yyyy H:mm"),
+        F.to_timestamp(F.lit("20240331T010203.250"), "yyyyMMdd'T'HHmmss.SSS"),
+        F.to_date(F.lit("1/12/1999"), "d/M/yyyy").alias("day"),
+        F.to_timestamp(F.lit(None).cast("string"), "HH:mm"),
+        F.to_timestamp(F.lit("23:59"), "HH:mm"),
+    ),
+    "time of another text": lambda df: df.select(F.to_timestamp("k", "yyyy-MM-dd")),
+    "time of text with one digit for two": lambda df: df.select(
+        F.to_timestamp(F.lit("2024-3-31"), "yyyy-MM-dd")
+    ),
+    "no such day": lambda df: df.select(F.to_date(F.lit("2023-02-30"), "yyyy-MM-dd")),
+    "text behind a time": lambda df: df.select(F.to_date(F.lit("2023-02-03 10:00"), "yyyy-MM-dd")),
     "rows as they are": lambda df: df.limit(1).select("s", "a", "p", "m", "t"),
 }
 

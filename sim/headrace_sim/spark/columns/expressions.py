@@ -42,7 +42,7 @@ from headrace_sim.spark.columns.bound import (
 from headrace_sim.spark.columns.casts import BITS, cast_value
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.decimals import OPERATIONS, as_decimal, fitted
-from headrace_sim.spark.columns.functions import FUNCTIONS
+from headrace_sim.spark.columns.functions import FUNCTIONS, PARSED
 from headrace_sim.spark.columns.json_values import from_json, json_writer
 from headrace_sim.spark.columns.recorded import (
     LAMBDA_VARIABLE,
@@ -391,6 +391,8 @@ class _Binder:
 
     def _of_row(self, node: Recorded) -> Bound:
         function = FUNCTIONS[node.name]
+        if len(node.args) > 1:
+            function = PARSED.get(node.name, function)
         given = [self.bind(argument) for argument in node.args]
         if len(given) > len(function.takes):
             what = f"{node.name}() with {len(given)} arguments"
