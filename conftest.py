@@ -30,6 +30,9 @@ LONGEST = (
     "tests/properties/spark_jobs/test_outcomes.py",
 )
 """They begin first, after those on Spark, lest one process works on them long after the other has nothing left."""
+os.environ.setdefault(
+    "HEADRACE_REAL_SPARK", "no"
+)  # lest a test starts it unawares: those that want it say so
 WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
 
 NEEDS_SPARK = (

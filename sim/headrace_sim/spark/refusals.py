@@ -46,7 +46,14 @@ HEARD: deque[HeadraceError] = deque(maxlen=10)
 
 
 class CannotFollowError(HeadraceError):
-    """A call of Spark's API that is not simulated. Fields: call, place (``file:line`` of the user's code), remedy."""
+    """A call of Spark's API that is not simulated. Fields: call, place (``file:line`` of the user's code), remedy.
+
+    Attributes:
+        is_final: Whether the real Spark does not compute it either.
+
+    """
+
+    is_final = False
 
     def __init__(self, call: str, place: str, remedy: str) -> None:
         super().__init__(call, place, remedy)

@@ -10,15 +10,20 @@ from typing import Any
 import pyspark.sql.connect.proto as pb
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from headrace.spark.errors import JavaNotFoundError
 from headrace_properties.replays import read_replay, to_replay
+from headrace_properties.spark_jobs.targets import spark_target
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.target import SparkSource
+from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.real import answers, server
+from headrace_sim.spark.real.instead import SWITCH
 from headrace_sim.spark.real.questions import question_of, refusal
 from headrace_sim.spark.real.wire import Answer, Question
+from headrace_sim.spark.refusals import HEARD, CannotFollowError
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.versions import VERSION
 
@@ -145,9 +150,9 @@ def served(monkeypatch: pytest.MonkeyPatch, forgetful: None) -> Iterator[list[Qu
 
     def reply(_client: Any, question: Question) -> Answer:
         heard.append(question)
-        if question.call == "F.crc32":
+        if b"crc32" in question.plan:
             raise JavaNotFoundError(17, ("PATH: no java on it",))
-        if question.call != "F.soundex":
+        if b"soundex" not in question.plan:
             return Answer(error="AnalysisException", message="Cannot resolve", condition="UNRESOLVED_ROUTINE")
         return answer
 
@@ -235,6 +240,62 @@ def test_replay_file_carries_the_answers(
     assert b"answers" not in to_replay(source, trial, {})
 
 
+@pytest.fixture
+def frame(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A frame of user code, with the real Spark behind it."""
+    monkeypatch.delenv(SWITCH)
+    HEARD.clear()
+    with connected(Session()) as session:
+        yield session.frame(SCHEMA, [ROWS[:1], ROWS[1:]])
+    HEARD.clear()
+
+
+def test_step_that_cannot_be_followed_is_computed_by_spark(served: list[Question], frame: Any) -> None:
+    upper = frame.select(F.udf(lambda k: k, "string")("k").alias("k")).select(F.soundex("k").alias("k"))
+    for _ in range(2):
+        assert [tuple(row) for row in upper.filter("k IS NOT NULL").collect()] == SOUNDEX[:1]
+    assert not HEARD
+    places = {question.place.rpartition("/")[2] for question in served}
+    assert len(served) == 2  # its schema, when it is made, and its rows
+    assert len(places) == 1
+    assert places.pop().startswith("test_real.py:")
+
+
+def test_error_of_a_step_that_spark_computes_is_the_users(served: list[Question], frame: Any) -> None:
+    with pytest.raises(AnalysisException, match="UNRESOLVED_ROUTINE"):
+        frame.selectExpr("nosuch(k)")
+    assert not HEARD
+
+
+@pytest.mark.parametrize(
+    ("select", "why"),
+    [
+        (
+            lambda: F.soundex(F.concat("k", F.lit("crc32"))),
+            "soundex.* Spark, which computes what Headrace does not, cannot be asked: Spark needs Java 17",
+        ),
+        (lambda: F.soundex(F.uuid()), r"uuid\(\): it draws random values"),
+        (lambda: F.soundex(F.udf(lambda k: k)("k")), "Call it in a step of its own before"),
+    ],
+    ids=str.split("java chance python"),
+)
+def test_step_that_nobody_computes_is_refused_with_the_reason(
+    served: list[Question], frame: Any, select: Any, why: str
+) -> None:
+    with pytest.raises(CannotFollowError, match=why):
+        frame.select(select())
+    assert len(HEARD) == 1
+
+
+def test_spark_is_not_asked_where_that_is_switched_off(
+    served: list[Question], frame: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, "no")
+    with pytest.raises(CannotFollowError, match="soundex"):
+        frame.select(F.soundex("k"))
+    assert served == []
+
+
 def in_fork(check: Callable[[], bool]) -> bool:
     pid = os.fork()
     if pid == 0:
@@ -245,13 +306,25 @@ def in_fork(check: Callable[[], bool]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+def write(frame: Any, batch_id: int) -> None:
+    codes = frame.withColumn("code", F.soundex("k"))
+    codes.groupBy("code").agg(F.percentile(F.length("k"), 0.5)).write.mode("overwrite").parquet(
+        f"codes/{batch_id}"
+    )
+
+
 @pytest.mark.spark
 @pytest.mark.skipif(VERSION < (4, 0), reason="PySpark 3.5 comes without the Connect server")
-def test_real_spark_answers(forgetful: None, capfd: pytest.CaptureFixture[str]) -> None:
+def test_real_spark_answers(
+    forgetful: None, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers.opened()
     for _ in range(2):
         assert in_fork(lambda: asked("soundex")[1] == SOUNDEX)
     with pytest.raises(AnalysisException, match=r"^\[UNRESOLVED_ROUTINE\] Cannot resolve routine `nosuch`"):
         asked("nosuch")
+    monkeypatch.delenv(SWITCH)
+    target = spark_target("write", write, schemas="k STRING", feed=[[("Robert",)], [("Ada",), ("Rupert",)]])
+    assert target.verify().findings == ()
     started = "starting Spark for what Headrace does not compute itself: F.soundex at job.py:7\n"
     assert capfd.readouterr().err.count(started) == 1

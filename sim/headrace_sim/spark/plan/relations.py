@@ -6,6 +6,7 @@ here is refused, and so is a relation of another kind.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from headrace_sim.spark.columns.values import InputRows, OutputRows, as_tuple
 from headrace_sim.spark.plan.expressions import Reading, kind_of, literal_of, refuse_unread, user_function
 from headrace_sim.spark.plan.grouped_maps import grouped_map
 from headrace_sim.spark.plan.sides import marked, placed
+from headrace_sim.spark.real.instead import by_spark, expect_askable
+from headrace_sim.spark.real.questions import inputs_asked
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.versions import rows_of
 
@@ -62,6 +65,24 @@ class Compiler:
         kind, place = relation.WhichOneof("rel_type") or "", self.place(relation)
         if kind in LEAVES:
             return self.leaf(relation, place)
+        known = _BY_SPARK.get(relation.common.plan_id)
+        if known is not None:
+            return self._by_spark(relation, known)
+        try:
+            computed = self._followed(relation, kind, place)
+        except CannotFollowError as cannot:
+            return self._by_spark(relation, cannot)
+        return _Tried(computed, lambda cannot: self._by_spark(relation, cannot))
+
+    def _by_spark(self, relation: pb.Relation, cannot: CannotFollowError) -> Computed:
+        """Return a relation, computed by the real Spark from what is computed here."""
+        expect_askable(relation, self.functions, cannot)
+        if relation.common.plan_id:
+            _BY_SPARK[relation.common.plan_id] = cannot
+        inputs = list(map(self.compiled, inputs_asked(relation)))
+        return lambda: by_spark(relation, [given() for given in inputs], cannot)
+
+    def _followed(self, relation: pb.Relation, kind: str, place: str) -> Computed:
         if kind not in _KINDS:
             raise CannotFollowError(f"DataFrame.{_CALLS.get(kind, kind)}()", place, _REMEDY)
         read, fields = _KINDS[kind]
@@ -82,6 +103,25 @@ class Compiler:
         return list(map(self.reading(place), expressions))
 
 
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A relation that is evaluated here if it can be. A pickled copy, which leaves its session, is not asked of Spark."""
+
+    computed: Computed
+    by_spark: Callable[[CannotFollowError], Computed]
+
+    def __call__(self) -> Rows:
+        try:
+            return self.computed()
+        except CannotFollowError as cannot:
+            return self.by_spark(cannot)()
+
+    def __reduce__(self) -> Any:
+        return partial, (self.computed,)
+
+
+_BY_SPARK: dict[int, CannotFollowError] = {}
+"""The relations that the real Spark computes, by plan id, and why. They are known once a frame is made, which analyzes it."""
 LEAVES = frozenset(
     {
         "cached_local_relation",

@@ -33,7 +33,7 @@ def question_of(relation: pb.Relation, inputs: Sequence[Table], call: str, place
     """
     asked = pb.Relation()
     asked.CopyFrom(relation)
-    slots = list(_inputs(asked))
+    slots = list(inputs_asked(asked))
     numbers: dict[int, int] = {}
     for number, slot in enumerate(slots, 1):
         for plan_id in _plan_ids(slot):
@@ -74,7 +74,7 @@ def _messages(message: Any) -> Iterator[tuple[Any, Any]]:
             yield descriptor, one
 
 
-def _inputs(relation: pb.Relation) -> Iterator[Any]:
+def inputs_asked(relation: pb.Relation) -> Iterator[Any]:
     """Yield the relations that another is made of."""
     message = getattr(relation, relation.WhichOneof("rel_type") or "common")
     if relation.WhichOneof("rel_type") == "with_relations":  # a text, and the views that it names
@@ -87,7 +87,7 @@ def _inputs(relation: pb.Relation) -> Iterator[Any]:
 
 def _plan_ids(relation: pb.Relation) -> Iterator[int]:
     yield relation.common.plan_id
-    for inner in _inputs(relation):
+    for inner in inputs_asked(relation):
         yield from _plan_ids(inner)
 
 
@@ -107,6 +107,8 @@ def _normalize(message: Any, numbers: dict[int, int], kept: frozenset[int]) -> N
 
 
 # What is not asked
+
+_IN_PYTHON = "a function in Python is called in the same step. Call it in a step of its own before"
 
 _KINDS = frozenset(
     {
@@ -130,26 +132,47 @@ _WHY = {
 }
 _REASON = {name: why for why, names in _WHY.items() for name in names.split("|")}
 _CALLED = re.compile(rf"\b({'|'.join(_WHY.values())})\s*\(", re.IGNORECASE)
-_BARE = re.compile(r"\b(current_\w+|localtimestamp|session_user|user)\b", re.IGNORECASE)
+BARE = frozenset(name for name in _REASON if name.startswith("current_")) | {
+    "localtimestamp",
+    "session_user",
+    "user",
+}
+"""What may be called without parentheses."""
+_BARE = re.compile(rf"\b({'|'.join(sorted(BARE))})\b", re.IGNORECASE)
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
 _SUBQUERY = re.compile(r"\bselect\b", re.IGNORECASE)
 
 
-def refusal(relation: pb.Relation, names: Iterable[str] = ()) -> str:
+def refusal(relation: pb.Relation, names: Iterable[str] = (), functions: Iterable[str] = ()) -> str:
     """Return why a relation cannot be asked of the real Spark; ``""``: it can.
 
     Args:
         relation: it.
         names: of the columns of its inputs, which come before functions that are called without parentheses.
+        functions: the names of the user's own functions, which Spark does not have.
     """
     kind = relation.WhichOneof("rel_type") or "nothing"
     columns = frozenset(name.lower() for name in names)
+    if any(name.lower() in _words_of(relation) for name in functions):
+        return _IN_PYTHON
     if kind == "with_relations" and relation.with_relations.root.HasField("sql"):
         query = relation.with_relations.root.sql
         return _refused_text(query.query, columns) or _refused_in(query, columns)
     if kind not in _KINDS:
         return f"{kind} is more than a computation on rows"
     return _refused_in(getattr(relation, kind), columns)
+
+
+def _words_of(message: Any) -> frozenset[str]:
+    """Return the names of the functions that are called, and the words of texts, but for those in inputs."""
+    words = set[str]()
+    for name in ("function_name", "expression", "query"):
+        if isinstance(value := getattr(message, name, None), str):
+            words.update(re.findall(r"\w+", _QUOTED.sub("''", value.lower())))
+    for _, inner in _messages(message):
+        if not isinstance(inner, pb.Relation) or inner.WhichOneof("rel_type") == "sql":
+            words |= _words_of(inner)
+    return frozenset(words)
 
 
 def _refused_in(message: Any, columns: frozenset[str]) -> str:
@@ -163,7 +186,9 @@ def _refused_in(message: Any, columns: frozenset[str]) -> str:
         why = _refused_text(message.expression, columns)
         return why or ("it has a subquery" if _SUBQUERY.search(_QUOTED.sub("''", message.expression)) else "")
     if "Function" in type(message).__name__ and "UserDefined" in type(message).__name__:
-        return "a function in Python is called in the same step: call it in a column of its own before"
+        return _IN_PYTHON
+    if type(message).__name__ == "SubqueryExpression":
+        return "it has a subquery"
     for _, inner in _messages(message):
         if not isinstance(inner, pb.Relation) and (why := _refused_in(inner, columns)):
             return why
