@@ -11,6 +11,7 @@ from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.job import Columns
+from headrace_sim.spark.real.instead import SWITCH
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.sinks import check_sink
 from tests.sim.spark.apart import call
@@ -112,3 +113,14 @@ def test_text_changes_views_and_settings(spark: Any) -> None:
     spark.sql("DROP VIEW big")
     with pytest.raises(AnalysisException, match="is a temporary view"):
         spark.sql("DELETE FROM updates")
+
+
+@pytest.mark.spark
+def test_spark_answers_the_queries_that_are_not_understood(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SWITCH)
+    recorded = json.loads(OUTCOMES.read_text())
+    asked = [text for text in QUERIES if any(part in text for part in _ASKED_OF_SPARK)]
+    given = {text: outcome(spark, lambda spark: spark.sql(text)) for text in asked if "nosuch" not in text}  # noqa: B023
+    assert given == {text: recorded[text] for text in given}

@@ -83,6 +83,8 @@ class Compiler:
         return lambda: by_spark(relation, [given() for given in inputs], cannot)
 
     def _followed(self, relation: pb.Relation, kind: str, place: str) -> Computed:
+        if kind == "with_relations":  # a query in text that is not understood wholly
+            return self.leaf(relation, place)
         if kind not in _KINDS:
             raise CannotFollowError(f"DataFrame.{_CALLS.get(kind, kind)}()", place, _REMEDY)
         read, fields = _KINDS[kind]
@@ -131,7 +133,6 @@ LEAVES = frozenset(
         "range",
         "read",
         "sql",
-        "with_relations",
     }
 )
 """The kinds of relations that have no input."""
