@@ -33,9 +33,7 @@ def _found(module: str, name: str = "", otherwise: Any = None) -> Any:
 
 VARIANTS: tuple[type[t.DataType], ...] = (t.VariantType,) if hasattr(t, "VariantType") else ()
 """VARIANT, which 3.5 does not have."""
-NO_SUCH_SETTING: type[Exception] = _found(
-    "errors", "SparkNoSuchElementException", errors.UnsupportedOperationException
-)
+NO_SUCH_SETTING: Any = _found("errors", "SparkNoSuchElementException", errors.UnsupportedOperationException)
 """What ``spark.conf.get`` raises for a name without a value."""
 _CONVERSION = "sql.conversion" if VERSION >= (4, 0) else "sql.connect.conversion"
 _LocalDataToArrow = _found(_CONVERSION, "LocalDataToArrowConversion")

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pyspark.errors import SparkNoSuchElementException
-
 from headrace_sim.spark.refusals import CannotFollowError, users_place
+from headrace_sim.spark.versions import NO_SUCH_SETTING, VERSION
 
 _DEFAULTS = {
     "spark.connect.session.planCompression.defaultAlgorithm": "NONE",
@@ -13,7 +12,7 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.arrow.pyspark.enabled": "false",
     "spark.sql.execution.pandas.structHandlingMode": "legacy",
-    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
+    "spark.sql.execution.pythonUDF.arrow.enabled": str(VERSION >= (4, 2)).lower(),
     "spark.sql.session.localRelationBatchOfChunksSizeBytes": str(1 << 28),
     "spark.sql.session.localRelationCacheThreshold": str(1 << 30),
     "spark.sql.session.localRelationChunkSizeBytes": str(16 << 20),
@@ -50,7 +49,7 @@ class Settings:
         """Return a setting that was made here, the default, or Spark's own where it is known.
 
         Raises:
-            SparkNoSuchElementException: There is none.
+            PySparkException: There is none.
             CannotFollowError: It is one of Spark's, whose value is not known.
 
         """
@@ -64,7 +63,7 @@ class Settings:
             remedy = f"Set it before, or give a default: spark.conf.get({key!r}, ...)"
             raise CannotFollowError(f"spark.conf.get({key!r})", users_place(), remedy)
         message = f"[SQL_CONF_NOT_FOUND] The SQL config {key!r} cannot be found"
-        raise SparkNoSuchElementException(message=message)
+        raise NO_SUCH_SETTING(message=message)
 
     def unset(self, key: str) -> None:
         """Forget a setting."""

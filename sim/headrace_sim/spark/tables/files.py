@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import types as t
-from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace_sim.spark.columns.casts import cast_value
@@ -15,6 +14,7 @@ from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.json_values import from_json
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.versions import rows_of
 
 _SEEN: dict[str, Rows] = {}
 """What was read where the program began: an attempt works in a directory of its own."""
@@ -74,7 +74,7 @@ def _read(
     if source == "parquet":
         table = pq.read_table(file)
         own = from_arrow_schema(table.schema)
-        rows = [as_tuple(tuple(row), own) for row in ArrowTableToRowsConversion.convert(table, own)]
+        rows = [as_tuple(tuple(row), own) for row in rows_of(table, own)]
         return own, tuple(rows)
     if source == "csv":
         return _csv(file, options, schema)
