@@ -1,5 +1,7 @@
 """Runs the corpus of streaming jobs: ``python -m tests.corpus [name ...]`` prints what is said of each, and the time.
 
+``python -m tests.corpus --page`` pastes that into docs/reference/spark-corpus.md.
+
 Each job runs in a copy of its folder, with the client modules beside it that its owner has installed.
 """
 
@@ -10,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from tests.properties.spark_jobs.corpus_table import CORPUS, FOLDER, CorpusJob
 
 INSTALLED = FOLDER.with_name("corpus_modules")
 """What speaks to servers that are not there: psycopg2 and its like, as their users know them."""
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "spark-corpus.md"
 _FINDING = re.compile(r"^(?:VIOLATED|UNDECLARED): .*\(([^()]+)\)$", re.MULTILINE)
 _REFUSED = re.compile(r"^UNKNOWN: .*$", re.MULTILINE)
 
@@ -71,16 +75,28 @@ def _line(job: CorpusJob, verdict: CorpusVerdict) -> str:
     return f"| `{job.file}` | {taken} | {verdict.code} {names} | {right} | {verdict.cpu_s:.1f} | {job.why} |"
 
 
-def main(names: list[str]) -> None:
-    """Print a table of the jobs of these names, or of all."""
-    jobs = [CORPUS[name] for name in names] or list(CORPUS.values())
-    taken = right = 0
-    print("| job | taken | verdict | right | CPU, s | why |\n|---|---|---|---|--:|---|")
+def table(jobs: Iterable[CorpusJob]) -> Iterator[str]:
+    """Run jobs, and yield the lines of a table about them, each as soon as it is known."""
+    judged: list[tuple[bool, bool]] = []
+    yield "| job | taken | verdict | right | CPU, s | why |"
+    yield "|---|---|---|---|--:|---|"
     for job in jobs:
         verdict = verdict_of(job)
-        taken, right = taken + verdict.taken, right + verdict.is_right(job)
-        print(_line(job, verdict), flush=True)
-    print(f"\n{taken} of {len(jobs)} taken, {right} judged right.")
+        judged.append((verdict.taken, verdict.is_right(job)))
+        yield _line(job, verdict)
+    taken, right = map(sum, zip(*judged, strict=True))
+    yield f"\n{taken} of {len(judged)} are taken as they are, and {right} are judged right."
+
+
+def main(names: list[str]) -> None:
+    """Print a table of the jobs of these names, or of all."""
+    lines = []
+    for line in table([CORPUS[name] for name in names if name != "--page"] or CORPUS.values()):
+        print(line, flush=True)
+        lines.append(f"{line}\n")
+    if "--page" in names:
+        text, _, _ = PAGE.read_text(encoding="utf-8").partition(lines[0])
+        PAGE.write_text(text + "".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
