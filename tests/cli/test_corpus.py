@@ -7,8 +7,8 @@ from tests.properties.spark_jobs.corpus_table import CORPUS, FOLDER
 
 pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
 
-BY_DAY: tuple[str, ...] = ()
-"""Those that take a second or two."""
+BY_DAY = ("autoloader_bronze_notebook", "tweets_one_checkpoint", "wordcount_socket")
+"""Three of the fastest: a notebook, several queries, arguments."""
 
 
 @pytest.mark.parametrize(
