@@ -47,7 +47,7 @@ SINKS = (
         "JDBC's append has no key: a batch that runs again is there twice"),
     CorpusJob("orders_upsert_psycopg2.py", 0, (),
         "newest of each order, and none that is older than what is there, in one transaction"),
-    CorpusJob("clicks_mysql_class.py", 1, ("twice", "lost with an error"),
+    CorpusJob("clicks_mysql_class.py", 1, ("missing", "twice"),
         "each row is committed by itself and inserted again; an error is only logged"),
     CorpusJob("sensors_cassandra.py", 0, (),
         "Cassandra writes by the primary key: the same row again is the same row"),
