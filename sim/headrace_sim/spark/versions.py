@@ -68,6 +68,17 @@ class PySparkTooOldError(HeadraceError):
         )
 
 
+def expect_client() -> None:
+    """Expect a PySpark whose client for Connect can run here.
+
+    Raises:
+        PySparkTooOldError: It has another one.
+
+    """
+    if VERSION < (4, 0):
+        raise PySparkTooOldError("a Spark job", "4.0")
+
+
 def expect_stateful() -> None:
     """Expect a PySpark whose stateful processors can run here.
 

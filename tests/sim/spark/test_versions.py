@@ -15,7 +15,7 @@ def test_host_says_which_pyspark_it_needs_and_what_works_without() -> None:
     assert done.stderr.splitlines()[-1] == (
         "headrace.spark.errors.PySparkVersionError: headrace.spark runs pipelines on PySpark 4.3 or newer, and 3.5.9 is "
         "installed. Install it: pip install 'pyspark>=4.3'. "
-        "(headrace verify and replay take Spark jobs with PySpark 3.5 and newer)"
+        "(headrace verify and replay take Spark jobs with PySpark 4.0 and newer)"
     )
 
 
