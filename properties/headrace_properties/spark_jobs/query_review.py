@@ -59,6 +59,10 @@ class QueryReview:
     unknown: tuple[str, ...] = ()
 
 
+_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
+"""The setting of a session below which each query has its checkpoint."""
+
+
 def review_query(job: SparkJob, allow: Collection[Cause] = ()) -> QueryReview:
     """Return what Spark's documentation says of a query, and what its sink guarantees.
 
@@ -175,12 +179,13 @@ _MADE_UP = frozenset({"", "rate", "rate-micro-batch", "socket"})
 
 def _no_checkpoint(job: SparkJob) -> Iterator[tuple[str, str]]:
     real = any(source.format not in _MADE_UP for source in job.sources)
-    if "checkpointlocation" in _options(job) or not real:
+    of_session = job.state is not None and job.state.settings.get(_CHECKPOINTS, None)
+    if "checkpointlocation" in _options(job) or of_session or not real:
         return
     if _is_code(job):
         then = "uses a new one for each start: the query forgets what it has read, and its batch ids begin at 0 again"
     else:
-        then = "refuses to start the query, unless spark.sql.streaming.checkpointLocation is set"
+        then = f"refuses to start the query, unless {_CHECKPOINTS} is set"
     yield then, job.sink.place
 
 
