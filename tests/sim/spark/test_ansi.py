@@ -3,7 +3,9 @@
 import pytest
 from pyspark.errors import PySparkException
 
-from headrace_sim.spark.columns.ansi import ansi
+from headrace_sim.spark.client.answers import Answers
+from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.columns.ansi import ansi, is_ansi
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.sql_text import parse_expression
@@ -61,3 +63,16 @@ def test_texts_beside_other_types_follow_other_rules_without_it(text: str) -> No
         values(text)
     with ansi(on=False), pytest.raises(CannotFollowError, match="a text and another type without"):
         values(text)
+
+
+def test_sessions_setting_is_in_force_until_its_session_ends() -> None:
+    session = Session()
+    with connected(session):
+        session.conf.set("spark.sql.ansi.enabled", "false")
+        assert (
+            session.createDataFrame([("x",)], "s STRING").selectExpr("cast(s as int) n").collect()[0].n
+            is None
+        )
+    assert is_ansi()
+    with connected(Session(Answers(state=session.answers.state.copy()))):
+        assert not is_ansi()

@@ -120,6 +120,10 @@ def test_stream_is_joined_with_a_frame_and_computed_from_sql_text() -> None:
         (lambda df: df.writeStream.trigger(continuous="1 second"), "cannot follow trigger(continuous=...)"),
         (lambda spark: spark.read.load("x"), "cannot follow reading x, which nothing here has made"),
         (lambda spark: spark.sparkContext.parallelize([1]), "cannot follow SparkContext.parallelize"),
+        (
+            lambda df: df.writeStream.format("parquet").outputMode("update").start("x"),
+            "Data source parquet does not support Update output mode",
+        ),
         (lambda df: df.withWatermark("word", "1 minute"), "[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE]"),
         (lambda df: df.withWatermark("at", "soon"), "[CANNOT_PARSE_INTERVAL]"),
         (

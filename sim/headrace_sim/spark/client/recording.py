@@ -25,6 +25,7 @@ from headrace_sim.spark.job import OutputMode, SparkJob, SparkJobError, SparkSin
 from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.plan.streams import PARAMETER, chosen, inlined, job_of
 from headrace_sim.spark.refusals import CannotFollowError, definition_of, gap_in, place_of_error, shown_place
+from headrace_sim.spark.tables.connectors import FILE_FORMATS
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _TRIGGERS = {
@@ -94,11 +95,17 @@ def _sink(command: pb.WriteStreamOperationStart, place: str) -> SparkSink:
     if command.HasField("foreach_writer"):
         called, *_ = object_of(command.foreach_writer.python_function.command)
         writer = inspect.getclosurevars(called).nonlocals["f"]
+    sink_format = command.format.lower()
+    if sink_format in FILE_FORMATS and command.output_mode.lower() in {"complete", "update"}:
+        problem = f"Data source {sink_format} does not support {command.output_mode.title()} output mode (AnalysisException)"
+        raise SparkJobError(
+            problem, shown_place(place), "Use append mode, or write the batch in foreachBatch()"
+        )
     mode = chosen(OutputMode, command.output_mode or "append", "output mode", place)
     options = tuple(command.options.items())
     target = command.table_name or command.path or dict(options).get("path", "")
     return SparkSink(
-        function=function, writer=writer, format=command.format.lower(), output_mode=mode, trigger=_trigger(command, place),
+        function=function, writer=writer, format=sink_format, output_mode=mode, trigger=_trigger(command, place),
         options=options, target=target, name=command.query_name, place=place,
     )  # fmt: skip
 

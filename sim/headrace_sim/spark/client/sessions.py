@@ -25,6 +25,8 @@ from pyspark.sql.udf import UserDefinedFunction
 from headrace_sim.spark.client.answers import PLACES, Answers
 from headrace_sim.spark.client.contexts import Context, JavaName, contexts_without_spark
 from headrace_sim.spark.client.delta_tables import delta_without_java
+from headrace_sim.spark.columns.ansi import SETTING as ANSI
+from headrace_sim.spark.columns.ansi import ansi
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.task_context import task
@@ -289,6 +291,8 @@ def connected(session: Session) -> Iterator[Session]:
         def put(owner: Any, name: str, value: Any) -> None:
             patches.enter_context(patch.object(owner, name, value))
 
+        chosen = session.answers.state.settings.values.get(ANSI)
+        patches.enter_context(ansi() if chosen is None else ansi(on=chosen.lower() == "true"))
         patches.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="WARN WindowExpression: No Partition Defined")
         patches.enter_context(patch.dict(os.environ, {"SPARK_CONNECT_MODE_ENABLED": "1"}))

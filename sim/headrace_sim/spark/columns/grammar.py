@@ -87,9 +87,10 @@ def _parsed(text: str) -> exp.Expr | str:
     """Return the tree, or the problem."""
     try:
         tokens = SparkSql().tokenize(text)
-        for token, behind in pairwise(tokens):
-            if token.token_type is TokenType.WINDOW and behind.token_type is TokenType.L_PAREN:
-                token.token_type = TokenType.VAR  # the function, and not the clause
+        for place, token in enumerate(tokens):
+            named = [behind.token_type for behind in tokens[place + 1 : place + 3]]
+            if token.token_type is TokenType.WINDOW and named != [TokenType.VAR, TokenType.ALIAS]:
+                token.token_type = TokenType.VAR  # the function, or a column, and not the clause
         trees = SparkSql().parser().parse(tokens, text)
     except ParseError as error:
         where = error.errors[0]

@@ -133,6 +133,8 @@ def guarantee(
 
 _VERSIONS = "Write only the newest row of each key, chosen by a column of the row, and none that is older than what is there."
 _STAGED = "Write the batch to a staging table that is named by the batch id, and merge it by a key in one transaction."
+FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+"""The formats of Spark's own files."""
 _FILES = 'Overwrite the partition of the batch id: mode("overwrite"), partitionOverwriteMode "dynamic", partitionBy the id.'
 _HUDI_UPSERT = {
     "hoodie.datasource.write.operation": (None, "upsert"),
