@@ -346,7 +346,7 @@ def test_what_user_code_prints_is_kept_out_of_the_json_document(folder: Path, ru
 NOT_A_PIPELINE = {
     "views": "views: expected MODULE:PIPELINE. Give the names of a module and a pipeline: views:pipeline",
     "views.py:pipeline": "expected MODULE:PIPELINE. Give the names of a module and a pipeline: views:pipeline",
-    "jobs/views.py": "expected MODULE:PIPELINE. Give the names of a module and a pipeline: jobs.views:pipeline",
+    "jobs/views.py": "cannot read jobs/views.py: No such file or directory. Name a file with a program, or -m and a module",
     ":x:": "expected MODULE:PIPELINE. Give the names of a module and a pipeline, such as headrace_scenarios.zeitgeist:",
     "nowhere:pipeline": "there is no module 'nowhere', neither in the current directory nor installed",
     "views.inner:pipeline": "there is no module 'views.inner', neither in the current directory nor installed",

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from headrace import Computation, Pipeline
 from headrace.spark import Input, SparkHostError, deploy
 from headrace.spark.io_errors import SinkError
-from headrace.spark.runtime.session import query_of
+from headrace.spark.runtime.session import process_environment, query_of
 from tests.readme_blocks import README, ROOT, files
 
 ON_CONNECT = """
@@ -141,7 +141,8 @@ def test_a_job_is_operated_on_executors_of_their_own(steps: str, tmp_path: Path)
 def test_attach_works_on_spark_connect_and_deploy_says_that_it_does_not(tmp_path: Path) -> None:
     (tmp_path / "counting.py").write_text(COUNTING)
     (tmp_path / "on_connect.py").write_text(ON_CONNECT)
-    done = run([sys.executable, "on_connect.py", str(tmp_path)], tmp_path)
+    environment = process_environment("local[2]", launched=True)
+    done = run([sys.executable, "on_connect.py", str(tmp_path)], tmp_path, 600, **environment)
     assert done.returncode == 0, done.stderr
     counts = [("a", 1, b"1"), ("a", 3, b"2"), ("b", 2, b"1")]
     printed = [line for line in done.stdout.splitlines() if line.startswith(("[(", "on Spark:"))]

@@ -18,6 +18,7 @@ from headrace.spark import (
     JobStoppedError,
     LogError,
     MissingPackageError,
+    PySparkVersionError,
     QueryFailedError,
     QueryStoppedError,
     SessionRunningError,
@@ -36,6 +37,7 @@ from headrace.spark import (
 
 EVERY_ERROR: list[HeadraceError] = [
     MissingPackageError(("pyspark", "pandas")),
+    PySparkVersionError("4.0.1", "4.3"),
     JavaNotFoundError(17, ("JAVA_HOME: not set", "PATH: no java on it")),
     SessionRunningError("local[2]", "another"),
     SparkVersionError("3.5.8", "4.3"),

@@ -55,7 +55,7 @@ def _session_of_its_own(save: Save) -> Any:
     def main() -> None:
         spark = SparkSession.builder.appName("job").getOrCreate()
         stream = spark.readStream.schema(SCHEMA).json("in")
-        query = stream.writeStream.foreachBatch(save).start()
+        query = stream.writeStream.foreachBatch(save).option("checkpointLocation", "c").start()
         spark.streams.awaitAnyTermination()
         query.awaitTermination(10)
         assert not query.isActive

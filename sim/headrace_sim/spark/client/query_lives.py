@@ -7,7 +7,7 @@ started again after its end, as programs do that watch over their queries, is th
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from threading import get_ident
+from threading import get_ident, main_thread
 from typing import Any
 from uuid import UUID
 
@@ -176,9 +176,9 @@ class StartedQueries:
             IllegalArgumentException: If one of this name is active, as Spark does.
 
         """
-        behind = next(
-            (life for life in self.lives if life.awaited == get_ident() and not _ends(life.job)), None
-        )
+        # A thread of a pool takes what comes next once it is free: that says nothing of the order that is meant.
+        mine = self.lives if get_ident() == main_thread().ident else []
+        behind = next((life for life in mine if life.awaited == get_ident() and not _ends(life.job)), None)
         beside = tuple(other.number for other in self.active)
         life = QueryLife(len(self.lives), job, self.time, beside=beside, behind=behind)
         if life.name is not None and any(life.name == other.name for other in self.active):

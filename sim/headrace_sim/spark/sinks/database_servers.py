@@ -33,11 +33,24 @@ _REPLACED: list[tuple[ModuleType, str, Callable[..., Any]]] = []
 """The functions that were replaced, and what they were."""
 
 
-def when_imported(answer: Callable[[ModuleType], None]) -> None:
-    """Call a function with each module, including those that this process imports later."""
-    for module in list(sys.modules.values()):
-        if isinstance(module, ModuleType):
-            answer(module)
+_LOADED: dict[Callable[[ModuleType], bool], tuple[int, list[ModuleType]]] = {}
+"""The loaded modules that are wanted, and how many were loaded then."""
+
+
+def loaded(wanted: Callable[[ModuleType], bool]) -> list[ModuleType]:
+    """Return the loaded modules that are wanted. A process that forks asks first: looking at all of them copies their pages."""
+    count, found = _LOADED.get(wanted, (0, []))
+    if count != len(sys.modules):
+        modules: list[Any] = list(sys.modules.values())  # anything may stand there
+        found = [module for module in modules if isinstance(module, ModuleType) and wanted(module)]
+        _LOADED[wanted] = len(sys.modules), found
+    return found
+
+
+def when_imported(answer: Callable[[ModuleType], None], wanted: Callable[[ModuleType], bool]) -> None:
+    """Call a function with each module that is wanted, including those that this process imports later."""
+    for module in loaded(wanted):
+        answer(module)
     really_import = builtins.__import__
 
     def import_and_answer(name: str, *args: Any, **options: Any) -> Any:
@@ -113,11 +126,16 @@ class _Passing:
 
 def answer_databases() -> None:
     """Redirect the connections of all DB-API modules."""
-    when_imported(_answer)
+    when_imported(_answer, is_database)
+
+
+def is_database(module: ModuleType) -> bool:
+    """Return whether a module is one of DB-API."""
+    return {"apilevel", "paramstyle", "connect"} <= vars(module).keys()
 
 
 def _answer(module: ModuleType) -> None:
-    if not {"apilevel", "paramstyle", "connect"} <= vars(module).keys():
+    if not is_database(module):
         return
     if module.__name__.startswith(_OWN) or hasattr(module.connect, "stands_in"):
         return

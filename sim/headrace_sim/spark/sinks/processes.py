@@ -33,12 +33,12 @@ from headrace_sim.spark.columns.task_context import begin_batch
 from headrace_sim.spark.real.answers import is_open_way, opened
 from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
-from headrace_sim.spark.sinks.database_servers import answer_databases
+from headrace_sim.spark.sinks.database_servers import answer_databases, is_database, loaded
 from headrace_sim.spark.sinks.databases import watch_sqlite
 from headrace_sim.spark.sinks.effects import Failed, Ledger, Loaded, Probe, Refused, Swallowed
 from headrace_sim.spark.sinks.files import watch_files
 from headrace_sim.spark.sinks.requests_over_http import answer_http
-from headrace_sim.spark.sinks.store_clients import StoreClients
+from headrace_sim.spark.sinks.store_clients import StoreClients, is_store_client
 
 SinkFunction = Callable[[Any, int], Any]
 _START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -134,6 +134,7 @@ class Attempt:
         opened()
         self._resume_reader, self._resume_writer = os.pipe()
         self._paused_reader, self._paused_writer = os.pipe()
+        loaded(is_database), loaded(is_store_client)
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", DeprecationWarning

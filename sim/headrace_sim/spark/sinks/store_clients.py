@@ -186,7 +186,7 @@ class StoreClients:
         self._probe = probe
         self._waiting: list[tuple[KafkaRecord, str, Future[Any]]] = []
         self._answered: set[str] = set()
-        when_imported(self._answer)
+        when_imported(self._answer, is_store_client)
 
     def send_waiting(self) -> None:
         """Send what waits."""
@@ -334,3 +334,8 @@ _CLIENTS = {
     "confluent_kafka": StoreClients.answer_confluent,
 }
 """The clients that are answered, by the module that has them."""
+
+
+def is_store_client(module: ModuleType) -> bool:
+    """Return whether a module has a client that is answered."""
+    return module.__name__ in _CLIENTS
