@@ -47,7 +47,7 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
             lambda df: df.join(df.select(F.col("i").alias("k")), "k"),
             "join() on columns of types string and int",
         ),
-        (lambda df: df.rdd, "DataFrame.rdd"),
+        (lambda df: df.rdd.map(str), "DataFrame.rdd.map"),
         (lambda df: df.select(F.soundex("k")), "the function soundex()"),
         (lambda df: df.select(F.round("i", -1)), "round() of int"),
         (lambda df: df.select(F.date_format("t", "EEE")), "date_format() with 'EEE' in the pattern 'EEE'"),
@@ -136,6 +136,12 @@ def test_each_partition_gets_its_own_copy_of_the_function(df: Any) -> None:
     seen: list[int] = []
     df.repartition(2).foreachPartition(lambda rows: seen.extend(row.i for row in rows))
     assert seen == []  # as in Spark, where the function travels to other processes
+
+
+def test_rows_of_a_frame_as_an_rdd_are_its_own(df: Any) -> None:
+    rows = df.select("k").rdd
+    assert (rows.isEmpty(), rows.count(), df.filter("false").rdd.isEmpty()) == (False, 5, True)
+    assert rows.take(2) == rows.collect()[:2] == [rows.first(), df.select("k").collect()[1]]
 
 
 def test_row_that_does_not_fit_its_schema_is_refused_as_in_spark(df: Any) -> None:

@@ -25,6 +25,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from headrace_sim.spark.client.answers import PLACES, Answers
 from headrace_sim.spark.client.contexts import Context, JavaName, contexts_without_spark
 from headrace_sim.spark.client.delta_tables import delta_without_java
+from headrace_sim.spark.client.rdds import RowsOfFrame
 from headrace_sim.spark.columns.ansi import SETTING as ANSI
 from headrace_sim.spark.columns.ansi import ansi
 from headrace_sim.spark.columns.ddl import parse_type
@@ -202,11 +203,8 @@ def _configured(session: Session) -> Callable[..., Session]:
     return get
 
 
-def _java_only(name: str) -> property:
-    def refuse(_frame: Any) -> Any:
-        raise CannotFollowError(f"DataFrame.{name}", users_place(), _REMEDY)
-
-    return property(refuse)
+def _java_frame(_frame: Any) -> Any:
+    raise CannotFollowError("DataFrame._jdf", users_place(), _REMEDY)
 
 
 def _refusing(original: Callable[..., None]) -> Callable[..., None]:
@@ -309,8 +307,8 @@ def connected(session: Session) -> Iterator[Session]:
                 put(owner, name, staticmethod(lambda: session))
         patches.enter_context(contexts_without_spark(lambda: session))
         put(PySparkNotImplementedError, "__init__", _refusing(PySparkNotImplementedError.__init__))
-        for name in ("rdd", "_jdf"):
-            patches.enter_context(patch.object(DataFrame, name, _java_only(name), create=True))
+        for name, found in (("rdd", RowsOfFrame), ("_jdf", _java_frame)):
+            patches.enter_context(patch.object(DataFrame, name, property(found), create=True))
         put(UserDefinedFunction, "__call__", _called)
         for name in ("addListener", "removeListener"):
             put(StreamingQueryManager, name, _nothing)
