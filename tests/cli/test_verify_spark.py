@@ -139,7 +139,13 @@ def test_json_names_the_line_and_the_fault(payments: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["reads_a_topic", "reads_by_another_name", "reads_as_annotated", "reads_by_itself"]
+    "target",
+    [
+        pytest.param("reads_a_topic", marks=pytest.mark.nightly),
+        pytest.param("reads_by_another_name", marks=pytest.mark.nightly),
+        pytest.param("reads_as_annotated", marks=pytest.mark.nightly),
+        "reads_by_itself",
+    ],
 )
 def test_function_of_a_session_needs_no_schema(payments: Path, run: Run, target: str) -> None:
     (payments / "payments.py").write_text(PAYMENTS.replace("feed =", "rows ="))
@@ -302,7 +308,12 @@ def poisoned(df, batch_id):
 
 
 @pytest.mark.parametrize(
-    ("target", "meant"), [("by_arrival", "order"), ("one_of_each_batch", "batching"), ("poisoned", "loss")]
+    ("target", "meant"),
+    [
+        pytest.param("by_arrival", "order", marks=pytest.mark.nightly),
+        pytest.param("one_of_each_batch", "batching", marks=pytest.mark.nightly),
+        ("poisoned", "loss"),
+    ],
 )
 def test_what_a_question_about_a_sink_says_is_accepted_and_answers_it(
     folder: Path, run: Run, target: str, meant: str

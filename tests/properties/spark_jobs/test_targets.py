@@ -96,6 +96,7 @@ def test_functions_of_columns_of_a_stateless_job_are_run_under_schedules() -> No
     assert all(str(finding.place).endswith(place) for finding in found)
 
 
+@pytest.mark.nightly
 def test_columns_of_a_stateless_job_are_computed_again_when_a_batch_is() -> None:
     def write(df: Any, batch_id: int) -> None:
         for row in df.collect():

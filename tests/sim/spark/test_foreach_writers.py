@@ -95,10 +95,10 @@ def judged(writer: Any) -> SinkReport:
     ("writer", "wrong"),
     [
         (Appends(), {"twice"}),
-        (append_row, {"twice"}),
+        pytest.param(append_row, {"twice"}, marks=pytest.mark.nightly),
         (SkipsKnownParts(), {"missing"}),
         (Upserts(), set()),
-        (upsert_row, set()),
+        pytest.param(upsert_row, set(), marks=pytest.mark.nightly),
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )

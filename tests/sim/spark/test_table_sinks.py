@@ -240,6 +240,7 @@ def test_merge_in_sql_is_judged_as_that_of_delta_tables() -> None:
     }
 
 
+@pytest.mark.nightly
 def test_statements_of_sql_change_what_reads_see() -> None:
     def sink(df: Any, batch_id: int) -> None:
         spark = df.sparkSession
