@@ -13,6 +13,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.columns.ddl import SchemaTextError, parse_schema, parse_type
+from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.refusals import CannotFollowError
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
 
@@ -136,6 +137,23 @@ def test_each_partition_gets_its_own_copy_of_the_function(df: Any) -> None:
     seen: list[int] = []
     df.repartition(2).foreachPartition(lambda rows: seen.extend(row.i for row in rows))
     assert seen == []  # as in Spark, where the function travels to other processes
+
+
+def test_frame_has_the_same_ids_in_all_its_actions_and_another_frame_has_others(df: Any) -> None:
+    ids = df.select("k", F.expr("uuid()").alias("id"), F.rand(7).alias("r"))
+    assert ids.collect() == ids.collect()
+    assert ids.select("id").collect() == ids.select("k", "id").select("id").collect()
+    again = df.select("k", F.expr("uuid()").alias("id"), F.rand(7).alias("r"))
+    assert {row.id for row in ids.collect()}.isdisjoint({row.id for row in again.collect()})
+    assert [row.r for row in ids.collect()] == [row.r for row in again.collect()]
+
+
+def test_batch_that_is_run_again_has_other_ids_even_of_a_seed(df: Any) -> None:
+    drawn = df.select(F.rand(7).alias("r")).schema  # the columns of a stream are computed in `derived`
+    draw = Recorded("as", (Recorded("rand", (7,), ""), "r"), "")
+    first, second = (df.sparkSession.derived(df, lambda rows: rows.select([draw])) for _ in range(2))
+    assert first.collect() == first.collect() != second.collect()
+    assert first.schema == drawn
 
 
 def test_rows_of_a_frame_as_an_rdd_are_its_own(df: Any) -> None:

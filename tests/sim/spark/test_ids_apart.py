@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
+from headrace_sim.spark.sink_faults import SinkFaultKind
 from headrace_sim.spark.sinks import SinkReport, Wrong, check_sink
 from tests.sim.spark.apart import call
 
@@ -51,6 +53,19 @@ def made_of_the_row(df: Any, batch_id: int) -> None:
     _once("items.db", rows, batch_id)
 
 
+def drawn_by_spark(df: Any, batch_id: int) -> None:
+    """A frame's ids are the same in both writes, and others when the batch is run again."""
+    ids = df.withColumn("id", F.expr("uuid()"))
+    ids.select("id").write.mode("overwrite").parquet(f"ids/batch={batch_id}")
+    ids.write.mode("overwrite").parquet(f"items/batch={batch_id}")
+
+
+def made_by_spark(df: Any, batch_id: int) -> None:
+    ids = df.withColumn("id", F.sha2("item", 256))
+    ids.select("id").write.mode("overwrite").parquet(f"ids/batch={batch_id}")
+    ids.write.mode("overwrite").parquet(f"items/batch={batch_id}")
+
+
 def _check(sink: Callable[..., Any]) -> SinkReport:
     return call(check_sink, sink, [[("tea",), ("jam",)]], "item STRING", prepare=_prepare)
 
@@ -62,6 +77,11 @@ def test_ids_that_a_retry_draws_anew_for_one_of_two_stores_are_found(sink: Calla
     assert "items.db: rows" in finding.story
 
 
-@pytest.mark.parametrize("sink", [drawn_for_each, made_of_the_row])
+def test_ids_that_spark_draws_are_apart_if_a_hung_driver_goes_on() -> None:
+    (finding,) = _check(drawn_by_spark).findings
+    assert (finding.wrong, finding.fault.kind) == (Wrong.APART, SinkFaultKind.PAUSE)
+
+
+@pytest.mark.parametrize("sink", [drawn_for_each, made_of_the_row, made_by_spark])
 def test_ids_of_one_store_and_ids_made_of_the_row_are_fine(sink: Callable[..., Any]) -> None:
     assert _check(sink).holds

@@ -29,6 +29,7 @@ from headrace_sim.spark.client.rdds import RowsOfFrame
 from headrace_sim.spark.columns.ansi import SETTING as ANSI
 from headrace_sim.spark.columns.ansi import ansi
 from headrace_sim.spark.columns.ddl import parse_type
+from headrace_sim.spark.columns.draws import batch_of_draws, new_batch
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.task_context import task
 from headrace_sim.spark.columns.values import as_tuple
@@ -105,9 +106,14 @@ class Session(ConnectSession):
         return DataFrame(_Given(Rows(schema, [tuple(part) for part in partitions])), self)
 
     def derived(self, frame: DataFrame, compute: Callable[[Rows], Rows]) -> DataFrame:
-        """Return a frame whose rows are computed from those of another, anew for each action."""
-        relation = frame._plan.to_proto(self.client).root
-        return DataFrame(_Given(lambda: compute(self.answers.rows(relation))), self)
+        """Return a frame of a batch, whose rows are computed from those of another, anew for each action."""
+        relation, seed = frame._plan.to_proto(self.client).root, new_batch()
+
+        def rows() -> Rows:
+            with batch_of_draws(seed):
+                return compute(self.answers.rows(relation))
+
+        return DataFrame(_Given(rows), self)
 
     @property
     def sparkContext(self) -> Context:

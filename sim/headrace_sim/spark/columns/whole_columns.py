@@ -3,16 +3,15 @@
 They are computed first, and become columns of their own.
 """
 
-import random
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from random import Random
 from typing import Any
 
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.bound import time_kept
 from headrace_sim.spark.columns.ddl import interval_us
+from headrace_sim.spark.columns.draws import source_of_draws
 from headrace_sim.spark.columns.expressions import bind, time_of
 from headrace_sim.spark.columns.recorded import USER_FUNCTION, Recorded, shown
 from headrace_sim.spark.columns.user_functions import called_on_columns, takes_columns
@@ -62,7 +61,9 @@ def computed_first(nodes: list[Recorded], schema: t.StructType, partitions: Sequ
             columns.append([values])
         elif call.name in _OF_PLACES:
             (kind, of_place), nullable = _OF_PLACES[call.name], False
-            columns.append([of_place(call, number, len(rows)) for number, rows in enumerate(partitions)])
+            columns.append(
+                [of_place(call, (number, place), len(rows)) for place, rows in enumerate(partitions)]
+            )
         else:
             kind, nullable = call.args[0].returnType, True
             columns.append(called_on_columns(call, lambda node: bind(node, schema), partitions))
@@ -77,23 +78,29 @@ def computed_first(nodes: list[Recorded], schema: t.StructType, partitions: Sequ
     return _multiplied(made, t.StructType([*schema.fields, *fields]), extended)
 
 
-def _random(call: Recorded, partition: int, count: int) -> list[Any]:
-    """Draw numbers: other ones each time, unless a seed is given."""
-    source: Any = Random(f"{call.args[0]}/{partition}") if call.args else random
-    draw = source.gauss if call.name == "randn" else source.random
-    return [draw(0.0, 1.0) if call.name == "randn" else draw() for _ in range(count)]
+def _drawn(call: Recorded, place: tuple[int, int], count: int) -> list[Any]:
+    if not count:
+        return []
+    source = source_of_draws(call.args[0] if call.args else None, *place)
+    draws: dict[str, Callable[[], Any]] = {
+        "rand": source.random,
+        "randn": lambda: source.gauss(0.0, 1.0),
+        "uuid": lambda: str(uuid.UUID(int=source.getrandbits(128), version=4)),
+    }
+    return [draws[call.name]() for _ in range(count)]
 
 
-_OF_PLACES: dict[str, tuple[t.DataType, Callable[[Recorded, int, int], list[Any]]]] = {
+_OF_PLACES: dict[str, tuple[t.DataType, Callable[[Recorded, tuple[int, int], int], list[Any]]]] = {
     "monotonically_increasing_id": (
-        t.LongType(), lambda _call, partition, count: [(partition << 33) + place for place in range(count)],
+        t.LongType(), lambda _call, place, count: [(place[1] << 33) + row for row in range(count)],
     ),
-    "rand": (t.DoubleType(), _random),
-    "randn": (t.DoubleType(), _random),
-    "spark_partition_id": (t.IntegerType(), lambda _call, partition, count: [partition] * count),
-    "uuid": (t.StringType(), lambda _call, _partition, count: [str(uuid.uuid4()) for _ in range(count)]),
+    "rand": (t.DoubleType(), _drawn),
+    "randn": (t.DoubleType(), _drawn),
+    "spark_partition_id": (t.IntegerType(), lambda _call, place, count: [place[1]] * count),
+    "uuid": (t.StringType(), _drawn),
 }  # fmt: skip
-"""Functions that give other values each time, or by a row's place: their type, and what makes so many values for a partition."""
+"""Functions that give other values each time, or by a row's place: their type, and what makes so many values for
+a place: that of the call, and of the partition."""
 
 
 def _multiplied(nodes: list[Recorded], schema: t.StructType, partitions: Sequence[Partition]) -> Computed:

@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.udf import UserDefinedFunction
 
 from headrace_sim.spark.columns.ddl import parse_schema
+from headrace_sim.spark.columns.draws import frame_of_draws
 from headrace_sim.spark.columns.frames import Rows, column
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows, as_tuple
@@ -72,7 +73,7 @@ class Compiler:
             computed = self._followed(relation, kind, place)
         except CannotFollowError as cannot:
             return self._by_spark(relation, cannot)
-        return _Tried(computed, lambda cannot: self._by_spark(relation, cannot))
+        return _Tried(computed, lambda cannot: self._by_spark(relation, cannot), relation.common.plan_id)
 
     def _by_spark(self, relation: pb.Relation, cannot: CannotFollowError) -> Computed:
         """Return a relation, computed by the real Spark from what is computed here."""
@@ -111,10 +112,12 @@ class _Tried:
 
     computed: Computed
     by_spark: Callable[[CannotFollowError], Computed]
+    number: int
 
     def __call__(self) -> Rows:
         try:
-            return self.computed()
+            with frame_of_draws(self.number):
+                return self.computed()
         except CannotFollowError as cannot:
             return self.by_spark(cannot)()
 

@@ -9,6 +9,7 @@ from typing import Any, assert_never
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.bound import EVENT_TIME
+from headrace_sim.spark.columns.draws import batch_of_draws, new_batch
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows
@@ -329,7 +330,8 @@ def _filtered(node: Recorded, rows: Any) -> Any:
 
 def _per_row(step: Columns, schema: t.StructType) -> Narrow:
     def work(rows: list[tuple[Any, ...]], _: int | None) -> list[tuple[Any, ...]]:
-        return step.compute(Rows(schema, [tuple(rows)])).all()
+        with batch_of_draws(new_batch()):
+            return step.compute(Rows(schema, [tuple(rows)])).all()
 
     return work
 

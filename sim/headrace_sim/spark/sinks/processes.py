@@ -29,6 +29,7 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark import refusals
 from headrace_sim.spark.client.answers import Answers, SessionState
 from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.columns.draws import forget_draws
 from headrace_sim.spark.columns.task_context import begin_batch
 from headrace_sim.spark.real.answers import is_open_way, opened
 from headrace_sim.spark.refusals import definition_of, place_of_error
@@ -293,6 +294,7 @@ def _settle(folder: Path, probe: Probe, seed: int) -> StoreClients:
     sys.dont_write_bytecode = True
     warnings.simplefilter("ignore")
     refusals.HEARD.clear()
+    forget_draws()
     _settle_chance(seed)
     tempfile.tempdir = str(scratch)
     watch_files(probe)
