@@ -121,6 +121,8 @@ OPTIONS: Mapping[str, Heeded] = {
     "query": Heeded(_PROGRAM, _NO_PROGRAM),
     "ordered": Heeded(_SPARK, _SPARK_HAS_IT),
     "running": Heeded(_SPARK, _SPARK_HAS_IT),
+    "repeated": Heeded(_SPARK, _SPARK_HAS_IT),
+    "settings": Heeded(_SPARK, _SPARK_HAS_IT),
     "late": Heeded(_QUERY, _KEEPS_STATE),
     "bounded_by": Heeded(_QUERY, _KEEPS_STATE),
     "strict": Heeded(),

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from hypothesis.strategies import SearchStrategy
 
@@ -40,11 +40,11 @@ from headrace_properties.target_kinds import (
 from headrace_properties.user_code.habits import Habit
 from headrace_properties.user_code.review import NOT_COMPARED, CodeReview
 from headrace_sim import SOUND, ClusterOptions, Protocol
+from headrace_sim.spark.declares import Declares, Meant
 
 if TYPE_CHECKING:
     from headrace_properties.program_trials import ProgramTrials
     from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
-    from headrace_sim.spark.declares import Declares
     from headrace_sim.spark.job import SparkJob
 
 _ALL = "all"
@@ -128,10 +128,7 @@ class Verifier:
         promises: Sequence[Promise] | None = None,
         allow_unknown: Collection[str] = (),
         keys: Mapping[str, Sequence[str]] | None = None,
-        ordered: bool = False,
-        running: bool = False,
-        late: bool = False,
-        bounded_by: str | int = "",
+        **meant: Unpack[Meant],
     ) -> "SparkReport": ...
 
     @overload
@@ -153,10 +150,7 @@ class Verifier:
         promises: Sequence[Promise] | None = None,
         allow_unknown: Collection[str] = (),
         keys: Mapping[str, Sequence[str]] | None = None,
-        ordered: bool = False,
-        running: bool = False,
-        late: bool = False,
-        bounded_by: str | int = "",
+        **meant: Unpack[Meant],
     ) -> "ProgramTrials": ...
 
     def __call__(self, pipeline: Any, feed: Any = None, **given: Any) -> Any:
@@ -291,10 +285,7 @@ class Verifier:
         promises: Sequence[Promise] | None = None,
         allow_unknown: Collection[str] = (),
         keys: Mapping[str, Sequence[str]] | None = None,
-        ordered: bool = False,
-        running: bool = False,
-        late: bool = False,
-        bounded_by: str | int = "",
+        **meant: Unpack[Meant],
     ) -> "SparkReport":
         """Run a Spark job under schedules, try its sink at each of its effects, and fail the test unless all outcomes are equal.
 
@@ -311,10 +302,7 @@ class Verifier:
             promises: what its author says of it; default: the list ``promises`` of the job's module.
             allow_unknown: promises that no run needs to test.
             keys: the columns by which a connector of ``df.write`` that is not known writes, by table; none: it adds rows.
-            ordered: whether rows arrive in the order in which they count. It and the next three add to what its module declares.
-            running: whether each batch gives a running result.
-            late: whether rows behind the watermark may be lost.
-            bounded_by: what bounds state that nothing removes, in words, or the greatest number of keys that have some.
+            meant: the fields of `Declares` (``ordered=True``), which add to what its module declares.
 
         Raises:
             InvariantViolatedError: the outcome depends on something else, or an effect is not idempotent.
@@ -325,14 +313,13 @@ class Verifier:
         # PySpark need not be installed.
         from headrace_properties.spark_jobs.targets import causes_named, spark_target  # noqa: PLC0415
         from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
-        from headrace_sim.spark.declares import Declares  # noqa: PLC0415
 
         used_seed, runs = self._instead_of(seed, examples)
         allow = tuple(allow)
         names = _names_of(job, feed, prepare)
         asked = names.promises if promises is None else promises
         samples = _samples(sample)
-        meant = Declares(ordered=ordered, running=running, late=late, bounded_by=bounded_by)
+        declared = Declares(**meant)
 
         def target_of(seed: int) -> "SparkTarget":
             target = spark_target(
@@ -344,13 +331,13 @@ class Verifier:
                 prepare=prepare,
                 promises=asked,
                 keys=keys,
-                declares=(names.declares or Declares()) | meant,
+                declares=(names.declares or Declares()) | declared,
                 samples=samples,
             )
             return replace(target, limits=self._limits)
 
         target = target_of(used_seed)
-        stateful = {"late": late or None, "bounded_by": bounded_by or None}
+        stateful = {name: meant.get(name) or None for name in ("late", "bounded_by")}
         _refuse_unheeded({"examples": examples, **stateful}, target.kind)
         check_allowed(allow, target.kind)
         untested = {*self.allow_unknown, *allow_unknown}
@@ -385,11 +372,10 @@ class Verifier:
         allow: Iterable[str] = (),
         duplicates: bool = False,
         allow_unknown: Collection[str] = (),
-        ordered: bool = False,
-        running: bool = False,
-        late: bool = False,
-        bounded_by: str | int = "",
-        **given: Any,
+        prepare: Callable[[], Any] | None = None,
+        promises: Sequence[Promise] | None = None,
+        keys: Mapping[str, Sequence[str]] | None = None,
+        **meant: Unpack[Meant],
     ) -> "ProgramTrials":
         """Run a program that starts queries, as its owner runs it, and try each of its queries as `spark_job` does.
 
@@ -406,11 +392,10 @@ class Verifier:
             allow: on what outcomes may depend.
             duplicates: whether sources may deliver a row twice.
             allow_unknown: promises that no run needs to test.
-            ordered: whether rows arrive in the order in which they count.
-            running: whether each batch gives a running result.
-            late: whether rows behind the watermark may be lost.
-            bounded_by: what bounds state that nothing removes.
-            given: ``prepare``, ``promises`` and ``keys``.
+            prepare: makes what sinks take for granted.
+            promises: what its author says of it.
+            keys: the columns by which connectors that are not known write.
+            meant: the fields of `Declares`.
 
         Raises:
             InvariantViolatedError: an outcome depends on something else, or an effect is not idempotent.
@@ -423,12 +408,13 @@ class Verifier:
         from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
         from headrace_sim.spark.client.scripts import Script, surroundings  # noqa: PLC0415
-        from headrace_sim.spark.declares import Declares  # noqa: PLC0415
 
         used_seed, runs = self._instead_of(seed, examples)
         allow = tuple(allow)
-        meant = Declares(ordered=ordered, running=running, late=late, bounded_by=bounded_by)
-        beside = ProgramInput(feed, declares=meant, limits=self._limits, samples=_samples(sample), **given)
+        beside = ProgramInput(
+            feed, prepare=prepare, promises=promises, keys=keys, declares=Declares(**meant), samples=_samples(sample),
+            limits=self._limits,
+        )  # fmt: skip
         untested = {*self.allow_unknown, *allow_unknown}
         how = TrialOptions(used_seed, runs, causes_named(allow), duplicates, untested)
         script = Script(path, tuple(args), env or {}, tuple(stand_ins))

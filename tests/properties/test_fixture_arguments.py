@@ -1,6 +1,7 @@
 """Each argument of the fixture ``headrace_verify`` is heeded by each kind of target, or refused; so are pytest's settings."""
 
 import inspect
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from headrace_properties.target_kinds import OPTIONS, TargetKind
 from headrace_properties.verifier import InvariantViolatedError, NotExercisedError, Verifier
 from headrace_scenarios.zeitgeist import feed, pipeline
 from headrace_sim import SOUND, ClusterOptions
+from headrace_sim.spark.declares import Declares, Meant
 
 SCHEMA = "word STRING, n INT"
 ROWS = [[("a", 1), ("b", 2)]]
@@ -35,6 +37,8 @@ SAMPLES: dict[str, Any] = {
     "running": True,
     "late": True,
     "bounded_by": "words",
+    "repeated": True,
+    "settings": ("checkpoint",),
     "args": ["x"],
     "env": {"A": "1"},
     "stand_ins": ["a"],
@@ -73,7 +77,8 @@ def test_each_argument_has_a_row() -> None:
         for name, parameter in inspect.signature(method).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
-    assert names == SAMPLES.keys()
+    assert names | Meant.__annotations__.keys() == SAMPLES.keys()
+    assert Meant.__annotations__.keys() == {field.name for field in fields(Declares)}
 
 
 @pytest.mark.spark
@@ -108,6 +113,17 @@ def test_setting_allows_what_no_run_of_a_spark_job_tests(tmp_path: Path) -> None
     told = "headrace_allow_unknown = many_rows. And the promise many_rows never came true"
     assert str(failure.value).endswith(told)
     assert _verifier(tmp_path, "many_rows").spark_job(query, ROWS, **given).unknown == ()
+
+
+def without_checkpoint(spark: Any) -> Any:
+    return spark.readStream.format("rate").load().writeStream.foreachBatch(write).start()
+
+
+@pytest.mark.spark
+def test_question_about_settings_is_answered_by_name(tmp_path: Path) -> None:
+    with pytest.raises(NotExercisedError, match="has no checkpointLocation"):
+        _verifier(tmp_path)(without_checkpoint)
+    _verifier(tmp_path)(without_checkpoint, settings=("checkpoint",))
 
 
 PROGRAM = """

@@ -1,8 +1,20 @@
 """What the author of a streaming query means where its code alone cannot say. PySpark is not needed to declare it."""
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from headrace import OptionsError
+
+
+class Meant(TypedDict, total=False):
+    """The fields of `Declares`, as a test gives them by name."""
+
+    ordered: bool
+    running: bool
+    late: bool
+    bounded_by: str | int
+    repeated: bool
+    settings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class Answers:
         action: Surrounds each action.
         state: What the session knows.
         batches: Those of the copy of the session that a query makes for its batches: that has their views, and this one has not.
-        tables: The tables that there are.
+        tables: The tables, as the trial's effects left them.
 
     """
 
