@@ -21,6 +21,8 @@ SERVER.set_forkserver_preload(
         *(f"headrace_cli.{name}" for name in _COMMANDS),
         "pytest",
         "typer._adapters",
+        "headrace_properties.program_trials",
+        "headrace_properties.spark_trials",
         "headrace_sim.spark.sinks",
     ]
 )
