@@ -116,7 +116,7 @@ def test_setting_allows_what_no_run_of_a_spark_job_tests(tmp_path: Path) -> None
 
 
 def without_checkpoint(spark: Any) -> Any:
-    return spark.readStream.format("rate").load().writeStream.foreachBatch(write).start()
+    return spark.readStream.schema(SCHEMA).json("in").writeStream.foreachBatch(write).start()
 
 
 @pytest.mark.spark
