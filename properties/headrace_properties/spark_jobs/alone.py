@@ -50,12 +50,8 @@ def _early(job: SparkJob, calm: Outcome, _noted: Noted) -> Finding | None:
 def dropped_early(job: SparkJob, outcome: Outcome, when: str, claim: FindingClass) -> Finding | None:
     """Find rows that are dropped as late within the delay of their own stream.
 
-    Args:
-        job: What was run.
-        outcome: Of the run.
-        when: In which run, for the message.
-        claim: What that claims: that batches are cut otherwise is nobody's fault.
-
+    ``outcome``: of the run. ``when``: in which run, for the message. ``claim``: what that claims: that batches are cut
+    otherwise is nobody's fault.
     """
     if not outcome.early or job.declares.late:
         return None

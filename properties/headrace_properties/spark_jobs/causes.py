@@ -41,21 +41,14 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CauseRow:
-    """What is said of a cause.
+    """What is said of a cause."""
 
-    Attributes:
-        what: what it does to the outcome; "": the finding says so itself.
-        remedy: what to do.
-        finding_class: what its findings claim, unless the author has declared what is broken.
-        allowable: whether the author may allow it by name.
-        answer: what the author declares if it is meant; "": nothing.
-    """
-
-    what: str = ""
-    remedy: str = ""
+    what: str = ""  # what it does to the outcome; "": the finding says so itself
+    remedy: str = ""  # what to do
+    # what its findings claim, unless the author has declared what is broken
     finding_class: FindingClass = FindingClass.VIOLATED
-    allowable: bool = False
-    answer: str = ""
+    allowable: bool = False  # whether the author may allow it by name
+    answer: str = ""  # what the author declares if it is meant; "": nothing
 
 
 _ASKED = FindingClass.UNDECLARED

@@ -32,38 +32,22 @@ MOST_ROWS = 6
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One of the compared runs.
+    """One of the compared runs."""
 
-    Attributes:
-        title: What is special about it.
-        lines: What happened, in order.
-        outcome: What it came to.
-        strikes: The numbers of the lines that tell of a fault.
-        again: The numbers of the lines that tell what was done before.
-
-    """
-
-    title: str
-    lines: tuple[str, ...]
-    outcome: tuple[str, ...]
-    strikes: tuple[int, ...] = ()
-    again: tuple[int, ...] = ()
+    title: str  # what is special about it
+    lines: tuple[str, ...]  # what happened, in order
+    outcome: tuple[str, ...]  # what it came to
+    strikes: tuple[int, ...] = ()  # the numbers of the lines that tell of a fault
+    again: tuple[int, ...] = ()  # the numbers of the lines that tell what was done before
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a finding comes about.
+    """How a finding comes about."""
 
-    Attributes:
-        runs: The undisturbed run, and the one that differs, if there is one.
-        parting: The first state call or output that differs, in both runs.
-        difference: What the outcomes differ in.
-
-    """
-
-    runs: tuple[Run, ...]
-    parting: tuple[str, ...] = ()
-    difference: tuple[str, ...] = ()
+    runs: tuple[Run, ...]  # the undisturbed run, and the one that differs, if there is one
+    parting: tuple[str, ...] = ()  # the first state call or output that differs, in both runs
+    difference: tuple[str, ...] = ()  # what the outcomes differ in
 
     def paragraphs(self) -> Iterator[str]:
         """Yield the text, line by line."""
@@ -86,11 +70,7 @@ class Explanation:
 def explain_query(job: SparkJob, feed: Feed, trial: QueryTrial) -> Explanation:
     """Run a trial again, with and without its schedule, and record each step.
 
-    Args:
-        job: The job.
-        feed: All rows of its input.
-        trial: What to run.
-
+    ``feed``: all rows of its input. ``trial``: what to run.
     """
     rows = narrowed(feed, trial.kept)
     calm, calm_journal = _journaled(job, rows, (trial.schedule or Schedule()).undisturbed)

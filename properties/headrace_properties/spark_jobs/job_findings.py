@@ -35,26 +35,15 @@ AFTER_A_FAULT = "Let the code accept what an earlier attempt left behind"
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """The results of a job's schedules.
+    """The results of a job's schedules."""
 
-    Attributes:
-        findings: What was found, violated ones first.
-        unknown: What was not judged, each with the reason.
-        schedules: How many were run.
-        late: The greatest number of late rows in one of them.
-        outcome: The run without faults.
-        left_out: Which schedules were not tried, and why; "" if all were.
-        notes: What was declared, and how it shows.
-
-    """
-
-    findings: tuple[Finding, ...]
-    unknown: tuple[str, ...]
-    schedules: int
-    late: int
-    outcome: Outcome
-    left_out: str = ""
-    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...]  # what was found, violated ones first
+    unknown: tuple[str, ...]  # what was not judged, each with the reason
+    schedules: int  # how many were run
+    late: int  # the greatest number of late rows in one of them
+    outcome: Outcome  # the run without faults
+    left_out: str = ""  # which schedules were not tried, and why; "" if all were
+    notes: tuple[str, ...] = ()  # what was declared, and how it shows
 
 
 class JobFailsError(HeadraceError):

@@ -25,31 +25,20 @@ _ASKED = frozenset({PromiseKind.ALWAYS, PromiseKind.NEVER, PromiseKind.SOMETIMES
 
 @dataclass(frozen=True, slots=True)
 class JobMoment:
-    """What a promise about a job sees: a run up to a committed batch.
+    """What a promise about a job sees: a run up to a committed batch."""
 
-    Attributes:
-        rows: The input up to here, as ``Row`` values.
-        outputs: The output up to here, as ``Row`` values, in order of batches.
-        state: The contents of each key, by the variable's name and the key, a tuple: a row, a list of rows, or rows by key.
-        late: The number of rows dropped as late.
-
-    """
-
-    rows: tuple[Any, ...]
-    outputs: tuple[Any, ...]
+    rows: tuple[Any, ...]  # the input up to here, as ``Row`` values
+    outputs: tuple[Any, ...]  # the output up to here, as ``Row`` values, in order of batches
+    # the contents of each key, by the variable's name and the key, a tuple: a row, a list of rows, or rows by key
     state: Mapping[tuple[str, tuple[Any, ...]], Any]
-    late: int
+    late: int  # the number of rows dropped as late
 
 
 def expected_rows(function: Callable[[tuple[Any, ...]], Iterable[Any]]) -> Promise:
     """Promise that the output is exactly what a function returns for the input, in any order.
 
-    Args:
-        function: Takes the input, a tuple of ``Row`` values, and returns tuples or ``Row`` values.
-
-    Raises:
-        PromiseError: It is not a plain function.
-
+    ``function``: takes the input, a tuple of ``Row`` values, and returns tuples or ``Row`` values. Raise `PromiseError` if it
+    is not a plain function.
     """
 
     def same(moment: Any) -> None:
@@ -69,9 +58,7 @@ def expected_rows(function: Callable[[tuple[Any, ...]], Iterable[Any]]) -> Promi
 def check_promises_of_job(promises: object) -> tuple[Promise, ...]:
     """Return promises that can be asked of a job.
 
-    Raises:
-        PromiseError: One cannot, is no promise, or has the name of another.
-
+    Raise `PromiseError` if one cannot, is no promise, or has the name of another.
     """
     checked = check_are_promises(promises)
     for promise in checked:
@@ -114,12 +101,7 @@ class QueryJudge:
         self._ask(asked, outcome, f"after batch {batch.number}")
 
     def at_end(self, outcome: Outcome) -> "QueryJudge":
-        """Check what must hold at the end of the run.
-
-        Raises:
-            PromiseError: A promise is wrong in itself.
-
-        """
+        """Check what must hold at the end of the run. Raise `PromiseError` if a promise is wrong in itself."""
         if outcome.failure is None:
             self._ask(
                 [promise for promise in self._promises if promise.kind is PromiseKind.AT_END],

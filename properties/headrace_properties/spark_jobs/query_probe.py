@@ -42,28 +42,19 @@ from headrace_sim.spark.query.schedules import Feed, Schedule
 
 @dataclass
 class QueryProbe:
-    """A query on its input, and what its trials show.
+    """A query on its input, and what its trials show."""
 
-    Attributes:
-        job: The query, without its sink.
-        feed: The rows of its input, batch by batch.
-        promises: Its author's promises.
-        allows_effects: Whether effects outside the process are meant.
-    """
-
-    job: SparkJob
+    job: SparkJob  # the query, without its sink
     feed: Feed
-    promises: Sequence[Promise] = ()
-    allows_effects: bool = False
+    promises: Sequence[Promise] = ()  # its author's promises
+    allows_effects: bool = False  # whether effects outside the process are meant
     _undisturbed: dict[tuple[tuple[int, ...] | None, Schedule], Outcome] = field(default_factory=dict)
 
     @cached_property
     def watched(self) -> tuple[Outcome, Noted]:
         """The undisturbed run, and what was noted of the code.
 
-        Raises:
-            JobFailsError: The job fails in it, and not because an effect of its code is refused.
-
+        Raise `JobFailsError` if the job fails in it, and not because an effect of its code is refused.
         """
         calm, noted = watched_calmly(self.job, self.feed)
         effects = () if self.allows_effects else noted.effects

@@ -23,40 +23,24 @@ _HUDI = "https://hudi.apache.org/docs/configurations"
 
 @dataclass(frozen=True, slots=True)
 class ReviewRule:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        name: By which the author says that it is meant.
-        seen: Returns what is seen of it in a query, each as text for the sentence, with its place.
-        sentence: What is documented, with ``{}`` for what is seen.
-        remedy: What to do.
-        reference: Where that is documented.
-        finding_class: Whether it asks, or tells.
-
-    """
-
-    name: str
+    name: str  # by which the author says that it is meant
+    # returns what is seen of it in a query, each as text for the sentence, with its place
     seen: Callable[[SparkJob], Iterator[tuple[str, str]]]
-    sentence: str
-    remedy: str
-    reference: str
-    finding_class: FindingClass = FindingClass.UNDECLARED
+    sentence: str  # what is documented, with ``{}`` for what is seen
+    remedy: str  # what to do
+    reference: str  # where that is documented
+    finding_class: FindingClass = FindingClass.UNDECLARED  # whether it asks, or tells
 
 
 @dataclass(frozen=True, slots=True)
 class QueryReview:
-    """What a review has found.
+    """What a review has found."""
 
-    Attributes:
-        findings: What only the author can say.
-        notes: What is worth knowing.
-        unknown: What was not judged.
-
-    """
-
-    findings: tuple[Finding, ...] = ()
-    notes: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()  # what only the author can say
+    notes: tuple[str, ...] = ()  # what is worth knowing
+    unknown: tuple[str, ...] = ()  # what was not judged
 
 
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
@@ -66,10 +50,7 @@ _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 def review_query(job: SparkJob, allow: Collection[Cause] = ()) -> QueryReview:
     """Return what Spark's documentation says of a query, and what its sink guarantees.
 
-    Args:
-        job: The query.
-        allow: What is meant: ``settings``, ``repeated``.
-
+    ``allow``: what is meant: ``settings``, ``repeated``.
     """
     if is_for_looking(job):
         told = f"the query writes to {job.sink.format} alone, which is for looking: nothing is kept that could be lost or doubled"

@@ -76,11 +76,8 @@ def _last_by_key(rows: list[Any], columns: list[str], keys: tuple[str, ...]) -> 
 def _leveled(value: Any, *, in_any_order: bool = False) -> Any:
     """Return what is equal for values that count as equal: the last digits of a sum of floats depend on the order of its rows.
 
-    Args:
-        value: Of a row, or of state.
-        in_any_order: Whether the order of lists does not count, as in state: what was appended may be sorted later; if it is not,
-            output shows it.
-
+    ``value``: of a row, or of state. ``in_any_order``: whether the order of lists does not count, as in state: what was
+    appended may be sorted later; if it is not, output shows it.
     """
     match value:
         case float():

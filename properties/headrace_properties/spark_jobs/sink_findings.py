@@ -10,11 +10,7 @@ from headrace_sim.spark.sinks import SinkFinding, SinkQuestion
 def finding_of_sink(found: SinkFinding, feed_seed: int, kept: tuple[int, ...] | None) -> Finding:
     """Return what a fault shows: something is lost, doubled or stuck, which is violated whatever else is meant.
 
-    Args:
-        found: What was found.
-        feed_seed: Seed of the rows.
-        kept: Which of the rows are left; ``None``: all.
-
+    ``found``: what was found. ``feed_seed``: seed of the rows. ``kept``: which of the rows are left; ``None``: all.
     """
     return Finding(
         Kind(Family.SINK, found.wrong.value, FindingClass.VIOLATED, len(CAUSES)),

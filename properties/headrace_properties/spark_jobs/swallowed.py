@@ -31,20 +31,12 @@ _LOGS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class RaisedCall:
-    """A state call that raised.
+    """A state call that raised."""
 
-    Attributes:
-        call: ``hot.appendValue({'v': 1.0})``.
-        error: Its class and message.
-        place: ``file:line`` of the user's code.
-        is_silent: Whether the code that catches it does nothing but log it.
-
-    """
-
-    call: str
-    error: str
+    call: str  # ``hot.appendValue({'v': 1.0})``
+    error: str  # its class and message
     place: str
-    is_silent: bool
+    is_silent: bool  # whether the code that catches it does nothing but log it
 
 
 Result = TypeVar("Result")
@@ -53,10 +45,7 @@ Result = TypeVar("Result")
 def heard_run(run: Callable[[], Result], *, silenced: bool = False) -> tuple[Result, list[RaisedCall]]:
     """Return what a function returns that runs a job, and the state calls that raised in it.
 
-    Args:
-        run: The function.
-        silenced: Whether such a call does nothing instead of raising.
-
+    ``silenced``: whether such a call does nothing instead of raising.
     """
     heard = _Heard(silenced=silenced)
     with _hearing(heard):

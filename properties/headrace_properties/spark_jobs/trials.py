@@ -8,34 +8,20 @@ from headrace_sim.spark.sink_faults import SinkFault
 
 
 class QueryTrial(msgspec.Struct, frozen=True, tag="query"):
-    """One run of a query, and what to look for in it.
+    """One run of a query, and what to look for in it."""
 
-    Attributes:
-        cause: what was found.
-        changed: what the schedule changes; `Cause.CHANCE`: the day and the random numbers.
-        schedule: how the query runs; ``None``: the rows alone show it.
-        promise: the name of the promise that is broken, or "".
-        feed_seed: seed of the rows, where they are drawn, or a function of one.
-        kept: which rows to keep, by their order from 0 over all batches; ``None``: all.
-    """
-
-    cause: Cause
-    changed: Cause = Cause.FAULTS
-    schedule: Schedule | None = None
-    promise: str = ""
-    feed_seed: int = 0
+    cause: Cause  # what was found
+    changed: Cause = Cause.FAULTS  # what the schedule changes; `Cause.CHANCE`: the day and the random numbers
+    schedule: Schedule | None = None  # how the query runs; ``None``: the rows alone show it
+    promise: str = ""  # the name of the promise that is broken, or ""
+    feed_seed: int = 0  # seed of the rows, where they are drawn, or a function of one
+    # which rows to keep, by their order from 0 over all batches; ``None``: all
     kept: tuple[int, ...] | None = None
 
 
 class SinkTrial(msgspec.Struct, frozen=True, tag="sink"):
-    """One run of a sink.
+    """One run of a sink."""
 
-    Attributes:
-        fault: what happens to the process that runs it.
-        feed_seed: as in `QueryTrial`; so is ``kept``.
-        kept: which rows to keep.
-    """
-
-    fault: SinkFault
+    fault: SinkFault  # what happens to the process that runs it
     feed_seed: int = 0
-    kept: tuple[int, ...] | None = None
+    kept: tuple[int, ...] | None = None  # which rows to keep

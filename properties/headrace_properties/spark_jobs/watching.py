@@ -101,22 +101,13 @@ class LostTimer:
 
 @dataclass(frozen=True, slots=True)
 class HandlerCall:
-    """What a processor received, asked of Spark, or yielded.
+    """What a processor received, asked of Spark, or yielded."""
 
-    Attributes:
-        key: The key whose rows or timer are handled.
-        what: ``row Row(n=1)``, ``sum.getValue((0,))``, ``yields Row(n=1)``.
-        result: The return value, or "".
-        place: ``file:line`` of the user's code, or "".
-        is_given: Whether it is a row that the processor received, which is not of its doing.
-
-    """
-
-    key: tuple[Any, ...]
-    what: str
-    result: str = ""
-    place: str = ""
-    is_given: bool = False
+    key: tuple[Any, ...]  # the key whose rows or timer are handled
+    what: str  # ``row Row(n=1)``, ``sum.getValue((0,))``, ``yields Row(n=1)``
+    result: str = ""  # the return value, or ""
+    place: str = ""  # ``file:line`` of the user's code, or ""
+    is_given: bool = False  # whether it is a row that the processor received, which is not of its doing
 
 
 _journal: ContextVar[list[Any] | None] = ContextVar("the journal of watched processors", default=None)
@@ -142,22 +133,13 @@ def _note(call: HandlerCall) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredState:
-    """State that a timer's handler found expired, though the call that registered the timer had written it.
+    """State that a timer's handler found expired, though the call that registered the timer had written it."""
 
-    Attributes:
-        name: Of the variable.
-        key: Whose.
-        ttl_ms: Its TTL.
-        wait_ms: How much later than that call the timer was registered for.
-        place: Where the handler reads it.
-
-    """
-
-    name: str
-    key: Any
-    ttl_ms: int
-    wait_ms: int
-    place: str
+    name: str  # of the variable
+    key: Any  # whose
+    ttl_ms: int  # its TTL
+    wait_ms: int  # how much later than that call the timer was registered for
+    place: str  # where the handler reads it
 
 
 _MOST_ALTERED = 10
@@ -165,31 +147,22 @@ _MOST_ALTERED = 10
 
 @dataclass(slots=True)
 class Noted:
-    """Observations of watched processors.
+    """Observations of watched processors."""
 
-    Attributes:
-        kept: What was kept outside state.
-        lost: Timers that are lost.
-        expired: State that is gone when the timer that needs it fires.
-        expiring: The variables of state that expire by themselves.
-        lifetimes: Of each variable and key with a TTL, when it expires, in ms of processing time.
-        memory: What is outside state, pickled, by its name.
-        effects: What the code did outside the process, and where.
-        awaited: For each key and timer, how long it was to wait, and the variables written by the call that registered it.
-        outside: What the code can reach outside state, if it is known.
-        altered: The latest values that the state does not hold as they were given.
-
-    """
-
-    kept: list[Kept] = field(default_factory=list)
-    lost: list[LostTimer] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)  # what was kept outside state
+    lost: list[LostTimer] = field(default_factory=list)  # timers that are lost
+    # state that is gone when the timer that needs it fires
     expired: list[ExpiredState] = field(default_factory=list)
-    expiring: set[str] = field(default_factory=set)
+    expiring: set[str] = field(default_factory=set)  # the variables of state that expire by themselves
+    # of each variable and key with a TTL, when it expires, in ms of processing time
     lifetimes: dict[tuple[str, Any], int] = field(default_factory=dict)
-    memory: dict[str, bytes] = field(default_factory=dict)
+    memory: dict[str, bytes] = field(default_factory=dict)  # what is outside state, pickled, by its name
+    # what the code did outside the process, and where
     effects: list[tuple[str, str]] = field(default_factory=list)
+    # for each key and timer, how long it was to wait, and the variables written by the call that registered it
     awaited: dict[tuple[Any, int], tuple[int, frozenset[str]]] = field(default_factory=dict)
-    outside: Outside | None = None
+    outside: Outside | None = None  # what the code can reach outside state, if it is known
+    # the latest values that the state does not hold as they were given
     altered: deque[Altered] = field(default_factory=lambda: deque(maxlen=_MOST_ALTERED))
 
 
@@ -229,10 +202,7 @@ class Lifetime(Enum):
 class Watched:
     """A processor that does what the user's does.
 
-    Args:
-        processor: The user's.
-        memory: For how long it keeps what is outside state.
-
+    ``processor``: the user's. ``memory``: for how long it keeps what is outside state.
     """
 
     def __init__(self, processor: Any, memory: Lifetime = Lifetime.TASK) -> None:

@@ -22,11 +22,8 @@ and starts again in its session."""
 class WorkerModules:
     """The modules of the workers of a run.
 
-    Args:
-        outside: What the code of the job can reach outside state.
-        schedule: Of the run: its ``workers`` say which worker runs a task.
-        renewed: Whether each task has a new worker, if the schedule does not say.
-
+    ``outside``: what the code of the job can reach outside state. ``schedule``: of the run: its ``workers`` say which worker
+    runs a task. ``renewed``: whether each task has a new worker, if the schedule does not say.
     """
 
     def __init__(self, outside: Outside, schedule: Schedule, *, renewed: bool) -> None:

@@ -48,9 +48,7 @@ HEARD: deque[HeadraceError] = deque(maxlen=10)
 class CannotFollowError(HeadraceError):
     """A call of Spark's API that is not simulated. Fields: call, place (``file:line`` of the user's code), remedy.
 
-    Attributes:
-        is_final: Whether the real Spark does not compute it either.
-
+    ``is_final``: whether the real Spark does not compute it either.
     """
 
     is_final = False
@@ -112,10 +110,7 @@ def _is_ours(file: str) -> bool:
 def place_of_error(error: BaseException, otherwise: str = "") -> str:
     """Return ``file:line`` of the innermost frame of the user's code in a traceback.
 
-    Args:
-        error: It.
-        otherwise: The place if none of its frames is the user's. "": that of the innermost frame.
-
+    ``otherwise``: the place if none of its frames is the user's. "": that of the innermost frame.
     """
     frames = []
     trace = error.__traceback__
@@ -214,9 +209,7 @@ _SPARKS_OWN = (
 def definition_of(function: Any) -> str:
     """Return ``file:line`` of the definition of a function, of what a `partial` calls, or of an object's ``__call__``; or "".
 
-    Args:
-        function: What is called.
-
+    ``function``: what is called.
     """
     function = inspect.unwrap(function)
     while isinstance(function, partial):

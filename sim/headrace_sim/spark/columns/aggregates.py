@@ -17,24 +17,15 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate.
+    """An aggregate."""
 
-    Attributes:
-        type_of: Returns its type for its argument's.
-        call: The function of the values; without those that are null, unless it takes them.
-        nullable: Whether it may be null.
-        takes_nulls: Whether the values have those that are null.
-        needs_numbers: Whether its argument must be a number.
-        distinct: Whether each value counts once.
-
-    """
-
-    type_of: Callable[[t.DataType], t.DataType]
+    type_of: Callable[[t.DataType], t.DataType]  # returns its type for its argument's
+    # the function of the values; without those that are null, unless it takes them
     call: Callable[[list[Any]], Any]
-    nullable: bool = True
-    takes_nulls: bool = False
-    needs_numbers: bool = False
-    distinct: bool = False
+    nullable: bool = True  # whether it may be null
+    takes_nulls: bool = False  # whether the values have those that are null
+    needs_numbers: bool = False  # whether its argument must be a number
+    distinct: bool = False  # whether each value counts once
 
 
 def aggregate(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:

@@ -18,26 +18,17 @@ _EPOCH = datetime(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class AvroType:
-    """A type of Avro.
+    """A type of Avro."""
 
-    Attributes:
-        kind: What Spark makes of it.
-        read: Reads a value; raises `ValueError` if it is malformed.
-        write: Returns a value's bytes.
-
-    """
-
-    kind: t.DataType
-    read: Callable[[BinaryIO], Any]
-    write: Callable[[Any], bytes]
+    kind: t.DataType  # what Spark makes of it
+    read: Callable[[BinaryIO], Any]  # reads a value; raises `ValueError` if it is malformed
+    write: Callable[[Any], bytes]  # returns a value's bytes
 
 
 def avro_type(schema: str) -> AvroType:
     """Return the type that a schema in JSON describes.
 
-    Raises:
-        NotSimulatedError: It has a union of several types, or a type that is not known here.
-
+    Raise `NotSimulatedError` if it has a union of several types, or a type that is not known here.
     """
     return _type_of(json.loads(schema), {})
 
@@ -45,9 +36,7 @@ def avro_type(schema: str) -> AvroType:
 def decoded(data: bytes, avro: AvroType, *, permissive: bool) -> Any:
     """Return the value in some bytes. If they are malformed, it is a row of nulls, or null, where that is permitted.
 
-    Raises:
-        SparkRuntimeException: They are malformed, and that is not permitted.
-
+    Raise `SparkRuntimeException` if they are malformed, and that is not permitted.
     """
     try:
         return avro.read(io.BytesIO(data))

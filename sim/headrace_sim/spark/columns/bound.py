@@ -29,22 +29,13 @@ Values = Any
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A column of a schema.
-
-    Attributes:
-        name: Its name.
-        type: Its type.
-        nullable: Whether it can be null.
-        value: Returns its value for a row.
-        metadata: What is known of the frame that it is a column of.
-
-    """
+    """A column of a schema."""
 
     name: str
     type: t.DataType
-    nullable: bool
-    value: Callable[[Values], Any]
-    metadata: dict[str, Any] | None = None
+    nullable: bool  # whether it can be null
+    value: Callable[[Values], Any]  # returns its value for a row
+    metadata: dict[str, Any] | None = None  # what is known of the frame that it is a column of
 
     @property
     def field(self) -> t.StructField:

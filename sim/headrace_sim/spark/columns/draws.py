@@ -50,11 +50,8 @@ def forget_draws() -> None:
 def source_of_draws(given: Any, column: int, partition: int) -> Any:
     """Return what a column draws from, for a partition.
 
-    Args:
-        given: The seed that the user gave, or None.
-        column: The column's place among those that draw.
-        partition: The partition's number.
-
+    ``given``: the seed that the user gave, or None. ``column``: the column's place among those that draw. ``partition``: the
+    partition's number.
     """
     batch, frame = _BATCH.get(), _FRAME.get()
     if given is not None and batch is None:

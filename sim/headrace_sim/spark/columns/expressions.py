@@ -62,15 +62,9 @@ _NONE: Mapping[str, int] = {}
 def bind(node: Any, schema: t.StructType, grouped_by: Sequence[str] | None = None) -> Bound:
     """Return a recorded column bound to a schema.
 
-    Args:
-        node: What was recorded, or a plain value.
-        schema: That of the rows.
-        grouped_by: If given, the result is a function of the rows of a group instead of one row, and these columns are constant.
-
-    Raises:
-        CannotFollowError: If it calls a function that is not simulated.
-        AnalysisException: If Spark would refuse it.
-
+    ``node``: what was recorded, or a plain value. ``grouped_by``: if given, the result is a function of the rows of a group
+    instead of one row, and these columns are constant. Raise `CannotFollowError` if it calls a function that is not
+    simulated, or `AnalysisException` if Spark would refuse it.
     """
     return _Binder(schema, grouped_by).bind(node)
 

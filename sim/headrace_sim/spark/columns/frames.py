@@ -29,11 +29,8 @@ def column(name: str, place: str = "") -> Recorded:
 class Rows:
     """Rows in memory.
 
-    Args:
-        schema: That of the rows.
-        partitions: The rows, as tuples, in their partitions.
-        streaming: Whether they stand for a stream, in which some calls are not allowed.
-
+    ``partitions``: the rows, as tuples, in their partitions. ``streaming``: whether they stand for a stream, in which some
+    calls are not allowed.
     """
 
     def __init__(

@@ -30,21 +30,14 @@ _DATE, _TIME, _BOOLEAN = t.DateType(), t.TimestampType(), t.BooleanType()
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of Spark.
+    """A function of Spark."""
 
-    Attributes:
-        takes: The types of its arguments; the last ones may be left out if ``call`` has defaults for them.
-        returns: The type of its result.
-        call: The function of the arguments, none of which is None.
-        nullable: Whether its result may be null though no argument is.
-        exact: Whether only arguments that have these types as they are can be followed, because others give other types.
-
-    """
-
+    # the types of its arguments; the last ones may be left out if ``call`` has defaults for them
     takes: tuple[t.DataType, ...]
-    returns: t.DataType
-    call: Callable[..., Any]
-    nullable: bool = False
+    returns: t.DataType  # the type of its result
+    call: Callable[..., Any]  # the function of the arguments, none of which is None
+    nullable: bool = False  # whether its result may be null though no argument is
+    # whether only arguments that have these types as they are can be followed, because others give other types
     exact: bool = False
 
 

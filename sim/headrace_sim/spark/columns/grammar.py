@@ -72,9 +72,7 @@ class SqlTextError(Exception):
 def tree_of(text: str) -> exp.Expr:
     """Return the tree of an expression or a statement.
 
-    Raises:
-        SqlTextError: If sqlglot cannot parse it, or would lose a part of it.
-
+    Raise `SqlTextError` if sqlglot cannot parse it, or would lose a part of it.
     """
     found = _parsed(text)
     if isinstance(found, str):
@@ -104,12 +102,7 @@ def _parsed(text: str) -> exp.Expr | str:
 
 
 def text_of(tree: exp.Expr) -> str:
-    """Return a tree as text.
-
-    Raises:
-        SqlTextError: The text would not mean the same.
-
-    """
+    """Return a tree as text. Raise `SqlTextError` if the text would not mean the same."""
     text = shown_text(tree)
     if tree_of(text) != tree:
         raise SqlTextError(f"at {text!r}")

@@ -17,9 +17,7 @@ from headrace_sim.spark.refusals import CannotFollowError, NotSimulatedError
 def from_json(text: str, kind: t.DataType) -> Any:
     """Parse a text as ``from_json`` does: fields by name; values that are malformed or do not fit are null.
 
-    Raises:
-        CannotFollowError: If the schema has a type that is not simulated in JSON.
-
+    Raise `CannotFollowError` if the schema has a type that is not simulated in JSON.
     """
     try:
         parsed = json.loads(text)
@@ -87,13 +85,7 @@ def _number_from_json(parsed: Any, kind: t.DataType) -> Any:
 def json_writer(kind: t.DataType, place: str) -> Callable[[Any], str]:
     """Return what writes a value of a type as ``to_json`` does: fields that are null are left out.
 
-    Args:
-        kind: The type.
-        place: Of the user's code.
-
-    Raises:
-        CannotFollowError: If the type is not simulated in JSON.
-
+    Raise `CannotFollowError` if the type is not simulated in JSON.
     """
     match kind:
         case t.StructType(fields=fields):
@@ -148,9 +140,7 @@ def _zoned(at: datetime) -> str:
 def json_object(text: str, path: str) -> str | None:
     """Return what ``get_json_object`` finds at a path like ``$.orders[0].id``.
 
-    Raises:
-        NotSimulatedError: If the path has other parts.
-
+    Raise `NotSimulatedError` if the path has other parts.
     """
     parts = re.findall(r"\.([^.\[]+)|\['([^']+)'\]|\[(\d+)\]|(.)", path.removeprefix("$"))
     if not path.startswith("$") or any(other or "*" in name for name, _, _, other in parts):

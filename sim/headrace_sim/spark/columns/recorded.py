@@ -19,17 +19,11 @@ LAMBDA, LAMBDA_VARIABLE = "lambda", "lambda variable"
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """Which rows a window function sees; replaces Java's ``WindowSpec``, and ``Window``, which makes them.
+    """Which rows a window function sees; replaces Java's ``WindowSpec``, and ``Window``, which makes them."""
 
-    Attributes:
-        partition: The columns that are equal for all of them.
-        order: The columns that they are sorted by.
-        frame: ``rows`` or ``range``, and the first and the last of them, counted from the row at hand; None: without an end.
-
-    """
-
-    partition: tuple["Recorded", ...] = ()
-    order: tuple["Recorded", ...] = ()
+    partition: tuple["Recorded", ...] = ()  # the columns that are equal for all of them
+    order: tuple["Recorded", ...] = ()  # the columns that they are sorted by
+    # ``rows`` or ``range``, and the first and the last of them, counted from the row at hand; None: without an end
     frame: tuple[str, int | None, int | None] | None = None
 
     def partitionBy(self, columns: list["Recorded"]) -> "WindowSpec":

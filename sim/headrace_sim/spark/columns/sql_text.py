@@ -51,9 +51,7 @@ _REMEDY = "Write it with columns, such as F.col('x') > 0"
 def parse_expression(text: str, place: str) -> Recorded:
     """Return the column that an SQL text stands for. ``place``: of the user's code.
 
-    Raises:
-        CannotFollowError: It is not an expression, or has a form that is not simulated.
-
+    Raise `CannotFollowError` if it is not an expression, or has a form that is not simulated.
     """
     try:
         return recorded_of_tree(tree_of(text), place)
@@ -70,16 +68,10 @@ def recorded_of_tree(tree: exp.Expr, place: str) -> Recorded:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads trees.
-
-    Attributes:
-        place: Of the user's code.
-        variables: Those of the lambdas around what is read.
-
-    """
+    """Reads trees."""
 
     place: str
-    variables: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()  # those of the lambdas around what is read
 
     def read(self, tree: exp.Expr) -> Any:
         """Return a recorded column or a plain value."""

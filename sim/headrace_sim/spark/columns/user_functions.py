@@ -26,13 +26,8 @@ Value = Callable[[Any], Any]
 def called(node: Recorded, bind: Callable[[Any], Value]) -> Value:
     """Return the value of a recorded call of a function.
 
-    Args:
-        node: The call.
-        bind: Gives the value of a recorded column.
-
-    Raises:
-        CannotFollowError: If it takes whole columns, as pandas functions do.
-
+    ``bind``: gives the value of a recorded column. Raise `CannotFollowError` if it takes whole columns, as pandas functions
+    do.
     """
     function, columns = node.args
     convert = _returned(function, node.place)
@@ -66,15 +61,8 @@ def called_on_columns(
 ) -> list[list[Any]]:
     """Return the results of a recorded call of a pandas function, for each row of each partition.
 
-    Args:
-        node: The call.
-        bind: Binds a recorded column.
-        partitions: The rows.
-
-    Raises:
-        CannotFollowError: If it takes or returns structs.
-        PySparkException: If Spark would refuse what it returns.
-
+    ``bind``: binds a recorded column. Raise `CannotFollowError` if it takes or returns structs, or `PySparkException` if
+    Spark would refuse what it returns.
     """
     function, columns = node.args
     placed, named = _arguments(columns, bind)

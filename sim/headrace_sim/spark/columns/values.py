@@ -22,21 +22,12 @@ _AS_GIVEN = (t.LongType, t.StringType, t.DoubleType, t.BooleanType, t.IntegerTyp
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """A value that the state store does not keep as it was given: an integer that wrapped, or a null for one of another type.
+    """A value that the state store does not keep as it was given: an integer that wrapped, or a null for one of another type."""
 
-    Attributes:
-        variable: The state variable.
-        column: Its column, and the column's type: ``n, a TINYINT``.
-        given: What was given.
-        kept: What is kept instead.
-        place: ``file:line`` of the user's code.
-
-    """
-
-    variable: str
-    column: str
-    given: Any
-    kept: Any
+    variable: str  # the state variable
+    column: str  # its column, and the column's type: ``n, a TINYINT``
+    given: Any  # what was given
+    kept: Any  # what is kept instead
     place: str
 
 
@@ -103,9 +94,7 @@ class ValueRefusedError(Exception):
 def stored(schema: t.StructType, internal: Any) -> tuple[Any, ...]:
     """Return the row that the state store keeps for a value pickled by PySpark.
 
-    Raises:
-        ValueRefusedError: If Spark cannot make a row of it.
-
+    Raise `ValueRefusedError` if Spark cannot make a row of it.
     """
     if not isinstance(internal, (tuple, list)) or len(internal) != len(schema.fields):
         count = len(internal) if isinstance(internal, (tuple, list)) else 1
@@ -130,9 +119,7 @@ def _in_field(field: t.StructField, value: Any) -> Any:
 def from_pickled(kind: t.DataType, value: Any) -> Any:
     """Convert as ``EvaluatePython.makeFromJava`` does: a value of another type is null, an integer wraps.
 
-    Raises:
-        ValueRefusedError: A decimal number is out of range, or a row has another number of values.
-
+    Raise `ValueRefusedError` if a decimal number is out of range, or a row has another number of values.
     """
     if value is None:
         return None
@@ -390,9 +377,7 @@ def _expect_frame(frame: Any) -> None:
 def as_tuple(row: Any, schema: t.StructType) -> tuple[Any, ...]:
     """Return a row, given as a tuple, list, dict or ``Row``, as the tuple that Spark would give back.
 
-    Raises:
-        PySparkTypeError: If a value is not of its column's type. PySpark's own verifier judges it.
-
+    Raise `PySparkTypeError` if a value is not of its column's type. PySpark's own verifier judges it.
     """
     t._make_type_verifier(schema)(row)
     whole = schema.fromInternal(schema.toInternal(row))

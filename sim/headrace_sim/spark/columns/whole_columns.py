@@ -42,14 +42,9 @@ def _calls_in(node: Any) -> Iterator[Recorded]:
 def computed_first(nodes: list[Recorded], schema: t.StructType, partitions: Sequence[Partition]) -> Computed:
     """Compute the calls in columns that need more than one row.
 
-    Returns:
-        The columns, reading the results instead; the schema with columns for those; the rows with their values, in one
-        partition if there are window functions.
-
-    Raises:
-        CannotFollowError: If a call is not simulated.
-        AnalysisException: If Spark would refuse it.
-
+    The columns, reading the results instead; the schema with columns for those; the rows with their values, in one partition
+    if there are window functions. Raise `CannotFollowError` if a call is not simulated, or `AnalysisException` if Spark would
+    refuse it.
     """
     calls = list(_calls_in(nodes))
     if any(windows_in(calls)):

@@ -21,10 +21,7 @@ _SHIFTS = {"lag": -1, "lead": 1}
 def windowed(call: Recorded, schema: t.StructType, rows: Sequence[Row]) -> tuple[t.DataType, bool, list[Any]]:
     """Return the type of a recorded call, whether it may be null, and its value for each row.
 
-    Raises:
-        CannotFollowError: If it is not simulated.
-        AnalysisException: If Spark would refuse it.
-
+    Raise `CannotFollowError` if it is not simulated, or `AnalysisException` if Spark would refuse it.
     """
     return _Window(call, schema).over(rows)
 

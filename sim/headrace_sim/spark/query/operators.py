@@ -65,13 +65,8 @@ def evict(table: dict[Key, Any], time: Callable[[Key], int | None], watermark_ms
 class Grouping:
     """An aggregate's columns, bound once.
 
-    Args:
-        step: The aggregate.
-        schema: Of the rows that come in, which says what has the event time.
-
-    Raises:
-        CannotFollowError: A column is not simulated.
-
+    ``schema``: of the rows that come in, which says what has the event time. Raise `CannotFollowError` if a column is not
+    simulated.
     """
 
     def __init__(self, step: Aggregate, schema: t.StructType) -> None:
@@ -383,12 +378,7 @@ class Limitation:
 
 
 def expect_not_distinct(step: Aggregate) -> None:
-    """Expect aggregates that Spark computes of a stream.
-
-    Raises:
-        SparkJobError: One is of distinct values.
-
-    """
+    """Expect aggregates that Spark computes of a stream. Raise `SparkJobError` if one is of distinct values."""
     if any(
         part.name in {"count_distinct", "sum_distinct"} for node in step.values for part in parts_of(node)
     ):

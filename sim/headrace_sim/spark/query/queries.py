@@ -78,35 +78,24 @@ class SinkCall:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a run.
+    """The outcome of a run."""
 
-    Args:
-        batches: The offset log.
-        outputs: The rows of each committed batch.
-        sink_calls: Every call of the sink, in order.
-        state: Of each stateful stage (by its place among the job's stages): rows by (variable, key).
-        timers: Of each stateful stage: (key, expiry in ms), in order of expiry.
-        late: How many rows were dropped as late.
-        early: Those of them that came within the delay of their own stream: another one was ahead.
-        watermark_ms: After the last batch.
-        events: What happened, in order.
-        failure: The error that ended the query, if one did.
-        clocked: Whether the clock of batches counted: a timer was registered, or state had a TTL.
-        bounded: The stateful stages (as in `state`) of Spark's own whose state the watermark bounds.
-
-    """
-
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)  # the offset log
+    # the rows of each committed batch
     outputs: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
-    sink_calls: list[SinkCall] = field(default_factory=list)
+    sink_calls: list[SinkCall] = field(default_factory=list)  # every call of the sink, in order
+    # of each stateful stage (by its place among the job's stages): rows by (variable, key)
     state: dict[int, dict[tuple[str, Key], Any]] = field(default_factory=dict)
+    # of each stateful stage: (key, expiry in ms), in order of expiry
     timers: dict[int, list[tuple[Key, int]]] = field(default_factory=dict)
-    late: int = 0
+    late: int = 0  # how many rows were dropped as late
+    # those of them that came within the delay of their own stream: another one was ahead
     early: list[tuple[Any, ...]] = field(default_factory=list)
-    watermark_ms: int = 0
-    events: list[Event] = field(default_factory=list)
-    failure: Exception | None = None
-    clocked: bool = False
+    watermark_ms: int = 0  # after the last batch
+    events: list[Event] = field(default_factory=list)  # what happened, in order
+    failure: Exception | None = None  # the error that ended the query, if one did
+    clocked: bool = False  # whether the clock of batches counted: a timer was registered, or state had a TTL
+    # the stateful stages (as in `state`) of Spark's own whose state the watermark bounds
     bounded: set[int] = field(default_factory=set)
 
     def rows(self) -> Counter[tuple[Any, ...]]:

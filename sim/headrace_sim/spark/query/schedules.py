@@ -31,56 +31,40 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault.
+    """One fault."""
 
-    Args:
-        kind: What happens.
-        batch: In which batch (from 0).
-        partition: To which task of each stateful stage; unused where the driver fails.
-        step: `TASK_DIES`: at which of the task's steps (rows read, calls of state and timers, rows yielded; from 1).
-        delay: `ZOMBIE_DRIVER`: after how many later batches. `CHECKPOINT_RESTORED`: how many further batches the backup lacks.
-
-    """
-
-    kind: FaultKind
-    batch: int
-    partition: int = 0
+    kind: FaultKind  # what happens
+    batch: int  # in which batch (from 0)
+    partition: int = 0  # to which task of each stateful stage; unused where the driver fails
+    # `TASK_DIES`: at which of the task's steps (rows read, calls of state and timers, rows yielded; from 1)
     step: int = 1
+    # `ZOMBIE_DRIVER`: after how many later batches. `CHECKPOINT_RESTORED`: how many further batches the backup lacks
     delay: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How a job runs.
+    """How a job runs."""
 
-    Args:
-        cuts: How many rows of the feed each batch takes, in turn. What is left is the last batch. None: as the feed has them.
-        idle_after: After which batches the source has nothing for a while, so that Spark may run batches without data.
-            After the last one it always is.
-        order: A seed by which the rows of each batch are shuffled. None: as the feed has them.
-        partitions: Instead of the job's.
-        frame_rows: How many rows a pandas frame has at most (``spark.sql.execution.arrow.maxRecordsPerBatch``). None: all.
-        start_ms: Processing time of the first batch, in milliseconds since the epoch.
-        steps_ms: How much later each next batch starts, in milliseconds; it may be negative.
-        step_ms: The same, where ``steps_ms`` has none. 0: the clock of batches stands still until the last row.
-        faults: What fails.
-        delayed: Which rows come two batches later, numbered from 0 over all batches.
-        twice: Which rows come again two batches later.
-        workers: Which Python worker runs a task: the one at (batch + partition), in turn. (): not said.
-
-    """
-
+    # how many rows of the feed each batch takes, in turn. What is left is the last batch. None: as the feed has them
     cuts: tuple[int, ...] | None = None
+    # after which batches the source has nothing for a while, so that Spark may run batches without data. After the last one
+    # it always is
     idle_after: frozenset[int] = frozenset()
+    # a seed by which the rows of each batch are shuffled. None: as the feed has them
     order: int | None = None
-    partitions: int | None = None
+    partitions: int | None = None  # instead of the job's
+    # how many rows a pandas frame has at most (``spark.sql.execution.arrow.maxRecordsPerBatch``). None: all
     frame_rows: int | None = None
-    start_ms: int = 1_700_000_000_000
+    start_ms: int = 1_700_000_000_000  # processing time of the first batch, in milliseconds since the epoch
+    # how much later each next batch starts, in milliseconds; it may be negative
     steps_ms: tuple[int, ...] = ()
-    faults: tuple[Fault, ...] = ()
-    delayed: tuple[int, ...] = ()
-    twice: tuple[int, ...] = ()
+    faults: tuple[Fault, ...] = ()  # what fails
+    delayed: tuple[int, ...] = ()  # which rows come two batches later, numbered from 0 over all batches
+    twice: tuple[int, ...] = ()  # which rows come again two batches later
+    # the same, where ``steps_ms`` has none. 0: the clock of batches stands still until the last row
     step_ms: int = 1_000
+    # which Python worker runs a task: the one at (batch + partition), in turn. (): not said
     workers: tuple[int, ...] = ()
 
     @property
@@ -162,13 +146,7 @@ def draw_schedule(seed: int, partitions: int, feed: Feed, *, mean_faults: float 
     """Draw a schedule.
 
     Each concern has a random stream of its own, and each kind of fault too: adding a kind changes no other's faults.
-
-    Args:
-        seed: Determines the whole schedule.
-        partitions: The job's.
-        feed: The source's rows.
-        mean_faults: The expected number of faults.
-
+    ``seed``: determines the whole schedule. ``mean_faults``: the expected number of faults.
     """
     rows = sum(len(batch) for batch in feed)
     cuts = _draw_cuts(Random(f"{seed}/cuts"), rows)

@@ -74,24 +74,16 @@ class Streams(tuple[Stream, ...]):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage, ready to run.
+    """A stage, ready to run."""
 
-    Attributes:
-        work: What it does.
-        output: Its output schema.
-        event_time: How it reads event time from its input, in ms, if it does.
-        place: Of its state among that of the job: its place among the steps; within a join, one behind them all.
-        lag_ms: By how much its watermark is behind the job's.
-        streams: Those that a join brings together.
-
-    """
-
-    work: Stateful | Delay | Streams | Narrow
-    output: t.StructType
+    work: Stateful | Delay | Streams | Narrow  # what it does
+    output: t.StructType  # its output schema
+    # how it reads event time from its input, in ms, if it does
     event_time: Callable[[tuple[Any, ...]], int | None] | None = None
+    # of its state among that of the job: its place among the steps; within a join, one behind them all
     place: int = -1
-    lag_ms: int = 0
-    streams: tuple[Stream, ...] = ()
+    lag_ms: int = 0  # by how much its watermark is behind the job's
+    streams: tuple[Stream, ...] = ()  # those that a join brings together
 
 
 def stateful_in(stages: Iterable[Stage]) -> Iterator[Stage]:
@@ -106,8 +98,7 @@ def stateful_in(stages: Iterable[Stage]) -> Iterator[Stage]:
 def planned(job: SparkJob) -> list[Stage]:
     """Return the steps of a job, each with the event time that reaches it.
 
-    Raises:
-        SparkJobError: If Spark would refuse one of them.
+    Raise `SparkJobError` if Spark would refuse one of them.
     """
     _expect_supported(job)
     return _Planner(job).stages(job.steps, _Reached(job.input), is_top=True)[0]
@@ -147,18 +138,11 @@ def _expect_supported(job: SparkJob) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """What reaches a step.
+    """What reaches a step."""
 
-    Attributes:
-        schema: Of the rows; its metadata say which columns have the event time.
-        column: The name of the column that had it last, for the user's own operators.
-        lag_ms: By how much the watermark is behind the job's.
-
-    """
-
-    schema: t.StructType
-    column: str = ""
-    lag_ms: int = 0
+    schema: t.StructType  # of the rows; its metadata say which columns have the event time
+    column: str = ""  # the name of the column that had it last, for the user's own operators
+    lag_ms: int = 0  # by how much the watermark is behind the job's
 
 
 class _Planner:
@@ -348,13 +332,7 @@ def _map_in_pandas(step: MapInPandas, schema: t.StructType) -> Narrow:
 def event_time(column: str, schema: t.StructType, place: str) -> Callable[[tuple[Any, ...]], int | None]:
     """Return the function that reads a row's event time, ms since the epoch.
 
-    Args:
-        column: That has it.
-        schema: Of the row.
-        place: Of the user's code, for an error.
-
-    Raises:
-        SparkJobError: If there is no such column, or it has no times.
+    ``column``: that has it. ``schema``: of the row. Raise `SparkJobError` if there is no such column, or it has no times.
     """
     if column not in schema.names:
         problem = f"no column {column!r} among {', '.join(schema.names)} (UNRESOLVED_COLUMN)"

@@ -38,49 +38,30 @@ _UPWARDS = {"lt": (False, True), "leq": (False, False), "gt": (True, True), "geq
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One of the two streams.
+    """One of the two streams."""
 
-    Attributes:
-        schema: Of its rows.
-        key: Returns what must be equal; None in it: equal to nothing.
-        passes: Returns whether a row could match at all.
-        time: Returns its event time, or None.
-        expiry: Returns the time at which the watermark evicts a row, in microseconds. None: never.
-
-    """
-
-    schema: t.StructType
-    key: Callable[[Row], Row]
-    passes: Callable[[Row], bool]
-    time: TimeOf | None
+    schema: t.StructType  # of its rows
+    key: Callable[[Row], Row]  # returns what must be equal; None in it: equal to nothing
+    passes: Callable[[Row], bool]  # returns whether a row could match at all
+    time: TimeOf | None  # returns its event time, or None
+    # returns the time at which the watermark evicts a row, in microseconds. None: never
     expiry: TimeOf | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """What a condition says of the times of one side.
+    """What a condition says of the times of one side."""
 
-    Attributes:
-        distance_us: By how much they at least exceed those of the other side, in microseconds. None: nothing is said.
-        until_us: The time behind which Spark evicts no row. None: there is none.
-
-    """
-
+    # by how much they at least exceed those of the other side, in microseconds. None: nothing is said
     distance_us: int | None
-    until_us: int | None
+    until_us: int | None  # the time behind which Spark evicts no row. None: there is none
 
 
 class Joining:
     """``stream.join(stream)``.
 
-    Args:
-        step: The join.
-        left: The schema of the left stream, which says what has the event time.
-        right: That of the right one.
-
-    Raises:
-        SparkJobError: Spark would refuse it.
-
+    ``left``: the schema of the left stream, which says what has the event time. ``right``: that of the right one. Raise
+    `SparkJobError` if Spark would refuse it.
     """
 
     def __init__(self, step: StreamJoin, left: t.StructType, right: t.StructType) -> None:

@@ -113,11 +113,7 @@ def collected() -> Iterator[dict[str, Answer]]:
 
 
 def _replied(request: Request) -> Reply:
-    """Send a request to the server, and return its reply.
-
-    Raises:
-        RealSparkError: it has a problem, or is gone.
-    """
+    """Send a request to the server, and return its reply. Raise `RealSparkError` if it has a problem, or is gone."""
     try:
         with socket.socket() as connection:
             connection.connect(opened().address)
@@ -136,15 +132,10 @@ def _replied(request: Request) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Where the server is asked.
+    """Where the server is asked."""
 
-    Attributes:
-        address: host and port.
-        token: what it expects of those who ask.
-    """
-
-    address: tuple[str, int]
-    token: str
+    address: tuple[str, int]  # host and port
+    token: str  # what it expects of those who ask
 
 
 def is_open_way(address: object) -> bool:

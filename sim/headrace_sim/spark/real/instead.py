@@ -19,14 +19,8 @@ SWITCH = "HEADRACE_REAL_SPARK"
 def expect_askable(relation: pb.Relation, functions: Iterable[str], cannot: CannotFollowError) -> None:
     """Expect a relation that the real Spark may compute.
 
-    Args:
-        relation: It.
-        functions: The names of the user's own functions.
-        cannot: Why it is not computed here.
-
-    Raises:
-        CannotFollowError: Spark is not asked.
-
+    ``functions``: the names of the user's own functions. ``cannot``: why it is not computed here. Raise `CannotFollowError`
+    if Spark is not asked.
     """
     if cannot.is_final or os.environ.get(SWITCH) == "no":
         cannot.is_final = True
@@ -38,15 +32,8 @@ def expect_askable(relation: pb.Relation, functions: Iterable[str], cannot: Cann
 def by_spark(relation: pb.Relation, inputs: Sequence[Rows], cannot: CannotFollowError) -> Rows:
     """Return what a relation gives on the real Spark.
 
-    Args:
-        relation: It.
-        inputs: What its inputs give.
-        cannot: Why it is not computed here.
-
-    Raises:
-        CannotFollowError: There is no Spark that could be asked.
-        PySparkException: Spark raises it.
-
+    ``inputs``: what its inputs give. ``cannot``: why it is not computed here. Raise `CannotFollowError` if there is no Spark
+    that could be asked, or `PySparkException` if Spark raises it.
     """
     _unhear(cannot)
     tables = [(rows.schema, rows.all()) for rows in inputs]

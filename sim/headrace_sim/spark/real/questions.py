@@ -25,11 +25,8 @@ Table = tuple[t.StructType, Sequence[tuple[Any, ...]]]
 def question_of(relation: pb.Relation, inputs: Sequence[Table], call: str, place: str) -> Question:
     """Return the question what a relation gives.
 
-    Args:
-        relation: it, of the user's plan. It is not changed.
-        inputs: what its own inputs give, in the order of the protocol's fields.
-        call: as in `Question`; so is ``place``.
-        place: of the call.
+    ``relation``: it, of the user's plan. It is not changed. ``inputs``: what its own inputs give, in the order of the
+    protocol's fields.
     """
     asked = pb.Relation()
     asked.CopyFrom(relation)
@@ -146,10 +143,8 @@ _SUBQUERY = re.compile(r"\bselect\b", re.IGNORECASE)
 def refusal(relation: pb.Relation, names: Iterable[str] = (), functions: Iterable[str] = ()) -> str:
     """Return why a relation cannot be asked of the real Spark; ``""``: it can.
 
-    Args:
-        relation: it.
-        names: of the columns of its inputs, which come before functions that are called without parentheses.
-        functions: the names of the user's own functions, which Spark does not have.
+    ``names``: of the columns of its inputs, which come before functions that are called without parentheses. ``functions``:
+    the names of the user's own functions, which Spark does not have.
     """
     kind = relation.WhichOneof("rel_type") or "nothing"
     columns = frozenset(name.lower() for name in names)

@@ -53,9 +53,7 @@ _ASK_WITHIN_S = 10
 class Server:
     """Answers questions.
 
-    Args:
-        token: what is expected of those who ask.
-        talk: a file descriptor to say on that Spark starts.
+    ``token``: what is expected of those who ask. ``talk``: a file descriptor to say on that Spark starts.
     """
 
     def __init__(self, token: str, talk: int) -> None:
@@ -157,9 +155,7 @@ def _failed(error: errors.PySparkException) -> Answer:
 def _started() -> Any:
     """Start Spark with its Connect server, and return a client of it.
 
-    Raises:
-        JavaNotFoundError: there is no Java.
-        HeadraceError: the installed PySpark has no Connect server.
+    Raise `JavaNotFoundError` if there is no Java, or `HeadraceError` if the installed PySpark has no Connect server.
     """
     if not list(Path(pyspark.__file__).parent.glob("jars/spark-connect_*.jar")):
         problem = (
@@ -185,11 +181,8 @@ def _started() -> Any:
 def main(door: Any, ends: int, token: str, talk: int) -> None:
     """Answer until nobody is left who could ask.
 
-    Args:
-        door: the socket where connections come.
-        ends: a file descriptor at whose end nobody is left.
-        token: what is expected of those who ask.
-        talk: as in `Server`.
+    ``door``: the socket where connections come. ``ends``: a file descriptor at whose end nobody is left. ``token``: what is
+    expected of those who ask.
     """
     server = Server(token, talk)
     while ends not in select.select([door, ends], [], [])[0]:

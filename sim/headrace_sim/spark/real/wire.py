@@ -13,63 +13,38 @@ _LENGTH = struct.Struct(">I")
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What Spark says to a question: a table, or its error.
+    """What Spark says to a question: a table, or its error."""
 
-    Attributes:
-        schema: of the table, as JSON.
-        data: its rows, as a stream of Arrow.
-        error: class of Spark's error; ``""``: none.
-        message: of the error.
-        condition: its error class.
-        parameters: of its message.
-    """
-
-    schema: str = ""
-    data: bytes = b""
-    error: str = ""
+    schema: str = ""  # of the table, as JSON
+    data: bytes = b""  # its rows, as a stream of Arrow
+    error: str = ""  # class of Spark's error; ``""``: none
     message: str = ""
-    condition: str = ""
-    parameters: dict[str, str] = {}
+    condition: str = ""  # its error class
+    parameters: dict[str, str] = {}  # of its message
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is asked: what a relation gives.
+    """What is asked: what a relation gives."""
 
-    Attributes:
-        digest: by which its answer is remembered.
-        plan: the relation, serialized, with its rows.
-        call: what Headrace does not compute itself: ``F.soundex``.
-        place: ``file:line`` of it.
-    """
-
-    digest: str
-    plan: bytes
-    call: str
-    place: str
+    digest: str  # by which its answer is remembered
+    plan: bytes  # the relation, serialized, with its rows
+    call: str  # what Headrace does not compute itself: ``F.soundex``
+    place: str  # ``file:line`` of it
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is sent to the server.
+    """What is sent to the server."""
 
-    Attributes:
-        token: as the server has it.
-        question: what is asked; ``None``: which answers were given since this was sent last.
-    """
-
-    token: str
+    token: str  # as the server has it
+    # what is asked; ``None``: which answers were given since this was sent last
     question: Question | None = None
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What the server sends back.
+    """What the server sends back."""
 
-    Attributes:
-        answers: by digest.
-        problem: why there is none; ``""``: there are.
-    """
-
-    answers: dict[str, Answer] = {}
-    problem: str = ""
+    answers: dict[str, Answer] = {}  # by digest
+    problem: str = ""  # why there is none; ``""``: there are
 
 
 def send(connection: socket.socket, message: Any) -> None:
@@ -79,12 +54,7 @@ def send(connection: socket.socket, message: Any) -> None:
 
 
 def received(connection: socket.socket, kind: type[T]) -> T:
-    """Receive a message.
-
-    Raises:
-        EOFError: the other side has gone.
-        msgspec.DecodeError: it is something else.
-    """
+    """Receive a message. Raise `EOFError` if the other side has gone, or `msgspec.DecodeError` if it is something else."""
     (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
     return msgspec.msgpack.decode(_read(connection, length), type=kind)
 

@@ -48,40 +48,24 @@ class Loss(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Rows that leave no trace in a destination, and why.
+    """Rows that leave no trace in a destination, and why."""
 
-    Attributes:
-        loss: Why.
-        rows: Their numbers, over all batches.
-        batch: The index of their batch, or of the first one.
-        destination: Where they are not; "": nowhere at all.
-        instead: The numbers of rows that are there in their place.
-
-    """
-
-    loss: Loss
-    rows: tuple[int, ...]
-    batch: int
-    destination: str
-    instead: tuple[int, ...] = ()
+    loss: Loss  # why
+    rows: tuple[int, ...]  # their numbers, over all batches
+    batch: int  # the index of their batch, or of the first one
+    destination: str  # where they are not; "": nowhere at all
+    instead: tuple[int, ...] = ()  # the numbers of rows that are there in their place
 
 
 @dataclass(slots=True)
 class Baseline:
-    """Judges the undisturbed run of a sink.
-
-    Args:
-        batches: Its rows.
-        run: Runs the sink on others.
-        destinations: Those that can be compared, as `pattern_of` names them, with the name that they are told by.
-        caught: The batches in which the sink caught an error.
-
-    """
+    """Judges the undisturbed run of a sink."""
 
     batches: Batches
-    run: RunBatches
+    run: RunBatches  # runs the sink on others
+    # those that can be compared, as `pattern_of` names them, with the name that they are told by
     destinations: Mapping[str, str]
-    caught: frozenset[int] = frozenset()
+    caught: frozenset[int] = frozenset()  # the batches in which the sink caught an error
     _runs: int = 0
     _known: dict[tuple[Cut, frozenset[int]], Contents | None] = field(default_factory=dict)
     _lead: int = 0
@@ -108,9 +92,7 @@ class Baseline:
     def beside(self, pairs: Sequence[tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
         """Yield the destinations in which an older result of a key is beside a newer one, with the numbers of both rows.
 
-        Args:
-            pairs: The numbers of the rows of each key that follow each other.
-
+        ``pairs``: the numbers of the rows of each key that follow each other.
         """
         calm = self._left(Cut.AS_GIVEN) or {}
         for name in sorted(self.destinations.keys() & calm.keys()):

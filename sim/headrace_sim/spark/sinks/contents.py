@@ -112,23 +112,14 @@ def _sqlite_tables(path: Path) -> Iterator[tuple[str, list[Item]]]:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The results of an undisturbed run, and what varies between such runs: names of files, columns, scratch files.
+    """The results of an undisturbed run, and what varies between such runs: names of files, columns, scratch files."""
 
-    Attributes:
-        contents: What each destination holds.
-        names: The destinations that have the same name in each run.
-        passing: The columns, by destination, whose values differ from run to run.
-        scratch: The places in the code where files are made that are gone in the end.
-        unsteady: The destinations that cannot be compared.
-        joins: Columns of random ids, and those of other destinations where each of these ids is, too.
-
-    """
-
-    contents: Contents
-    names: frozenset[str]
-    passing: dict[str, frozenset[str]]
-    scratch: frozenset[str]
-    unsteady: tuple[str, ...]
+    contents: Contents  # what each destination holds
+    names: frozenset[str]  # the destinations that have the same name in each run
+    passing: dict[str, frozenset[str]]  # the columns, by destination, whose values differ from run to run
+    scratch: frozenset[str]  # the places in the code where files are made that are gone in the end
+    unsteady: tuple[str, ...]  # the destinations that cannot be compared
+    # columns of random ids, and those of other destinations where each of these ids is, too
     joins: tuple[tuple[Column, Column], ...] = ()
 
     def read(self, raw: Raw, effects: list[Effect]) -> Contents:

@@ -24,34 +24,19 @@ KILLED = 137
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something that a sink did that outlives its process.
+    """Something that a sink did that outlives its process."""
 
-    Attributes:
-        attempt: The number of the process, from 0.
-        batch: The index of the batch.
-        action: What was done: ``INSERT INTO payments``, ``rename``.
-        target: To what: ``out.db: payments``, ``done/batch-1``.
-        place: ``file:line`` in the user's code.
-        parts: Whether it has several parts, so that a process can die in the middle of it.
-        replied: Whether it is a request, whose reply can be lost.
-        pending: Whether it is part of a transaction that is not committed.
-        payload: What a stand-in has to keep of it.
-        connection: The number of the database connection, from 1; 0: none.
-        partition: That of the task that did it; None: no task did.
-
-    """
-
-    attempt: int
-    batch: int
-    action: str
-    target: str
-    place: str
-    parts: bool = False
-    replied: bool = False
-    pending: bool = False
-    payload: Any = None
-    connection: int = 0
-    partition: int | None = None
+    attempt: int  # the number of the process, from 0
+    batch: int  # the index of the batch
+    action: str  # what was done: ``INSERT INTO payments``, ``rename``
+    target: str  # to what: ``out.db: payments``, ``done/batch-1``
+    place: str  # ``file:line`` in the user's code
+    parts: bool = False  # whether it has several parts, so that a process can die in the middle of it
+    replied: bool = False  # whether it is a request, whose reply can be lost
+    pending: bool = False  # whether it is part of a transaction that is not committed
+    payload: Any = None  # what a stand-in has to keep of it
+    connection: int = 0  # the number of the database connection, from 1; 0: none
+    partition: int | None = None  # that of the task that did it; None: no task did
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,9 +282,7 @@ class Probe:
     def action(self) -> Iterator[None]:
         """Perform an action on a DataFrame in this context; inject the fault if due.
 
-        Raises:
-            PySparkException: If this is the action that fails.
-
+        Raise `PySparkException` if this is the action that fails.
         """
         if self._acting or self._busy or self._batch < 0:  # part of another one, or of the preparation
             yield

@@ -15,9 +15,7 @@ from pyspark.sql.streaming import DataStreamWriter
 def function_of_writer(writer: Any) -> Callable[[Any, int], None]:
     """Return what ``foreachBatch`` would be given instead of a writer.
 
-    Raises:
-        PySparkAttributeError: If it is neither a function nor has a method ``process``.
-
+    Raise `PySparkAttributeError` if it is neither a function nor has a method ``process``.
     """
     drive = DataStreamWriter._construct_foreach_function(writer)
 

@@ -47,24 +47,14 @@ class Asked(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SinkQuestion:
-    """Something that a sink does, and that may be meant.
+    """Something that a sink does, and that may be meant."""
 
-    Attributes:
-        about: What is asked.
-        destination: Where.
-        place: ``file:line`` of the effect.
-        message: What it does.
-        answer: How to say that it is meant, and what to do if it is not.
-        fault: The first fault that showed it.
-
-    """
-
-    about: Asked
-    destination: str
-    place: str
-    message: str
-    answer: str
-    fault: SinkFault = _UNDISTURBED
+    about: Asked  # what is asked
+    destination: str  # where
+    place: str  # ``file:line`` of the effect
+    message: str  # what it does
+    answer: str  # how to say that it is meant, and what to do if it is not
+    fault: SinkFault = _UNDISTURBED  # the first fault that showed it
 
     def __str__(self) -> str:
         """Say where, what it does, and how to answer."""
@@ -73,30 +63,18 @@ class SinkQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SinkFinding:
-    """Something that a sink gets wrong.
+    """Something that a sink gets wrong."""
 
-    Attributes:
-        wrong: What.
-        destination: Where: ``out.db: payments``. For a sink that is stuck, the error.
-        items: Some of the duplicated or missing rows or lines.
-        place: ``file:line`` of the effect that is not idempotent; for missing rows, of the one that hides them.
-        effect: What is done there.
-        story: What happened, in a sentence or two.
-        remedy: What to do.
-        fault: The first fault that showed it.
-        trials: The number of trials in which it showed.
-
-    """
-
-    wrong: Wrong
-    destination: str
-    items: tuple[Item, ...]
+    wrong: Wrong  # what
+    destination: str  # where: ``out.db: payments``. For a sink that is stuck, the error
+    items: tuple[Item, ...]  # some of the duplicated or missing rows or lines
+    # ``file:line`` of the effect that is not idempotent; for missing rows, of the one that hides them
     place: str
-    effect: str
-    story: str
-    remedy: str
-    fault: SinkFault
-    trials: int = 1
+    effect: str  # what is done there
+    story: str  # what happened, in a sentence or two
+    remedy: str  # what to do
+    fault: SinkFault  # the first fault that showed it
+    trials: int = 1  # the number of trials in which it showed
 
     def __str__(self) -> str:
         """Say what is wrong, how it came about, and what to do."""

@@ -36,14 +36,8 @@ _NEVER = GroupState.NO_TIMESTAMP
 class GroupOperator:
     """A stage of ``applyInPandasWithState``, ready to run tasks.
 
-    Args:
-        stage: The stage.
-        input_schema: That of the rows it is given.
-        watermarked: Whether there is a watermark.
-
-    Raises:
-        SparkJobError: If Spark would refuse the stage when the query starts.
-
+    ``input_schema``: that of the rows it is given. ``watermarked``: whether there is a watermark. Raise `SparkJobError` if
+    Spark would refuse the stage when the query starts.
     """
 
     def __init__(self, stage: ApplyWithState, input_schema: t.StructType, *, watermarked: bool) -> None:

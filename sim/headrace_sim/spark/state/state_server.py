@@ -110,10 +110,8 @@ class StateServer:
     def answer(self, request: bytes) -> tuple[Any, ...]:
         """Return the response to a ``StateRequest``, its fields in order.
 
-        Raises:
-            StateCallError: If Spark's server would close the connection. Each further call raises it again, also where the
-                user's code has caught it.
-
+        Raise `StateCallError` if Spark's server would close the connection. Each further call raises it again, also where the
+        user's code has caught it.
         """
         if self._closed is not None:
             raise self._closed

@@ -13,22 +13,15 @@ Held = tuple[tuple[Any, ...], int | None]
 
 @dataclass(slots=True)
 class Store:
-    """State of one partition at one version.
+    """State of one partition at one version."""
 
-    Args:
-        values: Of each value state, what each key has.
-        lists: Of each list state, the elements that each key has.
-        maps: Of each map state, what each key has for each of the user's keys.
-        timers: Expiry (ms) and key, in no order.
-        clocked: Whether a timer was ever registered, or a variable has a TTL.
-
-    """
-
-    values: dict[str, dict[Key, Held]] = field(default_factory=dict)
+    values: dict[str, dict[Key, Held]] = field(default_factory=dict)  # of each value state, what each key has
+    # of each list state, the elements that each key has
     lists: dict[str, dict[Key, tuple[Held, ...]]] = field(default_factory=dict)
+    # of each map state, what each key has for each of the user's keys
     maps: dict[str, dict[Key, dict[Key, Held]]] = field(default_factory=dict)
-    timers: dict[tuple[int, Key], None] = field(default_factory=dict)
-    clocked: bool = False
+    timers: dict[tuple[int, Key], None] = field(default_factory=dict)  # expiry (ms) and key, in no order
+    clocked: bool = False  # whether a timer was ever registered, or a variable has a TTL
 
     def register(self, expiry_ms: int, key: Key) -> None:
         """Register a timer."""

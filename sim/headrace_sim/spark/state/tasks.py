@@ -49,14 +49,8 @@ class Told:
 class Operator:
     """A stateful stage, ready to run tasks: the processor is pickled and checked on the driver, schemas are parsed.
 
-    Args:
-        stage: The stage.
-        input_schema: That of the rows it is given.
-
-    Raises:
-        SparkJobError: If Spark would refuse the stage when the query starts.
-        PySparkTooOldError: If the installed PySpark cannot run it.
-
+    ``input_schema``: that of the rows it is given. Raise `SparkJobError` if Spark would refuse the stage when the query
+    starts, or `PySparkTooOldError` if the installed PySpark cannot run it.
     """
 
     def __init__(self, stage: TransformWithState, input_schema: t.StructType) -> None:
@@ -231,9 +225,7 @@ _CALLED = ("init", "handleInputRows", "close")
 def expect_processor(processor: Any, place: str) -> None:
     """Expect what PySpark can call, whatever its class.
 
-    Raises:
-        SparkJobError: It is a class instead of an instance, or lacks a method.
-
+    Raise `SparkJobError` if it is a class instead of an instance, or lacks a method.
     """
     lacking = [name for name in _CALLED if not callable(getattr(processor, name, None))]
     if isinstance(processor, type) and isinstance(getattr_static(processor, "init", None), FunctionType):
@@ -252,9 +244,7 @@ def expect_processor(processor: Any, place: str) -> None:
 def key_columns(place: str, names: tuple[str, ...], schema: t.StructType) -> tuple[list[int], t.StructType]:
     """Return the places of the columns that are grouped by, and their schema.
 
-    Raises:
-        SparkJobError: There is none of that name.
-
+    Raise `SparkJobError` if there is none of that name.
     """
     unknown = [name for name in names if name not in schema.names]
     if unknown:
@@ -267,9 +257,7 @@ def key_columns(place: str, names: tuple[str, ...], schema: t.StructType) -> tup
 def copied(value: Any, place: str, what: str) -> Callable[[], Any]:
     """Return what makes a fresh copy of the user's object for each task, as Spark's workers unpickle it.
 
-    Raises:
-        SparkJobError: It cannot be pickled.
-
+    Raise `SparkJobError` if it cannot be pickled.
     """
     try:
         pickled = cloudpickle.dumps(value)

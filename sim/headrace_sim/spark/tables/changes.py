@@ -66,15 +66,9 @@ def deleted(table: Version, statement: Delete) -> Changed:
 def merged(table: Version, source: Rows, statement: Merge) -> Changed:
     """Return the table after a ``MERGE``.
 
-    Args:
-        table: The target. One that is assumed gets the columns that the statement names.
-        source: The rows of the source.
-        statement: What is done with them.
-
-    Raises:
-        AnalysisException: If a column is unknown.
-        UnsupportedOperationException: If several rows of the source match one of the target.
-
+    ``table``: the target. One that is assumed gets the columns that the statement names. ``source``: the rows of the source.
+    ``statement``: what is done with them. Raise `AnalysisException` if a column is unknown, or
+    `UnsupportedOperationException` if several rows of the source match one of the target.
     """
     merge = _Merging(table, source, statement)
     kept: list[Row] = []

@@ -21,34 +21,23 @@ class Repeated(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        formats: The names that ``format()`` knows it by.
-        repeated: What a write in mode ``append`` does when it is repeated.
-        source: Where that is documented.
-        remedy: What makes such a write idempotent. "": it is.
-        keys: The options that name the key's columns; if none is set, ``default`` does. Without either, the table has the key.
-        default: The key's columns, if the options do not name them. The row applies only if the rows have these columns.
-        needs: Values of options, in lower case, with which the row applies; None among them: not set.
-        lacks: Columns, in lower case, with which the row does not apply: they change what is done with a row.
-        modes: Save modes, instead of ``append``.
-        newest: The option that names the columns whose greatest values win.
-        within: The options that name further columns of the key, if they are set.
-
-    """
-
-    formats: tuple[str, ...]
-    repeated: Repeated
-    source: str
-    remedy: str = ""
+    formats: tuple[str, ...]  # the names that ``format()`` knows it by
+    repeated: Repeated  # what a write in mode ``append`` does when it is repeated
+    source: str  # where that is documented
+    remedy: str = ""  # what makes such a write idempotent. "": it is
+    # the options that name the key's columns; if none is set, ``default`` does. Without either, the table has the key
     keys: tuple[str, ...] = ()
+    # the key's columns, if the options do not name them. The row applies only if the rows have these columns
     default: tuple[str, ...] = ()
+    # values of options, in lower case, with which the row applies; None among them: not set
     needs: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    # columns, in lower case, with which the row does not apply: they change what is done with a row
     lacks: tuple[str, ...] = ()
-    modes: tuple[str, ...] = ("append",)
-    newest: tuple[str, ...] = ()
-    within: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ("append",)  # save modes, instead of ``append``
+    newest: tuple[str, ...] = ()  # the option that names the columns whose greatest values win
+    within: tuple[str, ...] = ()  # the options that name further columns of the key, if they are set
 
     def key_columns(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the columns that make the key, as far as the options tell."""
@@ -71,22 +60,14 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What is known of a write.
+    """What is known of a write."""
 
-    Attributes:
-        repeated: What it does when it is repeated.
-        keys: The columns of the key; none: of the whole row, if the key is known to the table alone.
-        newest: The columns whose greatest values win, with commas, or "".
-        question: What only the author can say, or "".
-        remedy: What makes it idempotent.
-
-    """
-
-    repeated: Repeated = Repeated.ADDS
+    repeated: Repeated = Repeated.ADDS  # what it does when it is repeated
+    # the columns of the key; none: of the whole row, if the key is known to the table alone
     keys: tuple[str, ...] = ()
-    newest: str = ""
-    question: str = ""
-    remedy: str = ""
+    newest: str = ""  # the columns whose greatest values win, with commas, or ""
+    question: str = ""  # what only the author can say, or ""
+    remedy: str = ""  # what makes it idempotent
 
 
 def guarantee(

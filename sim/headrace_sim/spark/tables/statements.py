@@ -54,68 +54,42 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A clause of a `Merge`.
+    """A clause of a `Merge`."""
 
-    Attributes:
-        match: Which rows it is about.
-        act: What it does with them.
-        condition: Which of these rows, or None: all.
-        assignments: The values of columns, or None: all columns from those of the source (``UPDATE SET *``, ``INSERT *``).
-
-    """
-
-    match: Match
-    act: Act
-    condition: Recorded | None = None
+    match: Match  # which rows it is about
+    act: Act  # what it does with them
+    condition: Recorded | None = None  # which of these rows, or None: all
+    # the values of columns, or None: all columns from those of the source (``UPDATE SET *``, ``INSERT *``)
     assignments: tuple[Assignment, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """``MERGE INTO table AS alias USING source AS source_alias ON condition``.
-
-    Attributes:
-        table: The target.
-        source: The rows that are merged into it.
-        condition: Which row of the source matches which of the target.
-        clauses: In their order: the first that applies to a row counts.
-        alias: Of the target; "": its name.
-        source_alias: Of the source; "": the names that its columns have.
-        evolves: Whether columns that the target lacks are added (``WITH SCHEMA EVOLUTION``).
-
-    """
+    """``MERGE INTO table AS alias USING source AS source_alias ON condition``."""
 
     table: str
-    source: Source
-    condition: Recorded
-    clauses: tuple[Clause, ...]
-    alias: str = ""
-    source_alias: str = ""
-    evolves: bool = False
+    source: Source  # the rows that are merged into it
+    condition: Recorded  # which row of the source matches which of the target
+    clauses: tuple[Clause, ...]  # in their order: the first that applies to a row counts
+    alias: str = ""  # of the target; "": its name
+    source_alias: str = ""  # of the source; "": the names that its columns have
+    evolves: bool = False  # whether columns that the target lacks are added (``WITH SCHEMA EVOLUTION``)
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """``INSERT INTO`` or ``INSERT OVERWRITE``.
-
-    Attributes:
-        table: The target.
-        source: The rows.
-        columns: Those of the target that the rows have, in their order; none: all, or those of the same name if ``by_name``.
-        overwrites: Whether rows of the target are replaced: all, or those of ``where``, or the partitions that are written.
-        by_name: Whether columns are matched by name (``BY NAME``), not by place.
-        partition: Columns of ``PARTITION (day = '...', hour)``; None: the value comes with the rows, behind the other columns.
-        where: Which rows are replaced (``REPLACE WHERE``), or None.
-
-    """
+    """``INSERT INTO`` or ``INSERT OVERWRITE``."""
 
     table: str
     source: Source
+    # those of the target that the rows have, in their order; none: all, or those of the same name if ``by_name``
     columns: tuple[str, ...] = ()
+    # whether rows of the target are replaced: all, or those of ``where``, or the partitions that are written
     overwrites: bool = False
-    by_name: bool = False
+    by_name: bool = False  # whether columns are matched by name (``BY NAME``), not by place
+    # columns of ``PARTITION (day = '...', hour)``; None: the value comes with the rows, behind the other columns
     partition: tuple[tuple[str, Recorded | None], ...] = ()
-    where: Recorded | None = None
+    where: Recorded | None = None  # which rows are replaced (``REPLACE WHERE``), or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,26 +113,15 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """``CREATE TABLE``.
-
-    Attributes:
-        table: Its name.
-        schema: Its columns, or None: those of the source.
-        provider: Its format (``USING delta``), or "": the default one.
-        partitions: The columns that it is partitioned by.
-        if_exists: What is done if it exists.
-        source: The rows that it begins with (``AS SELECT``), or None.
-        location: Where its files are (``LOCATION``), or "".
-
-    """
+    """``CREATE TABLE``."""
 
     table: str
-    schema: t.StructType | None = None
-    provider: str = ""
-    partitions: tuple[str, ...] = ()
-    if_exists: IfExists = IfExists.FAIL
-    source: Source | None = None
-    location: str = ""
+    schema: t.StructType | None = None  # its columns, or None: those of the source
+    provider: str = ""  # its format (``USING delta``), or "": the default one
+    partitions: tuple[str, ...] = ()  # the columns that it is partitioned by
+    if_exists: IfExists = IfExists.FAIL  # what is done if it exists
+    source: Source | None = None  # the rows that it begins with (``AS SELECT``), or None
+    location: str = ""  # where its files are (``LOCATION``), or ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,9 +138,7 @@ class Tables:
     def read(self, name: str) -> Rows:
         """Return the rows of a table, by its name, or of what was written to a path.
 
-        Raises:
-            UnknownTableError: If there is none.
-
+        Raise `UnknownTableError` if there is none.
         """
         version = self.versions().get(self._target(name))
         self._read.add(self._target(name))
@@ -158,12 +156,7 @@ class Tables:
         ]
 
     def write(self, source: Source, request: WriteRequest) -> None:
-        """Write rows.
-
-        Raises:
-            AnalysisException: If Spark would refuse it, as where the table is there in ``SaveMode.ERROR``.
-
-        """
+        """Write rows. Raise `AnalysisException` if Spark would refuse it, as where the table is there in ``SaveMode.ERROR``."""
         target, table = self._target(request.target), self.versions().get(self._target(request.target))
         request = self._completed(request, target, table)
         self._refuse_known(request)
@@ -185,12 +178,7 @@ class Tables:
         self._commit(action, target, lambda: self._written(frame, request), part)
 
     def execute(self, statement: TableStatement) -> Affected:
-        """Carry out a statement; return how many rows it touched.
-
-        Raises:
-            AnalysisException: If Spark would refuse it.
-
-        """
+        """Carry out a statement; return how many rows it touched. Raise `AnalysisException` if Spark would refuse it."""
         match statement:
             case Merge():
                 return self._change(

@@ -48,59 +48,35 @@ class Columns(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """A write, as ``df.write``, ``df.writeTo`` or ``INSERT`` ask for it.
+    """A write, as ``df.write``, ``df.writeTo`` or ``INSERT`` ask for it."""
 
-    Attributes:
-        target: A table's name, or a path.
-        format: As ``format()`` names it, in lower case; "": that of the table.
-        mode: What is done with what is there.
-        options: With names in lower case.
-        partitions: The columns that the table is partitioned by, in lower case.
-        replaces: Which rows are overwritten.
-        where: Which rows are overwritten, as a column of the table, or None.
-        columns: How the columns are matched.
-        creates: Whether the table becomes what is written, columns and all (``createOrReplace``).
-
-    """
-
-    target: str
-    format: str = "parquet"
-    mode: SaveMode = SaveMode.ERROR
-    options: Mapping[str, Any] = field(default_factory=dict)
-    partitions: tuple[str, ...] = ()
-    replaces: Replaces = Replaces.TABLE
-    where: Recorded | None = None
-    columns: Columns = Columns.BY_NAME
-    creates: bool = False
+    target: str  # a table's name, or a path
+    format: str = "parquet"  # as ``format()`` names it, in lower case; "": that of the table
+    mode: SaveMode = SaveMode.ERROR  # what is done with what is there
+    options: Mapping[str, Any] = field(default_factory=dict)  # with names in lower case
+    partitions: tuple[str, ...] = ()  # the columns that the table is partitioned by, in lower case
+    replaces: Replaces = Replaces.TABLE  # which rows are overwritten
+    where: Recorded | None = None  # which rows are overwritten, as a column of the table, or None
+    columns: Columns = Columns.BY_NAME  # how the columns are matched
+    creates: bool = False  # whether the table becomes what is written, columns and all (``createOrReplace``)
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A table as one effect left it.
-
-    Attributes:
-        schema: Its columns.
-        rows: Its rows.
-        format: Its format.
-        partitions: The columns that it is partitioned by, in lower case.
-        transactions: The last version that each application wrote, which Delta remembers.
-        guarantee: What the connector does when the write is repeated.
-        location: Where its files are, if that was said.
-        is_assumed: Whether nothing in the trial made it: it is taken to be there, and empty.
-        is_dropped: Whether it is gone.
-        twins: Two rows of one key that the last merge has inserted side by side, if it has.
-
-    """
+    """A table as one effect left it."""
 
     schema: t.StructType
     rows: tuple[Row, ...] = ()
     format: str = "delta"
-    partitions: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()  # the columns that it is partitioned by, in lower case
+    # the last version that each application wrote, which Delta remembers
     transactions: tuple[tuple[str, int], ...] = ()
+    # what the connector does when the write is repeated
     guarantee: Guarantee = Guarantee()  # noqa: RUF009  it is frozen
-    location: str = ""
-    is_assumed: bool = False
-    is_dropped: bool = False
+    location: str = ""  # where its files are, if that was said
+    is_assumed: bool = False  # whether nothing in the trial made it: it is taken to be there, and empty
+    is_dropped: bool = False  # whether it is gone
+    # two rows of one key that the last merge has inserted side by side, if it has
     twins: tuple[Row, ...] = ()
 
     def pairs(self) -> list[tuple[tuple[str, Any], ...]]:
@@ -111,16 +87,9 @@ class Version:
 def written(table: Version | None, frame: Rows, request: WriteRequest, guarantee: Guarantee) -> Version:
     """Return the table after a write.
 
-    Args:
-        table: As it was; None: it is new.
-        frame: The rows.
-        request: How they are written.
-        guarantee: What the connector does with a row that it has.
-
-    Raises:
-        AnalysisException: If Spark would refuse the rows.
-        PySparkException: If the store takes a key once only, and has it.
-
+    ``table``: as it was; None: it is new. ``request``: how they are written. ``guarantee``: what the connector does with a
+    row that it has. Raise `AnalysisException` if Spark would refuse the rows, or `PySparkException` if the store takes a key
+    once only, and has it.
     """
     transaction = _transaction(request)
     seen = dict(table.transactions) if table is not None else {}
