@@ -342,7 +342,9 @@ def delta_without_java() -> Iterator[None]:
     if spec is not None and spec.origin is not None and not is_library(spec.origin):
         yield
         return
-    hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "delta"}
+    # To read the names of all modules would copy their pages in each forked attempt.
+    loaded = list(sys.modules) if "delta" in sys.modules else ()
+    hidden = {name: sys.modules.pop(name) for name in loaded if name.partition(".")[0] == "delta"}
     finder = _Delta()
     sys.meta_path.insert(0, finder)
     try:

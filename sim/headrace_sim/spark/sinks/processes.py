@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -183,14 +184,12 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
         state = sink.state.copy() if sink.state else SessionState()
         session = Session(Answers(action=probe.action, watch=probe, keys=sink.keys, state=state))
         with connected(session):
-            before = frozenset(sys.modules)
+            before = len(sys.modules)
             ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, (), probe, -1)
             status = 0 if ready and _process(sink, session, probe, clients, first, reordered) else 1
-            probe.ledger.append(
-                Loaded(
-                    tuple(name for name in sys.modules if name not in before and refusals.is_installed(name))
-                )
-            )
+            # Only the last ones: to read the names of all would copy their pages.
+            latest = islice(reversed(sys.modules), max(0, len(sys.modules) - before))
+            probe.ledger.append(Loaded(tuple(filter(refusals.is_installed, latest))[::-1]))
     except BaseException:  # noqa: BLE001  a bug of ours: it must be seen, and must not escape into the parent's code
         probe.ledger.append(Refused(traceback.format_exc()))
     finally:
