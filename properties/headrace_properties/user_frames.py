@@ -10,7 +10,9 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 NOT_USERS = frozenset({"headrace", "headrace_sim", "headrace_properties", "headrace_cli"})
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_INSTALLED = tuple(
+    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
+)
 _own: set[str] = set()
 
 

@@ -18,6 +18,7 @@ from headrace_properties.replays import read_replay, to_replay
 from headrace_properties.spark_jobs.targets import spark_target
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.target import SparkSource
+from headrace_properties.user_code.tracing import Trace, tracing
 from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.real import answers, server
 from headrace_sim.spark.real.instead import SWITCH
@@ -184,6 +185,12 @@ def test_answer_is_asked_once_by_a_process_and_its_forks(served: list[Question])
         assert in_fork(lambda: asked("soundex")[1] == SOUNDEX)
     assert asked("soundex") == asked("soundex") == (SCHEMA, SOUNDEX)
     assert len(served) == 1
+
+
+def test_question_to_spark_is_no_effect_of_the_users_code(served: list[Question]) -> None:
+    with tracing(Trace()) as trace:
+        assert asked("soundex")[1] == SOUNDEX
+    assert trace.effects == []
 
 
 def test_error_of_spark_is_the_users_to_catch(served: list[Question]) -> None:
