@@ -96,15 +96,22 @@ def surroundings(script: Script) -> Iterator[ModuleType]:
     code, path, package = _code_of(script)
     module = ModuleType("__main__")
     module.__file__, module.__package__, module.__builtins__ = str(path), package, __builtins__  # type: ignore[attr-defined]
-    folder = str(path.parent) if script.is_file else str(Path.cwd())
+    first, *last = [str(folder) for folder in _folders(path)] if script.is_file else [str(Path.cwd())]
     with ExitStack() as patches:
         patches.enter_context(patch.dict(os.environ, script.environment))
         patches.enter_context(patch.object(sys, "argv", [script.name, *script.arguments]))
-        patches.enter_context(patch.object(sys, "path", [folder, *sys.path]))
+        patches.enter_context(patch.object(sys, "path", [first, *sys.path, *last]))
         patches.enter_context(patch.dict(sys.modules, {"__main__": module}))
         patches.enter_context(stand_ins(script.stand_ins))
         module.__dict__["__code__"] = code
         yield module
+
+
+def _folders(path: Path) -> Sequence[Path]:
+    """Return where a file finds modules: its folder, and those around it up to the working directory, as by ``PYTHONPATH=.``."""
+    if not path.is_relative_to(Path.cwd()):
+        return [path.parent]
+    return list(path.parents)[: len(path.relative_to(Path.cwd()).parts)]
 
 
 def _code_of(script: Script) -> tuple[CodeType, Path, str | None]:
