@@ -70,8 +70,7 @@ CAUSES = {
         "Keep it in a state variable: an object lasts for a task, a module for a worker, and any worker may run the next task",
     ),
     Cause.CHANCE: CauseRow(
-        "depends on the clock or on chance",
-        "Take times from the rows or the watermark, and ids from the key",
+        "depends on the clock or on chance", "Take times from the rows or the watermark, and ids from the key"
     ),
     Cause.PROMISE: CauseRow(remedy="Keep the promise, or change it"),
     Cause.EFFECT: CauseRow(

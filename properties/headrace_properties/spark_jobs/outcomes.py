@@ -18,13 +18,7 @@ from headrace_properties.search.guard import guarded
 from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.spark_jobs.alone import LOOKS, lasting
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.changes import (
-    BY_CLOCK,
-    by_clock,
-    changes_of,
-    cuts_otherwise,
-    left_out_of,
-)
+from headrace_properties.spark_jobs.changes import BY_CLOCK, by_clock, changes_of, cuts_otherwise, left_out_of
 from headrace_properties.spark_jobs.job_findings import EFFECT_FIRST, NO_OUTPUT, WAITING, JobReport
 from headrace_properties.spark_jobs.promised import QueryJudge
 from headrace_properties.spark_jobs.query_probe import QueryProbe

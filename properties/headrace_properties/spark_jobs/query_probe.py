@@ -247,12 +247,8 @@ class QueryProbe:
             return None
         judge = QueryJudge([promise], self.job)
         outcome = run_changed(
-            self.job,
-            self._rows_of(trial),
-            trial.schedule or Schedule(),
-            trial.changed,
-            after_batch=judge.after_batch,
-        )
+            self.job, self._rows_of(trial), trial.schedule or Schedule(), trial.changed, after_batch=judge.after_batch,
+        )  # fmt: skip
         why = judge.at_end(outcome).broken.get(promise.name, "")
         if not why:
             return None

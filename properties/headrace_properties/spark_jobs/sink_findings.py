@@ -13,22 +13,14 @@ def finding_of_sink(found: SinkFinding, feed_seed: int, kept: tuple[int, ...] | 
     ``found``: what was found. ``feed_seed``: seed of the rows. ``kept``: which of the rows are left; ``None``: all.
     """
     return Finding(
-        Kind(Family.SINK, found.wrong.value, FindingClass.VIOLATED, len(CAUSES)),
-        found.story,
-        place_at(found.place),
-        found.remedy,
-        (f"{found.effect} on {found.destination}",),
-        SinkTrial(found.fault, feed_seed, kept),
-        found.trials,
-    )
+        Kind(Family.SINK, found.wrong.value, FindingClass.VIOLATED, len(CAUSES)), found.story, place_at(found.place),
+        found.remedy, (f"{found.effect} on {found.destination}",), SinkTrial(found.fault, feed_seed, kept), found.trials,
+    )  # fmt: skip
 
 
 def question_of_sink(asked: SinkQuestion, feed_seed: int, kept: tuple[int, ...] | None) -> Finding:
     """Return what only the author of a sink can mean, as a finding. The arguments are those of `finding_of_sink`."""
     return Finding(
-        Kind(Family.SINK, asked.about.value, FindingClass.UNDECLARED, len(CAUSES)),
-        asked.message,
-        place_at(asked.place),
-        asked.answer,
-        trial=SinkTrial(asked.fault, feed_seed, kept),
-    )
+        Kind(Family.SINK, asked.about.value, FindingClass.UNDECLARED, len(CAUSES)), asked.message, place_at(asked.place),
+        asked.answer, trial=SinkTrial(asked.fault, feed_seed, kept),
+    )  # fmt: skip

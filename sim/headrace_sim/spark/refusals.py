@@ -5,8 +5,7 @@ import os
 import sys
 import traceback
 from collections import deque
-from collections.abc import Mapping
-from functools import cached_property, partial, wraps
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -87,7 +86,7 @@ def users_place() -> str:
 def _frames_of_user() -> list[FrameType]:
     """Return the frames between the called stand-in and the one that called the user's code."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and _is_below_user(frame):
+    while frame is not None and _is_below_user(frame.f_code.co_filename):
         frame = frame.f_back
     frames = []
     while frame is not None and not _is_ours(frame.f_code.co_filename):
@@ -96,10 +95,9 @@ def _frames_of_user() -> list[FrameType]:
     return frames
 
 
-def _is_below_user(frame: FrameType) -> bool:
-    name = frame.f_code.co_filename
+def _is_below_user(file: str) -> bool:
     return (
-        _is_ours(name) or name.startswith(_PYSPARK) or (name.startswith(_STANDARD) and _INSTALLED not in name)
+        _is_ours(file) or file.startswith(_PYSPARK) or (file.startswith(_STANDARD) and _INSTALLED not in file)
     )
 
 
@@ -112,11 +110,7 @@ def place_of_error(error: BaseException, otherwise: str = "") -> str:
 
     ``otherwise``: the place if none of its frames is the user's. "": that of the innermost frame.
     """
-    frames = []
-    trace = error.__traceback__
-    while trace is not None:
-        frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
-        trace = trace.tb_next
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     own = [
         place
         for place in frames
@@ -140,12 +134,9 @@ def gap_in(error: BaseException) -> CannotFollowError | None:
         return CannotFollowError(
             what, place_of_error(error), "If it is there before the job, let prepare() write it"
         )
-    if isinstance(error, PySparkException | OSError) or type(error).__module__ != "builtins":
-        return None
-    if not isinstance(error, Exception):
-        return None
+    is_known = isinstance(error, PySparkException | OSError) or not isinstance(error, Exception)
     lacks = isinstance(error, AttributeError) and _lacks_what_spark_has(error)
-    if not lacks and not _is_raised_by_stand_in(error):
+    if is_known or type(error).__module__ != "builtins" or not (lacks or _is_raised_by_stand_in(error)):
         return None
     remedy = (
         f"Its stand-in raises {type(error).__name__}: {str(error).rstrip('.')}. That is a gap in Headrace, not a mistake of "
@@ -166,7 +157,7 @@ def _lacks_what_spark_has(error: AttributeError) -> bool:
 
 
 def _is_raised_by_stand_in(error: BaseException) -> bool:
-    for file in reversed(_files_of(error)):
+    for file in reversed([frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]):
         if file.startswith(_OWN):
             name = file.removeprefix(_OWN).replace(os.sep, "/")
             if name.startswith("sinks/"):
@@ -179,21 +170,11 @@ def _is_raised_by_stand_in(error: BaseException) -> bool:
     return False
 
 
-def _files_of(error: BaseException) -> list[str]:
-    return [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
-
-
 _PACKAGE = __name__.rpartition(".")[0]
-_CONVERSIONS = frozenset(
-    {
-        "columns/user_functions.py",
-        "columns/values.py",
-        "query/queries.py",
-        "state/tasks.py",
-        "state/group_states.py",
-        "state/state_server.py",
-    }
-)
+_CONVERSIONS = frozenset({
+    "columns/user_functions.py", "columns/values.py", "query/queries.py", "state/tasks.py", "state/group_states.py",
+    "state/state_server.py",
+})  # fmt: skip
 """Where what the user's code returns is converted, and does not fit."""
 _SPARKS_OWN = (
     "cloudpickle/",
@@ -207,10 +188,7 @@ _SPARKS_OWN = (
 
 
 def definition_of(function: Any) -> str:
-    """Return ``file:line`` of the definition of a function, of what a `partial` calls, or of an object's ``__call__``; or "".
-
-    ``function``: what is called.
-    """
+    """Return ``file:line`` of the definition of a function, of what a `partial` calls, or of an object's ``__call__``; or ""."""
     function = inspect.unwrap(function)
     while isinstance(function, partial):
         function = inspect.unwrap(function.func)
@@ -233,64 +211,3 @@ def is_installed(module: str) -> bool:
 def shown_place(place: str) -> str:
     """Return the place with its path relative to the working directory, if it is below it."""
     return place.removeprefix(f"{Path.cwd()}{os.sep}")
-
-
-def refuse_the_rest(
-    stand_in: type, original: type, remedy: str, remedies: Mapping[str, str] | None = None
-) -> None:
-    """Make each public method and property of ``original`` that ``stand_in`` lacks raise `CannotFollowError`.
-
-    A method of ``stand_in`` refuses the arguments that it lacks, too. What belongs to the class, such as ``builder``, is left.
-    ``remedies`` are those of some methods, by name; ``remedy`` is that of all others.
-    """
-    bases = [base for base in stand_in.__mro__ if base not in original.__mro__]
-    for name in dir(original):
-        theirs = inspect.getattr_static(original, name)
-        is_method = inspect.isfunction(theirs)
-        if name.startswith("_") or not (is_method or isinstance(theirs, property | cached_property)):
-            continue
-        call, what_to_do = f"{original.__name__}.{name}", (remedies or {}).get(name, remedy)
-        own = next((vars(base)[name] for base in bases if name in vars(base)), None)
-        if own is None:
-            refused = _refused_method if is_method else _refused_property
-            setattr(stand_in, name, refused(call, what_to_do))
-        elif is_method and inspect.isfunction(own) and _lacks_arguments(own, theirs):
-            setattr(stand_in, name, _refusing_arguments(own, theirs, call, what_to_do))
-
-
-def _lacks_arguments(own: Any, theirs: Any) -> bool:
-    names = inspect.signature(own).parameters
-    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values())
-    return not (anything or inspect.signature(theirs).parameters.keys() <= names.keys())
-
-
-def _refusing_arguments(own: Any, theirs: Any, call: str, remedy: str) -> Any:
-    """Return a method that refuses what is an argument of the original's, and none of its own."""
-    taken, known = inspect.signature(own), inspect.signature(theirs)
-
-    @wraps(own)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        try:
-            taken.bind(*args, **kwargs)
-        except TypeError:
-            known.bind(*args, **kwargs)  # else PySpark raises an error, too
-            lacking = ", ".join(name for name in kwargs if name not in taken.parameters)
-            what = f"{call}({lacking}=...)" if lacking else f"{call}() with these arguments"
-            raise CannotFollowError(what, users_place(), remedy) from None
-        return own(*args, **kwargs)
-
-    return called
-
-
-def _refused_method(call: str, remedy: str) -> Any:
-    def refuse(*_args: Any, **_kwargs: Any) -> Any:
-        raise CannotFollowError(f"{call}()", users_place(), remedy)
-
-    return refuse
-
-
-def _refused_property(call: str, remedy: str) -> Any:
-    def refuse(_self: Any) -> Any:
-        raise CannotFollowError(call, users_place(), remedy)
-
-    return property(refuse)

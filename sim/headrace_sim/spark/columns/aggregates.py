@@ -97,18 +97,15 @@ def _long(_kind: t.DataType) -> t.DataType:
 
 
 AGGREGATES: dict[str, Aggregate] = {
-    "avg": Aggregate(_mean, _average, needs_numbers=True),
-    "collect_list": Aggregate(_list_of, list, nullable=False),
-    "collect_set": Aggregate(_list_of, list, nullable=False, distinct=True),
-    "count": Aggregate(_long, len, nullable=False),
+    "avg": Aggregate(_mean, _average, needs_numbers=True), "collect_list": Aggregate(_list_of, list, nullable=False),
+    "collect_set": Aggregate(_list_of, list, nullable=False, distinct=True), "count": Aggregate(_long, len, nullable=False),
     "count_distinct": Aggregate(_long, len, nullable=False, distinct=True),
     "first": Aggregate(_same, lambda values: values[0], takes_nulls=True),
     "last": Aggregate(_same, lambda values: values[-1], takes_nulls=True),
     "max": Aggregate(_same, lambda values: max(values, key=ordered)),
-    "min": Aggregate(_same, lambda values: min(values, key=ordered)),
-    "sum": Aggregate(_total, sum, needs_numbers=True),
+    "min": Aggregate(_same, lambda values: min(values, key=ordered)), "sum": Aggregate(_total, sum, needs_numbers=True),
     "sum_distinct": Aggregate(_total, sum, needs_numbers=True, distinct=True),
-}
+}  # fmt: skip
 """The aggregates of one column, by the names of Java's API."""
 
 NAMES = frozenset({*AGGREGATES, "max_by", "min_by"})

@@ -70,8 +70,7 @@ def _remainder(dividend: Decimal, divisor: Decimal) -> Decimal:
 
 
 OPERATIONS: dict[
-    str,
-    tuple[Callable[[t.DecimalType, t.DecimalType], t.DecimalType], Callable[[Decimal, Decimal], Decimal]],
+    str, tuple[Callable[[t.DecimalType, t.DecimalType], t.DecimalType], Callable[[Decimal, Decimal], Decimal]]
 ] = {
     "divide": (_of_quotient, _divided),
     "minus": (_of_sum, _WIDE.subtract),

@@ -12,10 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from pyspark.errors import (
-    ArithmeticException,
-    ArrayIndexOutOfBoundsException,
-)
+from pyspark.errors import ArithmeticException, ArrayIndexOutOfBoundsException
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.aggregates import NAMES, aggregate
@@ -418,11 +415,8 @@ class _Binder:
         parts = [self.bind(argument) for argument in given]
         kind = t.StructType([t.StructField(part.name, part.type, part.nullable) for part in parts])
         return Bound(
-            shown(node),
-            kind,
-            False,
-            lambda row: t._create_row(kind.names, [part.value(row) for part in parts]),
-        )
+            shown(node), kind, False, lambda row: t._create_row(kind.names, [part.value(row) for part in parts]),
+        )  # fmt: skip
 
     def _array(self, node: Recorded) -> Bound:
         parts = all_alike([self.bind(argument) for argument in node.args[0]], node)
@@ -506,11 +500,7 @@ class _Binder:
             t._parse_datatype_json_string(schema) if schema.lstrip().startswith("{") else parse_type(schema)
         )
         return lifted(
-            node,
-            kind,
-            lambda text: from_json(text, kind),
-            text(self.bind(node.args[0]), node),
-            nullable=True,
+            node, kind, lambda text: from_json(text, kind), text(self.bind(node.args[0]), node), nullable=True
         )
 
     def _from_avro(self, node: Recorded) -> Bound:
@@ -523,12 +513,8 @@ class _Binder:
             ) from error
         permissive = mode.upper() == "PERMISSIVE"
         return lifted(
-            node,
-            avro.kind,
-            lambda data: decoded(bytes(data), avro, permissive=permissive),
-            inner,
-            nullable=True,
-        )
+            node, avro.kind, lambda data: decoded(bytes(data), avro, permissive=permissive), inner, nullable=True,
+        )  # fmt: skip
 
     def _user_function(self, node: Recorded) -> Bound:
         return Bound(
@@ -752,18 +738,9 @@ _OVER_ITEMS: dict[str, Callable[[t.ArrayType, Bound], tuple[t.DataType, Callable
 _METHODS.update(dict.fromkeys(_OVER_ITEMS, _Binder._over_items))
 
 _BINARY: dict[str, Callable[[Recorded, Bound, Bound], Bound]] = {
-    "and": _connective(decisive=False),
-    "or": _connective(decisive=True),
-    "plus": _arithmetic(operator.add),
-    "minus": _arithmetic(operator.sub),
-    "multiply": _arithmetic(operator.mul),
-    "mod": _arithmetic(_remainder),
-    "divide": _quotient,
-    "equalTo": _comparison(operator.eq),
-    "notEqual": _comparison(operator.ne),
-    "lt": _comparison(operator.lt),
-    "leq": _comparison(operator.le),
-    "gt": _comparison(operator.gt),
-    "geq": _comparison(operator.ge),
-    "eqNullSafe": _null_safe,
-}
+    "and": _connective(decisive=False), "or": _connective(decisive=True), "plus": _arithmetic(operator.add),
+    "minus": _arithmetic(operator.sub), "multiply": _arithmetic(operator.mul), "mod": _arithmetic(_remainder),
+    "divide": _quotient, "equalTo": _comparison(operator.eq), "notEqual": _comparison(operator.ne),
+    "lt": _comparison(operator.lt), "leq": _comparison(operator.le), "gt": _comparison(operator.gt),
+    "geq": _comparison(operator.ge), "eqNullSafe": _null_safe,
+}  # fmt: skip

@@ -125,15 +125,12 @@ def _last_day(day: date) -> date:
 
 
 _UNITS: dict[str, Callable[[datetime], datetime]] = {
-    "year": lambda at: datetime(at.year, 1, 1),
-    "quarter": lambda at: datetime(at.year, (at.month - 1) // 3 * 3 + 1, 1),
+    "year": lambda at: datetime(at.year, 1, 1), "quarter": lambda at: datetime(at.year, (at.month - 1) // 3 * 3 + 1, 1),
     "month": lambda at: datetime(at.year, at.month, 1),
     "week": lambda at: datetime(at.year, at.month, at.day) - timedelta(days=at.weekday()),
-    "day": lambda at: datetime(at.year, at.month, at.day),
-    "hour": lambda at: at.replace(minute=0, second=0, microsecond=0),
-    "minute": lambda at: at.replace(second=0, microsecond=0),
-    "second": lambda at: at.replace(microsecond=0),
-}
+    "day": lambda at: datetime(at.year, at.month, at.day), "hour": lambda at: at.replace(minute=0, second=0, microsecond=0),
+    "minute": lambda at: at.replace(second=0, microsecond=0), "second": lambda at: at.replace(microsecond=0),
+}  # fmt: skip
 _NAMES = {"yyyy": "year", "yy": "year", "mon": "month", "mm": "month", "dd": "day"}
 
 

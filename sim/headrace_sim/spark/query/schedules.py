@@ -127,18 +127,12 @@ def _delayed(kind: FaultKind, random: Random, batch: int, _partitions: int) -> F
 
 
 DRAWS: Mapping[FaultKind, Callable[[FaultKind, Random, int, int], Fault]] = {
-    FaultKind.TASK_DIES: _at_a_step,
-    FaultKind.TASK_DIES_BEFORE_COMMIT: _of_a_task,
-    FaultKind.TASK_DIES_AFTER_COMMIT: _of_a_task,
-    FaultKind.EXECUTOR_LOST: _of_a_task,
-    FaultKind.SPECULATIVE_ATTEMPT: _of_a_task,
-    FaultKind.DRIVER_DIES_BEFORE_OFFSETS: _of_the_driver,
-    FaultKind.DRIVER_DIES_IN_BATCH: _of_a_task,
-    FaultKind.DRIVER_DIES_AFTER_SINK: _of_the_driver,
-    FaultKind.COMMIT_ENTRY_LOST: _of_the_driver,
-    FaultKind.ZOMBIE_DRIVER: _delayed,
-    FaultKind.CHECKPOINT_RESTORED: _delayed,
-}
+    FaultKind.TASK_DIES: _at_a_step, FaultKind.TASK_DIES_BEFORE_COMMIT: _of_a_task,
+    FaultKind.TASK_DIES_AFTER_COMMIT: _of_a_task, FaultKind.EXECUTOR_LOST: _of_a_task,
+    FaultKind.SPECULATIVE_ATTEMPT: _of_a_task, FaultKind.DRIVER_DIES_BEFORE_OFFSETS: _of_the_driver,
+    FaultKind.DRIVER_DIES_IN_BATCH: _of_a_task, FaultKind.DRIVER_DIES_AFTER_SINK: _of_the_driver,
+    FaultKind.COMMIT_ENTRY_LOST: _of_the_driver, FaultKind.ZOMBIE_DRIVER: _delayed, FaultKind.CHECKPOINT_RESTORED: _delayed,
+}  # fmt: skip
 """Functions that draw a fault of each kind, given the kind, the batch and the number of partitions."""
 
 
@@ -158,16 +152,10 @@ def draw_schedule(seed: int, partitions: int, feed: Feed, *, mean_faults: float 
     other = Random(f"{seed}/partitions").choice((None, None, 1, partitions + 1))
     faults = _draw_faults(seed, batches, other or partitions, mean_faults)
     return Schedule(
-        cuts,
-        idle,
-        Random(f"{seed}/order").randrange(1 << 30),
-        other,
-        steps_ms=steps,
-        faults=faults,
-        delayed=_draw_rows(Random(f"{seed}/delayed"), rows),
-        twice=_draw_rows(Random(f"{seed}/twice"), rows),
+        cuts, idle, Random(f"{seed}/order").randrange(1 << 30), other, steps_ms=steps, faults=faults,
+        delayed=_draw_rows(Random(f"{seed}/delayed"), rows), twice=_draw_rows(Random(f"{seed}/twice"), rows),
         workers=tuple(Random(f"{seed}/workers").choices((0, 1), k=max(2, batches))),
-    )
+    )  # fmt: skip
 
 
 def _draw_rows(random: Random, rows: int) -> tuple[int, ...]:

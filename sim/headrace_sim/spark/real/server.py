@@ -145,10 +145,7 @@ def _failed(error: errors.PySparkException) -> Answer:
     condition = condition_of(error)
     message = str(error).split("\n\nJVM stacktrace:")[0].removeprefix(f"[{condition}] ")
     return Answer(
-        error=kind,
-        message=message,
-        condition=condition,
-        parameters=dict(error.getMessageParameters() or {}),
+        error=kind, message=message, condition=condition, parameters=dict(error.getMessageParameters() or {})
     )
 
 

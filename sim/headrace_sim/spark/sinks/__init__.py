@@ -12,15 +12,6 @@ from headrace_sim.spark.sinks.trial import (
 )
 
 __all__ = [
-    "ALLOWED",
-    "OneTrial",
-    "RowsOf",
-    "SinkFailsError",
-    "SinkFinding",
-    "SinkQuestion",
-    "SinkReport",
-    "UnfollowableSinkError",
-    "Wrong",
-    "check_sink",
-    "try_fault",
-]
+    "ALLOWED", "OneTrial", "RowsOf", "SinkFailsError", "SinkFinding", "SinkQuestion", "SinkReport", "UnfollowableSinkError",
+    "Wrong", "check_sink", "try_fault",
+]  # fmt: skip

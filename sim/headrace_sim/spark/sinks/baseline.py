@@ -361,10 +361,7 @@ def _forms(value: Any) -> set[str]:
     """Return the texts by which a value may be written."""
     forms = {repr(value), str(value), str(value).replace(" ", "T")}
     if isinstance(value, bool | int | float):
-        forms |= {
-            str(int(value)) if isfinite(value) and value == int(value) else "",
-            f"{value:g}",
-        }
+        forms |= {str(int(value)) if isfinite(value) and value == int(value) else "", f"{value:g}"}
     elif isinstance(value, str) and value.strip().lstrip("-").isdecimal():
         forms.add(str(int(value)))
     return {form.casefold() for form in forms if form}

@@ -258,18 +258,9 @@ class Probe:
                 die()
             yield
             done = Effect(
-                self.attempt,
-                self._batch,
-                action,
-                target,
-                place,
-                half is not None,
-                replied,
-                pending(),
-                payload(),
-                connection,
+                self.attempt, self._batch, action, target, place, half is not None, replied, pending(), payload(), connection,
                 running_partition(),
-            )
+            )  # fmt: skip
             self.ledger.append(done)
             lost = self._due(SinkFaultKind.LOSE_REPLY)
             self._count += 1

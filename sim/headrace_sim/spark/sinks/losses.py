@@ -13,20 +13,13 @@ from headrace_sim.spark.sinks.effects import Effect, Swallowed
 from headrace_sim.spark.sinks.story import Asked, SinkFinding, SinkQuestion, Wrong, shown_items
 
 _ALLOWED = {
-    Loss.OVERWRITTEN: "batching",
-    Loss.SKIPPED: "batching",
-    Loss.COMPANIONS: "batching",
-    Loss.STALE: "order",
-    Loss.ORDER: "order",
-    Loss.CHOSEN: "loss",
-}
+    Loss.OVERWRITTEN: "batching", Loss.SKIPPED: "batching", Loss.COMPANIONS: "batching", Loss.STALE: "order",
+    Loss.ORDER: "order", Loss.CHOSEN: "loss",
+}  # fmt: skip
 ALLOWED = {
-    Wrong.OVERWRITTEN: "batching",
-    Wrong.LOST: "batching",
-    Wrong.SWALLOWED: "loss",
-    Wrong.STALE: "order",
+    Wrong.OVERWRITTEN: "batching", Wrong.LOST: "batching", Wrong.SWALLOWED: "loss", Wrong.STALE: "order",
     Wrong.REDELIVERED: "duplicates",
-}
+}  # fmt: skip
 """What the author allows by saying so."""
 
 

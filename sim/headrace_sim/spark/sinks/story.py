@@ -156,13 +156,8 @@ class Story:
             )
         if missing:
             return self._blamed(
-                Wrong.DIFFERS,
-                destination,
-                surplus,
-                blamed,
-                f"{self.struck()}; then {instead}.",
-                _remedy(blamed),
-            )
+                Wrong.DIFFERS, destination, surplus, blamed, f"{self.struck()}; then {instead}.", _remedy(blamed),
+            )  # fmt: skip
         told = f"{self.struck()}; then {destination} has {shown_items(surplus)} once too often."
         return self._blamed(Wrong.TWICE, destination, surplus, blamed, told, _remedy(blamed))
 
@@ -312,11 +307,7 @@ def distinct(findings: list[SinkFinding]) -> tuple[SinkFinding, ...]:
 
 
 _FOLLOW = {
-    Wrong.MEMORY: {Wrong.MISSING, Wrong.LOST},
-    Wrong.UNSENT: {Wrong.MISSING, Wrong.LOST},
-    Wrong.SWALLOWED: {Wrong.MISSING},
-    Wrong.OVERWRITTEN: {Wrong.MISSING, Wrong.TWICE},
-    Wrong.STALE: set[Wrong](),
-    Wrong.LOST: set[Wrong](),
-}
+    Wrong.MEMORY: {Wrong.MISSING, Wrong.LOST}, Wrong.UNSENT: {Wrong.MISSING, Wrong.LOST}, Wrong.SWALLOWED: {Wrong.MISSING},
+    Wrong.OVERWRITTEN: {Wrong.MISSING, Wrong.TWICE}, Wrong.STALE: set[Wrong](), Wrong.LOST: set[Wrong](),
+}  # fmt: skip
 """What follows from a cause, in the same destination: the cause says it all."""

@@ -101,19 +101,10 @@ class GroupOperator:
     ) -> list[tuple[Any, ...]]:
         held = store.values[STATE].get(kept_key(key))
         state = GroupState(
-            None if held is None else t._create_row(self._state.names, held[0]),
-            times.now_ms,
-            times.watermark_ms if self._watermarked else _NEVER,
-            self.stage.timeout,
-            timed_out,
-            self._watermarked,
-            held is not None,
-            False,
-            False,
-            _NEVER,
-            b"",
-            self._state,
-        )
+            None if held is None else t._create_row(self._state.names, held[0]), times.now_ms,
+            times.watermark_ms if self._watermarked else _NEVER, self.stage.timeout, timed_out, self._watermarked,
+            held is not None, False, False, _NEVER, b"", self._state,
+        )  # fmt: skip
         given = _stepped(frames, step, "row")
         out = self.output.from_frames(
             _stepped(self._checked(function(self._seen_key(key), given, state)), step, "output")

@@ -31,12 +31,9 @@ class Store:
     def copy(self) -> "Store":
         """Return an independent copy. Its contents are never changed in place."""
         return Store(
-            {name: dict(held) for name, held in self.values.items()},
-            {name: dict(held) for name, held in self.lists.items()},
-            {name: dict(held) for name, held in self.maps.items()},
-            dict(self.timers),
-            self.clocked,
-        )
+            {name: dict(held) for name, held in self.values.items()}, {name: dict(held) for name, held in self.lists.items()},
+            {name: dict(held) for name, held in self.maps.items()}, dict(self.timers), self.clocked,
+        )  # fmt: skip
 
     def forget(self, name: str) -> None:
         """Drop a variable with all its contents."""

@@ -115,11 +115,7 @@ class _Merging:
         self.rows, self.given = aligned(table.schema, table.rows, self.schema), source.all()
         target = _under(self.schema, alias)
         both = t.StructType([*target.fields, *given.fields])
-        self._scopes = {
-            Match.MATCHED: both,
-            Match.NOT_MATCHED: given,
-            Match.NOT_MATCHED_BY_SOURCE: target,
-        }
+        self._scopes = {Match.MATCHED: both, Match.NOT_MATCHED: given, Match.NOT_MATCHED_BY_SOURCE: target}
         self.matches = _test(statement.condition, both)
         self._clauses = {
             match: [self._bound(clause, given) for clause in statement.clauses if clause.match is match]

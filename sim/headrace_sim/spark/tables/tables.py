@@ -32,14 +32,7 @@ from headrace_sim.spark.tables.statements import (
     Truncate,
     Update,
 )
-from headrace_sim.spark.tables.versions import (
-    WITH_A_LOG,
-    Replaces,
-    SaveMode,
-    Version,
-    WriteRequest,
-    written,
-)
+from headrace_sim.spark.tables.versions import WITH_A_LOG, Replaces, SaveMode, Version, WriteRequest, written
 
 _NOTHING = t.StructType([])
 _OF_STATEMENTS = Guarantee(

@@ -104,15 +104,10 @@ def written(table: Version | None, frame: Rows, request: WriteRequest, guarantee
         rows = [*_kept(old, new, schema, table, request), *new]
     known = table or Version(schema)
     return Version(
-        schema,
-        tuple(rows),
-        request.format or known.format,
-        request.partitions or known.partitions,
-        tuple((seen | dict([transaction] if transaction else [])).items()),
-        guarantee,
-        str(request.options.get("path") or known.location),
-        known.is_assumed,
-    )
+        schema, tuple(rows), request.format or known.format, request.partitions or known.partitions,
+        tuple((seen | dict([transaction] if transaction else [])).items()), guarantee,
+        str(request.options.get("path") or known.location), known.is_assumed,
+    )  # fmt: skip
 
 
 def aligned(own: t.StructType, rows: tuple[Row, ...], schema: t.StructType) -> list[Row]:
