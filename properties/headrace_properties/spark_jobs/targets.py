@@ -68,54 +68,32 @@ SINK_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class SparkReport:
-    """The findings about a Spark job and its sink.
+    """The findings about a Spark job and its sink."""
 
-    Attributes:
-        name: As the user wrote it.
-        job: The results of its schedules, or None if it neither keeps state nor calls functions in Python.
-        sink: The results of its sink's trials, or None if it has no sink of its own.
-        findings: What was found of both, violated ones first.
-        unknown: What was not judged, each with the reason.
-        notes: What is worth knowing of the query's settings and its sink.
-        written: The number of rows that reach a sink which is not code, by batch.
-
-    """
-
-    name: str
+    name: str  # as the user wrote it
+    # the results of its schedules, or None if it neither keeps state nor calls functions in Python
     job: JobReport | None
-    sink: SinkReport | None
-    findings: tuple[Finding, ...] = ()
-    unknown: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    written: tuple[int, ...] = ()
+    sink: SinkReport | None  # the results of its sink's trials, or None if it has no sink of its own
+    findings: tuple[Finding, ...] = ()  # what was found of both, violated ones first
+    unknown: tuple[str, ...] = ()  # what was not judged, each with the reason
+    notes: tuple[str, ...] = ()  # what is worth knowing of the query's settings and its sink
+    written: tuple[int, ...] = ()  # the number of rows that reach a sink which is not code, by batch
 
 
 @dataclass(frozen=True, slots=True)
 class SparkTarget:
-    """A job or a sink, with its input.
+    """A job or a sink, with its input."""
 
-    Attributes:
-        name: As the user wrote it.
-        job: The job; for a sink alone, one without steps.
-        feed: The rows of its input, batch by batch.
-        prepare: Makes what the sink takes for granted, or None.
-        promises: What its author says of it.
-        keys: The columns by which connectors write that are not known, by table of ``df.write``; none: it adds rows.
-        limits: Of each call of its code.
-        assumed: Whether nothing is known of the query before the sink, and its rows are drawn.
-        feed_seed: From which the rows are drawn, or made.
-
-    """
-
-    name: str
-    job: SparkJob
+    name: str  # as the user wrote it
+    job: SparkJob  # the job; for a sink alone, one without steps
     feed: Sequence[Sequence[tuple[Any, ...]]]
-    prepare: Callable[[], Any] | None = None
-    promises: tuple[Promise, ...] = ()
+    prepare: Callable[[], Any] | None = None  # makes what the sink takes for granted, or None
+    promises: tuple[Promise, ...] = ()  # what its author says of it
+    # the columns by which connectors write that are not known, by table of ``df.write``; none: it adds rows
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    limits: CodeLimits = field(default_factory=CodeLimits)
-    assumed: bool = False
-    feed_seed: int = 0
+    limits: CodeLimits = field(default_factory=CodeLimits)  # of each call of its code
+    assumed: bool = False  # whether nothing is known of the query before the sink, and its rows are drawn
+    feed_seed: int = 0  # from which the rows are drawn, or made
 
     @property
     def kind(self) -> TargetKind:
@@ -156,17 +134,9 @@ class SparkTarget:
             return SparkReport(self.name, None, None, (refusal,))
         if self.kind is TargetKind.QUERY:
             judged = check_job(
-                self.job,
-                self.feed,
-                schedules=schedules,
-                seed=seed,
-                allow=allow,
-                duplicates=duplicates,
-                promises=self.promises,
-                allow_unknown=allow_unknown,
-                limits=self.limits,
-                progress=progress,
-            )
+                self.job, self.feed, schedules=schedules, seed=seed, allow=allow, duplicates=duplicates, promises=self.promises,
+                allow_unknown=allow_unknown, limits=self.limits, progress=progress,
+            )  # fmt: skip
             judged = replace(judged, findings=tuple(map(self._stamped, judged.findings)))
             stopped = judged.schedules < schedules or judged.outcome.failure is not None
             if stopped or self.job.sink.function is None:
@@ -177,17 +147,10 @@ class SparkTarget:
         if self.job.sink.function is None:
             return self._written(review)
         sink = check_sink(
-            *self._sink(),
-            prepare=self._prepare(),
-            overtaken=overtaken,
-            keys=self.keys,
-            rows_of=self._rows_of(),
-            allow=self._allowed_of_sink(allow),
-            duplicates=duplicates,
-            state=self.job.state,
-            revised=self._revised(),
+            *self._sink(), prepare=self._prepare(), overtaken=overtaken, keys=self.keys, rows_of=self._rows_of(),
+            allow=self._allowed_of_sink(allow), duplicates=duplicates, state=self.job.state, revised=self._revised(),
             progress=progress,
-        )
+        )  # fmt: skip
         findings, unknown = (judged.findings, judged.unknown) if judged else ((), ())
         if not any(self._outputs()):
             unknown = (*unknown, NO_ROW)
@@ -234,14 +197,9 @@ class SparkTarget:
 
         """
         return try_fault(
-            *self._sink(),
-            fault,
-            prepare=self._prepare(),
-            keys=self.keys,
-            rows_of=self._rows_of(),
-            allow=self._allowed_of_sink(()),
-            state=self.job.state,
-        )
+            *self._sink(), fault, prepare=self._prepare(), keys=self.keys, rows_of=self._rows_of(),
+            allow=self._allowed_of_sink(()), state=self.job.state,
+        )  # fmt: skip
 
     def _rows_of(self) -> RowsOf:
         if not self.job.stateful:
@@ -491,9 +449,7 @@ def _check_streams(name: str, streams: Sequence[str], batches: list[list[tuple[A
 def keys_named(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the columns of each table's key, given as ``table=column,column``; ``table=``: it adds rows.
 
-    Raises:
-        TargetError: If a text is of another form.
-
+    Raise `TargetError` if a text is of another form.
     """
     keys = {}
     for text in texts:
@@ -508,12 +464,7 @@ def keys_named(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def causes_named(names: Iterable[str]) -> frozenset[Cause]:
-    """Return the named things that the outcome may depend on.
-
-    Raises:
-        TargetError: If there is no such name.
-
-    """
+    """Return the named things that the outcome may depend on. Raise `TargetError` if there is no such name."""
     known = {cause.value: cause for cause in Cause if CAUSES[cause].allowable}
     for name in names:
         if name not in known:
@@ -542,17 +493,7 @@ def _is_sink(function: Callable[..., Any]) -> bool:
     return "writeStream" not in names and bool(names & _OF_A_BATCH)
 
 
-_OF_A_BATCH = frozenset(
-    {
-        "collect",
-        "count",
-        "foreach",
-        "foreachPartition",
-        "isEmpty",
-        "toLocalIterator",
-        "toPandas",
-        "write",
-        "writeTo",
-    }
-)
+_OF_A_BATCH = frozenset({
+    "collect", "count", "foreach", "foreachPartition", "isEmpty", "toLocalIterator", "toPandas", "write", "writeTo",
+})  # fmt: skip
 """What only the DataFrame of a batch can do."""

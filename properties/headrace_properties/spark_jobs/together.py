@@ -90,11 +90,8 @@ def _files(first: QueryLife, second: QueryLife) -> Finding | None:
         " written if the other has one of its number, and its rows are missing"
     )
     return _finding(
-        "missing",
-        told,
-        second,
-        "Give each query a path of its own, or bring the streams together with union()",
-    )
+        "missing", told, second, "Give each query a path of its own, or bring the streams together with union()",
+    )  # fmt: skip
 
 
 def _finding(

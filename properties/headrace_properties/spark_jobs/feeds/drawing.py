@@ -34,19 +34,9 @@ _TURNS = (0, 0, 1, 0, 1, 2)
 def batches_for(hints: Hints, seed: int, *, with_state: bool = False) -> list[list[tuple[Any, ...]]]:
     """Return rows of a few micro-batches. Each filter is passed by one and failed by another, and each branch is taken.
 
-    Keys repeat with other values, in their batch and in later ones, and a last row has the values of the first one.
-
-    Args:
-        hints: Of the job's plan.
-        seed: The rows follow from it.
-        with_state: Whether they are for a job that keeps state.
-
-    Returns:
-        Batches of rows; with several sources, a row has a struct for one of them, and nulls for the others.
-
-    Raises:
-        UndrawableError: If a schema has a type that cannot be drawn.
-
+    Keys repeat with other values, in their batch and in later ones, and a last row has the values of the first one. With several
+    sources, a row has a struct for one of them, and nulls for the others. ``seed``: the rows follow from it. ``with_state``:
+    whether they are for a job that keeps state. Raise `UndrawableError` if a schema has a type that cannot be drawn.
     """
     sources = list(hints.rows.values())
     least = BATCHES * (ROWS_WITH_STATE if with_state else ROWS)
@@ -148,22 +138,13 @@ def _compared(leaf: InputSlot) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class RowValues:
-    """One row, as it is written.
+    """One row, as it is written."""
 
-    Attributes:
-        known: The values of its slots.
-        before: Those of the row before it, for the second item of an array.
-        number: Of the row in its source, from 0.
-        at: Its time.
-        chance: For what has no slot.
-
-    """
-
-    known: Known
-    before: Known
-    number: int
-    at: datetime
-    chance: random.Random
+    known: Known  # the values of its slots
+    before: Known  # those of the row before it, for the second item of an array
+    number: int  # of the row in its source, from 0
+    at: datetime  # its time
+    chance: random.Random  # for what has no slot
 
     def value(self, slot: InputSlot) -> Any:
         """Return the value of a slot, made of what is in it."""

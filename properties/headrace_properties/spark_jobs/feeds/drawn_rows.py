@@ -43,14 +43,8 @@ class UndrawableError(HeadraceError):
 def drawn_batches(schema: Schema, seed: int, *, with_state: bool = False) -> list[list[tuple[Any, ...]]]:
     """Return rows of a few micro-batches. Keys repeat, time advances from row to row, and nothing is null.
 
-    Args:
-        schema: Of the rows.
-        seed: They follow from it.
-        with_state: Whether they are for a job that keeps state.
-
-    Raises:
-        UndrawableError: If the schema has a type that cannot be drawn.
-
+    ``seed``: they follow from it. ``with_state``: whether they are for a job that keeps state. Raise `UndrawableError` if the
+    schema has a type that cannot be drawn.
     """
     rows = ROWS_WITH_STATE if with_state else ROWS
     chance, again = random.Random(seed), random.Random(f"{seed}/again")

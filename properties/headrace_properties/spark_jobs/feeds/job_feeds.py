@@ -31,16 +31,9 @@ class UnknownSourceError(HeadraceError):
 def feed_of(job: SparkJob, seed: int, samples: Mapping[str, str]) -> list[_Rows]:
     """Return rows for a job: of samples, of the files that its sources read if they are there, or drawn.
 
-    Args:
-        job: The job.
-        seed: What is drawn follows from it.
-        samples: Files, by the name of the source; "": of the only one.
-
-    Raises:
-        SampleError: If a sample cannot be read, or does not fit.
-        UndrawableError: If a type cannot be drawn.
-        UnknownSourceError: If the job has no source of a sample's name.
-
+    ``seed``: what is drawn follows from it. ``samples``: files, by the name of the source; "": of the only one. Raise
+    `SampleError` if a sample cannot be read, or does not fit, `UndrawableError` if a type cannot be drawn, or
+    `UnknownSourceError` if the job has no source of a sample's name.
     """
     sources = job.sources or (Source("input", "", job.input),)
     hints = read_hints(job.plan, sources)

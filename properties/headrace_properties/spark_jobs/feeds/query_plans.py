@@ -29,10 +29,8 @@ _MOST_STATIC = 3
 def read_hints(plan: bytes, sources: Iterable[Source]) -> Hints:
     """Return what the plan of a query tells of its sources.
 
-    Args:
-        plan: A serialized ``Relation`` of Spark Connect.
-        sources: What its streams are read from, in the order in which they stand in it.
-
+    ``plan``: a serialized ``Relation`` of Spark Connect. ``sources``: what its streams are read from, in the order in which
+    they stand in it.
     """
     hints = hints_of(sources)
     if plan:

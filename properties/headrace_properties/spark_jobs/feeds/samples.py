@@ -47,20 +47,12 @@ class SampleError(HeadraceError):
 
 @dataclass(frozen=True, slots=True)
 class SampleFile:
-    """Files with rows of a source.
+    """Files with rows of a source."""
 
-    Attributes:
-        path: A file, or a folder of them.
-        header: Whether the first line of a CSV file has the names.
-        separator: Between the values of CSV.
-        most: How many rows are taken; None: all, of which there may be `MOST_ROWS`.
-
-    """
-
-    path: Path
-    header: bool = True
-    separator: str = ","
-    most: int | None = None
+    path: Path  # a file, or a folder of them
+    header: bool = True  # whether the first line of a CSV file has the names
+    separator: str = ","  # between the values of CSV
+    most: int | None = None  # how many rows are taken; None: all, of which there may be `MOST_ROWS`
 
 
 def own_files(source: Source) -> SampleFile | None:
@@ -82,13 +74,8 @@ _SUFFIXES = {
 def rows_of(row: InputSlot, sample: SampleFile) -> list[tuple[Any, ...]]:
     """Return the rows of a sample, in the order of the file, or of the names of the files.
 
-    Args:
-        row: That of the source: its columns, and how the job parses its text.
-        sample: Where the rows are.
-
-    Raises:
-        SampleError: If a file cannot be read, has no rows or too many, or a value is not of its column's type.
-
+    ``row``: that of the source: its columns, and how the job parses its text. ``sample``: where the rows are. Raise
+    `SampleError` if a file cannot be read, has no rows or too many, or a value is not of its column's type.
     """
     made: list[tuple[Any, ...]] = []
     for file in _files(sample.path):

@@ -30,47 +30,28 @@ class Use(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How an inner value is written in the outer one.
+    """How an inner value is written in the outer one."""
 
-    Attributes:
-        form: ``json``, ``text``, ``time dd/MM/yyyy``: equal forms write equally.
-        write: Does it to a value that is not null.
-
-    """
-
-    form: str
-    write: Callable[[Any], Any] = field(compare=False)
+    form: str  # ``json``, ``text``, ``time dd/MM/yyyy``: equal forms write equally
+    write: Callable[[Any], Any] = field(compare=False)  # does it to a value that is not null
 
 
 @dataclass(eq=False, slots=True)
 class InputSlot:
-    """A value of a source's row, or of a part of it.
+    """A value of a source's row, or of a part of it."""
 
-    Attributes:
-        name: Unique in the job; a column of this name stands for it in conditions.
-        kind: Its type.
-        label: Its own name in the row or the document.
-        outer: What it is a part or the content of, or None.
-        written: How its content is written, or None.
-        content: The value that is written in it, or None.
-        parts: Its fields, by name; of an array: its items, as one.
-        literals: What the job compares it with.
-        uses: What the job does with it.
-        nullable: Whether it can be null.
-        counted: Returns its value from the number of the row, for what the source counts itself, or None.
-
-    """
-
-    name: str
+    name: str  # unique in the job; a column of this name stands for it in conditions
     kind: t.DataType
-    label: str = ""
-    outer: "InputSlot | None" = None
-    written: Written | None = None
-    content: "InputSlot | None" = None
+    label: str = ""  # its own name in the row or the document
+    outer: "InputSlot | None" = None  # what it is a part or the content of, or None
+    written: Written | None = None  # how its content is written, or None
+    content: "InputSlot | None" = None  # the value that is written in it, or None
+    # its fields, by name; of an array: its items, as one
     parts: "dict[Any, InputSlot]" = field(default_factory=dict)
-    literals: list[Any] = field(default_factory=list)
-    uses: set[Use] = field(default_factory=set)
-    nullable: bool = True
+    literals: list[Any] = field(default_factory=list)  # what the job compares it with
+    uses: set[Use] = field(default_factory=set)  # what the job does with it
+    nullable: bool = True  # whether it can be null
+    # returns its value from the number of the row, for what the source counts itself, or None
     counted: Callable[[int], Any] | None = None
 
     @property

@@ -52,12 +52,7 @@ _LOGGERS = ("org.apache.log4j.", "org.apache.logging.log4j.", "org.slf4j.")
 
 
 class Context:
-    """Replaces ``SparkContext``.
-
-    Args:
-        settings: Of its session: has ``get`` and ``set``.
-
-    """
+    """Replaces ``SparkContext``. ``settings``: of its session: has ``get`` and ``set``."""
 
     applicationId = "local-0"
     defaultMinPartitions = defaultParallelism = 2
@@ -120,9 +115,7 @@ class Context:
 def contexts_without_spark(session: Callable[[], Any]) -> Iterator[None]:
     """Let ``SparkContext(...)``, ``SparkContext.getOrCreate()`` and ``SparkSession(context)`` start nothing within.
 
-    Args:
-        session: Returns the session that is in force.
-
+    ``session``: returns the session that is in force.
     """
 
     def set_up(

@@ -21,12 +21,7 @@ class Widgets:
     dropdown = combobox = multiselect = text
 
     def get(self, name: str) -> str:
-        """Return a widget's value.
-
-        Raises:
-            ProgramError: If it has none.
-
-        """
+        """Return a widget's value. Raise `ProgramError` if it has none."""
         if name in os.environ or name in self._values:
             return os.environ.get(name, self._values.get(name, ""))
         raise ProgramError(
@@ -77,12 +72,8 @@ def _look(*_: Any, **__: Any) -> None:
 def notebook_globals(session: Any) -> dict[str, Any]:
     """Return the variables that every notebook has."""
     return {
-        "spark": session,
-        "sc": session.sparkContext,
-        "dbutils": DatabricksUtils(),
-        "display": _look,
-        "displayHTML": _look,
-    }
+        "spark": session, "sc": session.sparkContext, "dbutils": DatabricksUtils(), "display": _look, "displayHTML": _look,
+    }  # fmt: skip
 
 
 def program_of_notebook(text: str) -> str:

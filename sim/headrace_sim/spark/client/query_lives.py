@@ -29,25 +29,15 @@ _LOOK_S = 1.0
 
 @dataclass(slots=True)
 class QueryLife:
-    """A captured query that its program looks at.
+    """A captured query that its program looks at."""
 
-    Attributes:
-        number: Its place among the queries of its program.
-        job: What it does.
-        time: Its program's.
-        awaited: Which thread of its program waits without end until it ends, or 0.
-        starts: How often it was started.
-        beside: The numbers of the queries that ran when it was started.
-        behind: The query whose end the program has awaited before it starts this one, though it ends only by failing; or None.
-
-    """
-
-    number: int
-    job: SparkJob
-    time: ScriptTime
-    awaited: int = 0
-    starts: int = 1
-    beside: tuple[int, ...] = ()
+    number: int  # its place among the queries of its program
+    job: SparkJob  # what it does
+    time: ScriptTime  # its program's
+    awaited: int = 0  # which thread of its program waits without end until it ends, or 0
+    starts: int = 1  # how often it was started
+    beside: tuple[int, ...] = ()  # the numbers of the queries that ran when it was started
+    # the query whose end the program has awaited before it starts this one, though it ends only by failing; or None
     behind: "QueryLife | None" = None
     _since_s: float = 0.0
     _over: bool = False
@@ -56,12 +46,7 @@ class QueryLife:
         self._since_s = self.time.passed_s
 
     def start_again(self) -> None:
-        """Run it again.
-
-        Raises:
-            WaitsForEverError: If it has been started too often.
-
-        """
+        """Run it again. Raise `WaitsForEverError` if it has been started too often."""
         self.starts += 1
         if self.starts > MOST_STARTS:
             self.time.interrupt()
@@ -94,12 +79,7 @@ class QueryLife:
         return not self._over
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for its end, and return whether it has come.
-
-        Args:
-            timeout_s: How long; None: until it has.
-
-        """
+        """Wait for its end, and return whether it has come. ``timeout_s``: how long; None: until it has."""
         if timeout_s is None:
             self.awaited, self._over = get_ident(), True
         elif self.is_active:
@@ -129,14 +109,8 @@ class QueryLife:
             "processedRowsPerSecond": 10.0, "metrics": {},
         }  # fmt: skip
         times = (
-            "addBatch",
-            "commitOffsets",
-            "getBatch",
-            "latestOffset",
-            "queryPlanning",
-            "triggerExecution",
-            "walCommit",
-        )
+            "addBatch", "commitOffsets", "getBatch", "latestOffset", "queryPlanning", "triggerExecution", "walCommit",
+        )  # fmt: skip
         told = {
             "id": self.id, "runId": self.run_id, "name": self.name, "timestamp": f"2030-01-01T00:00:{number:02}.000Z",
             "batchId": number, "batchDuration": 100, "numInputRows": 1, "inputRowsPerSecond": 0.1,
@@ -148,16 +122,10 @@ class QueryLife:
 
 @dataclass(slots=True)
 class StartedQueries:
-    """The queries that a program has started.
+    """The queries that a program has started."""
 
-    Attributes:
-        time: The program's.
-        lives: Of each query, in order.
-
-    """
-
-    time: ScriptTime
-    lives: list[QueryLife] = field(default_factory=list)
+    time: ScriptTime  # the program's
+    lives: list[QueryLife] = field(default_factory=list)  # of each query, in order
 
     @property
     def jobs(self) -> list[SparkJob]:
@@ -170,12 +138,7 @@ class StartedQueries:
         return [life for life in self.lives if life.is_active]
 
     def start(self, job: SparkJob) -> QueryLife:
-        """Start a query.
-
-        Raises:
-            IllegalArgumentException: If one of this name is active, as Spark does.
-
-        """
+        """Start a query. Raise `IllegalArgumentException` if one of this name is active, as Spark does."""
         # A thread of a pool takes what comes next once it is free: that says nothing of the order that is meant.
         mine = self.lives if get_ident() == main_thread().ident else []
         behind = next((life for life in mine if life.awaited == get_ident() and not _ends(life.job)), None)

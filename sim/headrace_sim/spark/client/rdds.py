@@ -12,12 +12,7 @@ _REMEDY = "Use the calls of the DataFrame, or collect() and Python"
 
 
 class RowsOfFrame:
-    """Replaces the RDD of a frame's rows.
-
-    Args:
-        frame: The frame. Each action computes it anew.
-
-    """
+    """Replaces the RDD of a frame's rows. ``frame``: the frame. Each action computes it anew."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
@@ -39,12 +34,7 @@ class RowsOfFrame:
         return list(islice(self._frame.collect(), num))
 
     def first(self) -> Any:
-        """Return the first row.
-
-        Raises:
-            ValueError: There is none.
-
-        """
+        """Return the first row. Raise `ValueError` if there is none."""
         rows = self._frame.collect()
         if not rows:
             raise ValueError("RDD is empty")

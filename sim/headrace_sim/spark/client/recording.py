@@ -37,10 +37,7 @@ _TRIGGERS = {
 class RecordingSession(ModuleSession):
     """A session that starts nothing.
 
-    Attributes:
-        queries: Those that were started in it.
-        place: Where they are started, if it is not the user's code that does it.
-
+    ``queries``: those that were started in it. ``place``: where they are started, if it is not the user's code that does it.
     """
 
     def __init__(self, queries: StartedQueries, state: SessionState) -> None:
@@ -60,9 +57,7 @@ class RecordingSession(ModuleSession):
 def captured(state: SessionState | None = None) -> Iterator[RecordingSession]:
     """Give user code a session that starts nothing, in simulated time, and keeps in ``queries`` what is started.
 
-    Args:
-        state: What the session begins with.
-
+    ``state``: what the session begins with.
     """
     with script_time() as time:
         session = RecordingSession(StartedQueries(time), state or SessionState())
@@ -73,15 +68,7 @@ def captured(state: SessionState | None = None) -> Iterator[RecordingSession]:
 def job_started(answers: Answers, command: pb.WriteStreamOperationStart, place: str) -> SparkJob:
     """Return a query that is started, as a job.
 
-    Args:
-        answers: Of its session.
-        command: What PySpark's client sends.
-        place: ``file:line`` of the user's code.
-
-    Raises:
-        CannotFollowError: It has a step that is not simulated.
-        SparkJobError: Spark would refuse it.
-
+    Raise `CannotFollowError` if it has a step that is not simulated, or `SparkJobError` if Spark would refuse it.
     """
     splitter = answers.splitter
     job = job_of(splitter.split(command.input), inlined(command.input, splitter.resolved))
@@ -136,15 +123,10 @@ def record(
 ) -> SparkJob:
     """Return the job that the user's function builds.
 
-    Args:
-        build: Takes DataFrames, or a session, or both; starts a query, or returns a writer or a DataFrame.
-        schemas: The schema of its input: one for all parameters, or by the parameter's name.
-
-    Raises:
-        CannotFollowError: If it calls something that is not simulated.
-        SparkJobError: If Spark would refuse the job; if the function fails; if it starts no query, or several.
-        SchemaTextError: If a schema cannot be parsed.
-
+    ``build``: takes DataFrames, or a session, or both; starts a query, or returns a writer or a DataFrame. ``schemas``: the
+    schema of its input: one for all parameters, or by the parameter's name. Raise `CannotFollowError` if it calls something
+    that is not simulated, `SparkJobError` if Spark would refuse the job, if the function fails, if it starts no query, or
+    several, or `SchemaTextError` if a schema cannot be parsed.
     """
     with captured(SessionState(schemas=parsed_schemas(schemas))) as session:
         given = {

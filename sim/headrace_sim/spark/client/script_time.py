@@ -46,28 +46,20 @@ class WaitsForEverError(KeyboardInterrupt):
 
 @dataclass(slots=True)
 class ScriptTime:
-    """The clock of a script.
-
-    Attributes:
-        passed_s: How much time has passed, seconds.
-        interrupted: Where waits were interrupted: ``file:line``, in order.
-        over: Whether the script has ended.
-
-    """
+    """The clock of a script."""
 
     shift: Callable[[float], Any]
     rest: Callable[[float], None]
-    passed_s: float = 0.0
+    passed_s: float = 0.0  # how much time has passed, seconds
+    # where waits were interrupted: ``file:line``, in order
     interrupted: list[str] = field(default_factory=list)
-    over: bool = False
+    over: bool = False  # whether the script has ended
     _waits: dict[int, int] = field(default_factory=dict)
 
     def wait(self, seconds: float = 0.0) -> None:
         """Let time pass; once the script is over, for what it imported from `time`, as anybody does.
 
-        Raises:
-            WaitsForEverError: If this thread has waited too often.
-
+        Raise `WaitsForEverError` if this thread has waited too often.
         """
         if self.over:
             time.sleep(seconds)

@@ -9,31 +9,21 @@ from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.versions import NO_SUCH_SETTING, VERSION
 
 _DEFAULTS = {
-    "spark.connect.session.planCompression.defaultAlgorithm": "NONE",
-    "spark.connect.session.planCompression.threshold": "-1",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    "spark.sql.execution.arrow.pyspark.enabled": "false",
+    "spark.connect.session.planCompression.defaultAlgorithm": "NONE", "spark.connect.session.planCompression.threshold": "-1",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000", "spark.sql.execution.arrow.pyspark.enabled": "false",
     "spark.sql.execution.pandas.structHandlingMode": "legacy",
     "spark.sql.execution.pythonUDF.arrow.enabled": str(VERSION >= (4, 2)).lower(),
     "spark.sql.session.localRelationBatchOfChunksSizeBytes": str(1 << 28),
     "spark.sql.session.localRelationCacheThreshold": str(1 << 30),
-    "spark.sql.session.localRelationChunkSizeBytes": str(16 << 20),
-    "spark.sql.session.localRelationChunkSizeRows": "10000",
-    "spark.sql.session.localRelationSizeLimit": str(3 << 30),
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "200",
-    "spark.sql.sources.partitionOverwriteMode": "STATIC",
-    "spark.sql.streaming.multipleWatermarkPolicy": "min",
-    "spark.sql.timestampType": "TIMESTAMP_LTZ",
-}
+    "spark.sql.session.localRelationChunkSizeBytes": str(16 << 20), "spark.sql.session.localRelationChunkSizeRows": "10000",
+    "spark.sql.session.localRelationSizeLimit": str(3 << 30), "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "200", "spark.sql.sources.partitionOverwriteMode": "STATIC",
+    "spark.sql.streaming.multipleWatermarkPolicy": "min", "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}  # fmt: skip
 """Spark's own values of settings that nothing has set; local relations are never sent apart."""
 _ASKED_BY_CLIENT = (
-    "spark.sql.pyspark.",
-    "spark.sql.execution.pandas.",
-    "spark.sql.execution.arrow.",
-    "spark.sql.session.",
-    "spark.python.",
-)
+    "spark.sql.pyspark.", "spark.sql.execution.pandas.", "spark.sql.execution.arrow.", "spark.sql.session.", "spark.python.",
+)  # fmt: skip
 """What PySpark's client asks for by itself: everything there is off."""
 
 
@@ -52,10 +42,7 @@ class Settings:
     def get(self, key: str, *default: str | None) -> str | None:
         """Return a setting that was made here, the default, or Spark's own where it is known.
 
-        Raises:
-            PySparkException: There is none.
-            CannotFollowError: It is one of Spark's, whose value is not known.
-
+        Raise `PySparkException` if there is none, or `CannotFollowError` if it is one of Spark's, whose value is not known.
         """
         if key in self.values or key in _DEFAULTS:
             return self.values.get(key, _DEFAULTS.get(key))

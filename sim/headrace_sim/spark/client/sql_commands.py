@@ -18,26 +18,15 @@ from headrace_sim.spark.tables.statements import Delete, Merge, Statement, Updat
 
 @dataclass(frozen=True, slots=True)
 class SqlCommand:
-    """A call of `spark.sql`.
+    """A call of `spark.sql`."""
 
-    Attributes:
-        query: The text with its parameters.
-        place: ``file:line`` of the user's code.
-        queries: Makes relations of queries; its views are those of the session, and the frames that the call was given.
-
-    """
-
-    query: pb.SQL
+    query: pb.SQL  # the text with its parameters
     place: str
+    # makes relations of queries; its views are those of the session, and the frames that the call was given
     queries: Queries
 
     def meaning(self) -> Meaning:
-        """Return what it means.
-
-        Raises:
-            CannotFollowError: It is no query and is not simulated.
-
-        """
+        """Return what it means. Raise `CannotFollowError` if it is no query and is not simulated."""
         # PySpark 3.5 knows literals alone, and calls them otherwise.
         named = {**self.query.args, **getattr(self.query, "named_arguments", {})}
         positional = [*self.query.pos_args, *getattr(self.query, "pos_arguments", ())]
@@ -75,11 +64,7 @@ class SqlCommand:
 def sql_command(command: Any, queries: Queries, place: str) -> SqlCommand:
     """Return a call of `spark.sql` from the command that PySpark's client makes of it.
 
-    Args:
-        command: It.
-        queries: Makes relations of queries, with the views of the session.
-        place: ``file:line`` of the user's code.
-
+    ``queries``: makes relations of queries, with the views of the session.
     """
     if "input" not in command.DESCRIPTOR.fields_by_name:  # PySpark 3.5
         return SqlCommand(

@@ -36,14 +36,7 @@ _READ_V2 = frozenset(
 
 
 def request_of(command: pb.WriteOperation, tables: Tables, place: str) -> WriteRequest:
-    """Return what ``df.write`` asks for.
-
-    Args:
-        command: What PySpark's client sends.
-        tables: They know what the session overwrites.
-        place: ``file:line`` of the user's code.
-
-    """
+    """Return what ``df.write`` asks for. ``tables``: they know what the session overwrites."""
     refuse_unread(command, _READ, place)
     options = {key.lower(): value for key, value in command.options.items()}
     mode, columns = _MODES[pb.WriteOperation.SaveMode.Name(command.mode)], Columns.BY_NAME
@@ -66,15 +59,8 @@ def request_of_v2(
 ) -> WriteRequest:
     """Return what ``df.writeTo`` asks for.
 
-    Args:
-        command: What PySpark's client sends.
-        tables: They know the format of the table.
-        compiler: Reads the columns that it partitions by and goes by.
-        place: ``file:line`` of the user's code.
-
-    Raises:
-        CannotFollowError: It partitions by a transform of a column.
-
+    ``tables``: they know the format of the table. ``compiler``: reads the columns that it partitions by and goes by. Raise
+    `CannotFollowError` if it partitions by a transform of a column.
     """
     refuse_unread(command, _READ_V2, place)
     name = pb.WriteOperationV2.Mode.Name(command.mode)

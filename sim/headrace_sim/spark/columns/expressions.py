@@ -136,8 +136,6 @@ class _Binder:
 
     def _name(self, node: Recorded) -> Bound:
         name = node.args[0]
-        if not isinstance(name, str):
-            raise refused(node, f"[NOT_EXPECTED_TYPE] a column is named by a str, not {type(name).__name__}")
         first, *inner = parts = _name_parts(name)
         fields = [(field.name.lower(), frame_of(field).lower()) for field in self.schema.fields]
         matching = [place for place, (_, frame) in enumerate(fields) if parts[1:] and frame == first.lower()]
@@ -191,8 +189,6 @@ class _Binder:
         return lambda rows: rows[0][place]
 
     def _lit(self, node: Recorded) -> Bound:
-        if isinstance(node.args[0], Recorded):
-            return self.bind(node.args[0])
         found = literal(node.args[0])
         return replace(found, type=node.args[1]) if len(node.args) > 1 else found
 

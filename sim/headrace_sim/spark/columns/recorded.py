@@ -1,11 +1,9 @@
 """What a column is while nothing runs: a tree of the calls that made it, which names itself as Spark would."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
-
-from headrace_sim.spark.refusals import users_place
 
 OF_A_FRAME = "of a frame"
 """The second argument of a recorded ``col`` that was taken from a frame, as in ``df.amount``, and not named alone."""
@@ -19,28 +17,12 @@ LAMBDA, LAMBDA_VARIABLE = "lambda", "lambda variable"
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """Which rows a window function sees; replaces Java's ``WindowSpec``, and ``Window``, which makes them."""
+    """Which rows a window function sees."""
 
     partition: tuple["Recorded", ...] = ()  # the columns that are equal for all of them
     order: tuple["Recorded", ...] = ()  # the columns that they are sorted by
     # ``rows`` or ``range``, and the first and the last of them, counted from the row at hand; None: without an end
     frame: tuple[str, int | None, int | None] | None = None
-
-    def partitionBy(self, columns: list["Recorded"]) -> "WindowSpec":
-        """Return it with this partition."""
-        return replace(self, partition=tuple(columns))
-
-    def orderBy(self, columns: list["Recorded"]) -> "WindowSpec":
-        """Return it with this order."""
-        return replace(self, order=tuple(columns))
-
-    def rowsBetween(self, start: int, end: int) -> "WindowSpec":
-        """Return it with a frame of rows."""
-        return replace(self, frame=("rows", _offset(start), _offset(end)))
-
-    def rangeBetween(self, start: int, end: int) -> "WindowSpec":
-        """Return it with a frame of values."""
-        return replace(self, frame=("range", _offset(start), _offset(end)))
 
     def __str__(self) -> str:
         """Show it as Spark does."""
@@ -49,34 +31,18 @@ class WindowSpec:
         return " ".join(parts)
 
 
-def _offset(number: int) -> int | None:
-    return None if abs(number) >= 1 << 62 else number
-
-
 def _shown_order(node: "Recorded") -> str:
     way, _, nulls = node.name.partition("_nulls_")
-    if way not in {"asc", "desc"}:
-        node, way = Recorded("asc", (node,), node.place), "asc"
     return f"{shown(node.args[0])} {way.upper()} NULLS {(nulls or ('first' if way == 'asc' else 'last')).upper()}"
 
 
+@dataclass(slots=True, eq=False)
 class Recorded:
     """A call of Java's ``functions`` or of a Java ``Column``: its name, its arguments (the column first) and its place."""
 
-    __slots__ = ("args", "name", "place")
-
-    def __init__(self, name: str, args: tuple[Any, ...], place: str) -> None:
-        self.name, self.args, self.place = name, args, place
-
-    def __getattr__(self, method: str) -> Any:
-        """Record a call on this column. ``Column`` calls ``plus``, ``isNull`` and the like here."""
-        if method.startswith("__"):
-            raise AttributeError(method)
-        return lambda *args: Recorded(method, (self, *args), users_place())
-
-    def toString(self) -> str:
-        """Name the column, for PySpark's ``repr`` and messages."""
-        return shown(self)
+    name: str
+    args: tuple[Any, ...]
+    place: str
 
 
 def shown(node: Any) -> str:

@@ -40,12 +40,7 @@ def places_in_order(rows: Sequence[Row], nodes: Sequence[Recorded], schema: t.St
 def _direction(node: Recorded) -> tuple[Recorded, bool, bool]:
     """Return a column without its order, whether it ascends, and whether nulls come last."""
     way, _, nulls = node.name.partition("_nulls_")
-    if way not in {"asc", "desc"}:
-        return node, True, False
-    inner = node.args[0]
-    if isinstance(inner, str):  # as in F.desc("x")
-        inner = Recorded("col", (inner,), node.place)
-    return inner, way == "asc", (nulls or ("first" if way == "asc" else "last")) == "last"
+    return node.args[0], way == "asc", (nulls or ("first" if way == "asc" else "last")) == "last"
 
 
 class _Window:

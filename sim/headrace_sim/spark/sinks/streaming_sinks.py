@@ -22,20 +22,12 @@ class BatchAgain(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StreamingSink:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        formats: The names that ``format()`` knows it by. "": none was named.
-        again: What comes of a batch that is given again.
-        source: Where that is documented.
-        needs: What this rests on, in a sentence, or "".
-
-    """
-
-    formats: tuple[str, ...]
-    again: BatchAgain
-    source: str
-    needs: str = ""
+    formats: tuple[str, ...]  # the names that ``format()`` knows it by. "": none was named
+    again: BatchAgain  # what comes of a batch that is given again
+    source: str  # where that is documented
+    needs: str = ""  # what this rests on, in a sentence, or ""
 
 
 _GUIDE = "https://spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-datasets.html#output-sinks"
@@ -110,11 +102,7 @@ def streaming_sink(format_: str) -> StreamingSink | None:
 def written_again(format_: str, options: Collection[tuple[str, str]], columns: Collection[str]) -> Guarantee:
     """Return what a row becomes that a sink which skips no batch is given again.
 
-    Args:
-        format_: The sink's.
-        options: Its options.
-        columns: Of the rows.
-
+    ``format_``: the sink's. ``options``: its options.
     """
     named = {name.lower(): value for name, value in options}
     return guarantee(format_.lower(), "append", named, {name.lower() for name in columns}, None)
