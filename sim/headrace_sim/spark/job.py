@@ -15,6 +15,7 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.declares import Declares
+from headrace_sim.spark.refusals import shown_place
 
 Frame = Any
 """A DataFrame."""
@@ -451,7 +452,7 @@ class SparkJobError(HeadraceError):
 
     def __init__(self, problem: str, place: str, remedy: str) -> None:
         super().__init__(problem, place, remedy)
-        self.problem, self.place, self.remedy = problem, place, remedy
+        self.problem, self.place, self.remedy = problem, shown_place(place), remedy
 
     def __str__(self) -> str:
         """Say what is wrong, where, and what to do."""

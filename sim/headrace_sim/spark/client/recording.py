@@ -24,7 +24,7 @@ from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import OutputMode, SparkJob, SparkJobError, SparkSink, WatermarkPolicy
 from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.plan.streams import PARAMETER, chosen, inlined, job_of
-from headrace_sim.spark.refusals import CannotFollowError, definition_of, gap_in, place_of_error, shown_place
+from headrace_sim.spark.refusals import CannotFollowError, definition_of, gap_in, place_of_error
 from headrace_sim.spark.tables.connectors import FILE_FORMATS
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
@@ -85,9 +85,7 @@ def _sink(command: pb.WriteStreamOperationStart, place: str) -> SparkSink:
     sink_format = command.format.lower()
     if sink_format in FILE_FORMATS and command.output_mode.lower() in {"complete", "update"}:
         problem = f"Data source {sink_format} does not support {command.output_mode.title()} output mode (AnalysisException)"
-        raise SparkJobError(
-            problem, shown_place(place), "Use append mode, or write the batch in foreachBatch()"
-        )
+        raise SparkJobError(problem, place, "Use append mode, or write the batch in foreachBatch()")
     mode = chosen(OutputMode, command.output_mode or "append", "output mode", place)
     options = tuple(command.options.items())
     target = command.table_name or command.path or dict(options).get("path", "")
@@ -152,7 +150,7 @@ def record(
             problem = f"{getattr(build, '__name__', build)}() raises {type(error).__name__}: {error}"
             raise SparkJobError(
                 problem,
-                shown_place(place_of_error(error, definition_of(build))),
+                place_of_error(error, definition_of(build)),
                 "Fix it, or give the job by hand as a SparkJob",
             ) from error
     jobs = session.queries.jobs

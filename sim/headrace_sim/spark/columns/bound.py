@@ -53,8 +53,7 @@ EVENT_TIME = "event time"
 
 def time_kept(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the part of a column's metadata that it keeps under another name: that it has the event time."""
-    kept = {key: value for key, value in (metadata or {}).items() if key == EVENT_TIME}
-    return kept or None
+    return {key: value for key, value in (metadata or {}).items() if key == EVENT_TIME} or None
 
 
 def frame_of(field: t.StructField) -> str:
@@ -85,9 +84,8 @@ def literal(value: Any) -> Bound:
     elif type(value) in _LITERALS:
         kind = _LITERALS[type(value)]
     else:
-        raise AnalysisException(
-            message=f"[UNSUPPORTED_FEATURE.LITERAL_TYPE] Literal for {value!r} of {type(value)}"
-        )
+        message = f"[UNSUPPORTED_FEATURE.LITERAL_TYPE] Literal for {value!r} of {type(value)}"
+        raise AnalysisException(message=message)
     return Bound("NULL" if value is None else str(value), kind, value is None, lambda _row: value)
 
 
@@ -183,10 +181,7 @@ def boolean(inner: Bound, node: Recorded) -> Bound:
     """Return a column that is true or false, or raise the error by which Spark refuses another."""
     if isinstance(inner.type, (t.BooleanType, t.NullType)):
         return inner
-    raise refused(
-        node,
-        f"[DATATYPE_MISMATCH] {shown(node)}: {inner.name} is {inner.type.simpleString().upper()}, not BOOLEAN",
-    )
+    raise _mismatch(inner, node, "BOOLEAN")
 
 
 def number(inner: Bound, node: Recorded) -> Bound:
@@ -194,10 +189,12 @@ def number(inner: Bound, node: Recorded) -> Bound:
     if is_number(inner.type) or isinstance(inner.type, t.NullType):
         return inner
     _expect_ansi(t.DoubleType(), inner, node)
-    raise refused(
-        node,
-        f"[DATATYPE_MISMATCH] {shown(node)}: {inner.name} is {inner.type.simpleString().upper()}, not a number",
-    )
+    raise _mismatch(inner, node, "a number")
+
+
+def _mismatch(inner: Bound, node: Recorded, wanted: str) -> AnalysisException:
+    problem = f"{inner.name} is {inner.type.simpleString().upper()}, not {wanted}"
+    return refused(node, f"[DATATYPE_MISMATCH] {shown(node)}: {problem}")
 
 
 def text(inner: Bound, node: Recorded) -> Bound:
@@ -211,9 +208,9 @@ def fitting(kind: t.DataType, function: Callable[..., Any]) -> Callable[..., Any
         return fitted(kind, function)
     if type(kind) in BITS:
         return lambda *values: in_range(function(*values), kind, "ARITHMETIC_OVERFLOW")
-    return (
-        (lambda *values: single_precision(function(*values))) if isinstance(kind, t.FloatType) else function
-    )
+    if isinstance(kind, t.FloatType):
+        return lambda *values: single_precision(function(*values))
+    return function
 
 
 def ordered(value: Any) -> Any:

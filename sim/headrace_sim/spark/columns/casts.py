@@ -12,6 +12,7 @@ from pyspark.errors import (
     ArithmeticException,
     DateTimeException,
     NumberFormatException,
+    PySparkException,
     SparkRuntimeException,
 )
 from pyspark.sql import types as t
@@ -139,11 +140,13 @@ def saturated(value: float, bits: int) -> int:
     return 0 if math.isnan(value) else math.trunc(max(-limit, min(value, limit - 1)))
 
 
-def _invalid(value: str, target: t.DataType) -> NumberFormatException:
-    shown = target.simpleString().upper()
-    return NumberFormatException(
-        message=f"[CAST_INVALID_INPUT] The value {value!r} of the type STRING cannot be cast to {shown}"
+def _invalid(
+    value: str, target: str, kind: type[PySparkException] = NumberFormatException
+) -> PySparkException:
+    message = (
+        f"[CAST_INVALID_INPUT] The value {value!r} of the type STRING cannot be cast to {target.upper()}"
     )
+    return kind(message=message)
 
 
 def _parsed_integer(value: str, target: t.DataType) -> int:
@@ -151,7 +154,7 @@ def _parsed_integer(value: str, target: t.DataType) -> int:
     if not is_ansi():
         text = re.sub(r"(?<=\d)\.\d*$", "", text, flags=re.ASCII)
     if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
-        raise _invalid(value, target)
+        raise _invalid(value, target.simpleString())
     return int(text)
 
 
@@ -168,7 +171,7 @@ def _to_fractional(source: t.DataType, target: t.DataType) -> Cast | None:
 def _parsed_number(value: str, target: t.DataType) -> float:
     text = value.strip()
     if not _NUMBER.fullmatch(text):
-        raise _invalid(value, target)
+        raise _invalid(value, target.simpleString())
     return float(text if text[-1] in "yYnN" else text.rstrip("dDfF") if text.lower()[-3:] != "inf" else text)
 
 
@@ -186,13 +189,12 @@ def _to_decimal(source: t.DataType, target: Any) -> Cast | None:
                 Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, _WIDE
             )
         except InvalidOperation:
-            raise _invalid(str(value), target) from None
+            raise _invalid(str(value), target.simpleString()) from None
         if made.is_nan():
-            raise _invalid(str(value), target)
+            raise _invalid(str(value), target.simpleString())
         if abs(made) >= limit:
-            raise ArithmeticException(
-                message=f"[NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION] {value} does not fit {target.simpleString().upper()}"
-            )
+            problem = f"{value} does not fit {target.simpleString().upper()}"
+            raise ArithmeticException(message=f"[NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION] {problem}")
         return _WIDE.plus(made)  # never -0
 
     return cast
@@ -207,8 +209,7 @@ def _to_boolean(source: t.DataType) -> Cast | None:
 def _parsed_boolean(value: str) -> bool:
     text = value.strip().lower()
     if text not in _TRUE | _FALSE:
-        message = f"[CAST_INVALID_INPUT] The value {value!r} of the type STRING cannot be cast to BOOLEAN"
-        raise SparkRuntimeException(message=message)
+        raise _invalid(value, "boolean", SparkRuntimeException)
     return text in _TRUE
 
 
@@ -219,9 +220,7 @@ def _string_to_date(value: str) -> date:
             return date(int(matched[1]), int(matched[2] or 1), int(matched[3] or 1))
     except ValueError:
         pass
-    raise DateTimeException(
-        message=f"[CAST_INVALID_INPUT] The value {value!r} of the type STRING cannot be cast to DATE"
-    )
+    raise _invalid(value, "date", DateTimeException)
 
 
 def _to_timestamp(source: t.DataType) -> Cast | None:
@@ -238,10 +237,7 @@ def _string_to_timestamp(value: str) -> datetime:
         made = datetime.fromisoformat(text)
     except ValueError:
         if not _DATE.fullmatch(text) or " " in text or "T" in text:
-            message = (
-                f"[CAST_INVALID_INPUT] The value {value!r} of the type STRING cannot be cast to TIMESTAMP"
-            )
-            raise DateTimeException(message=message) from None
+            raise _invalid(value, "timestamp", DateTimeException) from None
         return datetime.combine(_string_to_date(text), time())
     # In the session's time zone, as rows have it.
     return made if made.tzinfo is None else datetime.fromtimestamp(made.timestamp())

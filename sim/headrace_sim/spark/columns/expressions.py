@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import compress
 from typing import Any
 
-from pyspark.errors import ArithmeticException, ArrayIndexOutOfBoundsException
+from pyspark.errors import AnalysisException, ArithmeticException, ArrayIndexOutOfBoundsException
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.aggregates import NAMES, aggregate
@@ -85,12 +86,9 @@ def expand(node: Recorded, schema: t.StructType) -> list[Recorded]:
         return _fields(schema, node)
     if isinstance(name, str) and name.endswith(".*"):
         alias = name.removesuffix(".*")
-        of_frame = [
-            part
-            for part, field in zip(_fields(schema, node), schema.fields, strict=True)
-            if frame_of(field).lower() == alias.lower()
-        ]
-        if of_frame and any(is_shared(field) for field in schema.fields):
+        fields = zip(_fields(schema, node), schema.fields, strict=True)
+        of_frame = [part for part, field in fields if frame_of(field).lower() == alias.lower()]
+        if of_frame and any(map(is_shared, schema.fields)):
             raise CannotFollowError(f"{name} behind a join on names", node.place, "Name the columns")
         if of_frame:
             return of_frame
@@ -143,28 +141,18 @@ class _Binder:
             first, *inner = inner
         places = matching or range(len(fields))
         matching = [place for place in places if fields[place][0] == first.lower()]
-        if (
-            not matching
-            and any(is_shared(self.schema.fields[place]) for place in range(len(fields)))
-            and parts[1:]
-        ):
-            raise CannotFollowError(
-                f"{name!r} behind a join on names", node.place, "Name the column without an alias"
-            )
+        if not matching and parts[1:] and any(map(is_shared, self.schema.fields)):
+            what = f"{name!r} behind a join on names"
+            raise CannotFollowError(what, node.place, "Name the column without an alias")
         if len(matching) > 1 and OF_A_FRAME in node.args:
             what = f"{name!r} of one of two joined frames that both have it"
             raise CannotFollowError(what, node.place, "Join on names, on='id', or rename it before the join")
         if len(matching) > 1:
-            raise refused(
-                node,
-                f"[AMBIGUOUS_REFERENCE] Reference {name!r} is ambiguous: {len(matching)} columns have this name",
-            )
+            problem = f"Reference {name!r} is ambiguous: {len(matching)} columns have this name"
+            raise refused(node, f"[AMBIGUOUS_REFERENCE] {problem}")
         if not matching:
-            offered = ", ".join(self.schema.names)
-            raise refused(
-                node,
-                f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name {name!r} cannot be resolved. Is it one of: {offered}",
-            )
+            problem = f"A column with name {name!r} cannot be resolved. Is it one of: {', '.join(self.schema.names)}"
+            raise refused(node, f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] {problem}")
         place = matching[0]
         field = self.schema.fields[place]
         found = Bound(
@@ -183,9 +171,8 @@ class _Binder:
         if self.grouped_by is None:
             return operator.itemgetter(place)
         if name not in self.grouped_by:
-            raise refused(
-                node, f"[MISSING_AGGREGATION] The column {name!r} is neither grouped by nor aggregated"
-            )
+            problem = f"The column {name!r} is neither grouped by nor aggregated"
+            raise refused(node, f"[MISSING_AGGREGATION] {problem}")
         return lambda rows: rows[0][place]
 
     def _lit(self, node: Recorded) -> Bound:
@@ -259,9 +246,8 @@ class _Binder:
         pairs, default = case_parts(node)
         tests = [boolean(self.bind(condition), node) for condition, _ in pairs]
         if any(isinstance(test.type, t.NullType) for test in tests):
-            raise refused(
-                node, f"[DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE] {shown(node)}: a condition is VOID"
-            )
+            problem = f"[DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE] {shown(node)}: a condition is VOID"
+            raise refused(node, problem)
         conditions = [test.value for test in tests]
         options = [self.bind(value) for _, value in pairs] + [self.bind(default[0] if default else None)]
         *chosen, otherwise = all_alike(options, node)
@@ -272,9 +258,8 @@ class _Binder:
                     return outcome.value(row)
             return otherwise.value(row)
 
-        return Bound(
-            shown(node), otherwise.type, any(bound.nullable for bound in (*chosen, otherwise)), value
-        )
+        nullable = any(bound.nullable for bound in (*chosen, otherwise))
+        return Bound(shown(node), otherwise.type, nullable, value)
 
     def _coalesce(self, node: Recorded) -> Bound:
         options = all_alike([self.bind(argument) for argument in node.args[0]], node)
@@ -289,11 +274,8 @@ class _Binder:
         choose = max if node.name == "greatest" else min
 
         def value(row: Values) -> Any:
-            return choose(
-                (found for option in options if (found := option.value(row)) is not None),
-                key=ordered,
-                default=None,
-            )
+            known = (found for option in options if (found := option.value(row)) is not None)
+            return choose(known, key=ordered, default=None)
 
         return Bound(shown(node), options[0].type, all(option.nullable for option in options), value)
 
@@ -339,9 +321,7 @@ class _Binder:
     def _size(self, node: Recorded) -> Bound:
         inner = self.bind(node.args[0])
         if not isinstance(inner.type, (t.ArrayType, t.MapType)):
-            raise refused(
-                node, f"[DATATYPE_MISMATCH] {shown(node)}: {inner.type.simpleString()} is no collection"
-            )
+            raise _mismatch(node, inner, "is no collection")
         return lifted(node, t.IntegerType(), len, inner)
 
     def _over_items(self, node: Recorded) -> Bound:
@@ -353,11 +333,9 @@ class _Binder:
         width = len(self.schema.fields)
         added = [t.StructField(_ITEM, inner.type.elementType, inner.type.containsNull)]
         added.append(t.StructField(_ITEM, t.IntegerType(), nullable=False))
-        places = {
-            **self.variables,
-            **{variable.args[0]: width + place for place, variable in enumerate(variables)},
-        }
-        made = _Binder(t.StructType([*self.schema.fields, *added]), None, places).bind(body)
+        places = {variable.args[0]: width + place for place, variable in enumerate(variables)}
+        extended = t.StructType([*self.schema.fields, *added])
+        made = _Binder(extended, None, {**self.variables, **places}).bind(body)
         if node.name != "transform" and not isinstance(made.type, t.BooleanType | t.NullType):
             problem = f"{made.name} is {made.type.simpleString().upper()}, not BOOLEAN"
             raise refused(node, f"[DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE] {shown(node)}: {problem}")
@@ -383,9 +361,8 @@ class _Binder:
         given = [self.bind(argument) for argument in node.args]
         if len(given) > len(function.takes):
             what = f"{node.name}() with {len(given)} arguments"
-            raise CannotFollowError(
-                what, node.place, f"Give it {len(function.takes)}, or compute it in Python"
-            )
+            remedy = f"Give it {len(function.takes)}, or compute it in Python"
+            raise CannotFollowError(what, node.place, remedy)
         pairs = [*zip(given, function.takes, strict=False)]
         for inner, kind in pairs if function.exact else ():
             if inner.type != kind:
@@ -436,7 +413,7 @@ class _Binder:
         """Of ``array_contains``: null if it is not there, and a null is."""
         inner = self.bind(node.args[0])
         if not isinstance(inner.type, t.ArrayType):
-            raise refused(node, f"[DATATYPE_MISMATCH] {shown(node)}: {inner.type.simpleString()} is no array")
+            raise _mismatch(node, inner, "is no array")
         wanted = as_type(self.bind(node.args[1]), inner.type.elementType, node)
 
         def call(items: list[Any], item: Any) -> bool | None:
@@ -451,16 +428,13 @@ class _Binder:
         if isinstance(inner.type, t.MapType):
             return lifted(node, inner.type.valueType, dict.get, inner, key, nullable=True)
         if not isinstance(inner.type, t.ArrayType):
-            raise refused(
-                node, f"[DATATYPE_MISMATCH] {shown(node)}: {inner.type.simpleString()} has no elements"
-            )
+            raise _mismatch(node, inner, "has no elements")
         return lifted(node, inner.type.elementType, _element_at, inner, key, nullable=True)
 
     def _to_json(self, node: Recorded) -> Bound:
         if len(node.args) > 1 and node.args[1]:
-            raise CannotFollowError(
-                "to_json() with options", node.place, "Leave the options out, or write it in Python"
-            )
+            remedy = "Leave the options out, or write it in Python"
+            raise CannotFollowError("to_json() with options", node.place, remedy)
         inner = self.bind(node.args[0])
         writer = json_writer(inner.type, node.place)
         return lifted(node, t.StringType(), writer, inner, nullable=True)
@@ -474,27 +448,21 @@ class _Binder:
         if isinstance(inner.type, t.ArrayType):
             return lifted(node, inner.type.elementType, _element, inner, at, nullable=True)
         if isinstance(inner.type, t.MapType):
-            return lifted(
-                node, inner.type.valueType, lambda pairs, key: pairs.get(key), inner, at, nullable=True
-            )
-        raise refused(
-            node, f"[INVALID_EXTRACT_BASE_FIELD_TYPE] {shown(node)}: {inner.type.simpleString()} has no items"
-        )
+            return lifted(node, inner.type.valueType, dict.get, inner, at, nullable=True)
+        problem = f"{shown(node)}: {inner.type.simpleString()} has no items"
+        raise refused(node, f"[INVALID_EXTRACT_BASE_FIELD_TYPE] {problem}")
 
     def _from_json(self, node: Recorded) -> Bound:
         options = node.args[2] if len(node.args) > 2 else {}  # column, schema, options
         if options:
-            raise CannotFollowError(
-                "from_json() with options", node.place, "Leave the options out, or parse the text in Python"
-            )
+            remedy = "Leave the options out, or parse the text in Python"
+            raise CannotFollowError("from_json() with options", node.place, remedy)
         schema = node.args[1]
         if isinstance(schema, Recorded):
-            raise CannotFollowError(
-                "from_json() with a column as its schema", node.place, "Give a StructType or a text"
-            )
-        kind = (
-            t._parse_datatype_json_string(schema) if schema.lstrip().startswith("{") else parse_type(schema)
-        )
+            what = "from_json() with a column as its schema"
+            raise CannotFollowError(what, node.place, "Give a StructType or a text")
+        parse = t._parse_datatype_json_string if schema.lstrip().startswith("{") else parse_type
+        kind = parse(schema)
         return lifted(
             node, kind, lambda text: from_json(text, kind), text(self.bind(node.args[0]), node), nullable=True
         )
@@ -504,18 +472,20 @@ class _Binder:
         try:
             avro = avro_type(schema)
         except NotSimulatedError as error:
-            raise CannotFollowError(
-                f"from_avro() with {error}", node.place, "Parse the bytes in Python"
-            ) from error
+            what = f"from_avro() with {error}"
+            raise CannotFollowError(what, node.place, "Parse the bytes in Python") from error
         permissive = mode.upper() == "PERMISSIVE"
         return lifted(
             node, avro.kind, lambda data: decoded(bytes(data), avro, permissive=permissive), inner, nullable=True,
         )  # fmt: skip
 
     def _user_function(self, node: Recorded) -> Bound:
-        return Bound(
-            shown(node), node.args[0].returnType, True, called(node, lambda column: self.bind(column).value)
-        )
+        value = called(node, lambda column: self.bind(column).value)
+        return Bound(shown(node), node.args[0].returnType, True, value)
+
+
+def _mismatch(node: Recorded, inner: Bound, problem: str) -> AnalysisException:
+    return refused(node, f"[DATATYPE_MISMATCH] {shown(node)}: {inner.type.simpleString()} {problem}")
 
 
 def _avro_arguments(node: Recorded) -> tuple[str, str]:
@@ -524,9 +494,8 @@ def _avro_arguments(node: Recorded) -> tuple[str, str]:
     flat = [each.args[0] if isinstance(each, Recorded) else each for each in (options[0] if options else ())]
     given = dict(zip(flat[::2], flat[1::2], strict=True))
     if set(given) - {"mode"}:
-        raise CannotFollowError(
-            f"from_avro() with {', '.join(map(str, given))}", node.place, "Leave the options out"
-        )
+        what = f"from_avro() with {', '.join(map(str, given))}"
+        raise CannotFollowError(what, node.place, "Leave the options out")
     return str(schema), str(given.get("mode", "FAILFAST"))
 
 
@@ -536,18 +505,16 @@ def _name_parts(name: str) -> list[str]:
 
 def _field(inner: Bound, name: str, node: Recorded) -> Bound:
     if isinstance(inner.type, t.MapType) and isinstance(inner.type.keyType, t.StringType):
-        return replace(
-            lifted(node, inner.type.valueType, lambda pairs: pairs.get(name), inner, nullable=True), name=name
-        )
+        value = lifted(node, inner.type.valueType, lambda pairs: pairs.get(name), inner, nullable=True)
+        return replace(value, name=name)
     if not isinstance(inner.type, t.StructType):
         problem = f"{inner.name} is {inner.type.simpleString()}, which has no field {name!r}"
         raise refused(node, f"[INVALID_EXTRACT_BASE_FIELD_TYPE] {problem}")
     fields = inner.type.fields
     matching = [(place, field) for place, field in enumerate(fields) if field.name.lower() == name.lower()]
     if not matching:
-        raise refused(
-            node, f"[FIELD_NOT_FOUND] {inner.name} ({inner.type.simpleString()}) has no field {name!r}"
-        )
+        problem = f"{inner.name} ({inner.type.simpleString()}) has no field {name!r}"
+        raise refused(node, f"[FIELD_NOT_FOUND] {problem}")
     place, field = matching[0]
     return Bound(
         field.name, field.dataType, inner.nullable or field.nullable,
@@ -557,11 +524,8 @@ def _field(inner: Bound, name: str, node: Recorded) -> Bound:
 
 def _moved(node: Recorded, left: Bound, right: Bound) -> Bound:
     """Of a time and an interval. Days are those of the calendar, hours pass."""
-    time, interval = (
-        (right, left)
-        if isinstance(left.type, t.DayTimeIntervalType) and node.name == "plus"
-        else (left, right)
-    )
+    is_behind = isinstance(left.type, t.DayTimeIntervalType) and node.name == "plus"
+    time, interval = (right, left) if is_behind else (left, right)
     kind, length = time.type, interval.type
     whole_days = isinstance(length, t.DayTimeIntervalType) and length.endField == 0
     if not isinstance(length, t.DayTimeIntervalType) or not (
@@ -574,11 +538,9 @@ def _moved(node: Recorded, left: Bound, right: Bound) -> Bound:
     def moved(at: Any, by: timedelta) -> Any:
         part = abs(by) % timedelta(days=1) * (1 if by > timedelta() else -1)
         day = at + (by - part) * sign
-        return (
-            day
-            if whole_days or not part
-            else kind.fromInternal(kind.toInternal(day) + part * sign // _MICROSECOND)
-        )
+        if whole_days or not part:
+            return day
+        return kind.fromInternal(kind.toInternal(day) + part * sign // _MICROSECOND)
 
     return lifted(node, kind, moved, time, interval)
 
@@ -681,9 +643,8 @@ def _element_at(values: list[Any], place: int) -> Any:
 
 def _element(values: list[Any], place: int) -> Any:
     if not 0 <= place < len(values):
-        raise ArrayIndexOutOfBoundsException(
-            message=f"[INVALID_ARRAY_INDEX] index {place} of an array with {len(values)} elements"
-        )
+        message = f"[INVALID_ARRAY_INDEX] index {place} of an array with {len(values)} elements"
+        raise ArrayIndexOutOfBoundsException(message=message)
     return values[place]
 
 
@@ -718,18 +679,10 @@ def _known(decisive: bool) -> Callable[[t.ArrayType, Bound], tuple[t.DataType, C
 
 _OVER_ITEMS: dict[str, Callable[[t.ArrayType, Bound], tuple[t.DataType, Callable[..., Any], bool]]] = {
     "exists": _known(decisive=True),
-    "filter": lambda kind, _made: (
-        kind,
-        lambda items, results: [item for item, result in zip(items, results, strict=True) if result],
-        False,
-    ),
+    "filter": lambda kind, _made: (kind, lambda items, results: [*compress(items, results)], False),
     "forall": _known(decisive=False),
-    "transform": lambda _kind, made: (
-        t.ArrayType(made.type, made.nullable),
-        lambda _items, results: results,
-        False,
-    ),
-}
+    "transform": lambda _kind, made: (t.ArrayType(made.type, made.nullable), lambda _items, results: results, False),
+}  # fmt: skip
 """What a function over items gives: its type, its value from items and results, and whether it may be null."""
 _METHODS.update(dict.fromkeys(_OVER_ITEMS, _Binder._over_items))
 

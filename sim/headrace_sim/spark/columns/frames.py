@@ -26,6 +26,14 @@ def column(name: str, place: str = "") -> Recorded:
     return Recorded("col", (name,), place)
 
 
+def relabeled(
+    schema: t.StructType, names: Sequence[str], metadata: Sequence[dict[str, Any] | None]
+) -> t.StructType:
+    """Return a schema with other names and metadata."""
+    parts = zip(names, schema.fields, metadata, strict=True)
+    return t.StructType([t.StructField(name, old.dataType, old.nullable, new) for name, old, new in parts])
+
+
 class Rows:
     """Rows in memory.
 
@@ -77,9 +85,8 @@ class Rows:
         nodes, schema, partitions = self._computed_first([*columns.values()])
         made = zip(columns, (bind(node, schema) for node in nodes), strict=True)
         named = {
-            name.lower(): replace(bound, name=name, metadata=time_kept(bound.metadata))
-            for name, bound in made
-        }
+            name.lower(): replace(bound, name=name, metadata=time_kept(bound.metadata)) for name, bound in made
+        }  # fmt: skip
         kept = [
             named.pop(name.lower()) if name.lower() in named else bind(field, schema)
             for name, field in zip(self.schema.names, expand(column("*"), self.schema), strict=True)
@@ -94,14 +101,10 @@ class Rows:
     def named(self, names: Sequence[str]) -> "Rows":
         """Rename all columns."""
         if len(names) != len(self.schema.fields):
-            raise AnalysisException(
-                message=f"[NUM_COLUMNS_MISMATCH] toDF() got {len(names)} names for {len(self.schema.fields)} columns"
-            )
-        pairs = zip(names, self.schema.fields, strict=True)
-        fields = [
-            t.StructField(name, old.dataType, old.nullable, time_kept(old.metadata)) for name, old in pairs
-        ]
-        return self._with(t.StructType(fields), self.partitions)
+            counts = f"{len(names)} names for {len(self.schema.fields)} columns"
+            raise AnalysisException(message=f"[NUM_COLUMNS_MISMATCH] toDF() got {counts}")
+        kept = [time_kept(field.metadata) for field in self.schema.fields]
+        return self._with(relabeled(self.schema, names, kept), self.partitions)
 
     def without(self, nodes: Sequence[Recorded]) -> "Rows":
         """Drop columns, ignoring missing ones."""
@@ -118,15 +121,13 @@ class Rows:
     def filter(self, condition: Recorded) -> "Rows":
         """Keep the rows for which a column is true."""
         if any(windows_in(condition)):
-            raise AnalysisException(
-                message="[WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE] A window function is in a condition"
-            )
+            message = "[WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE] A window function is in a condition"
+            raise AnalysisException(message=message)
         (node,), schema, partitions = self._computed_first([condition])
         test, width = bind(node, schema), len(self.schema.fields)
         if not isinstance(test.type, (t.BooleanType, t.NullType)):
-            raise AnalysisException(
-                message=f"[DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN] {test.name} is {test.type.simpleString()}, not BOOLEAN"
-            )
+            problem = f"{test.name} is {test.type.simpleString()}, not BOOLEAN"
+            raise AnalysisException(message=f"[DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN] {problem}")
         kept = [tuple(row[:width] for row in part if test.value(row)) for part in partitions]
         return self._with(self.schema, kept)
 
@@ -162,11 +163,8 @@ class Rows:
         if isinstance(value, (bool, str)):
             sort = t.BooleanType if isinstance(value, bool) else t.StringType
         chosen = {bind(column(f"`{name}`"), self.schema).name.lower() for name in names or self.schema.names}
-        return [
-            part.name
-            for part in self.schema.fields
-            if isinstance(part.dataType, sort) and part.name.lower() in chosen
-        ]
+        alike = [part.name for part in self.schema.fields if isinstance(part.dataType, sort)]
+        return [name for name in alike if name.lower() in chosen]
 
     def _filled(self, name: str, value: Any) -> Recorded:
         node = column(f"`{name}`")
@@ -181,9 +179,8 @@ class Rows:
     def union(self, other: "Rows", place: str) -> "Rows":
         """Append the rows of another frame, matching columns by position."""
         if len(other.schema.fields) != len(self.schema.fields):
-            raise AnalysisException(
-                message="[NUM_COLUMNS_MISMATCH] UNION needs frames with the same number of columns"
-            )
+            message = "[NUM_COLUMNS_MISMATCH] UNION needs frames with the same number of columns"
+            raise AnalysisException(message=message)
         for one, two in zip(self.schema.fields, other.schema.fields, strict=True):
             if one.dataType != two.dataType and one.dataType.simpleString() != two.dataType.simpleString():
                 types = f"{one.dataType.simpleString()} and {two.dataType.simpleString()}"
@@ -202,9 +199,8 @@ class Rows:
         known = {name.lower() for name in self.schema.names}
         nothing = Recorded("lit", (None,), "")
         lacking = [part for part in other.schema.fields if part.name.lower() not in known]
-        return self.with_columns(
-            {part.name: Recorded("cast", (nothing, part.dataType), "") for part in lacking}
-        )
+        nulls = {part.name: Recorded("cast", (nothing, part.dataType), "") for part in lacking}
+        return self.with_columns(nulls)
 
     def join(self, other: "Rows", on: Any, kind: str, place: str) -> "Rows":
         """Join another frame, by names of columns, or a condition, or neither."""
@@ -229,13 +225,8 @@ class Rows:
 
     def alias(self, alias: str) -> "Rows":
         """Name the frame, for columns such as ``F.col("alias.name")``."""
-        fields = [
-            t.StructField(
-                old.name, old.dataType, old.nullable, {**(time_kept(old.metadata) or {}), ALIAS: alias}
-            )
-            for old in self.schema.fields
-        ]
-        return self._with(t.StructType(fields), self.partitions)
+        known = [{**(time_kept(field.metadata) or {}), ALIAS: alias} for field in self.schema.fields]
+        return self._with(relabeled(self.schema, self.schema.names, known), self.partitions)
 
     def aggregate(
         self, keys: Sequence[Recorded], nodes: Sequence[Recorded], *, only_schema: bool = False

@@ -70,9 +70,8 @@ def _like(text: str, pattern: str) -> bool:
 
 
 def _replaced(text: str, pattern: str, replacement: str) -> str:
-    made = re.sub(
-        r"\\\\(.)|\$(\d)", lambda part: part[1] or rf"\g<{part[2]}>", replacement.replace("\\", r"\\")
-    )
+    escaped = replacement.replace("\\", r"\\")
+    made = re.sub(r"\\\\(.)|\$(\d)", lambda part: part[1] or rf"\g<{part[2]}>", escaped)
     return _pattern(pattern).sub(made, text)
 
 
@@ -118,10 +117,6 @@ def _months_later(day: date, months: int) -> date:
 
 def _seconds(at: datetime, _form: str) -> int:
     return math.floor(at.timestamp())  # Spark looks at the pattern for text alone
-
-
-def _last_day(day: date) -> date:
-    return day.replace(day=calendar.monthrange(day.year, day.month)[1])
 
 
 _UNITS: dict[str, Callable[[datetime], datetime]] = {
@@ -239,7 +234,9 @@ FUNCTIONS: dict[str, Function] = {
         (_LONG, _TEXT), _TEXT, lambda at, form: _formatted(datetime.fromtimestamp(at), form)
     ),
     "hour": _of_time("hour"),
-    "last_day": Function((_DATE,), _DATE, _last_day),
+    "last_day": Function(
+        (_DATE,), _DATE, lambda day: day.replace(day=calendar.monthrange(day.year, day.month)[1])
+    ),
     "minute": _of_time("minute"),
     "month": _of_day(lambda day: day.month),
     "quarter": _of_day(lambda day: (day.month - 1) // 3 + 1),

@@ -45,11 +45,9 @@ def joined(left: Side, right: Side, how: str, names: Sequence[str] | Recorded | 
 
     """
     shared = list(names) if names is not None and not isinstance(names, Recorded) else []
-    matches = (
-        _by_condition(left[0], right[0], names)
-        if isinstance(names, Recorded)
-        else _by_names(left[0], right[0], shared, place)
-    )
+    by_names = not isinstance(names, Recorded)
+    schemas = left[0], right[0]
+    matches = _by_names(*schemas, shared, place) if by_names else _by_condition(*schemas, names)
     pairs = [(mine, [other for other in right[1] if matches(mine, other)]) for mine in left[1]]
     if how in {"semi", "anti"}:
         return left[0], [mine for mine, others in pairs if bool(others) is (how == "semi")]
@@ -70,9 +68,8 @@ def _by_names(
     pairs = [(_place(left, name), _place(right, name)) for name in names]
     for mine, its in pairs:
         if left.fields[mine].dataType != right.fields[its].dataType:
-            kinds = (
-                f"{left.fields[mine].dataType.simpleString()} and {right.fields[its].dataType.simpleString()}"
-            )
+            both = left.fields[mine].dataType, right.fields[its].dataType
+            kinds = " and ".join(kind.simpleString() for kind in both)
             raise CannotFollowError(f"join() on columns of types {kinds}", place, "Cast one of them before")
 
     def match(one: Row, other: Row) -> bool:
@@ -84,19 +81,17 @@ def _by_names(
     return match
 
 
+def _by_condition(left: t.StructType, right: t.StructType, condition: Any) -> Callable[[Row, Row], bool]:
+    test = bind(condition, t.StructType([*left.fields, *right.fields]))
+    return lambda one, other: bool(test.value((*one, *other)))
+
+
 def _place(schema: t.StructType, name: str) -> int:
     matching = [place for place, field in enumerate(schema.fields) if field.name.lower() == name.lower()]
     if len(matching) != 1:
-        message = (
-            f"[UNRESOLVED_USING_COLUMN_FOR_JOIN] join() on {name!r}, of which one side has {len(matching)}"
-        )
-        raise AnalysisException(message=message)
+        problem = f"join() on {name!r}, of which one side has {len(matching)}"
+        raise AnalysisException(message=f"[UNRESOLVED_USING_COLUMN_FOR_JOIN] {problem}")
     return matching[0]
-
-
-def _by_condition(left: t.StructType, right: t.StructType, condition: Recorded) -> Callable[[Row, Row], bool]:
-    test = bind(condition, t.StructType([*left.fields, *right.fields]))
-    return lambda one, other: bool(test.value((*one, *other)))
 
 
 def side_by_side(

@@ -4,7 +4,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from typing import Any
 
 from pyspark.errors import DateTimeException
@@ -34,21 +33,14 @@ def _from_parsed(parsed: Any, kind: t.DataType) -> Any:
     match kind:
         case t.StructType():
             found = parsed if isinstance(parsed, dict) else {}
-            return t._create_row(
-                kind.names, [_from_parsed(found.get(field.name), field.dataType) for field in kind.fields]
-            )
+            values = [_from_parsed(found.get(field.name), field.dataType) for field in kind.fields]
+            return t._create_row(kind.names, values)
         case t.ArrayType():
-            return (
-                [_from_parsed(item, kind.elementType) for item in parsed]
-                if isinstance(parsed, list)
-                else None
-            )
+            items = parsed if isinstance(parsed, list) else None
+            return None if items is None else [_from_parsed(item, kind.elementType) for item in items]
         case t.MapType():
-            return (
-                {key: _from_parsed(item, kind.valueType) for key, item in parsed.items()}
-                if isinstance(parsed, dict)
-                else None
-            )
+            pairs = parsed.items() if isinstance(parsed, dict) else None
+            return None if pairs is None else {key: _from_parsed(item, kind.valueType) for key, item in pairs}
         case t.StringType():
             return parsed if isinstance(parsed, str) else json.dumps(parsed, separators=(",", ":"))
         case t.BooleanType():
@@ -62,9 +54,8 @@ def _simple_from_parsed(parsed: Any, kind: t.DataType) -> Any:
         return _number_from_json(parsed, kind)
     cast = cast_value(t.StringType(), kind)
     if cast is None:
-        raise CannotFollowError(
-            f"from_json() with {kind.simpleString()}", "the schema", "Parse the text in Python"
-        )
+        what = f"from_json() with {kind.simpleString()}"
+        raise CannotFollowError(what, "the schema", "Parse the text in Python")
     try:
         return cast(parsed) if isinstance(parsed, str) else None
     except DateTimeException:
@@ -89,18 +80,16 @@ def json_writer(kind: t.DataType, place: str) -> Callable[[Any], str]:
     """
     match kind:
         case t.StructType(fields=fields):
-            writers = [
-                (json.dumps(field.name, ensure_ascii=False), json_writer(field.dataType, place))
-                for field in fields
-            ]
-            return lambda row: _enclosed(
-                "{}",
-                (
-                    f"{name}:{write(item)}"
-                    for (name, write), item in zip(writers, row, strict=True)
-                    if item is not None
-                ),
-            )
+            names = [json.dumps(field.name, ensure_ascii=False) for field in fields]
+            writers = [json_writer(field.dataType, place) for field in fields]
+
+            def of_row(row: Any) -> str:
+                parts = zip(names, writers, row, strict=True)
+                return _enclosed(
+                    "{}", (f"{name}:{write(item)}" for name, write, item in parts if item is not None)
+                )
+
+            return of_row
         case t.ArrayType(elementType=inner):
             write = json_writer(inner, place)
             return lambda items: _enclosed("[]", ("null" if item is None else write(item) for item in items))
@@ -114,7 +103,7 @@ def json_writer(kind: t.DataType, place: str) -> Callable[[Any], str]:
                 ),
             )
         case t.TimestampType():
-            return lambda at: f'"{_zoned(at)}"'
+            return lambda at: f'"{at.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")}"'
         case _:
             return _simple_writer(kind, place)
 
@@ -130,11 +119,6 @@ def _simple_writer(kind: t.DataType, place: str) -> Callable[[Any], str]:
 
 def _enclosed(marks: str, parts: Iterable[str]) -> str:
     return f"{marks[0]}{','.join(parts)}{marks[1]}"
-
-
-def _zoned(at: datetime) -> str:
-    text = at.astimezone().isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
 
 
 def json_object(text: str, path: str) -> str | None:

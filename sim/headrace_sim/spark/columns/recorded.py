@@ -82,14 +82,10 @@ def _shown_window(node: Recorded) -> str:
         by = function.args[1] if len(function.args) > 1 else 1
         unit, start, end = ("rows", -by, -by) if function.name == "lag" else ("rows", by, by)
     limits = [
-        "UNBOUNDED PRECEDING" if start is None else _shown_limit(start),
-        "UNBOUNDED FOLLOWING" if end is None else _shown_limit(end),
+        f"UNBOUNDED {side}" if offset is None else f"{offset} FOLLOWING" if offset else "CURRENT ROW"
+        for offset, side in ((start, "PRECEDING"), (end, "FOLLOWING"))
     ]
     return f"{shown(function)} OVER ({f'{spec} '.lstrip()}{unit.upper()} BETWEEN {' AND '.join(limits)})"
-
-
-def _shown_limit(offset: int) -> str:
-    return "CURRENT ROW" if not offset else f"{offset} FOLLOWING"
 
 
 _OPERATORS = {

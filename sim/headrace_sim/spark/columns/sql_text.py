@@ -43,7 +43,6 @@ _JAVA_NAMES = {
 _TYPES = frozenset({
     "bigint", "binary", "boolean", "date", "decimal", "double", "float", "int", "smallint", "string", "timestamp", "tinyint",
 })  # fmt: skip
-_OF_MANY = frozenset({"array", "coalesce", "concat", "greatest", "least", "map", "struct"})
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(bd|[ldsyf])?", re.IGNORECASE)
 _REMEDY = "Write it with columns, such as F.col('x') > 0"
 
@@ -103,12 +102,8 @@ class _Reader:
 
 def _column(reader: _Reader, tree: Any) -> Any:
     word = tree.this
-    if (
-        len(tree.parts) == 1
-        and isinstance(word, exp.Identifier)
-        and not word.quoted
-        and word.name[:1] in "0123456789."
-    ):
+    is_word = len(tree.parts) == 1 and isinstance(word, exp.Identifier) and not word.quoted
+    if is_word and word.name[:1] in "0123456789.":
         return _number(reader, tree, word.name)
     return reader.called("col", ".".join(_quoted(part) for part in tree.parts))
 
@@ -137,11 +132,6 @@ def _literal(reader: _Reader, tree: Any) -> Any:
     return tree.name if tree.is_string else _number(reader, tree, tree.name)
 
 
-def _adjacent(reader: _Reader, tree: Any) -> str:
-    """Read texts with nothing between them, which are one."""
-    return "".join(map(str, reader.all(tree.expressions)))
-
-
 def _variable(reader: _Reader, tree: Any) -> Recorded:
     if tree.name not in reader.variables:
         reader.refuse(tree)
@@ -151,9 +141,8 @@ def _variable(reader: _Reader, tree: Any) -> Recorded:
 def _lambda(reader: _Reader, tree: Any) -> Recorded:
     names = [variable.name for variable in tree.expressions]
     inner = replace(reader, variables=reader.variables | {*names})
-    return reader.called(
-        LAMBDA, inner.read(tree.this), [reader.called(LAMBDA_VARIABLE, name) for name in names]
-    )
+    variables = [reader.called(LAMBDA_VARIABLE, name) for name in names]
+    return reader.called(LAMBDA, inner.read(tree.this), variables)
 
 
 def _binary(name: str) -> Callable[[_Reader, Any], Recorded]:
@@ -171,10 +160,6 @@ def _comparison(name: str) -> Callable[[_Reader, Any], Recorded]:
     return read
 
 
-def _joined_text(reader: _Reader, tree: Any) -> Recorded:
-    return reader.called("concat", reader.all([tree.left, tree.right]))
-
-
 def _not(reader: _Reader, tree: Any) -> Recorded:
     inner = tree.this
     if tree.meta.get(IS_NOT) and isinstance(inner.expression, exp.Null):
@@ -188,10 +173,6 @@ def _is(reader: _Reader, tree: Any) -> Recorded:
     if not isinstance(tree.expression, exp.Boolean):
         reader.refuse(tree)
     return reader.called("eqNullSafe", reader.read(tree.this), tree.expression.this)
-
-
-def _distinct_from(reader: _Reader, tree: Any) -> Recorded:
-    return reader.called("not", _comparison("eqNullSafe")(reader, tree))
 
 
 def _in(reader: _Reader, tree: Any) -> Recorded:
@@ -226,24 +207,13 @@ def _negated(reader: _Reader, tree: Any) -> Any:
     return -node if written else reader.called("as", reader.called("negate", node), f"(- {shown(node)})")
 
 
-def _alias(reader: _Reader, tree: Any) -> Recorded:
-    return reader.called("as", reader.read(tree.this), tree.alias)
-
-
 def _cast(reader: _Reader, tree: Any) -> Recorded:
     made = reader.cast(tree, reader.read(tree.this), shown_text(tree.to))
     if not tree.meta.get(TYPED_LITERAL):
         return made
-    midnight = (
-        " 00:00:00"
-        if isinstance(made.args[1], t.TimestampType) and len(tree.this.name) == len("2024-01-02")
-        else ""
-    )
-    return reader.called("as", made, f"{made.args[1].typeName().upper()} '{tree.this.name}{midnight}'")
-
-
-def _try_cast(reader: _Reader, tree: Any) -> Recorded:
-    return reader.cast(tree, reader.read(tree.this), shown_text(tree.to), "try_cast")
+    is_day = isinstance(made.args[1], t.TimestampType) and len(tree.this.name) == len("2024-01-02")
+    text = f"{tree.this.name} 00:00:00" if is_day else tree.this.name
+    return reader.called("as", made, f"{made.args[1].typeName().upper()} '{text}'")
 
 
 def _case(reader: _Reader, tree: Any) -> Recorded:
@@ -277,9 +247,8 @@ def _extract(reader: _Reader, tree: Any) -> Recorded:
     if part not in _PARTS_OF_TIME:
         reader.refuse(tree)
     node = reader.read(tree.expression)
-    return reader.called(
-        "as", reader.called(_PARTS_OF_TIME[part], node), f"extract({tree.this.name} FROM {shown(node)})"
-    )
+    name = f"extract({tree.this.name} FROM {shown(node)})"
+    return reader.called("as", reader.called(_PARTS_OF_TIME[part], node), name)
 
 
 _PARTS_OF_TIME = {
@@ -323,11 +292,8 @@ def _call(reader: _Reader, tree: Any) -> Any:
     if name in _TYPES and len(given) == 1:
         return reader.cast(tree, given[0], name)
     made = special(reader, tree, given) if special else reader.called(name, *given)
-    return (
-        reader.named(made, f"{written}({', '.join(map(shown, given))})")
-        if written in _SHOWN_AS_WRITTEN
-        else made
-    )
+    shown_name = f"{written}({', '.join(map(shown, given))})"
+    return reader.named(made, shown_name) if written in _SHOWN_AS_WRITTEN else made
 
 
 _SHOWN_AS_WRITTEN = frozenset({"day", "first_value", "ifnull", "last_value", "mean", "nvl", "substr"})
@@ -363,20 +329,17 @@ def _named_struct(reader: _Reader, tree: exp.Expr, given: list[Any]) -> Recorded
     return reader.named(made, f"named_struct({', '.join(map(shown, given))})")
 
 
-def _substring(reader: _Reader, _tree: exp.Expr, given: list[Any]) -> Recorded:
-    return reader.called("substring", *given, *[(1 << 31) - 1] * (len(given) == 2))
-
-
-def _of_many(name: str) -> Callable[[_Reader, exp.Expr, list[Any]], Recorded]:
-    return lambda reader, _tree, given: reader.called(name, given)
-
-
 _SPECIAL: dict[str, Callable[[_Reader, exp.Expr, list[Any]], Recorded]] = {
-    **{name: _of_many(name) for name in _OF_MANY},
+    **{
+        name: lambda reader, _tree, given, name=name: reader.called(name, given)  # type: ignore[misc]
+        for name in ("array", "coalesce", "concat", "greatest", "least", "map", "struct")
+    },
     "concat_ws": lambda reader, _tree, given: reader.called("concat_ws", given[0], given[1:]),
     "if": _if,
     "named_struct": _named_struct,
-    "substring": _substring,
+    "substring": lambda reader, _tree, given: reader.called(
+        "substring", *given, *[(1 << 31) - 1] * (len(given) == 2)
+    ),
 }
 """Functions whose calls in Java take something else than their arguments one by one."""
 
@@ -447,20 +410,12 @@ _PREDICATES: frozenset[type] = frozenset(
 _LOOSE = _PREDICATES | {*_COMPARISONS, exp.NullSafeNEQ}
 """What Spark reads less tightly, or not at all, without parentheses, on the right side of a comparison."""
 _TWO = ("this", "expression")
+_OPERATIONS = {exp.And: "and", exp.Or: "or", exp.Sub: "minus", exp.Mul: "multiply", exp.Mod: "mod"}
 _FORMS: dict[type, tuple[tuple[str, ...], Callable[[_Reader, Any], Any]]] = {
     **{kind: (_TWO, _comparison(name)) for kind, name in _COMPARISONS.items()},
-    **{
-        kind: (_TWO, _binary(name))
-        for kind, name in {
-            exp.And: "and",
-            exp.Or: "or",
-            exp.Sub: "minus",
-            exp.Mul: "multiply",
-            exp.Mod: "mod",
-        }.items()
-    },
+    **{kind: (_TWO, _binary(name)) for kind, name in _OPERATIONS.items()},
     exp.Add: (_TWO, _sum),
-    exp.Alias: (("this", "alias"), _alias),
+    exp.Alias: (("this", "alias"), lambda reader, tree: reader.called("as", reader.read(tree.this), tree.alias)),
     exp.Anonymous: (("this", "expressions"), _call),
     exp.Between: (("this", "low", "high"), _between),
     exp.Boolean: (("this",), lambda _reader, tree: tree.this),
@@ -468,10 +423,14 @@ _FORMS: dict[type, tuple[tuple[str, ...], Callable[[_Reader, Any], Any]]] = {
     exp.Case: (("this", "ifs", "default"), _case),
     exp.Cast: (("this", "to"), _cast),
     exp.Column: (("this", "table", "db", "catalog"), _column),
-    exp.Concat: (("expressions", "safe", "coalesce"), _adjacent),
+    exp.Concat: (  # texts with nothing between them
+        ("expressions", "safe", "coalesce"), lambda reader, tree: "".join(map(str, reader.all(tree.expressions))),
+    ),
     exp.CurrentDate: ((), lambda reader, _tree: reader.called("current_date")),
     exp.CurrentTimestamp: ((), lambda reader, _tree: reader.called("current_timestamp")),
-    exp.DPipe: (("this", "expression", "safe"), _joined_text),
+    exp.DPipe: (
+        ("this", "expression", "safe"), lambda reader, tree: reader.called("concat", reader.all([tree.left, tree.right])),
+    ),
     exp.Div: (("this", "expression", "typed", "safe"), _binary("divide")),
     exp.Dot: (_TWO, _field),
     exp.Extract: (_TWO, _extract),
@@ -483,8 +442,7 @@ _FORMS: dict[type, tuple[tuple[str, ...], Callable[[_Reader, Any], Any]]] = {
     exp.Interval: (("this", "unit"), _interval),
     exp.Is: (_TWO, _is),
     exp.Kwarg: (
-        _TWO,
-        lambda reader, tree: reader.called(NAMED_ARGUMENT, tree.name, reader.read(tree.expression)),
+        _TWO, lambda reader, tree: reader.called(NAMED_ARGUMENT, tree.name, reader.read(tree.expression)),
     ),
     exp.Lambda: (("this", "expressions"), _lambda),
     exp.Like: (("this", "expression", "negate"), _like("like")),
@@ -492,14 +450,19 @@ _FORMS: dict[type, tuple[tuple[str, ...], Callable[[_Reader, Any], Any]]] = {
     exp.Neg: (("this",), _negated),
     exp.Not: (("this",), _not),
     exp.Null: ((), lambda _reader, _tree: None),
-    exp.NullSafeNEQ: (_TWO, _distinct_from),
+    exp.NullSafeNEQ: (
+        _TWO, lambda reader, tree: reader.called("not", _comparison("eqNullSafe")(reader, tree)),
+    ),
     exp.Ordered: (("this", "desc", "nulls_first"), _ordered),
     exp.Paren: (("this",), lambda reader, tree: reader.read(tree.this)),
     exp.RawString: (("this",), lambda _reader, tree: tree.name),
     exp.RegexpLike: (("this", "expression", "negate"), _like("rlike")),
     exp.Star: ((), lambda reader, _tree: reader.called("col", "*")),
     exp.Trim: (("this",), lambda reader, tree: reader.called("trim", reader.read(tree.this))),
-    exp.TryCast: (("this", "to", "safe"), _try_cast),
+    exp.TryCast: (
+        ("this", "to", "safe"),
+        lambda reader, tree: reader.cast(tree, reader.read(tree.this), shown_text(tree.to), "try_cast"),
+    ),
     exp.Window: (("this", "partition_by", "order", "spec", "over"), _over),
-}
+}  # fmt: skip
 """For each kind of tree: what may be set in it, and what reads it."""

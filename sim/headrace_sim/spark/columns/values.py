@@ -123,12 +123,10 @@ def from_pickled(kind: t.DataType, value: Any) -> Any:
     """
     if value is None:
         return None
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
     if type(kind) in BITS:
-        return (
-            _wrapped(value, BITS[type(kind)])
-            if isinstance(value, int) and not isinstance(value, bool)
-            else None
-        )
+        limit = 1 << BITS[type(kind)] - 1
+        return (value + limit) % (2 * limit) - limit if is_integer else None
     if isinstance(kind, t.BooleanType):
         return value if isinstance(value, bool) else None
     if isinstance(kind, t.FractionalType):
@@ -136,31 +134,19 @@ def from_pickled(kind: t.DataType, value: Any) -> Any:
     if isinstance(kind, t.StringType):
         return _text(value)
     if isinstance(kind, t.BinaryType):
-        return (
-            bytes(value)
-            if isinstance(value, (bytes, bytearray))
-            else value.encode()
-            if isinstance(value, str)
-            else None
-        )
+        value = value.encode() if isinstance(value, str) else value
+        return bytes(value) if isinstance(value, (bytes, bytearray)) else None
     if isinstance(kind, (t.DateType, t.TimestampType, t.TimestampNTZType, t.DayTimeIntervalType)):
-        return kind.fromInternal(value) if isinstance(value, int) and not isinstance(value, bool) else None
+        return kind.fromInternal(value) if is_integer else None
     if isinstance(kind, t.ArrayType):
-        return (
-            [from_pickled(kind.elementType, item) for item in value]
-            if isinstance(value, (list, tuple))
-            else None
-        )
+        items = value if isinstance(value, (list, tuple)) else None
+        return None if items is None else [from_pickled(kind.elementType, item) for item in items]
     if isinstance(kind, t.MapType):
         pairs = value.items() if isinstance(value, dict) else ()
         return {from_pickled(kind.keyType, key): from_pickled(kind.valueType, item) for key, item in pairs}
     if isinstance(kind, t.StructType):
         return t._create_row(kind.names, stored(kind, value))
     return value
-
-
-def _wrapped(value: int, bits: int) -> int:
-    return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
 def _fraction(kind: t.DataType, value: Any) -> Any:
@@ -266,19 +252,12 @@ def byte_order(row: tuple[Any, ...]) -> bytes:
     nulls = sum(1 << place for place, value in enumerate(row) if value is None).to_bytes(width, "little")
     words, tail = [], b""
     start = width + 8 * len(row)
-    for value in row:
-        data = (
-            value.encode()
-            if isinstance(value, str)
-            else bytes(value)
-            if isinstance(value, (bytes, bytearray))
-            else byte_order(value)
-            if isinstance(value, tuple)
-            else None
-        )
-        if data is None:
+    for part in row:
+        value = part.encode() if isinstance(part, str) else part
+        if not isinstance(value, (bytes, bytearray, tuple)):
             words.append(_word(value))
         else:
+            data = byte_order(value) if isinstance(value, tuple) else bytes(value)
             words.append(len(data).to_bytes(4, "little") + (start + len(tail)).to_bytes(4, "little"))
             tail += data + b"\0" * (-len(data) % 8)
     return nulls + b"".join(words) + tail
@@ -326,7 +305,7 @@ class InputRows:
 
     def empty_frame(self) -> Any:
         """Return a DataFrame without rows that has the columns."""
-        import pandas as pd  # noqa: PLC0415  as below
+        import pandas as pd  # noqa: PLC0415  as above
 
         return pd.DataFrame(columns=self.schema.names)
 

@@ -56,9 +56,8 @@ def computed_first(nodes: list[Recorded], schema: t.StructType, partitions: Sequ
             columns.append([values])
         elif call.name in _OF_PLACES:
             (kind, of_place), nullable = _OF_PLACES[call.name], False
-            columns.append(
-                [of_place(call, (number, place), len(rows)) for place, rows in enumerate(partitions)]
-            )
+            sizes = enumerate(map(len, partitions))
+            columns.append([of_place(call, (number, place), size) for place, size in sizes])
         else:
             kind, nullable = call.args[0].returnType, True
             columns.append(called_on_columns(call, lambda node: bind(node, schema), partitions))
@@ -105,11 +104,8 @@ def _multiplied(nodes: list[Recorded], schema: t.StructType, partitions: Sequenc
         kind, items_of = _windows(call, schema) if is_window else _elements(call, schema)
         metadata = time_kept(bind(call.args[0], schema).metadata) if is_window else None
         field = t.StructField("item", kind, nullable=not is_window, metadata=metadata)
-        partitions = [
-            tuple((*row, item) for row in partition for item in items_of(row)) for partition in partitions
-        ]
-        name = "window" if call.name == "window" else "col"
-        column = Recorded("field", (len(schema.fields), name), call.place)
+        partitions = [tuple((*row, item) for row in part for item in items_of(row)) for part in partitions]
+        column = Recorded("field", (len(schema.fields), "window" if is_window else "col"), call.place)
         nodes = [_replaced(node, {id(call): column}) for node in nodes]
         schema = t.StructType([*schema.fields, field])
     return nodes, schema, partitions
@@ -128,9 +124,8 @@ def _generators_in(node: Any) -> Iterator[Recorded]:
 def _elements(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callable[[Row], list[Any]]]:
     inner, none = bind(call.args[0], schema), [None] if call.name == "explode_outer" else []
     if not isinstance(inner.type, t.ArrayType):
-        raise CannotFollowError(
-            f"{call.name}() of {inner.type.simpleString()}", call.place, "Give it an array"
-        )
+        what = f"{call.name}() of {inner.type.simpleString()}"
+        raise CannotFollowError(what, call.place, "Give it an array")
     return inner.type.elementType, lambda row: inner.value(row) or none
 
 
@@ -139,9 +134,8 @@ def _windows(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callable
     time, kind = time_of(bind(call.args[0], schema)), t.TimestampType()
     lengths = [found for given in call.args[1:] if (found := interval_us(str(given))) is not None]
     if not isinstance(time.type, t.TimestampType) or len(lengths) + 1 < len(call.args):
-        raise CannotFollowError(
-            f"{shown(call)}", call.place, "Give it a TIMESTAMP, and intervals such as '10 minutes'"
-        )
+        remedy = "Give it a TIMESTAMP, and intervals such as '10 minutes'"
+        raise CannotFollowError(shown(call), call.place, remedy)
     length_us, slide_us, begin_us = [*lengths, *[lengths[0], 0][len(lengths) - 1 :]]
     names = ["start", "end"]
 
@@ -152,10 +146,8 @@ def _windows(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callable
         at_us = kind.toInternal(found)
         last_us = at_us - (at_us - begin_us) % slide_us
         starts = range(last_us, at_us - length_us, -slide_us)
-        return [
-            t._create_row(names, (kind.fromInternal(start), kind.fromInternal(start + length_us)))
-            for start in starts
-        ]
+        ends = [(kind.fromInternal(start), kind.fromInternal(start + length_us)) for start in starts]
+        return [t._create_row(names, window) for window in ends]
 
     return t.StructType([t.StructField(name, kind) for name in names]), value
 

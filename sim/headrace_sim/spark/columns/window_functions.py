@@ -76,11 +76,11 @@ class _Window:
                 raise AnalysisException(message=message)
             return (t.IntegerType(), False, self._ranks) if name in _RANKS else self._shifted()
         bound = bind(self.function, self.schema, [])
-        return (
-            bound.type,
-            bound.nullable,
-            lambda rows: [bound.value(rows[begin:end]) for begin, end in self._frames(rows)],
-        )
+
+        def values(rows: list[Row]) -> list[Any]:
+            return [bound.value(rows[begin:end]) for begin, end in self._frames(rows)]
+
+        return bound.type, bound.nullable, values
 
     def _peers(self, rows: list[Row]) -> list[int]:
         """Return for each row how many come before the first that is equal to it in the order."""
@@ -118,9 +118,8 @@ class _Window:
         """Yield the first row of each row's frame, and the one behind its last."""
         unit, start, end = self.spec.frame or ("range", None, 0 if self.order else None)
         if unit == "range" and not {start, end} <= {None, 0}:
-            raise CannotFollowError(
-                "rangeBetween() with a number", self.call.place, "Count rows, or compute it in Python"
-            )
+            remedy = "Count rows, or compute it in Python"
+            raise CannotFollowError("rangeBetween() with a number", self.call.place, remedy)
         count = len(rows)
         if unit == "rows":
             for place in range(count):

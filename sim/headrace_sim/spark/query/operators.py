@@ -12,10 +12,11 @@ from pyspark.sql import types as t
 from headrace_sim.spark.columns.bound import EVENT_TIME, Bound, hashable, time_kept
 from headrace_sim.spark.columns.ddl import interval_us
 from headrace_sim.spark.columns.expressions import bind, time_of
+from headrace_sim.spark.columns.frames import relabeled
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.whole_columns import computed_first
 from headrace_sim.spark.job import Aggregate, Deduplicate, Limit, OutputMode, SparkJobError
-from headrace_sim.spark.refusals import CannotFollowError, shown_place
+from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.state.state_server import BatchTimes
 from headrace_sim.spark.state.stores import Held, Key, Store
 from headrace_sim.spark.state.tasks import Rows, Told
@@ -46,9 +47,8 @@ def time_in(schema: t.StructType) -> TimeOf | None:
 
 def delay_us(schema: t.StructType) -> int:
     """Return the delay of the watermark, in microseconds."""
-    return next(
-        (field.metadata[EVENT_TIME] for field in schema.fields if EVENT_TIME in (field.metadata or {})), 0
-    )
+    delays = (field.metadata[EVENT_TIME] for field in schema.fields if EVENT_TIME in (field.metadata or {}))
+    return next(delays, 0)
 
 
 def is_past(time: int | None, watermark_ms: int) -> bool:
@@ -79,10 +79,7 @@ class Grouping:
         marks = [_mark_of(node, schema) for node in step.groups]
         timed = next((place for place, mark in enumerate(marks) if mark is not None), None)
         self.timed = timed
-        fields = zip(step.output.fields, [*marks, *(None for _ in step.values)], strict=True)
-        self.output = t.StructType(
-            [t.StructField(old.name, old.dataType, old.nullable, mark) for old, mark in fields]
-        )
+        self.output = relabeled(step.output, step.output.names, [*marks, *(None for _ in step.values)])
 
     def spread(self, rows: Rows) -> Rows:
         """Return a row for each window that each row is in."""
@@ -94,11 +91,8 @@ class Grouping:
 
     def time(self, row: Row) -> int | None:
         """Return the event time of a row's group, in microseconds."""
-        return (
-            None
-            if self.timed is None
-            else time_us(self.keys[self.timed].type, self.keys[self.timed].value(row))
-        )
+        key = None if self.timed is None else self.keys[self.timed]
+        return None if key is None else time_us(key.type, key.value(row))
 
     def result(self, key: Row, rows: list[Row]) -> Row:
         """Return what a group comes to."""
@@ -192,12 +186,8 @@ class Sessions:
         self._keys = [key for number, key in enumerate(keys) if number != place]
         self._values = [bind(node, extended, [key.name for key in keys]) for node in step.values]
         mark = _mark_of(call, schema)
-        self.output = t.StructType(
-            [
-                t.StructField(old.name, old.dataType, old.nullable, mark if number == place else None)
-                for number, old in enumerate(step.output.fields)
-            ]
-        )
+        marks = [mark if number == place else None for number in range(len(step.output))]
+        self.output = relabeled(step.output, step.output.names, marks)
         self.evicts = mark is not None and step.output_mode is not OutputMode.COMPLETE
         self.is_bounded = self.evicts
         self.wakes = step.output_mode is not OutputMode.COMPLETE
@@ -205,12 +195,12 @@ class Sessions:
             raise no_watermark(step.place)
         if step.output_mode is OutputMode.UPDATE:
             problem = "[STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION] Invalid streaming output mode: update, for session windows"
-            raise SparkJobError(problem, shown_place(step.place), "Choose outputMode('append')")
+            raise SparkJobError(problem, step.place, "Choose outputMode('append')")
         if not self._keys:
             problem = (
                 "Global aggregation with session window in streaming query is not supported (STREAM_FAILED)"
             )
-            raise SparkJobError(problem, shown_place(step.place), "Group by a column as well")
+            raise SparkJobError(problem, step.place, "Group by a column as well")
 
     def spread(self, rows: Rows) -> Rows:
         """Return the rows, each with the session that it is alone."""
@@ -236,9 +226,8 @@ class Sessions:
         for row in rows:
             step("row")
             key = self.key_of(row)
-            table[key] = self._merged(
-                [*(held for held, _ in table.get(key, ())), (*row[self._width], (row,))]
-            )
+            sessions = [held for held, _ in table.get(key, ())]
+            table[key] = self._merged([*sessions, (*row[self._width], (row,))])
         out: list[Row] = []
         for key in sorted(table, key=repr):
             ended = [held for held, _ in table[key] if is_past(_TIME.toInternal(held[1]), times.watermark_ms)]
@@ -286,9 +275,8 @@ def _gap(call: Recorded, schema: t.StructType) -> Callable[[Row], int | None]:
         return lambda _row: length
     text = bind(given, schema)
     if not isinstance(text.type, t.StringType):
-        raise CannotFollowError(
-            "session_window() with a gap that is no text", call.place, "Write it as '5 minutes'"
-        )
+        what = "session_window() with a gap that is no text"
+        raise CannotFollowError(what, call.place, "Write it as '5 minutes'")
     return lambda row: None if (found := text.value(row)) is None else interval_us(found)
 
 
@@ -307,7 +295,7 @@ class Deduplication:
         self.is_bounded = self._key_time is not None or step.within_watermark
         if step.within_watermark and self._time is None:
             problem = "dropDuplicatesWithinWatermark() without a watermark (AnalysisException)"
-            raise SparkJobError(problem, shown_place(step.place), "Call withWatermark() before")
+            raise SparkJobError(problem, step.place, "Call withWatermark() before")
 
     def spread(self, rows: Rows) -> Rows:
         """Return the rows."""
@@ -379,15 +367,11 @@ class Limitation:
 
 def expect_not_distinct(step: Aggregate) -> None:
     """Expect aggregates that Spark computes of a stream. Raise `SparkJobError` if one is of distinct values."""
-    if any(
-        part.name in {"count_distinct", "sum_distinct"} for node in step.values for part in parts_of(node)
-    ):
+    if {part.name for part in parts_of(step.values)} & {"count_distinct", "sum_distinct"}:
         problem = (
             "Distinct aggregations are not supported on streaming DataFrames/Datasets (AnalysisException)"
         )
-        raise SparkJobError(
-            problem, shown_place(step.place), "Use approx_count_distinct(), or collect_set() and size()"
-        )
+        raise SparkJobError(problem, step.place, "Use approx_count_distinct(), or collect_set() and size()")
 
 
 def parts_of(node: Any) -> Iterator[Recorded]:
@@ -406,4 +390,4 @@ def no_watermark(place: str) -> SparkJobError:
         "[STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION] append mode without a watermark on what is grouped by"
     )
     remedy = "Group by a window of a column that has withWatermark(), or choose outputMode('update')"
-    return SparkJobError(problem, shown_place(place), remedy)
+    return SparkJobError(problem, place, remedy)

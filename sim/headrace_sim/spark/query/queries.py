@@ -275,9 +275,8 @@ class _Query:
         """Return whether Spark runs a batch without data, and from which time on it has something to do."""
         users = [stage.work for stage in self._stateful if isinstance(stage.work, Operator | GroupOperator)]
         modes = {work.stage.time_mode for work in users}
-        expiries = [
-            expiry for stores in self._state.values() for store in stores for expiry, _ in store.timers
-        ]
+        stores = [store for stores in self._state.values() for store in stores]
+        expiries = [expiry for store in stores for expiry, _ in store.timers]
         if TimeMode.PROCESSING_TIME in modes and expiries:
             return True, min(expiries)
         waits = TimeMode.EVENT_TIME in modes or any(
@@ -381,9 +380,8 @@ class _Query:
                     rows = [(side, row) for side, found in enumerate(sides) for row in _joined(found)]
                     parts = self._with_state(stage, rows, batch, done)
                 case Streams():
-                    parts = [
-                        part for stream in stage.work for part in self._branch(batch, stream, parts, done)
-                    ]
+                    sides = [self._branch(batch, stream, parts, done) for stream in stage.work]
+                    parts = [part for side in sides for part in side]
                 case Delay():
                     self._observe(stage.work, _joined(parts), batch, done)
                 case _:
@@ -471,7 +469,7 @@ class _Query:
             dies = self._takes(FaultKind.TASK_DIES, batch, number)
             self._watch(Event(batch.number, self._attempt, number, place))
             try:
-                step = _dying_at(dies.step) if dies else _going_on
+                step = _dying_at(dies.step) if dies else lambda _what: None
                 if isinstance(operator, Native):
                     told = operator.run(rows, before, times, step)
                 else:
@@ -480,12 +478,7 @@ class _Query:
                 continue
             if self._takes(FaultKind.DRIVER_DIES_IN_BATCH, batch, number):
                 raise _DriverDiedError
-            again = (
-                FaultKind.TASK_DIES_BEFORE_COMMIT,
-                FaultKind.TASK_DIES_AFTER_COMMIT,
-                FaultKind.SPECULATIVE_ATTEMPT,
-            )
-            if any(self._takes(kind, batch, number) for kind in again):
+            if any(self._takes(kind, batch, number) for kind in _AGAIN):
                 continue
             return told.rows, told.store
 
@@ -516,10 +509,9 @@ def _dying_at(step: int) -> Callable[[str], None]:
     return count
 
 
-def _going_on(_what: str) -> None:
-    """Let the task continue."""
-
-
+_AGAIN = (
+    FaultKind.TASK_DIES_BEFORE_COMMIT, FaultKind.TASK_DIES_AFTER_COMMIT, FaultKind.SPECULATIVE_ATTEMPT,
+)  # fmt: skip
 _Parts = list[list[tuple[Any, ...]]]
 """Rows, partition by partition."""
 

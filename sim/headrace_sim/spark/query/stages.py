@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.bound import EVENT_TIME
 from headrace_sim.spark.columns.draws import batch_of_draws, new_batch
-from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.frames import Rows, relabeled
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows
 from headrace_sim.spark.job import (
@@ -37,7 +37,6 @@ from headrace_sim.spark.job import (
 )
 from headrace_sim.spark.query.operators import Aggregation, Deduplication, Limitation, Sessions, is_session
 from headrace_sim.spark.query.stream_joins import Joining, conjuncts, places_in
-from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.state.group_states import GroupOperator
 from headrace_sim.spark.state.tasks import Operator
 
@@ -109,13 +108,12 @@ def _expect_supported(job: SparkJob) -> None:
     own = [step for step in job.stateful if isinstance(step, SparksOwn)]
     aggregates = [step for step in own if isinstance(step, Aggregate)]
     for step in own:
-        at = shown_place(step.place)
         if step.output_mode is OutputMode.COMPLETE and not aggregates:
             problem = "[STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION] output mode complete without a streaming aggregation"
-            raise SparkJobError(problem, at, "Choose outputMode('append')")
+            raise SparkJobError(problem, step.place, "Choose outputMode('append')")
         if isinstance(step, Limit) and step.output_mode is OutputMode.UPDATE:
             problem = "Limits are not supported on streaming DataFrames/Datasets in Update output mode (AnalysisException)"
-            raise SparkJobError(problem, at, "Choose outputMode('append')")
+            raise SparkJobError(problem, step.place, "Choose outputMode('append')")
     complete = False
     for part in job.steps:
         complete |= isinstance(part, Aggregate) and part.output_mode is OutputMode.COMPLETE
@@ -124,16 +122,14 @@ def _expect_supported(job: SparkJob) -> None:
                 "Sorting is not supported on streaming DataFrames/Datasets, unless it is on aggregated DataFrame/Dataset in "
                 "Complete output mode (AnalysisException)"
             )
-            raise SparkJobError(
-                problem, shown_place(part.place), "Sort the rows of a batch in foreachBatch()"
-            )
+            raise SparkJobError(problem, part.place, "Sort the rows of a batch in foreachBatch()")
     for step in aggregates:
         if step.output_mode is not OutputMode.APPEND and job.stateful[-1] is not step:
             problem = (
                 "Detected pattern of possible 'correctness' issue due to global watermark: a stateful operator follows an "
                 f"aggregate in output mode {step.output_mode.value} (AnalysisException)"
             )
-            raise SparkJobError(problem, shown_place(step.place), "Choose outputMode('append')")
+            raise SparkJobError(problem, step.place, "Choose outputMode('append')")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +162,11 @@ class _Planner:
         for number, step in enumerate(steps):
             if isinstance(step, Watermark) and self._job.stateful and any(watermarks_of(steps[:number])):
                 problem = "Redefining watermark is disallowed (AnalysisException, once it has advanced)"
-                raise SparkJobError(
-                    problem, shown_place(step.place), "Call withWatermark() once for each stream"
-                )
-            filters = (
-                self._moved(steps[number + 1 :], reached.schema, step, joined)
-                if isinstance(step, Watermark)
-                else ()
-            )
+                raise SparkJobError(problem, step.place, "Call withWatermark() once for each stream")
+            schema = reached.schema
             stage, reached = self._stage(step, reached)
-            if isinstance(stage.work, Delay):
+            if isinstance(stage.work, Delay) and isinstance(step, Watermark):
+                filters = self._moved(steps[number + 1 :], schema, step, joined)
                 stage = replace(stage, work=replace(stage.work, filters=filters))
             if isinstance(stage.work, Stateful):
                 stage = replace(stage, place=number if is_top else next(self._inner))
@@ -212,24 +203,21 @@ class _Planner:
             case Columns():
                 stage = Stage(_per_row(step, schema), step.output)
                 marked = step.compute(Rows(schema, [])).schema
-                return stage, replace(
-                    reached, schema=marked if marked.names == step.output.names else step.output
-                )
+                kept = marked if marked.names == step.output.names else step.output
+                return stage, replace(reached, schema=kept)
             case MapInPandas():
                 return Stage(_map_in_pandas(step, schema), step.output), replace(reached, schema=step.output)
             case Union():
                 streams = [self._stream(branch, reached) for branch in step.branches]
                 first = streams[0][1]  # Spark takes the event time from it
-                named = zip(step.output.fields, first.schema.fields, strict=True)
-                marked = t.StructType(
-                    [t.StructField(new.name, new.dataType, new.nullable, old.metadata) for new, old in named]
-                )
+                marks = [field.metadata for field in first.schema.fields]
+                marked = relabeled(step.output, step.output.names, marks)
                 lag_ms = max(end.lag_ms for _, end in streams)
-                return Stage(Streams(stream for stream, _ in streams), step.output), replace(
-                    first, schema=marked, lag_ms=lag_ms
-                )
+                stage = Stage(Streams(stream for stream, _ in streams), step.output)
+                return stage, replace(first, schema=marked, lag_ms=lag_ms)
             case StreamJoin():
-                ends = [self._rehearsed(branch, reached).schema for branch in step.branches]
+                # What branches end with, without counting their watermarks and their state.
+                ends = [_Planner(self._job)._stream(branch, reached)[1].schema for branch in step.branches]
                 joining = Joining(step, *ends)
                 (left, mine), (right, its) = (
                     self._stream(branch, reached, joining.pushed(side))
@@ -239,11 +227,9 @@ class _Planner:
                 stage = Stage(joining, step.output, lag_ms=lag_ms, streams=(left, right))
                 return stage, _Reached(joining.output, mine.column, lag_ms + joining.lag_ms())
             case TransformWithState() | ApplyWithState():
-                stage = self._users(step, schema, column)
+                stage = replace(self._users(step, schema, column), lag_ms=reached.lag_ms)
                 column = step.event_time if isinstance(step, TransformWithState) else ""
-                return replace(stage, lag_ms=reached.lag_ms), replace(
-                    reached, schema=step.output, column=column
-                )
+                return stage, replace(reached, schema=step.output, column=column)
             case Aggregate() | Deduplicate() | Limit():
                 own = _own(step, schema)
                 timed = next((field.name for field in own.output if EVENT_TIME in (field.metadata or {})), "")
@@ -255,21 +241,10 @@ class _Planner:
     def _watermark(self, step: Watermark, reached: _Reached) -> tuple[Stage, _Reached]:
         schema = reached.schema
         delay = Delay(next(self._numbers), event_time(step.column, schema, step.place), step.delay_us // 1000)
-        marked = t.StructType(
-            [
-                t.StructField(
-                    old.name, old.dataType, old.nullable, {**(old.metadata or {}), EVENT_TIME: step.delay_us}
-                )
-                if old.name == step.column
-                else old
-                for old in schema.fields
-            ]
-        )
+        delayed = {EVENT_TIME: step.delay_us}
+        marks = [(old.metadata or {}) | (delayed if old.name == step.column else {}) for old in schema.fields]
+        marked = relabeled(schema, schema.names, marks)
         return Stage(delay, step.output), replace(reached, schema=marked, column=step.column)
-
-    def _rehearsed(self, branch: Branch, reached: _Reached) -> _Reached:
-        """Return what a branch ends with, without counting its watermarks and its state."""
-        return _Planner(self._job)._stream(branch, reached)[1]
 
     def _stream(
         self, branch: Branch, reached: _Reached, joined: Sequence[Recorded] = ()
@@ -290,15 +265,13 @@ class _Planner:
             return Stage(Operator(step, schema), step.output, read)
         if step.time_mode is TimeMode.EVENT_TIME and not column:
             problem = "timeout EventTime without a watermark"
-            raise SparkJobError(problem, shown_place(step.place), "Call withWatermark() before groupBy()")
+            raise SparkJobError(problem, step.place, "Call withWatermark() before groupBy()")
         timed = step.time_mode is TimeMode.EVENT_TIME and column in schema.names
         read = event_time(column, schema, step.place) if timed else None
         return Stage(GroupOperator(step, schema, watermarked=bool(column)), step.output, read)
 
 
-def _own(
-    step: Aggregate | Deduplicate | Limit, schema: t.StructType
-) -> Aggregation | Sessions | Deduplication | Limitation:
+def _own(step: Aggregate | Deduplicate | Limit, schema: t.StructType) -> Native:
     match step:
         case Aggregate():
             return Sessions(step, schema) if any(map(is_session, step.groups)) else Aggregation(step, schema)
@@ -336,13 +309,13 @@ def event_time(column: str, schema: t.StructType, place: str) -> Callable[[tuple
     """
     if column not in schema.names:
         problem = f"no column {column!r} among {', '.join(schema.names)} (UNRESOLVED_COLUMN)"
-        raise SparkJobError(problem, shown_place(place), "Name a TIMESTAMP column")
+        raise SparkJobError(problem, place, "Name a TIMESTAMP column")
     number = schema.names.index(column)
     kind = schema.fields[number].dataType
     if not isinstance(kind, (t.TimestampType, t.TimestampNTZType)):
         problem = f"the event-time column {column!r} is of type {kind.simpleString()}"
         remedy = "Spark takes event time from a TIMESTAMP column only (EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE)"
-        raise SparkJobError(problem, shown_place(place), remedy)
+        raise SparkJobError(problem, place, remedy)
 
     def time_ms(row: tuple[Any, ...]) -> int | None:
         value = row[number]

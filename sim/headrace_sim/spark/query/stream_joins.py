@@ -19,7 +19,6 @@ from headrace_sim.spark.columns.joins import joined, side_by_side
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.job import OutputMode, SparkJobError, StreamJoin
 from headrace_sim.spark.query.operators import Row, Step, TimeOf, is_past, time_in, time_us
-from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.state.state_server import BatchTimes
 from headrace_sim.spark.state.stores import Held, Key, Store
 from headrace_sim.spark.state.tasks import Rows, Told
@@ -73,9 +72,7 @@ class Joining:
         pairs, filters, self._both = self._conditions(step, t.StructType([*left.fields, *right.fields]))
         if not pairs:
             problem = "Stream-stream join without equality predicate is not supported (AnalysisException)"
-            raise SparkJobError(
-                problem, shown_place(step.place), "Join on a column that is equal on both sides"
-            )
+            raise SparkJobError(problem, step.place, "Join on a column that is equal on both sides")
         self._bounds = [self._bound(number) for number in (0, 1)]
         self._sides = tuple(self._side(number, pairs, filters[number]) for number in (0, 1))
         self.is_bounded = all(side.expiry is not None for side in self._sides) and not any(
@@ -86,7 +83,7 @@ class Joining:
         self._expect_supported()
 
     def _expect_supported(self) -> None:
-        step, place = self.stage, shown_place(self.stage.place)
+        step, place = self.stage, self.stage.place
         modes = {OutputMode.APPEND, OutputMode.UPDATE} if step.how == "inner" else {OutputMode.APPEND}
         if step.output_mode not in modes:
             problem = (
@@ -94,10 +91,8 @@ class Joining:
                 "mode (AnalysisException)"
             )
             raise SparkJobError(problem, place, "Choose outputMode('append')")
-        bounded = [
-            side.expiry is not None or bound is not None
-            for side, bound in zip(self._sides, self._bounds, strict=True)
-        ]
+        sides = zip(self._sides, self._bounds, strict=True)
+        bounded = [side.expiry is not None or bound is not None for side, bound in sides]
         if step.how == "anti" or any(not bounded[side] for side in _WAITING.get(step.how, ())):
             problem = (
                 f"Stream-stream {step.how} join between two streaming DataFrame/Datasets is not supported without a watermark in "
@@ -151,7 +146,7 @@ class Joining:
 
     def _side(self, number: int, pairs: Any, filters: list[Any]) -> _Side:
         schema = self._schemas[number]
-        whole = self._left_whole if number == 0 else self._right_whole
+        whole = self._whole_of(number)
         readers = [pair[number][0] for pair in pairs]
         time = time_in(schema)
         return _Side(
@@ -162,11 +157,10 @@ class Joining:
             self._by_key(number, pairs) or (None if time is None else self._by_bound(number, time)),
         )
 
-    def _left_whole(self, row: Row) -> Row:
-        return (*row, *(None for _ in self._schemas[1].fields))
-
-    def _right_whole(self, row: Row) -> Row:
-        return (*(None for _ in self._schemas[0].fields), *row)
+    def _whole_of(self, number: int) -> Callable[[Row], Row]:
+        """Return what puts nulls in the place of the other side."""
+        nulls = (None,) * len(self._schemas[1 - number].fields)
+        return lambda row: (*row, *nulls) if number == 0 else (*nulls, *row)
 
     def _by_key(self, number: int, pairs: Any) -> TimeOf | None:
         """Return what reads the event time that is a part of the key, of either side."""
@@ -174,7 +168,7 @@ class Joining:
         for pair in pairs:
             places = [place for _, place in pair]
             if any(place is not None and EVENT_TIME in (fields[place].metadata or {}) for place in places):
-                own, whole = pair[number], self._left_whole if number == 0 else self._right_whole
+                own, whole = pair[number], self._whole_of(number)
                 kind = next(fields[place].dataType for place in places if place is not None)
                 return lambda row: time_us(kind, own[0](whole(row)))
         return None
@@ -208,9 +202,8 @@ class Joining:
         """Return by how much a side's time must at least exceed the other one's, in microseconds; None: nothing is said."""
         schema = t.StructType([*self._schemas[0].fields, *self._schemas[1].fields])
         left_is_greater, strictly = _UPWARDS[node.name]
-        greater, smaller = (
-            bind(arg, schema).value for arg in (node.args if left_is_greater else node.args[::-1])
-        )
+        sides = node.args if left_is_greater else node.args[::-1]
+        greater, smaller = (bind(arg, schema).value for arg in sides)
 
         def excess_us(*hours: int) -> float:
             """Return by how much the greater side exceeds the smaller one at times that are so many hours later."""
@@ -226,9 +219,7 @@ class Joining:
 
         try:
             start = excess_us(0, 0)
-            own, its = (
-                excess_us(*((1, 0) if side == 0 else (0, 1))) - start for side in (number, 1 - number)
-            )
+            own, its = (excess_us(1 - side, side) - start for side in (number, 1 - number))
         except Exception:  # noqa: BLE001  it is no difference of times
             return None
         if (own, its) != (_HOUR_US, -_HOUR_US):
@@ -283,7 +274,7 @@ class Joining:
         for number in (0, 1):
             for row, matched in self._evicted(number, tables[number], times.watermark_ms):
                 if not matched and number in _OUTER.get(self.stage.how, ()):
-                    pairs.append(self._alone(number, row))
+                    pairs.append(_pair(number, row, None))
         for _ in pairs:
             step("output")
         return Told(self._shown(pairs), changed)
@@ -292,15 +283,9 @@ class Joining:
         if self.stage.how == "semi":
             return [left for left, _ in pairs]
         left, right = self._schemas
-        nothing = (None,) * len(left.fields), (None,) * len(right.fields)
-        whole = [
-            (nothing[0] if one is None else one, nothing[1] if two is None else two) for one, two in pairs
-        ]
+        no_left, no_right = (None,) * len(left.fields), (None,) * len(right.fields)
+        whole = [(no_left if one is None else one, no_right if two is None else two) for one, two in pairs]
         return list(side_by_side(left, right, self.stage.how, self._names, whole)[1])
-
-    @staticmethod
-    def _alone(number: int, row: Row) -> tuple[Any, Any]:
-        return (row, None) if number == 0 else (None, row)
 
     def _met(
         self, number: int, row: Row, tables: list[dict[Key, tuple[Held, ...]]], watermark_ms: int
@@ -309,7 +294,7 @@ class Joining:
         side, how = self._sides[number], self.stage.how
         if not side.passes(row):
             if number in _OUTER.get(how, ()):
-                yield self._alone(number, row)
+                yield _pair(number, row, None)
             return
         key = side.key(row)
         others = tables[1 - number].get(key, ()) if None not in key else ()
@@ -317,16 +302,15 @@ class Joining:
         found = [
             place
             for place, ((other, matched), _) in enumerate(others)
-            if not (again and matched) and self._fits(*((row, other) if number == 0 else (other, row)))
+            if not (again and matched) and self._fits(*_pair(number, row, other))
         ]
         if found:
+            cells = enumerate(cell for cell, _ in others)
             tables[1 - number][key] = tuple(
-                ((other, matched or place in found), None)
-                for place, ((other, matched), _) in enumerate(others)
+                ((other, matched or place in found), None) for place, (other, matched) in cells
             )
         for place in found[:1] if how == "semi" and number == 0 else found:
-            other = others[place][0][0]
-            yield (row, other) if number == 0 else (other, row)
+            yield _pair(number, row, others[place][0][0])
         is_over = side.expiry is not None and is_past(side.expiry(row), watermark_ms)
         waits = not found and number in _OUTER.get(how, ())
         if (number == 0 and not (how == "semi" and found)) or (number == 1 and (not is_over or waits)):
@@ -354,6 +338,11 @@ class Joining:
 
 
 _HOUR_US = 3_600_000_000
+
+
+def _pair(number: int, row: Any, other: Any) -> tuple[Any, Any]:
+    """Return a row of a side and one of the other, the left stream's first."""
+    return (row, other) if number == 0 else (other, row)
 
 
 def _probe(kind: t.DataType, time: datetime) -> Any:

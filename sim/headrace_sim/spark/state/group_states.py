@@ -22,7 +22,6 @@ from headrace_sim.spark.columns.values import (
     stored,
 )
 from headrace_sim.spark.job import ApplyWithState, SparkJobError, TimeMode
-from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.state.state_server import BatchTimes, Variable
 from headrace_sim.spark.state.stores import Key, Store
 from headrace_sim.spark.state.tasks import Rows, Told, copied, key_columns
@@ -52,7 +51,7 @@ class GroupOperator:
         except KeyError as error:
             problem = f"PySpark cannot read the schema of the state, which has an ARRAY or a MAP (KeyError: {error})"
             remedy = "Keep it as text in a STRING, or use transformWithState"
-            raise SparkJobError(problem, shown_place(stage.place), remedy) from error
+            raise SparkJobError(problem, stage.place, remedy) from error
         self._function = copied(stage.function, stage.place, "function")
         self._watermarked = watermarked
         self.variables = {STATE: Variable("value", stage.state, None, None)}

@@ -41,6 +41,7 @@ _SET = frozenset({_PHASES.PRE_INIT, _PHASES.CREATED})
 """The phases in which variables are made: those of ``init``."""
 _OK, _REFUSED, _NOTHING = 0, 1, 2
 """Status codes of the protocol."""
+_DONE: tuple[Any, ...] = (_OK, "", b"")
 
 
 class StateCallError(HeadraceError):
@@ -138,7 +139,7 @@ class StateServer:
 
     def _statefulProcessorCall_setHandleState(self, message: Any, _: Any) -> tuple[Any, ...]:
         self._phase = _BY_NUMBER[message.state]
-        return _OK, "", b""
+        return _DONE
 
     def _statefulProcessorCall_getValueState(self, message: Any, _: Any) -> tuple[Any, ...]:
         return self._declare("value", message)
@@ -160,21 +161,18 @@ class StateServer:
             return refused
         schema = _from_json(message.schema)
         value = _from_json(message.mapStateValueSchema) if kind == "map" else None
-        sized = next(
-            (part for part in parts_of(schema, value) if isinstance(part, (t.CharType, t.VarcharType))), None
-        )
-        if sized is not None:
+        for sized in (
+            part for part in parts_of(schema, value) if isinstance(part, (t.CharType, t.VarcharType))
+        ):
             problem = f'Cannot create encoder for "{sized.simpleString().upper()}"'
             return _REFUSED, f"[UNSUPPORTED_DATA_TYPE_FOR_ENCODER] {problem}. Declare a STRING.", b""
         self.variables[message.stateName] = Variable(kind, schema, value, ttl)
         self.store.clocked |= ttl is not None
-        tables: dict[str, dict[str, Any]] = {
-            "value": self.store.values,
-            "list": self.store.lists,
-            "map": self.store.maps,
-        }
-        tables[kind].setdefault(message.stateName, {})
-        return _OK, "", b""
+        self._tables()[kind].setdefault(message.stateName, {})
+        return _DONE
+
+    def _tables(self) -> dict[str, Any]:
+        return {"value": self.store.values, "list": self.store.lists, "map": self.store.maps}
 
     def _refused_ttl(self, name: str, ttl: int) -> tuple[Any, ...] | None:
         if self._mode is not TimeMode.PROCESSING_TIME:
@@ -192,24 +190,21 @@ class StateServer:
             return self._wrong_phase("delete_if_exists")
         self.variables.pop(message.stateName, None)
         self.store.forget(message.stateName)
-        return _OK, "", b""
+        return _DONE
 
     def _wrong_phase(self, operation: str) -> tuple[Any, ...]:
         problem = f"Failed to perform stateful processor operation={operation} with invalid handle state={self._phase.name}."
-        return (
-            _REFUSED,
-            f"[STATEFUL_PROCESSOR_CANNOT_PERFORM_OPERATION_WITH_INVALID_HANDLE_STATE] {problem}",
-            b"",
-        )
+        named = f"[STATEFUL_PROCESSOR_CANNOT_PERFORM_OPERATION_WITH_INVALID_HANDLE_STATE] {problem}"
+        return _REFUSED, named, b""
 
     def _implicitGroupingKeyRequest_setImplicitKey(self, message: Any, _: Any) -> tuple[Any, ...]:
         given = pickle.loads(message.key)  # noqa: S301  pickled by PySpark, in this process
         self.key = kept_key(stored(self._key_schema, given))
-        return _OK, "", b""
+        return _DONE
 
     def _implicitGroupingKeyRequest_removeImplicitKey(self, _message: Any, _: Any) -> tuple[Any, ...]:
         self.key = None
-        return _OK, "", b""
+        return _DONE
 
     # Timers.
 
@@ -227,7 +222,7 @@ class StateServer:
         if self._phase not in {_PHASES.INITIALIZED, _PHASES.DATA_PROCESSED}:
             raise StateCallError(operation, users_place(), self._wrong_phase(operation)[1])
         change(self._own_key("timer"))
-        return _OK, "", b""
+        return _DONE
 
     def _expect_timers(self, operation: str) -> None:
         if self._mode is TimeMode.NONE:
@@ -240,17 +235,16 @@ class StateServer:
     def _timerStateCall_list(self, _message: Any, _: Any) -> tuple[Any, ...]:
         self._step("list_timers")
         self._expect_timers("list_timers")
-        found = [
-            messages.TimerInfo(timestampMs=expiry) for expiry in self.store.timers_of(self._own_key("timer"))
-        ]
-        return (_OK, "", found, False) if found else (_REFUSED, "", [], False)
+        expiries = self.store.timers_of(self._own_key("timer"))
+        found = [messages.TimerInfo(timestampMs=expiry) for expiry in expiries]
+        return _listed(found)
 
     def _timerRequest_expiryTimerRequest(self, message: Any, _: Any) -> tuple[Any, ...]:
         found = [
             messages.TimerInfo(key=_row(self._key_schema, key), timestampMs=expiry)
             for expiry, key in self.store.due(message.expiryTimestampMs)
         ]
-        return (_OK, "", found, False) if found else (_REFUSED, "", [], False)
+        return _listed(found)
 
     def _timerValueRequest_getProcessingTimer(self, _message: Any, _: Any) -> tuple[Any, ...]:
         return _OK, "", self._times.now_ms
@@ -289,7 +283,7 @@ class StateServer:
         return variable, held if held is not None and lives(held, self._times.now_ms) else None
 
     def _valueStateCall_exists(self, _message: Any, parent: Any) -> tuple[Any, ...]:
-        return (_NOTHING if self._value(parent, "exists")[1] is None else _OK), "", b""
+        return _whether(self._value(parent, "exists")[1] is not None)
 
     def _valueStateCall_get(self, _message: Any, parent: Any) -> tuple[Any, ...]:
         variable, held = self._value(parent, "get")
@@ -298,12 +292,15 @@ class StateServer:
     def _valueStateCall_valueStateUpdate(self, message: Any, parent: Any) -> tuple[Any, ...]:
         name, variable, key = self._at(parent, "update")
         self.store.values[name][key] = self._held(name, variable, message.value)
-        return _OK, "", b""
+        return _DONE
 
     def _valueStateCall_clear(self, _message: Any, parent: Any) -> tuple[Any, ...]:
+        return self._clear("value", parent)
+
+    def _clear(self, kind: str, parent: Any) -> tuple[Any, ...]:
         name, _, key = self._at(parent, "clear")
-        self.store.values[name].pop(key, None)
-        return _OK, "", b""
+        self._tables()[kind][name].pop(key, None)
+        return _DONE
 
     # Lists.
 
@@ -314,12 +311,11 @@ class StateServer:
         ]
 
     def _listStateCall_exists(self, _message: Any, parent: Any) -> tuple[Any, ...]:
-        return (_OK if self._list(parent, "exists")[1] else _NOTHING), "", b""
+        return _whether(bool(self._list(parent, "exists")[1]))
 
     def _listStateCall_listStateGet(self, _message: Any, parent: Any) -> tuple[Any, ...]:
         variable, held = self._list(parent, "get")
-        rows = [_row(variable.schema, row) for row, _ in held]
-        return (_OK, "", rows, False) if rows else (_REFUSED, "", [], False)
+        return _listed([_row(variable.schema, row) for row, _ in held])
 
     def _listStateCall_listStatePut(self, message: Any, parent: Any) -> tuple[Any, ...]:
         return self._extend(message.value, parent, "put")
@@ -338,12 +334,10 @@ class StateServer:
             )
         before = () if operation == "put" else self.store.lists[name].get(key, ())
         self.store.lists[name][key] = (*before, *(self._held(name, variable, value) for value in pickled))
-        return _OK, "", b""
+        return _DONE
 
     def _listStateCall_clear(self, _message: Any, parent: Any) -> tuple[Any, ...]:
-        name, _, key = self._at(parent, "clear")
-        self.store.lists[name].pop(key, None)
-        return _OK, "", b""
+        return self._clear("list", parent)
 
     # Maps.
 
@@ -357,7 +351,7 @@ class StateServer:
         return kept_key(stored(self.variables[parent.stateName].schema, pickle.loads(pickled)))  # noqa: S301  as above
 
     def _mapStateCall_exists(self, _message: Any, parent: Any) -> tuple[Any, ...]:
-        return (_OK if self._map(parent, "exists")[1] else _NOTHING), "", b""
+        return _whether(bool(self._map(parent, "exists")[1]))
 
     def _mapStateCall_getValue(self, message: Any, parent: Any) -> tuple[Any, ...]:
         variable, held = self._map(parent, "getValue")
@@ -366,17 +360,14 @@ class StateServer:
 
     def _mapStateCall_containsKey(self, message: Any, parent: Any) -> tuple[Any, ...]:
         held = self._map(parent, "containsKey")[1]
-        return (_OK if self._user_key(parent, message.userKey) in held else _NOTHING), "", b""
+        return _whether(self._user_key(parent, message.userKey) in held)
 
     def _mapStateCall_updateValue(self, message: Any, parent: Any) -> tuple[Any, ...]:
         name, variable, key = self._at(parent, "updateValue")
-        entry = {
-            self._user_key(parent, message.userKey): self._held(
-                name, variable, message.value, variable.value_schema
-            )
-        }
+        user = self._user_key(parent, message.userKey)
+        entry = {user: self._held(name, variable, message.value, variable.value_schema)}
         self.store.maps[name][key] = self.store.maps[name].get(key, {}) | entry
-        return _OK, "", b""
+        return _DONE
 
     def _mapStateCall_removeKey(self, message: Any, parent: Any) -> tuple[Any, ...]:
         name, _, key = self._at(parent, "removeKey")
@@ -386,7 +377,7 @@ class StateServer:
             self.store.maps[name][key] = left
         else:
             self.store.maps[name].pop(key, None)
-        return _OK, "", b""
+        return _DONE
 
     def _mapStateCall_iterator(self, _message: Any, parent: Any) -> tuple[Any, ...]:
         variable, held = self._map(parent, "iterator")
@@ -394,22 +385,26 @@ class StateServer:
             messages.KeyAndValuePair(key=_row(variable.schema, user), value=_row(variable.value_schema, row))
             for user, (row, _) in held.items()
         ]
-        return (_OK, "", pairs, False) if pairs else (_REFUSED, "", [], False)
+        return _listed(pairs)
 
     def _mapStateCall_keys(self, _message: Any, parent: Any) -> tuple[Any, ...]:
         variable, held = self._map(parent, "keys")
-        rows = [_row(variable.schema, user) for user in held]
-        return (_OK, "", rows, False) if rows else (_REFUSED, "", [], False)
+        return _listed([_row(variable.schema, user) for user in held])
 
     def _mapStateCall_values(self, _message: Any, parent: Any) -> tuple[Any, ...]:
         variable, held = self._map(parent, "values")
-        rows = [_row(variable.value_schema, row) for row, _ in held.values()]
-        return (_OK, "", rows, False) if rows else (_REFUSED, "", [], False)
+        return _listed([_row(variable.value_schema, row) for row, _ in held.values()])
 
     def _mapStateCall_clear(self, _message: Any, parent: Any) -> tuple[Any, ...]:
-        name, _, key = self._at(parent, "clear")
-        self.store.maps[name].pop(key, None)
-        return _OK, "", b""
+        return self._clear("map", parent)
+
+
+def _listed(found: list[Any]) -> tuple[Any, ...]:
+    return (_OK, "", found, False) if found else (_REFUSED, "", [], False)
+
+
+def _whether(there: bool) -> tuple[Any, ...]:
+    return (_OK if there else _NOTHING), "", b""
 
 
 _SHOWN = {TimeMode.NONE: "None", TimeMode.PROCESSING_TIME: "ProcessingTime", TimeMode.EVENT_TIME: "EventTime"}
@@ -445,9 +440,8 @@ def _row(schema: t.StructType | None, values: tuple[Any, ...]) -> bytes:
 class StateClient(StatefulProcessorApiClient):
     """PySpark's client, on a `StateServer` in this process."""
 
-    def __init__(
-        self, server: StateServer, key_schema: t.StructType
-    ) -> None:  # no socket, hence not the base's
+    def __init__(self, server: StateServer, key_schema: t.StructType) -> None:
+        # No socket, hence not the base's.
         self.key_schema = key_schema
         self.handle_state = _PHASES.CREATED
         self.list_timer_iterator_cursors: dict[str, Any] = {}
@@ -475,10 +469,7 @@ class StateClient(StatefulProcessorApiClient):
     def _received(self) -> Any:
         return self._response
 
-    _receive_proto_message = _received
-    _receive_proto_message_with_long_value = _received
-    _receive_proto_message_with_string_value = _received
-    _receive_proto_message_with_list_get = _received
-    _receive_proto_message_with_map_keys_values = _received
-    _receive_proto_message_with_map_pairs = _received
+    _receive_proto_message = _receive_proto_message_with_long_value = _received
+    _receive_proto_message_with_string_value = _receive_proto_message_with_list_get = _received
+    _receive_proto_message_with_map_keys_values = _receive_proto_message_with_map_pairs = _received
     _receive_proto_message_with_timers = _received

@@ -55,7 +55,7 @@ class Operator:
             self._initial_keys, schema = key_columns(stage.place, stage.initial.keys, self._initial.schema)
             if [field.dataType for field in schema] != [field.dataType for field in self.key_schema]:
                 problem = "the initial state is grouped by columns of other types"
-                raise SparkJobError(problem, shown_place(stage.place), "Group both alike")
+                raise SparkJobError(problem, stage.place, "Group both alike")
         self._processor = copied(stage.processor, stage.place, "processor")
         self.variables = self._declared()
         self._expect_storable()
@@ -65,9 +65,7 @@ class Operator:
             problem = (
                 f"PySpark cannot read the schema of the key, which has an ARRAY or a MAP (KeyError: {error})"
             )
-            raise SparkJobError(
-                problem, shown_place(stage.place), "Group by its text or its parts"
-            ) from error
+            raise SparkJobError(problem, stage.place, "Group by its text or its parts") from error
 
     def _declared(self) -> dict[str, Variable]:
         """Run ``init`` and ``close`` as the driver does, to learn the variables."""
@@ -93,7 +91,7 @@ class Operator:
             if by_others or isinstance(kind, _NOT_STORED):
                 problem = f"the state store cannot keep {kind.simpleString().upper()} (StreamingQueryException: Unexpected type)"
                 remedy = "Keep an interval as a BIGINT, a map as a map state or an ARRAY of pairs, and a VARIANT as a STRING"
-                raise SparkJobError(problem, shown_place(self.stage.place), remedy)
+                raise SparkJobError(problem, self.stage.place, remedy)
 
     def _server(self, store: Store, times: BatchTimes, step: Callable[[str], None]) -> StateServer:
         return StateServer(store, times, self.stage.time_mode, self.key_schema, step)
@@ -217,7 +215,7 @@ def expect_processor(processor: Any, place: str) -> None:
     lacking = [name for name in _CALLED if not callable(getattr(processor, name, None))]
     if isinstance(processor, type) and isinstance(getattr_static(processor, "init", None), FunctionType):
         problem = f"the stateful processor is {processor.__name__!r}, a class ({DRIVER_CRASH})"
-        raise SparkJobError(problem, shown_place(place), "Give an instance")
+        raise SparkJobError(problem, place, "Give an instance")
     if lacking:
         name, kind = lacking[0], type(processor).__name__
         missing = f"AttributeError: {kind!r} object has no attribute {name!r}"
@@ -225,7 +223,7 @@ def expect_processor(processor: Any, place: str) -> None:
             f"the stateful processor has no method {name}(), which Spark calls ({missing}; {DRIVER_CRASH})"
         )
         remedy = "Add it, or let its class extend pyspark.sql.streaming.StatefulProcessor"
-        raise SparkJobError(problem, shown_place(place), remedy)
+        raise SparkJobError(problem, place, remedy)
 
 
 def key_columns(place: str, names: tuple[str, ...], schema: t.StructType) -> tuple[list[int], t.StructType]:
@@ -236,7 +234,7 @@ def key_columns(place: str, names: tuple[str, ...], schema: t.StructType) -> tup
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         problem = f"no column {unknown[0]!r} among {', '.join(schema.names)} (UNRESOLVED_COLUMN)"
-        raise SparkJobError(problem, shown_place(place), "Group by a column of the input")
+        raise SparkJobError(problem, place, "Group by a column of the input")
     places = [schema.names.index(name) for name in names]
     return places, t.StructType([schema.fields[place] for place in places])
 
@@ -251,5 +249,5 @@ def copied(value: Any, place: str, what: str) -> Callable[[], Any]:
     except Exception as error:
         problem = f"the {what} cannot be pickled (PicklingError): {error}"
         remedy = "Make connections, locks and files in the task, not before"
-        raise SparkJobError(problem, shown_place(place), remedy) from error
+        raise SparkJobError(problem, place, remedy) from error
     return lambda: pickle.loads(pickled)  # noqa: S301  pickled here
