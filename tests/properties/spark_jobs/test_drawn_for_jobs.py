@@ -97,13 +97,21 @@ def nested(spark: Any) -> Any:
 
 def by_path(spark: Any) -> Any:
     """Read a change of a database by paths."""
-    text = kafka(spark, "cdc").select(F.col("value").cast("string").alias("json"))
+    text = kafka(spark, "cdc").selectExpr("CAST(value AS STRING)")
     change = text.select(
-        F.get_json_object("json", "$.payload.op").alias("op"),
-        F.get_json_object("json", "$.payload.after.id").cast("int").alias("id"),
+        F.get_json_object("value", "$.payload.op").alias("op"),
+        F.get_json_object("value", "$.payload.after.id").cast("int").alias("id"),
     )
     known = change.filter(F.col("op").isin("c", "u", "d") & F.col("id").isNotNull())
     return known.withColumn("branch", F.when(F.col("op") == "d", "gone").otherwise("there"))
+
+
+def tagged(spark: Any) -> Any:
+    """Look for words in a cleaned text."""
+    text = kafka(spark, "posts").selectExpr("CAST(value AS STRING) AS text")
+    words = text.select(F.explode(F.split(F.lower(F.trim("text")), r"\s+")).alias("word"))
+    tags = words.filter(F.col("word").startswith("#"))
+    return tags.withColumn("branch", F.when(F.col("word").contains("spark"), "spark").otherwise("other"))
 
 
 def numbers(spark: Any) -> Any:
@@ -194,6 +202,7 @@ JOBS: dict[Callable[[Any], Any], set[Any]] = {
     lines: {"probe", "room"},
     nested: {"many", "few"},
     by_path: {"gone", "there"},
+    tagged: {"spark", "other"},
     numbers: {"fourth", "even", "odd"},
     looked_up: {"Germany", "unknown"},
     two_topics: {"long", "short"},

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from itertools import permutations
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -27,6 +28,8 @@ MOST = 12
 """Choice: the largest number of rows that are drawn for goals, of each source."""
 _STARTS = 12
 """Choice: from how many values at random the search for a goal begins."""
+_JOINED = 4
+"""Choice: of how many texts that a job looks for two are tried one behind the other: a prefix, and what is contained."""
 _TEXTS = ("ann", "ann@example.com", "42", "2030-01-01", "A-1")
 """Choice: what is tried of texts besides those that the job compares with: most patterns take one of them, and refuse another."""
 
@@ -189,8 +192,11 @@ def _candidates(slot: InputSlot, at: datetime) -> Iterator[Any]:
     elif Use.EVENT_TIME in slot.uses:
         yield _time(slot, at)
     else:
+        is_text = isinstance(slot.kind, t.StringType)
         tried = [each for literal in slot.literals for each in _around(literal, slot)]
-        yield from dict.fromkeys([*tried, *_usual(slot, at)])
+        texts = [each for each in slot.literals if isinstance(each, str)] if is_text else []
+        both = [f"{first.strip('%')}{last.strip('%')}" for first, last in permutations(texts[:_JOINED], 2)]
+        yield from dict.fromkeys([*tried, *both, *_usual(slot, at)])
     if Use.NULL in slot.uses and slot.nullable:
         yield None
 

@@ -121,10 +121,14 @@ class _Relations:
             else:
                 yield from (column for column in scope.columns or () if not prefix or column[0] == prefix)
             return
+        named = node
+        while isinstance(named, Recorded) and named.name in _CASTS:  # which leave a column its name
+            named = named.args[0]
+        named = named if isinstance(named, Recorded) and named.name in {"as", "col"} else node
         names = (
-            node.args[1]
-            if node.name == "as"
-            else shown(node).rpartition(".")[2].strip("`]").rpartition("[")[2]
+            named.args[1]
+            if named.name == "as"
+            else shown(named).rpartition(".")[2].strip("`]").rpartition("[")[2]
         )
         term = self.columns.term(node, scope)
         if isinstance(names, str):
@@ -280,6 +284,7 @@ def _file_table(read: Any) -> tuple[Sequence[str], list[Sequence[Any]]]:
     return names, [[item.get(key) for key in keys] for item in items]
 
 
+_CASTS = frozenset({"cast", "try_cast"})
 _EXPLODE = frozenset({"explode", "explode_outer"})
 _RELATIONS: dict[str, Callable[[_Relations, Any], list[ColumnScope]]] = {
     "aggregate": _Relations._aggregate,

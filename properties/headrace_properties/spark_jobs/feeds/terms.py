@@ -149,7 +149,9 @@ class Terms:
         return Recorded(node.name, (column(slot), kind), node.place)
 
     def _text_of(self, term: Term) -> InputSlot | None:
-        """Return the slot of a text: Spark casts the bytes that a parser is given."""
+        """Return the slot of a text: Spark casts the bytes that a parser is given. Cleaning it leaves it as it is written."""
+        while isinstance(term, Recorded) and term.name in _CLEANS:
+            term = term.args[0]
         slot = self.hints.of(term)
         if slot is not None and isinstance(slot.kind, t.BinaryType):
             return self.hints.content(slot, AS_BYTES, t.StringType())
@@ -304,6 +306,7 @@ def _literals_in(term: Recorded) -> Iterator[Any]:
 
 
 _LOST = object()
+_CLEANS = frozenset({"lower", "ltrim", "regexp_replace", "rtrim", "trim", "upper"})
 _OF_NULLS = frozenset({"isNull", "isNotNull", "isnull", "isnotnull", "eqNullSafe"})
 _COMPARISONS = _OF_NULLS | {
     "array_contains", "between", "contains", "endsWith", "equalTo", "geq", "gt", "isin", "isnan", "leq", "like", "lt", "notEqual",
