@@ -131,9 +131,9 @@ def gap_in(error: BaseException) -> CannotFollowError | None:
     """
     if isinstance(error, UnknownTableError):
         what = f"reading {error.name}, which nothing here has made,"
-        return CannotFollowError(
-            what, place_of_error(error), "If it is there before the job, let prepare() write it"
-        )
+        label = error.name.strip("`/").rpartition("/")[2]
+        remedy = f"If it is there before the job, say what it has: --schema '{label}=word STRING', or let prepare() write it"
+        return CannotFollowError(what, place_of_error(error), remedy)
     is_known = isinstance(error, PySparkException | OSError) or not isinstance(error, Exception)
     lacks = isinstance(error, AttributeError) and _lacks_what_spark_has(error)
     if is_known or type(error).__module__ != "builtins" or not (lacks or _is_raised_by_stand_in(error)):

@@ -15,12 +15,13 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.feeds.drawn_rows import UndrawableError, drawn_batches
+from headrace_properties.spark_jobs.feeds.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.targets import SparkReport, causes_named, spark_target
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.verifier import InvariantViolatedError, Verifier
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.columns.ddl import parse_schema
+from headrace_sim.spark.columns.drawn_values import UndrawableError
 from tests.sim.spark.apart import call
 from tests.sim.spark.processors import ms
 from tests.sim.spark.recorded_jobs import WORDS, words

@@ -169,6 +169,17 @@ def test_what_spark_refuses_ends_the_program(run: Any) -> None:
     assert (_names(caught), caught.refused) == (["orders"], None)
 
 
+def test_table_that_is_there_before_the_job_has_rows_for_its_schema(run: Any) -> None:
+    done = run("""
+own = spark.read.schema("code STRING, rate DOUBLE").json("s3://lake/rates")
+told = spark.read.format("jdbc").option("url", "jdbc:postgresql://h/d").option("dbtable", "regions").load()
+rate.writeStream.format("delta").option("path", "/lake/seen").start()
+assert [len(frame.collect()) for frame in (own, told, spark.read.format("delta").load("/lake/seen"))] == [3, 3, 3]
+assert told.columns == ["id", "region"]
+""", schemas={"regions": "id INT, region STRING"})  # fmt: skip
+    assert not done.unknown
+
+
 def test_view_of_a_query_to_memory_is_there_and_empty(run: Any) -> None:
     done = run("""
 query = rate.writeStream.format("memory").queryName("Seen").start()
@@ -246,7 +257,15 @@ LACKS = {
         "job.py: it starts no query. Name the function that does: headrace verify job:start",
     ),
     "sense": ("1 / 0", "job.py:8: it raises ZeroDivisionError: division by zero"),
-    "success": ("sys.exit(3)", r"job.py:8: it raises SystemExit\(3\)"),
+    "success": (
+        "sys.exit(3)",
+        "job.py:8: it ends itself, with exit code 3. If it lacks arguments, .* -- ...$",
+    ),
+    "what it catches": ("try: 1 / 0\nexcept Exception: sys.exit(3)", "job.py:8: it raises ZeroDivisionError"),
+    "a table": (
+        "try: spark.read.parquet('s3://lake/regions')\nexcept Exception: sys.exit()",
+        "job.py:8: cannot follow reading s3://lake/regions.* --schema 'regions=word STRING'",
+    ),
     "syntax": ("if", "job.py:8: it cannot be compiled: invalid syntax"),
 }
 
@@ -256,7 +275,7 @@ def test_what_a_program_lacks_is_named_with_its_line_and_the_option_that_gives_i
     run: Any, name: str
 ) -> None:
     text, message = LACKS[name]
-    with pytest.raises(ProgramError, match=f"(?s){message}"):
+    with pytest.raises((ProgramError, CannotFollowError), match=f"(?s){message}"):
         run(text)
 
 

@@ -12,17 +12,15 @@ from pyspark.sql import types as t
 from headrace_properties.spark_jobs.feeds.drawn_rows import (
     BATCHES,
     GAPS_S,
-    KEYS,
     ROWS,
     ROWS_WITH_STATE,
-    START,
     drawn_times,
     in_batches,
-    value_of,
 )
 from headrace_properties.spark_jobs.feeds.goals import Aims, Known, as_kind
 from headrace_properties.spark_jobs.feeds.hints import Hints
 from headrace_properties.spark_jobs.feeds.slots import InputSlot, Use
+from headrace_sim.spark.columns.drawn_values import KEYS, START, value_of
 
 _KEY_LIKE = re.compile(r"(^|_)(id|key|uuid|no)$|[a-z](Id|ID|Key)$")
 _ROWS_EACH = 4

@@ -1,14 +1,13 @@
 """Rows for a schema, drawn from a seed: the default input of a job or a sink."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
-from decimal import Decimal
 from itertools import accumulate
 from typing import Any
 
-from headrace.api.errors import HeadraceError
 from headrace_sim.spark.columns.ddl import Schema
+from headrace_sim.spark.columns.drawn_values import START, value_of
 
 BATCHES = 3
 ROWS = 2
@@ -24,20 +23,6 @@ _NO_ROWS: tuple[list[Any], ...] = ([], [])
 """Batches before each long gap, so that a row that comes two batches later does not come behind it."""
 _AGAIN = 0.25
 """Choice: the share of rows that have the values of an earlier one, but for times."""
-START = datetime(2030, 1, 1)  # noqa: DTZ001  Spark's timestamps are naive
-KEYS = ("ann", "bob", "eve")
-
-
-class UndrawableError(HeadraceError):
-    """A type that cannot be drawn. Fields: kind."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.kind = kind
-
-    def __str__(self) -> str:
-        """Name the type and what to do."""
-        return f"no values are drawn for {self.kind.upper()}. Give the rows: feed = [[row, ...], ...] in the module"
 
 
 def drawn_batches(schema: Schema, seed: int, *, with_state: bool = False) -> list[list[tuple[Any, ...]]]:
@@ -89,30 +74,3 @@ def _at_times_of(row: Any, earlier: Any) -> Any:
     if isinstance(row, tuple):
         return tuple(map(_at_times_of, row, earlier))
     return row if isinstance(row, date) else earlier
-
-
-def value_of(kind: Any, chance: random.Random, at: datetime) -> Any:
-    """Return a value of a type; times are the one that is given. Raise `UndrawableError`."""
-    name = kind.typeName()
-    if name in _DRAWN:
-        return _DRAWN[name](chance, at)
-    if name == "struct":
-        return tuple(value_of(field.dataType, chance, at) for field in kind.fields)
-    if name == "array":
-        return [value_of(kind.elementType, chance, at) for _ in range(2)]
-    if name == "map":
-        return {value_of(kind.keyType, chance, at): value_of(kind.valueType, chance, at)}
-    if name == "decimal":
-        return Decimal(chance.randrange(10 ** min(kind.precision, 4))).scaleb(-kind.scale)
-    raise UndrawableError(kind.simpleString())
-
-
-_DRAWN: dict[str, Callable[[random.Random, datetime], Any]] = {
-    "string": lambda chance, _: chance.choice(KEYS),
-    **dict.fromkeys(("byte", "short", "integer", "long"), lambda chance, _: chance.randrange(1, 100)),
-    **dict.fromkeys(("float", "double"), lambda chance, _: chance.randrange(1, 400) / 4),
-    "boolean": lambda chance, _: chance.random() < 0.5,
-    "binary": lambda chance, _: chance.choice(KEYS).encode(),
-    "date": lambda _, at: at.date(),
-    **dict.fromkeys(("timestamp", "timestamp_ntz"), lambda _, at: at),
-}

@@ -13,11 +13,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.spark_jobs.feeds.drawn_rows import value_of
 from headrace_properties.spark_jobs.feeds.hints import Hints, RowGoal, names_in
 from headrace_properties.spark_jobs.feeds.slots import InputSlot, Use
 from headrace_sim.spark.columns.bound import literal
 from headrace_sim.spark.columns.casts import cast_value, is_number
+from headrace_sim.spark.columns.drawn_values import value_of
 from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.recorded import Recorded
 

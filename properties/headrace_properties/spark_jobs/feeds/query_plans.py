@@ -121,7 +121,7 @@ class _Relations:
             else:
                 yield from (column for column in scope.columns or () if not prefix or column[0] == prefix)
             return
-        named = node
+        named: Any = node
         while isinstance(named, Recorded) and named.name in _CASTS:  # which leave a column its name
             named = named.args[0]
         named = named if isinstance(named, Recorded) and named.name in {"as", "col"} else node

@@ -20,10 +20,10 @@ from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.feeds.drawing import RowValues
-from headrace_properties.spark_jobs.feeds.drawn_rows import START
 from headrace_properties.spark_jobs.feeds.goals import Known
 from headrace_properties.spark_jobs.feeds.slots import InputSlot
 from headrace_sim.spark.columns.casts import cast_value
+from headrace_sim.spark.columns.drawn_values import START
 from headrace_sim.spark.columns.json_values import from_json
 from headrace_sim.spark.job import Source
 

@@ -273,8 +273,10 @@ class Answers:
 
     def _known(self, source: Source) -> t.StructType | None:
         """Return the schema of a source that does not say it: as it is given, or as a query that was started writes it."""
-        given = self.state.schemas.get(source.label) or self.state.schemas.get("")
-        return given or self.queries.schema_written(source.path)
+        return self._known_table(source) or self.state.schemas.get("")
+
+    def _known_table(self, source: Source) -> t.StructType | None:
+        return self.state.schemas.get(source.label) or self.queries.schema_written(source.path)
 
     def _leaf(self, relation: pb.Relation, place: str) -> Computed:
         kind = relation.WhichOneof("rel_type")
@@ -296,7 +298,7 @@ class Answers:
             if self.batches is not None and name in self.batches.state.views:
                 message = f"[TABLE_OR_VIEW_NOT_FOUND] {name} is a temporary view of the batch's own session"
                 raise AnalysisException(message=f"{message}: ask that one, df.sparkSession.sql() or .table()")
-            return reader(self.tables, relation.read, place)
+            return reader(self.tables, relation.read, place, self._known_table)
         text = self._unread.get(relation.common.plan_id, "")
         raise CannotFollowError(f"spark.sql({text})", place, "Write it with the calls of the DataFrame")
 

@@ -25,7 +25,14 @@ from headrace_sim.spark.client.recording import captured, parsed_schemas
 from headrace_sim.spark.client.script_needs import ProgramError, settings_watched, stand_ins
 from headrace_sim.spark.client.script_time import WaitsForEverError
 from headrace_sim.spark.job import SparkJob, SparkJobError
-from headrace_sim.spark.refusals import HEARD, CannotFollowError, gap_in, place_of_error, shown_place
+from headrace_sim.spark.refusals import (
+    HEARD,
+    CannotFollowError,
+    UnknownTableError,
+    gap_in,
+    place_of_error,
+    shown_place,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +193,7 @@ def _refused(failure: BaseException | None) -> SparkJobError | None:
     """Return what Spark refuses of a program, which it then fails for."""
     if isinstance(failure, SparkJobError):
         return failure
-    if not isinstance(failure, PySparkException):
+    if not isinstance(failure, PySparkException) or isinstance(failure, UnknownTableError):
         return None
     place, told = shown_place(place_of_error(failure)), f"{type(failure).__name__}: {failure}"
     return SparkJobError(told, place, "Spark refuses it each time: the program ends here")
@@ -212,6 +219,8 @@ def _failure_of(run: Callable[[], None]) -> BaseException | None:
     except WaitsForEverError:
         return None
     except SystemExit as end:
+        if isinstance(end.__context__, Exception):  # which it has caught, and tells in words of its own
+            return end.__context__
         return end if end.code not in {None, 0} else None
     except Exception as error:  # noqa: BLE001  whatever the user's code raises
         return error
@@ -252,6 +261,9 @@ def _explained(
     if usage:
         remedy = f"Give its arguments behind --: headrace verify {script.name} -- ..."
         return ProgramError(f"it does not take its arguments: {usage[-1]}", place, remedy)
+    if isinstance(failure, SystemExit) and not missed:
+        remedy = f"If it lacks arguments, give them behind --: headrace verify {script.name} -- ..."
+        return ProgramError(f"it ends itself, with exit code {failure}", place, remedy)
     told = (
         f"SystemExit({failure})"
         if isinstance(failure, SystemExit)

@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.job import Source
 from headrace_sim.spark.plan.expressions import Reading
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.tables.connectors import TARGETS
@@ -42,11 +43,22 @@ def _clause(match: Match, action: Any, read: Reading) -> Clause:
     return Clause(match, act, condition, None if kind.endswith("_STAR") else assignments)
 
 
-def reader(tables: Tables, read: Any, place: str) -> Callable[[], Rows]:
-    """Return what reads a table, or what was written to a path."""
+def reader(
+    tables: Tables, read: Any, place: str, known: Callable[[Source], t.StructType | None]
+) -> Callable[[], Rows]:
+    """Return what reads a table, or what was written to a path.
+
+    Args:
+        tables: Those that are there.
+        read: What is asked.
+        place: ``file:line`` of the user's code.
+        known: Returns the schema of a table that is there although nothing here has made it, or None.
+
+    """
     if read.HasField("named_table"):
         _refuse_history(read.named_table.options, place)
-        return lambda: tables.read(read.named_table.unparsed_identifier)
+        name = read.named_table.unparsed_identifier
+        return lambda: tables.read(name, known(Source("", "table", t.StructType([]), (), name, place)))
     asked = read.data_source
     options = {name.lower(): value for name, value in asked.options.items()}
     _refuse_history(options, place)
@@ -56,7 +68,9 @@ def reader(tables: Tables, read: Any, place: str) -> Callable[[], Rows]:
 
     def rows() -> Rows:
         found = None if tables.exists(target) else rows_of_files(target, source, options, schema, place)
-        found = tables.read(target) if found is None else found
+        if found is None:
+            told = known(Source("", source, t.StructType([]), (), target, place))
+            found = tables.read(target, told or (schema if tables.are_of_program else None))
         return found if schema is None else _as(found, schema, place)
 
     return rows

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 
+from headrace_sim.spark.columns.drawn_values import rows_there
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.sql_text import parse_expression
@@ -128,13 +129,29 @@ class Tables:
         """Return whether there is a table of this name or at this path."""
         return self._target(name) in self.versions()
 
-    def read(self, name: str) -> Rows:
-        """Return the rows of a table, by its name, or of what was written to a path.
+    @property
+    def are_of_program(self) -> bool:
+        """Whether a program reads them that has started no query yet, and no trial."""
+        return self._probe is None
 
-        Raise `UnknownTableError` if there is none.
+    def read(self, name: str, known: t.StructType | None = None) -> Rows:
+        """Return the rows of a table.
+
+        Args:
+            name: Its own, or the path that it was written to.
+            known: Its schema where it is there before the job. None: it is not.
+
+        Raises:
+            UnknownTableError: There is none.
+
         """
-        version = self.versions().get(self._target(name))
-        self._read.add(self._target(name))
+        target = self._target(name)
+        version = self.versions().get(target)
+        self._read.add(target)
+        if version is None and known is not None:
+            version = Version(known, rows_there(known))
+            if self.are_of_program:
+                self._before[target] = version
         if version is None:
             raise UnknownTableError(name)
         return Rows(version.schema, [version.rows])
