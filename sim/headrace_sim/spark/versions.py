@@ -136,6 +136,8 @@ def arrow_type(kind: t.DataType) -> pa.DataType:
 
 def arrow_table(rows: list[Any], schema: t.StructType) -> pa.Table:
     """Return rows as Arrow, converted as PySpark does."""
+    if not rows:
+        return pa.schema(list(arrow_type(schema))).empty_table()
     options = {"use_large_var_types": False} if VERSION >= (4, 0) else {}
     return _LocalDataToArrow.convert(rows, schema, **options)
 

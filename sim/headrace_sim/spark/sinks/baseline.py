@@ -21,9 +21,6 @@ Batches = Sequence[Sequence[Row]]
 RunBatches = Callable[[Batches], Contents | None]
 """Run the sink undisturbed on other batches; return what it left, or None if it failed."""
 
-MOST_RUNS = 40
-"""Choice: the number of runs for all rows that leave no trace. Few sinks have such rows."""
-
 
 class Cut(Enum):
     """How the rows come: as they are given, all in one batch, or each in its own; in their order, or back to front."""
@@ -66,6 +63,7 @@ class Baseline:
     # those that can be compared, as `pattern_of` names them, with the name that they are told by
     destinations: Mapping[str, str]
     caught: frozenset[int] = frozenset()  # the batches in which the sink caught an error
+    most_runs: int = 40  # for all rows that leave no trace
     _runs: int = 0
     _known: dict[tuple[Cut, frozenset[int]], Contents | None] = field(default_factory=dict)
     _lead: int = 0
@@ -152,7 +150,7 @@ class Baseline:
 
     def _tried(self, batches: Batches) -> Contents | None:
         self._runs += 1
-        left = self.run(batches) if self._runs <= MOST_RUNS else None
+        left = self.run(batches) if self._runs <= self.most_runs else None
         return None if left is None else {name: left[name] for name in left if name in self.destinations}
 
     def _traces(self, cut: Cut, group: frozenset[int]) -> frozenset[str] | None:

@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +29,20 @@ _BESIDE_SQLITE = ("-journal", "-wal", "-shm")
 _EMPTY = "(an empty file)"
 
 
-def collected(folder: Path, effects: list[Effect]) -> Raw:
-    """Return the contents of the folder and of the stand-ins, by destination."""
+def collected(folder: Path, effects: list[Effect], counts: Callable[[Path], bool] = lambda _: True) -> Raw:
+    """Return the contents of the folder and of the stand-ins, by destination.
+
+    Args:
+        folder: It.
+        effects: What was done.
+        counts: Returns whether a file is looked at.
+
+    """
     found: Raw = {name: [*map(_pairs, version.pairs())] for name, version in tables(effects).items()}
     found.update(stored(effects))
     for address, bodies in resources(effects).items():
-        found[address] = [item for body in bodies for item in _items(body, "")]
-    for path in sorted(_files(folder)):
+        found[address] = [item for body in bodies for item in items_of(body, "")]
+    for path in sorted(filter(counts, _files(folder))):
         name = os.path.relpath(path, folder)
         if name.endswith(_BESIDE_SQLITE):  # the first look at the database may have removed it
             continue
@@ -43,7 +50,7 @@ def collected(folder: Path, effects: list[Effect]) -> Raw:
         if content.startswith(_SQLITE):
             found.update({f"{name}: {table}": rows for table, rows in _sqlite_tables(path)})
         else:
-            found[name] = _items(content, path.suffix)
+            found[name] = items_of(content, path.suffix)
     return found
 
 
@@ -55,7 +62,7 @@ def _pairs(row: Any) -> Item:
     return tuple((str(name), repr(value)) for name, value in row)
 
 
-def _items(content: bytes, suffix: str) -> list[Item]:
+def items_of(content: bytes, suffix: str) -> list[Item]:
     """Parse as JSON, as lines of JSON, or as CSV; else as lines of text; or, if it is not text, as one item."""
     if not content:
         return [_EMPTY]

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import time_machine
 from pyspark.sql import types as t
@@ -35,9 +35,10 @@ from headrace_sim.spark.columns.task_context import begin_batch
 from headrace_sim.spark.real.answers import is_open_way, opened
 from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
+from headrace_sim.spark.sinks.contents import Raw, collected
 from headrace_sim.spark.sinks.database_servers import answer_databases, is_database, loaded
 from headrace_sim.spark.sinks.databases import watch_sqlite
-from headrace_sim.spark.sinks.effects import Failed, Ledger, Loaded, Probe, Refused, Swallowed
+from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Loaded, Probe, Refused, Swallowed
 from headrace_sim.spark.sinks.files import watch_files
 from headrace_sim.spark.sinks.requests_over_http import answer_http
 from headrace_sim.spark.sinks.store_clients import StoreClients, is_store_client
@@ -74,6 +75,7 @@ class Sink:
         heard: Whether the errors are noted that the function catches.
         first_id: The id of the first batch.
         state: What the session knows when a driver begins, or None.
+        host: What runs it.
 
     """
 
@@ -86,6 +88,7 @@ class Sink:
     heard: bool = False
     first_id: int = 0
     state: SessionState | None = None
+    host: "Host" = field(default_factory=lambda: SIMULATED)
 
 
 class OutsideError(HeadraceError):
@@ -110,28 +113,15 @@ class Attempt:
     """A process that runs a sink.
 
     Args:
-        sink: What it runs.
-        folder: The trial's directory, in which it works.
+        run: Does it, in the process, and never returns.
         ledger: Where it notes what it does.
         number: Its number in the trial.
-        first: The index of the first batch that it processes.
         fault: What strikes it.
-        reordered: The index of the batch whose rows come in another order, or None.
-        chance: The seed of its clock and of its random numbers.
 
     """
 
     def __init__(
-        self,
-        sink: Sink,
-        folder: Path,
-        ledger: Ledger,
-        number: int,
-        *,
-        first: int = 0,
-        fault: SinkFault | None = None,
-        reordered: int | None = None,
-        chance: int | None = None,
+        self, run: Callable[[Probe], NoReturn], ledger: Ledger, number: int, fault: SinkFault | None
     ) -> None:
         opened()
         self._resume_reader, self._resume_writer = os.pipe()
@@ -146,8 +136,7 @@ class Attempt:
             )  # one in the child would unwind the parent's code
             self._pid = os.fork()
         if self._pid == 0:
-            seed = number + 2 if chance is None else chance
-            _run(sink, folder, Probe(ledger, number, fault, self._pause), first, reordered, seed)
+            run(Probe(ledger, number, fault, self._pause))
         signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         os.close(self._paused_writer)
         os.close(self._resume_reader)
@@ -175,12 +164,97 @@ class Attempt:
         return os.waitstatus_to_exitcode(status)
 
 
+class Running(Protocol):
+    """An attempt that has been started."""
+
+    def paused(self) -> bool:
+        """Wait until it pauses or ends; return whether it paused."""
+
+    def finish(self) -> int:
+        """Resume it if it paused; wait for its end; return its exit status."""
+
+
+class Host(Protocol):
+    """Runs the attempts of trials, and knows what they leave.
+
+    Attributes:
+        most_runs: How many runs are made for rows that leave no trace. Choice: as many as take some seconds.
+
+    """
+
+    most_runs: int
+
+    def begin(self, sink: Sink, folder: Path) -> None:
+        """Make a trial's directory ready."""
+
+    def attempt(
+        self,
+        sink: Sink,
+        folder: Path,
+        ledger: Ledger,
+        number: int,
+        *,
+        first: int = 0,
+        fault: SinkFault | None = None,
+        reordered: int | None = None,
+        chance: int | None = None,
+    ) -> Running:
+        """Start an attempt.
+
+        Args:
+            sink: What it runs.
+            folder: The trial's directory, in which it works.
+            ledger: Where it notes what it does.
+            number: Its number in the trial.
+            first: The index of the first batch that it processes.
+            fault: What strikes it.
+            reordered: The index of the batch whose rows come in another order, or None.
+            chance: The seed of its clock and of its random numbers.
+
+        """
+
+    def contents(self, folder: Path, effects: list[Effect]) -> Raw:
+        """Return what a trial left."""
+
+
+class SimulatedDrivers:
+    """Attempts that call a sink's function with frames in memory."""
+
+    most_runs = 40
+
+    def begin(self, sink: Sink, folder: Path) -> None:
+        """Leave the directory empty."""
+
+    def attempt(
+        self,
+        sink: Sink,
+        folder: Path,
+        ledger: Ledger,
+        number: int,
+        *,
+        first: int = 0,
+        fault: SinkFault | None = None,
+        reordered: int | None = None,
+        chance: int | None = None,
+    ) -> Attempt:
+        """Start an attempt, as `Host` says."""
+        seed = number + 2 if chance is None else chance
+        return Attempt(lambda probe: _run(sink, folder, probe, first, reordered, seed), ledger, number, fault)
+
+    def contents(self, folder: Path, effects: list[Effect]) -> Raw:
+        """Return what a trial left: files, and what stand-ins keep."""
+        return collected(folder, effects)
+
+
+SIMULATED: Host = SimulatedDrivers()
+
+
 def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | None, seed: int) -> NoReturn:
     """Run as an attempt, and never return: none of the parent's cleanup may run here."""
     status = 1
     gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
-        clients = _settle(folder, probe, seed)
+        clients = settle(folder, probe, seed)
         state = sink.state.copy() if sink.state else SessionState()
         session = Session(Answers(action=probe.action, watch=probe, keys=sink.keys, state=state))
         with connected(session):
@@ -282,8 +356,16 @@ def _call(function: Callable[..., Any], given: tuple[Any, ...], probe: Probe, ba
     return error is None and not refusals.HEARD
 
 
-def _settle(folder: Path, probe: Probe, seed: int) -> StoreClients:
-    """Confine this process to the folder, and report its effects to the probe. Return what answers clients of stores."""
+def settle(folder: Path, probe: Probe, seed: int, *, loopback: bool = False) -> StoreClients:
+    """Confine this process to the folder, and report its effects to the probe. Return what answers clients of stores.
+
+    Args:
+        folder: The trial's directory.
+        probe: Told of effects.
+        seed: Of the clock and of random numbers.
+        loopback: Whether it may connect to this machine.
+
+    """
     for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
@@ -301,7 +383,7 @@ def _settle(folder: Path, probe: Probe, seed: int) -> StoreClients:
     answer_databases()
     answer_http(probe)
     clients = StoreClients(probe)
-    sys.addaudithook(_guard(str(folder.parent)))
+    sys.addaudithook(_guard(str(folder.parent), loopback=loopback))
     return clients
 
 
@@ -317,7 +399,7 @@ def _settle_chance(seed: int) -> None:
     time.sleep = clock.shift  # type: ignore[assignment]  # who waits for something to pass need not
 
 
-def _guard(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
+def _guard(folder: str, *, loopback: bool) -> Callable[[str, tuple[Any, ...]], None]:
     """An audit hook that refuses access outside the folder: a trial must not touch anything real."""
 
     def refuse(what: str) -> NoReturn:
@@ -339,9 +421,15 @@ def _guard(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
             for path in arguments[:2]:
                 if isinstance(path, (str, bytes)) and not inside(path):
                     refuse(f"changes {os.fsdecode(path)}")
-        elif event == "socket.connect" and not is_open_way(arguments[1]):
+        elif event == "socket.connect" and not (
+            is_open_way(arguments[1]) or (loopback and _is_this_machine(arguments[1]))
+        ):
             refuse(f"connects to {arguments[1]}")
         elif event in _PROGRAMS:
             refuse(f"starts {arguments[0]}")
 
     return hook
+
+
+def _is_this_machine(address: Any) -> bool:
+    return not isinstance(address, tuple) or address[0] in {"127.0.0.1", "::1", "localhost"}

@@ -25,7 +25,7 @@ from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
-from headrace_sim.spark.sinks.contents import Contents, Expected, Item, Raw, collected, expected, ids
+from headrace_sim.spark.sinks.contents import Contents, Expected, Item, Raw, expected, ids
 from headrace_sim.spark.sinks.databases import BEGIN
 from headrace_sim.spark.sinks.effects import (
     Acted,
@@ -47,7 +47,7 @@ from headrace_sim.spark.sinks.losses import (
     told_losses,
 )
 from headrace_sim.spark.sinks.points import fault_points
-from headrace_sim.spark.sinks.processes import Attempt, Sink, SinkFunction
+from headrace_sim.spark.sinks.processes import Sink, SinkFunction
 from headrace_sim.spark.sinks.story import (
     ONE_ROW_OF_EACH_KEY,
     Asked,
@@ -230,8 +230,28 @@ def try_fault(
         SinkFailsError: As `check_sink` does; so is `UnfollowableSinkError`.
 
     """
-    sink = _sink(function, batches, schema, prepare, keys, state)
+    return try_fault_of(_sink(function, batches, schema, prepare, keys, state), fault, rows_of, allow)
+
+
+def try_fault_of(
+    sink: Sink, fault: SinkFault, rows_of: RowsOf = RowsOf.SOURCE, allow: Collection[str] = ()
+) -> OneTrial:
+    """Try a sink on its host under one fault, as `try_fault` does."""
     return _Check(sink, frozenset(), rows_of, frozenset(allow)).one(fault)
+
+
+def check_sink_of(
+    sink: Sink,
+    *,
+    overtaken: bool = True,
+    rows_of: RowsOf = RowsOf.SOURCE,
+    allow: Collection[str] = (),
+    progress: Progress | None = None,
+) -> SinkReport:
+    """Check a sink on its host, as `check_sink` does."""
+    return _Check(sink, frozenset(), rows_of, frozenset(allow)).run(
+        progress, overtaken=overtaken, duplicates=False
+    )
 
 
 def _sink(
@@ -275,8 +295,9 @@ def undisturbed(sink: Sink, chance: int = 0) -> Trial:
 
     """
     with _trial_folder() as (folder, ledger):
-        Attempt(sink, folder, ledger, 0, chance=chance).finish()
-        trial = _left(None, folder, ledger)
+        sink.host.begin(sink, folder)
+        sink.host.attempt(sink, folder, ledger, 0, chance=chance).finish()
+        trial = _left(None, sink, folder, ledger)
     for entry in trial.entries:
         if isinstance(entry, Failed):
             raise SinkFailsError(entry.batch, entry.error, entry.message, entry.place)
@@ -431,7 +452,7 @@ class _Check:
             if pattern_of(name) not in left_out
         }
         caught = frozenset(entry.batch for entry in self.swallowed)
-        baseline = Baseline(self.sink.batches, run, compared, caught)
+        baseline = Baseline(self.sink.batches, run, compared, caught, self.sink.host.most_runs)
 
         def errors_without(rows: Collection[int]) -> set[tuple[str, str]]:
             trial = self._plain(baseline.without(rows))
@@ -507,16 +528,17 @@ class _Check:
         """Run the sink under a fault. ``looks``: takes what is there before another process takes over."""
         sink = replace(self.sink, heard=heard)
         with _trial_folder() as (folder, ledger):
-            struck = Attempt(sink, folder, ledger, 0, fault=fault)
+            sink.host.begin(sink, folder)
+            struck = sink.host.attempt(sink, folder, ledger, 0, fault=fault)
             first = fault.batch + (fault.kind is SinkFaultKind.RESTART)
             if fault.kind is SinkFaultKind.PAUSE and struck.paused():
-                _look(folder, ledger, looks)
+                _look(sink, folder, ledger, looks)
                 self._take_over(sink, folder, ledger, 1, first, None)
                 struck.finish()
                 if _last_failure(ledger, 1, locked=True):  # the paused process held a lock
                     self._take_over(sink, folder, ledger, 2, first, None)
             elif struck.finish() != 0:
-                _look(folder, ledger, looks)
+                _look(sink, folder, ledger, looks)
                 self._take_over(
                     sink,
                     folder,
@@ -525,12 +547,12 @@ class _Check:
                     first,
                     fault.batch if fault.kind is SinkFaultKind.REORDER else None,
                 )
-            return _left(fault, folder, ledger)
+            return _left(fault, sink, folder, ledger)
 
     def _take_over(
         self, sink: Sink, folder: Path, ledger: Ledger, number: int, first: int, reordered: int | None
     ) -> None:
-        Attempt(sink, folder, ledger, number, first=first, reordered=reordered).finish()
+        sink.host.attempt(sink, folder, ledger, number, first=first, reordered=reordered).finish()
 
     def _judge(self, trial: Trial, fault: SinkFault, usual: Expected, by_batch: list[list[Effect]]) -> None:
         story = Story(fault, trial.effects, by_batch)
@@ -675,20 +697,22 @@ def _trial_folder() -> Iterator[tuple[Path, Ledger]]:
         shutil.rmtree(parent)
 
 
-def _left(fault: SinkFault | None, folder: Path, ledger: Ledger) -> Trial:
+def _left(fault: SinkFault | None, sink: Sink, folder: Path, ledger: Ledger) -> Trial:
     entries = ledger.entries()
     for entry in entries:
         if isinstance(entry, Refused):
             raise UnfollowableSinkError(entry.message)
-    return Trial(fault, entries, collected(folder, [entry for entry in entries if isinstance(entry, Effect)]))
+    return Trial(
+        fault, entries, sink.host.contents(folder, [entry for entry in entries if isinstance(entry, Effect)])
+    )
 
 
-def _look(folder: Path, ledger: Ledger, looks: list[tuple[Raw, list[Effect]]] | None) -> None:
+def _look(sink: Sink, folder: Path, ledger: Ledger, looks: list[tuple[Raw, list[Effect]]] | None) -> None:
     """Note what is there now. A copy is looked at: to open a database may change it."""
     if looks is not None:
         copy, effects = folder.parent / "copy", ledger.effects()
         shutil.copytree(folder, copy)
-        looks.append((collected(copy, effects), effects))
+        looks.append((sink.host.contents(copy, effects), effects))
 
 
 def _last_failure(ledger: Ledger, attempt: int, *, locked: bool) -> Failed | None:

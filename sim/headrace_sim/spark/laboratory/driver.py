@@ -1,0 +1,158 @@
+"""An attempt of a trial in the laboratory: a fork of this process that runs the program as a driver does."""
+
+import gc
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pyspark import SparkContext
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from headrace_sim.spark.client.scripts import Script, surroundings
+from headrace_sim.spark.job import Source
+from headrace_sim.spark.laboratory.inputs import read_from
+from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
+from headrace_sim.spark.laboratory.places import watch_commands, watch_paths
+from headrace_sim.spark.laboratory.watched_frames import watch_queries, watch_writes
+from headrace_sim.spark.refusals import place_of_error
+from headrace_sim.spark.sink_faults import SinkFault
+from headrace_sim.spark.sinks.effects import Failed, Probe, Refused
+from headrace_sim.spark.sinks.processes import settle
+
+_REST_S = 0.02
+"""How long, in real seconds, a wait of the program's takes at most: its query runs in real time."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaboratoryProgram:
+    """A program, and the streams that it reads in a trial.
+
+    Attributes:
+        script: It.
+        sources: The streams that are read from files.
+        run: Calls it, where it is no script: a function that starts queries.
+
+    """
+
+    script: Script
+    sources: tuple[Source, ...]
+
+
+def drive(
+    program: LaboratoryProgram,
+    jvm: SparkJvm,
+    session: Any,
+    folder: Path,
+    probe: Probe,
+    fault: SinkFault | None,
+    seed: int,
+) -> NoReturn:
+    """Run the program in this process, a fork, and never return.
+
+    Args:
+        program: It.
+        jvm: Where Spark runs.
+        session: Java's session.
+        folder: The trial's working directory.
+        probe: Told of its effects.
+        fault: What strikes it.
+        seed: Of its clock and its random numbers.
+
+    """
+    status = 1
+    gc.freeze()
+    try:
+        script = program.script
+        with surroundings(script) as module:
+            clients = settle(folder, probe, seed, loopback=True)
+            spark = attach(jvm, session)
+            _keep_running(spark)
+            watch_commands(folder, spark.sparkContext._jsc.hadoopConfiguration())
+            watch_paths(folder, folder.parent)
+            read_from(folder.parent / "input", program.sources)
+            watch_writes(probe)
+            watch_queries(probe, fault)
+            time.sleep = _resting(time.sleep, spark)  # type: ignore[assignment]
+            status = _run(probe, vars(module), spark)
+            clients.send_waiting()
+    except BaseException:  # noqa: BLE001  a bug of ours: it must be seen
+        probe.ledger.append(Refused(traceback.format_exc()))
+    finally:
+        os._exit(status)
+
+
+def _run(probe: Probe, variables: dict[str, Any], spark: SparkSession) -> int:
+    """Run the program to the end of its queries. Return the exit status."""
+    try:
+        code = variables.pop("__code__")
+        variables.setdefault("spark", spark)
+        exec(code, variables)  # noqa: S102  it is what the user runs
+        for query in spark.streams.active:
+            query.awaitTermination()
+    except _OverError:
+        pass
+    except StreamingQueryException as error:
+        return _failed(probe, error)
+    except SystemExit as end:
+        return 0 if end.code in {None, 0} else _failed(probe, end)
+    except BaseException as error:  # noqa: BLE001  whatever the user's code raises
+        return _failed(probe, error)
+    return (
+        1
+        if any(
+            isinstance(entry, Failed) and entry.attempt == probe.attempt for entry in probe.ledger.entries()
+        )
+        else 0
+    )
+
+
+def _failed(probe: Probe, error: BaseException) -> int:
+    """Record what ended the program, unless its own function was heard to raise it."""
+    own = any(
+        isinstance(entry, Failed) and entry.attempt == probe.attempt for entry in probe.ledger.entries()
+    )
+    if not own:
+        message = str(error).split("\n\nJVM stacktrace:")[0]
+        probe.ledger.append(
+            Failed(probe.attempt, -1, type(error).__name__, message, place_of_error(error), locked=False)
+        )
+    return 1
+
+
+class _OverError(BaseException):
+    """The program waits, and its queries have ended: nothing will come any more."""
+
+
+def _resting(shift: Callable[[float], Any], spark: SparkSession) -> Callable[[float], None]:
+    """Return what a program waits with: its clock moves, and it goes on as soon as others had a moment."""
+    real_sleep, started = __import__("threading").Event().wait, []
+
+    def rest(seconds: float) -> None:
+        shift(seconds)
+        real_sleep(min(seconds, _REST_S))
+        if spark.streams.active:
+            started.append(True)
+        elif started:
+            raise _OverError
+
+    return rest
+
+
+def _keep_running(spark: SparkSession) -> None:
+    """Let the program have the session that is there, and not stop it."""
+    context = spark.sparkContext
+
+    def only(_kind: type, *_args: Any, **_options: Any) -> SparkContext:
+        return context
+
+    SparkContext.__new__ = only
+    SparkContext.__init__ = lambda *_args, **_options: None
+    SparkContext.stop = lambda _self: None
+    SparkSession.stop = lambda _self: None
+    sys.modules.setdefault("__mp_main__", sys.modules["__main__"])

@@ -1,0 +1,112 @@
+"""The host of trials on the real Spark: their directories, their sessions of Java, and their attempts."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace_sim.spark.laboratory.driver import LaboratoryProgram, drive
+from headrace_sim.spark.laboratory.inputs import write_batch
+from headrace_sim.spark.laboratory.jvm import SparkJvm
+from headrace_sim.spark.laboratory.outputs import collected
+from headrace_sim.spark.laboratory.places import ROOT, copied, settings_of
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks.contents import Raw
+from headrace_sim.spark.sinks.effects import Effect, Ledger
+from headrace_sim.spark.sinks.processes import Attempt, Sink
+
+
+@dataclass(slots=True)
+class RealDrivers:
+    """Attempts that run a program on the real Spark.
+
+    Attributes:
+        program: It.
+        jvm: Where Spark runs.
+        home: The owner's working directory.
+        most_runs: As `Host` has it.
+
+    """
+
+    program: LaboratoryProgram
+    jvm: SparkJvm
+    home: Path = field(default_factory=Path.cwd)
+    most_runs: int = 8
+    _known: dict[Path, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    _sessions: dict[Path, Any] = field(default_factory=dict)
+    _alive: dict[Path, int] = field(default_factory=dict)
+
+    def begin(self, sink: Sink, folder: Path) -> None:
+        """Copy the owner's files, write the input, and open a catalog."""
+        (folder / ROOT).mkdir()
+        self._known = {folder.parent: copied(self.home, folder)}
+        for batch, rows in enumerate(sink.batches):
+            write_batch(folder.parent / "input", self.program.sources, batch, rows)
+        settings = settings_of(f"trial{next(self.jvm.trials)}", folder)
+        self._sessions = {folder: self.jvm.new_catalog(settings)}
+        self._alive = {}
+
+    def attempt(
+        self,
+        sink: Sink,
+        folder: Path,
+        ledger: Ledger,
+        number: int,
+        *,
+        first: int = 0,
+        fault: SinkFault | None = None,
+        reordered: int | None = None,
+        chance: int | None = None,
+    ) -> "RealAttempt":
+        """Start an attempt. Spark's checkpoint says with which batch it begins."""
+        del first
+        if reordered is not None:
+            write_batch(
+                folder.parent / "input", self.program.sources, reordered, sink.batches[reordered][::-1]
+            )
+        before = self._sessions[folder]
+        session = self.jvm.successor_of(before, overtaken=bool(self._alive.get(folder)))
+        self._sessions[folder] = session
+        self._alive[folder] = self._alive.get(folder, 0) + 1
+        seed = number + 2 if chance is None else chance
+        os.environ.setdefault("TZ", "UTC")
+        # Spark notes a batch as done after the function has returned, where no probe is: `watch_queries` waits for it.
+        restarted = fault is not None and fault.kind is SinkFaultKind.RESTART
+        run = Attempt(
+            lambda probe: drive(self.program, self.jvm, session, folder, probe, fault, seed),
+            ledger,
+            number,
+            None if restarted else fault,
+        )
+        return RealAttempt(run, self, folder, session)
+
+    def ended(self, folder: Path, session: Any) -> None:
+        """End what an attempt that has ended left running in Java."""
+        self._alive[folder] -= 1
+        self.jvm.end_queries(session, jobs=not self._alive[folder])
+
+    def contents(self, folder: Path, effects: list[Effect]) -> Raw:
+        """Return what a trial left, without what was there before it."""
+        return collected(folder, effects, self._known.get(folder.parent, {}))
+
+
+@dataclass(frozen=True, slots=True)
+class RealAttempt:
+    """An attempt on the real Spark."""
+
+    run: Attempt
+    host: RealDrivers
+    folder: Path
+    session: Any
+
+    def paused(self) -> bool:
+        """Wait until it pauses or ends; return whether it paused."""
+        return self.run.paused()
+
+    def finish(self) -> int:
+        """Resume it if it paused; wait for its end; return its exit status."""
+        try:
+            return self.run.finish()
+        finally:
+            self.host.ended(self.folder, self.session)

@@ -1,0 +1,198 @@
+"""The Java process that runs Spark for all trials of a session.
+
+Rules of this file:
+
+* This process only commands it: what runs the user's code attaches to it on its own (`attach`), and may die at any time.
+* It has settings for batches of a few rows. A program may change those that Spark lets a session change.
+* It resolves no host but this one, and has no other network (`Network`).
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from py4j.java_gateway import JavaGateway, JavaObject
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from headrace.spark.runtime.session import process_environment
+
+MASTER = "local[2,4]"
+"""Two tasks at a time, each tried up to four times, as on a cluster."""
+_SETTINGS = {
+    "spark.app.name": "headrace",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.warehouse.dir": "/warehouse",
+    # A task dies because its program did; its node is as good as before.
+    "spark.excludeOnFailure.enabled": "false",
+    # For a few rows at a time:
+    "spark.default.parallelism": "1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.pollingDelay": "1",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+}
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+_GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkJvm:
+    """A running Spark.
+
+    Attributes:
+        gateway: Commands it from this process.
+        port: Where it listens to further processes, on the loopback interface.
+        secret: What it expects of them.
+        context: Java's own ``SparkContext``.
+        version: Of Spark.
+        trials: Their numbers. Java caches file systems by name: none may be used twice.
+
+    """
+
+    gateway: JavaGateway
+    port: int
+    secret: str
+    context: Any
+    version: str
+    trials: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def new_catalog(self, settings: Mapping[str, str]) -> Any:
+        """Return Java's session with a catalog of its own, as of a Spark with another metastore."""
+        options = self.gateway.jvm.java.util.HashMap()
+        for name, value in settings.items():
+            options.put(name, value)
+        classes = self.gateway.jvm.org.apache.spark.sql.classic
+        session = classes.SparkSession(self.context.sc(), options)
+        classes.SparkSession.setDefaultSession(session)
+        return session
+
+    def successor_of(self, session: Any, *, overtaken: bool) -> Any:
+        """Return Java's session for the next attempt of a trial.
+
+        Args:
+            session: That of the one before.
+            overtaken: Whether that one still runs. Then the next one is another Spark, which knows the same tables.
+
+        """
+        classes = self.gateway.jvm.org.apache.spark.sql.classic
+        made = session.newSession()
+        if overtaken:
+            made = self.new_catalog(dict(self._settings_of(session)))
+            theirs, ours = session.sharedState().externalCatalog(), made.sharedState().externalCatalog()
+            for table in _list(theirs.listTables("default")):
+                ours.createTable(theirs.getTable("default", table), True)
+        else:
+            for name, value in self._settings_of(session):
+                made.conf().set(name, value)
+        classes.SparkSession.setDefaultSession(made)
+        return made
+
+    def _settings_of(self, session: Any) -> Iterator[tuple[str, str]]:
+        settings = session.initialSessionOptions()
+        names = settings.keysIterator()
+        while names.hasNext():
+            name = names.next()
+            yield name, settings.apply(name)
+
+    def end_queries(self, session: Any, *, jobs: bool) -> None:
+        """End what still runs for a session whose program has ended.
+
+        Args:
+            session: It.
+            jobs: Whether nothing else runs, so that all jobs are its own.
+
+        """
+        for query in session.streams().active():
+            with suppress(Exception):
+                query.stop()
+        if jobs:
+            self.context.sc().cancelAllJobs()
+
+    def stop(self) -> None:
+        """End the process."""
+        with suppress(Exception):
+            self.gateway.shutdown()
+        process = self.gateway.proc
+        process.stdin.close()
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def running(settings: Mapping[str, str]) -> Iterator[SparkJvm]:
+    """Run Spark within.
+
+    Args:
+        settings: Those of the program that no session can change, by name: ``spark.jars``.
+
+    Raises:
+        JavaNotFoundError: There is no Java.
+
+    """
+    with tempfile.TemporaryDirectory(prefix="headrace-spark-") as made:
+        hosts = Path(made) / "hosts"
+        hosts.write_text("127.0.0.1 localhost\n")
+        jvm = _started({**_SETTINGS, "spark.local.dir": made, **settings}, hosts)
+        try:
+            yield jvm
+        finally:
+            jvm.stop()
+
+
+def _started(settings: Mapping[str, str], hosts: Path) -> SparkJvm:
+    conf = SparkConf(loadDefaults=False).setMaster(MASTER).setAll(list(settings.items()))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    with tempfile.TemporaryFile() as log, patch.dict(os.environ, kept, clear=True):
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{_JAVA} -Djdk.net.hosts.file={hosts}"
+        os.environ.update(process_environment(MASTER, launched=True))
+        gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+    context = gateway.jvm.org.apache.spark.api.java.JavaSparkContext(gateway.jvm.SparkConf())
+    context.setLogLevel("OFF")
+    told = getattr(gateway, "java_parameters", gateway.gateway_parameters)
+    return SparkJvm(gateway, told.port, told.auth_token, context, context.version())
+
+
+def attach(running_jvm: SparkJvm, session: Any) -> SparkSession:
+    """Attach this process, a fork, to a running Spark; return PySpark's session over one of Java's.
+
+    Args:
+        running_jvm: What the parent started.
+        session: Java's session, as the parent has it.
+
+    """
+    running_jvm.gateway._gateway_client.is_connected = (
+        False  # its sockets are the parent's: nothing may be said there
+    )
+    os.environ.update(zip(_GATEWAY, (str(running_jvm.port), running_jvm.secret), strict=True))
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    gateway = launch_gateway()
+    SparkContext._ensure_initialized(gateway=gateway)
+    of_java = JavaObject(session._target_id, gateway._gateway_client)
+    java_context = JavaObject(running_jvm.context._target_id, gateway._gateway_client)
+    conf = SparkConf(_jvm=gateway.jvm, _jconf=of_java.sparkContext().conf())
+    return SparkSession(SparkContext(gateway=gateway, jsc=java_context, conf=conf), of_java)
+
+
+def _list(sequence: Any) -> Iterator[Any]:
+    """Yield the items of a Scala sequence."""
+    items = sequence.iterator()
+    while items.hasNext():
+        yield items.next()

@@ -1,0 +1,157 @@
+"""Where a trial keeps what its program names: each path, bucket and file system is a directory of the trial.
+
+Spark's own file systems do it, for whatever names a path (Python, SQL, a connector's options): the default one is a view whose
+root is in the trial, and each remote one that is named is a view, too. See Hadoop's ``ViewFs`` and "View File System Overload
+Scheme". What Python opens is redirected by `watch_paths`.
+"""
+
+import builtins
+import getpass
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from py4j.clientserver import ClientServerConnection
+
+REMOTE = ("abfs", "abfss", "dbfs", "gs", "hdfs", "maprfs", "oss", "s3", "s3a", "s3n", "wasb", "wasbs")
+"""Schemes of file systems that jobs name."""
+_BEGIN = r"(?:\b|(?<=^s))"
+"""Where a word begins; a text that is sent to Java has a letter before it."""
+_NAMED = re.compile(rf"{_BEGIN}({'|'.join(REMOTE)}):/(?:/([^/\s'\"`,;)]*))?", re.MULTILINE)
+_OF_THIS_MACHINE = re.compile(rf"{_BEGIN}file:(?://(?:localhost)?)?(?=/)", re.MULTILINE)
+_VIEW = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
+_COMMITTER = "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitterFactory"
+_HOME = "/headrace"
+ROOT = "root"
+"""The directory of a trial's working directory that is the root of absolute paths."""
+MOST_BYTES = 50_000_000
+"""Choice: what is copied into a trial of the owner's files, at most."""
+
+
+def settings_of(name: str, folder: Path) -> dict[str, str]:
+    """Return the settings of Spark with which a path is one of a trial's.
+
+    Args:
+        name: Of the trial, as a host's name may be.
+        folder: Its working directory: that of relative paths.
+
+    """
+    table, user = f"fs.viewfs.mounttable.{name}", getpass.getuser()
+    views = {f"fs.{scheme}.impl": _VIEW for scheme in REMOTE}
+    views |= {f"fs.{scheme}.impl.disable.cache": "true" for scheme in REMOTE}
+    views |= {f"mapreduce.outputcommitter.factory.scheme.{scheme}": _COMMITTER for scheme in REMOTE}
+    return {
+        **views,
+        "fs.defaultFS": f"viewfs://{name}/",
+        f"{table}.homedir": _HOME,
+        f"{table}.link.{_HOME}/{user}": folder.as_uri(),
+        f"{table}.linkFallback": (folder / ROOT).as_uri(),
+    }
+
+
+def watch_commands(folder: Path, hadoop: Any) -> None:
+    """Redirect what this process names to Spark, irreversibly.
+
+    Args:
+        folder: The trial's working directory.
+        hadoop: Spark's Hadoop configuration, which learns of each remote file system when it is first named.
+
+    """
+    known = set[tuple[str, str]]()
+    really_send = ClientServerConnection.send_command
+
+    def send(self: Any, command: str) -> Any:
+        for scheme, host in set(_NAMED.findall(command)) - known:
+            known.add((scheme, host))
+            place = folder / scheme / host
+            place.mkdir(parents=True, exist_ok=True)
+            hadoop.set(f"fs.viewfs.mounttable.{host or 'default'}.linkFallback", place.as_uri())
+        if "file:" in command and str(folder.parent) not in command:
+            command = _OF_THIS_MACHINE.sub("", command)
+        return really_send(self, command)
+
+    ClientServerConnection.send_command = send
+
+
+def watch_paths(folder: Path, scratch: Path) -> None:
+    """Redirect the absolute paths that this process opens or changes, irreversibly. What is only read may be the owner's.
+
+    Args:
+        folder: The trial's working directory.
+        scratch: Its directory of temporary files.
+
+    """
+    inside = tuple(f"{place}{os.sep}" for place in (folder, scratch, "/dev", "/proc"))
+
+    def moved(path: Any, *, changes: bool) -> Any:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return path
+        name = os.fsdecode(path)
+        if not name.startswith("/") or name.startswith(inside):
+            return path
+        ours = folder / ROOT / name.lstrip("/")
+        if not changes and not ours.exists():
+            return path
+        if changes and ours.parent != folder / ROOT and Path(name).parent.is_dir():
+            ours.parent.mkdir(parents=True, exist_ok=True)
+        return str(ours)
+
+    def open_moved(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
+        return really_open(moved(file, changes=bool(set(mode) & set("wax+"))), mode, *args, **options)
+
+    really_open = builtins.open
+    builtins.open = open_moved
+    for name in _READING:
+        setattr(os, name, _moving(getattr(os, name), lambda path: moved(path, changes=False)))
+    for name in _CHANGING:
+        setattr(os, name, _moving(getattr(os, name), lambda path: moved(path, changes=True)))
+
+
+_READING = ("listdir", "scandir", "stat")
+_CHANGING = ("link", "mkdir", "remove", "rename", "replace", "rmdir", "symlink", "truncate", "unlink")
+
+
+def _moving(call: Callable[..., Any], moved: Callable[[Any], Any]) -> Callable[..., Any]:
+    def called(*paths: Any, **options: Any) -> Any:
+        return call(*map(moved, paths), **options)
+
+    return called
+
+
+def copied(source: Path, folder: Path) -> Mapping[str, tuple[int, int]]:
+    """Copy the small files of the owner's working directory, and return the size and time of each copy, by relative path."""
+    left = MOST_BYTES
+    for place, folders, files in os.walk(source):
+        folders[:] = [name for name in folders if not name.startswith((".", "__")) and name not in _LEFT_OUT]
+        for file in (Path(place) / name for name in files if not name.startswith(".")):
+            if not file.is_file() or (size := file.stat().st_size) > left:
+                continue
+            left -= size
+            copy = folder / file.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, copy)
+    return looked_at(folder)
+
+
+_LEFT_OUT = frozenset({"build", "dist", "env", "node_modules", "site-packages", "venv"})
+
+
+def looked_at(folder: Path) -> Mapping[str, tuple[int, int]]:
+    """Return the size and the time of the last change of each file in a folder, by relative path."""
+    found = {}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            told = path.stat()
+            found[str(path.relative_to(folder))] = told.st_size, told.st_mtime_ns
+    return found
+
+
+def shown(name: str) -> str:
+    """Return a path in a trial as its program names it."""
+    first, _, rest = name.partition("/")
+    if first in REMOTE:
+        return f"{first}://{rest}"
+    return f"/{rest}" if first == ROOT else name

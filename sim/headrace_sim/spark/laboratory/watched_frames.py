@@ -1,0 +1,114 @@
+"""What a program does with DataFrames, seen by the probe: each write is an effect, and each action may fail."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql.readwriter import DataFrameWriterV2
+from pyspark.sql.streaming import DataStreamWriter
+
+from headrace_sim.spark.laboratory.places import shown
+from headrace_sim.spark.refusals import definition_of, place_of_error
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks.effects import Failed, Probe, die
+
+_WRITES = ("csv", "insertInto", "jdbc", "json", "orc", "parquet", "save", "saveAsTable", "text", "xml")
+_WRITES_V2 = ("append", "create", "createOrReplace", "overwrite", "overwritePartitions", "replace")
+_ACTIONS = (
+    "collect",
+    "count",
+    "first",
+    "foreach",
+    "foreachPartition",
+    "head",
+    "isEmpty",
+    "show",
+    "take",
+    "tail",
+    "toArrow",
+    "toLocalIterator",
+    "toPandas",
+)
+
+
+def watch_writes(probe: Probe) -> None:
+    """Report each write of a DataFrame to the probe, irreversibly, and let it fail the actions that are due."""
+    for name in _WRITES:
+        if hasattr(DataFrameWriter, name):
+            setattr(DataFrameWriter, name, _written(probe, name, getattr(DataFrameWriter, name)))
+    for name in _WRITES_V2:
+        setattr(DataFrameWriterV2, name, _written(probe, name, getattr(DataFrameWriterV2, name)))
+    for name in _ACTIONS:
+        if hasattr(DataFrame, name):
+            setattr(DataFrame, name, _acting(probe, getattr(DataFrame, name)))
+    # What Spark was told stays in Java, where it cannot be asked for.
+    for kind, names in ((DataFrameWriter, ("mode", "format")), (DataFrameWriterV2, ())):
+        for name in names:
+            setattr(kind, name, _noted(name, getattr(kind, name)))
+
+
+def _noted(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(really)
+    def called(self: Any, value: Any) -> Any:
+        vars(self).setdefault("_headrace", {})[name] = value
+        return really(self, value)
+
+    return called
+
+
+def _written(probe: Probe, name: str, really: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(really)
+    def write(self: Any, *args: Any, **options: Any) -> Any:
+        told = vars(self).get("_headrace", {})
+        mode = options.get("mode") or told.get("mode") or ""
+        target = next((str(given) for given in args if isinstance(given, str)), "") or str(
+            options.get("path") or options.get("name") or options.get("tableName") or told.get("format", "")
+        )
+        with probe.effect(" ".join(filter(None, (name, mode))), shown(target)):
+            return really(self, *args, **options)
+
+    return write
+
+
+def _acting(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(really)
+    def act(self: Any, *args: Any, **options: Any) -> Any:
+        with probe.action():
+            return really(self, *args, **options)
+
+    return act
+
+
+def watch_queries(probe: Probe, fault: SinkFault | None) -> None:
+    """Let each query of this process run through what is there and end, and tell the probe of each batch, irreversibly."""
+    really_each_batch, really_start = DataStreamWriter.foreachBatch, DataStreamWriter.start
+    died_after = fault.batch + 1 if fault is not None and fault.kind is SinkFaultKind.RESTART else None
+
+    def for_each_batch(self: DataStreamWriter, function: Callable[[Any, int], None]) -> DataStreamWriter:
+        @functools.wraps(function)
+        def called(frame: Any, batch_id: int) -> None:
+            if batch_id == died_after:
+                die()
+            probe.begin(batch_id)
+            try:
+                function(frame, batch_id)
+            except BaseException as error:
+                place = place_of_error(error, definition_of(function))
+                locked = "locked" in str(error) or "busy" in str(error)
+                probe.ledger.append(
+                    Failed(probe.attempt, batch_id, type(error).__name__, str(error), place, locked)
+                )
+                raise
+            probe.returned()
+
+        return really_each_batch(self, called)
+
+    def start(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
+        self._jwrite = self._jwrite.trigger(
+            self._spark._jvm.org.apache.spark.sql.streaming.Trigger.AvailableNow()
+        )
+        return really_start(self, *args, **options)
+
+    DataStreamWriter.foreachBatch = for_each_batch
+    DataStreamWriter.start = start
