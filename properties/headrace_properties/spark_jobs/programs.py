@@ -92,7 +92,7 @@ def run_program(script: Script, module: Any) -> ScriptRun:
     try:
         with databases_kept() as databases:
             run = run_script(script, module)
-        return replace(run, prepare=databases.restore if databases.files else None)
+        return replace(run, prepare=databases.restore if databases else None)
     except OverrunError as end:
         raise TargetError(script.name, str(end), "Let it start its queries, and wait for them") from end
     except HeadraceError as error:

@@ -1,5 +1,6 @@
 """Sinks that write to a database server: an SQLite database answers, with the module's own placeholders and exceptions."""
 
+import importlib
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -80,6 +81,12 @@ def imported_late(df: Any, batch_id: int) -> None:
         db.cursor().executemany(INSERT, [(batch_id, *row) for row in df.collect()])
 
 
+def imported_by_name(df: Any, batch_id: int) -> None:
+    del sys.modules[server_like.__name__]
+    with importlib.import_module(server_like.__name__).connect("dbname=bank") as db:
+        db.cursor().executemany(INSERT, [(batch_id, *row) for row in df.collect()])
+
+
 def _check(function: Callable[..., Any]) -> SinkReport:
     return check_sink(function, [[("ann", 10)]], "account STRING, amount INT", prepare=make_tables)
 
@@ -91,7 +98,14 @@ def test_rows_and_batch_id_in_one_transaction_of_a_server_hold() -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [no_id, looked_up_first, each_statement_committed, written_again_after_a_lost_reply, imported_late],
+    [
+        no_id,
+        looked_up_first,
+        each_statement_committed,
+        written_again_after_a_lost_reply,
+        imported_late,
+        imported_by_name,
+    ],
     ids=lambda function: function.__name__,
 )
 def test_rows_written_twice_to_a_server_are_found(function: Callable[..., Any]) -> None:

@@ -4,9 +4,11 @@ Rules of this file:
 
 * A module that is missing and only talks (logs, metrics, alerts, helpers of notebooks) is replaced by an inert stand-in: any
   attribute, any call. So is any other that the user names. What such a module is told goes nowhere.
+* A missing client of a store is replaced by one that answers in a trial, as far as the table of clients goes.
 * A variable of the environment that was asked for and is not set is remembered with its place, to explain what fails then.
 """
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import os
@@ -20,6 +22,7 @@ from unittest.mock import patch
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.refusals import is_library
+from headrace_sim.spark.stores.client_modules import client_of, is_around_client, make_client_module
 
 TALKERS = frozenset(
     {
@@ -99,6 +102,9 @@ class _StandIn(ModuleType):
         own = _FUNCTIONS.get(f"{self.__name__}.{name}")
         return Inert(f"{self.__name__}.{name}") if own is None else own
 
+    def __reduce__(self) -> Any:
+        return importlib.import_module, (self.__name__,)
+
 
 def _is_within(module: str, names: frozenset[str]) -> bool:
     return any(f"{module}.".startswith(f"{name}.") for name in names)
@@ -125,7 +131,10 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Find a module."""
         del target
         named, talks = (_is_within(fullname, names) for names in (self._named, TALKERS))
-        outer = any(name.startswith(f"{fullname}.") for name in self._named | TALKERS)
+        talks = talks or client_of(fullname) is not None
+        outer = is_around_client(fullname) or any(
+            name.startswith(f"{fullname}.") for name in self._named | TALKERS
+        )
         if not named and not ((talks or outer) and self._is_missing(fullname, path)):
             return None
         self.used.append(fullname)
@@ -136,8 +145,9 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return not any(finder.find_spec(fullname, path) for finder in finders)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """Make an inert one."""
-        return _StandIn(spec.name)
+        """Make one of the table of clients, or an inert one."""
+        client = None if _is_within(spec.name, self._named) else client_of(spec.name)
+        return _StandIn(spec.name) if client is None else make_client_module(spec.name, client)
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing: it has everything."""

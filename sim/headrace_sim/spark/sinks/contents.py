@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace_sim.spark.sinks.effects import Effect
 from headrace_sim.spark.sinks.requests_over_http import resources
-from headrace_sim.spark.sinks.store_clients import stored
+from headrace_sim.spark.sinks.store_clients import stored, stored_objects
 from headrace_sim.spark.tables.tables import tables
 
 Item = str | tuple[tuple[str, str], ...]
@@ -42,6 +42,8 @@ def collected(folder: Path, effects: list[Effect], counts: Callable[[Path], bool
     found.update(stored(effects))
     for address, bodies in resources(effects).items():
         found[address] = [item for body in bodies for item in items_of(body, "")]
+    for address, content in stored_objects(effects).items():
+        found[address] = items_of(content, Path(address).suffix)
     for path in sorted(filter(counts, _files(folder))):
         name = os.path.relpath(path, folder)
         if name.endswith(_BESIDE_SQLITE):  # the first look at the database may have removed it

@@ -7,7 +7,7 @@ cannot parse is an error.
 Deviation: a writer locks the whole database until the end of its transaction, as in SQLite, not rows.
 """
 
-import builtins
+import importlib
 import re
 import shutil
 import sqlite3
@@ -24,11 +24,16 @@ from unittest.mock import patch
 
 from headrace_sim.spark import refusals
 from headrace_sim.spark.sinks.databases import Connection, Cursor
+from headrace_sim.spark.stores.client_modules import answer_client, is_answered
+from headrace_sim.spark.stores.client_objects import StoresOfProgram, record_with
+from headrace_sim.spark.stores.server_modules import EXTRAS
 
 _CAST = re.compile(r"::\s*\w+(?:\s*\([\d, ]+\))?(?:\[\])?")
 _DATABASE = re.compile(r"(?:\bdbname\s*=\s*|\w/)['\"]?(\w+)['\"]?(?:\?.*)?(?:\s|$)")
 _NAMES = ("dbname", "database", "db", "service_name")
 _OWN = "sqlite3"
+_bootstrap: Any = importlib._bootstrap
+"""What both statements and `importlib.import_module` find modules by."""
 _REPLACED: list[tuple[ModuleType, str, Callable[..., Any]]] = []
 """The functions that were replaced, and what they were."""
 
@@ -51,26 +56,32 @@ def when_imported(answer: Callable[[ModuleType], None], wanted: Callable[[Module
     """Call a function with each module that is wanted, including those that this process imports later."""
     for module in loaded(wanted):
         answer(module)
-    really_import = builtins.__import__
+    really_find = _bootstrap._find_and_load
 
-    def import_and_answer(name: str, *args: Any, **options: Any) -> Any:
-        found = really_import(name, *args, **options)
+    def find_and_answer(name: str, *args: Any) -> Any:
+        found = really_find(name, *args)
         module = sys.modules.get(name)
         if isinstance(module, ModuleType):
             answer(module)
         return found
 
-    builtins.__import__ = import_and_answer
+    _bootstrap._find_and_load = find_and_answer
 
 
 @dataclass(slots=True)
 class KeptDatabases:
-    """The databases that a program had made when it had run: their files, by name."""
+    """What a program had made when it had run: the files of its databases, by name, and what it had changed in stores."""
 
     files: dict[str, bytes] = field(default_factory=dict)
+    stores: StoresOfProgram = field(default_factory=StoresOfProgram)
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything."""
+        return bool(self.files or self.stores.writes)
 
     def restore(self) -> None:
-        """Put them into the working directory."""
+        """Put the databases into the working directory, and change the stores again."""
+        self.stores.restore()
         for name, content in self.files.items():
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             Path(name).write_bytes(content)
@@ -78,9 +89,9 @@ class KeptDatabases:
 
 @contextmanager
 def databases_kept() -> Iterator[KeptDatabases]:
-    """Answer databases within, and keep them apart: nothing real is changed, and a trial can begin with what they hold."""
+    """Answer databases and stores within, and keep them apart: nothing real changes, and trials can begin with what they hold."""
     kept = KeptDatabases()
-    really_import, really_connect, start = builtins.__import__, sqlite3.connect, len(_REPLACED)
+    really_find, really_connect, start = _bootstrap._find_and_load, sqlite3.connect, len(_REPLACED)
     with tempfile.TemporaryDirectory() as made, patch.multiple(Connection, probe=_Passing(), create=True):
         folder = Path(made)
 
@@ -91,10 +102,12 @@ def databases_kept() -> Iterator[KeptDatabases]:
         with patch.multiple(Cursor, probe=_Passing(), create=True):
             sqlite3.connect = sqlite3.dbapi2.connect = connect
             answer_databases()
+            when_imported(lambda module: answer_client(module, replace_in), is_answered)
+            record_with(kept.stores)
             try:
                 yield kept
             finally:
-                builtins.__import__ = really_import
+                _bootstrap._find_and_load = really_find
                 sqlite3.connect = sqlite3.dbapi2.connect = really_connect
                 for module, name, real in reversed(_REPLACED[start:]):
                     replace_in(module, name, real)
@@ -146,7 +159,7 @@ def _answer(module: ModuleType) -> None:
     connect.stands_in = True  # type: ignore[attr-defined]
     replace_in(module, "connect", connect)
     extras = sys.modules.get(f"{module.__name__}.extras")
-    for name, function in _EXTRAS.items():
+    for name, function in EXTRAS.items():
         if extras is not None and hasattr(extras, name):
             replace_in(extras, name, function)
 
@@ -272,20 +285,3 @@ def _plain(parameters: Any) -> Any:
 
 def _plain_value(value: Any) -> Any:
     return value if value is None or isinstance(value, int | float | str | bytes) else str(value)
-
-
-def _execute_values(
-    cur: Any, sql: str, argslist: Iterable[Any], template: str | None = None, **_: Any
-) -> None:
-    rows = list(argslist)
-    if rows:
-        marks = template or f"({', '.join(['%s'] * len(rows[0]))})"
-        cur.executemany(sql.replace("%s", marks, 1), rows)
-
-
-def _execute_batch(cur: Any, sql: str, argslist: Iterable[Any], **_: Any) -> None:
-    cur.executemany(sql, argslist)
-
-
-_EXTRAS: dict[str, Callable[..., Any]] = {"execute_values": _execute_values, "execute_batch": _execute_batch}
-"""psycopg2's functions for many rows, beyond PEP 249."""

@@ -37,6 +37,7 @@ class Effect:
     payload: Any = None  # what a stand-in has to keep of it
     connection: int = 0  # the number of the database connection, from 1; 0: none
     partition: int | None = None  # that of the task that did it; None: no task did
+    is_late: bool = False  # whether it was done in the background, and the function did not wait for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,7 @@ class Probe:
         payload: Callable[[], Any] = lambda: None,
         connection: int = 0,
         place: str = "",
+        is_late: bool = False,
     ) -> Iterator[None]:
         """Perform an effect in this context: count it, inject the fault if due, and record it once done.
 
@@ -235,6 +237,7 @@ class Probe:
             payload: Returns, once it is done, what a stand-in keeps of it.
             connection: The number of the database connection.
             place: ``file:line`` of the user's code, if it is not what runs.
+            is_late: Whether it is done in the background, and the function did not wait for it.
 
         Raises:
             ConnectionResetError: If this is the request whose reply is lost. It is carried out.
@@ -259,7 +262,7 @@ class Probe:
             yield
             done = Effect(
                 self.attempt, self._batch, action, target, place, half is not None, replied, pending(), payload(), connection,
-                running_partition(),
+                running_partition(), is_late,
             )  # fmt: skip
             self.ledger.append(done)
             lost = self._due(SinkFaultKind.LOSE_REPLY)

@@ -254,7 +254,7 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
     status = 1
     gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
-        clients = settle(folder, probe, seed)
+        clients = settle(folder, probe, seed, keys=sink.keys)
         state = sink.state.copy() if sink.state else SessionState()
         session = Session(Answers(action=probe.action, watch=probe, keys=sink.keys, state=state))
         with connected(session):
@@ -356,7 +356,14 @@ def _call(function: Callable[..., Any], given: tuple[Any, ...], probe: Probe, ba
     return error is None and not refusals.HEARD
 
 
-def settle(folder: Path, probe: Probe, seed: int, *, loopback: bool = False) -> StoreClients:
+def settle(
+    folder: Path,
+    probe: Probe,
+    seed: int,
+    *,
+    loopback: bool = False,
+    keys: Mapping[str, tuple[str, ...]] | None = None,
+) -> StoreClients:
     """Confine this process to the folder, and report its effects to the probe. Return what answers clients of stores.
 
     Args:
@@ -364,6 +371,7 @@ def settle(folder: Path, probe: Probe, seed: int, *, loopback: bool = False) -> 
         probe: Told of effects.
         seed: Of the clock and of random numbers.
         loopback: Whether it may connect to this machine.
+        keys: The columns of the keys of tables, as the author says them, by table.
 
     """
     for number in _ENDING:
@@ -382,7 +390,7 @@ def settle(folder: Path, probe: Probe, seed: int, *, loopback: bool = False) -> 
     watch_sqlite(probe)
     answer_databases()
     answer_http(probe)
-    clients = StoreClients(probe)
+    clients = StoreClients(probe, keys or {})
     sys.addaudithook(_guard(str(folder.parent), loopback=loopback))
     return clients
 

@@ -10,7 +10,7 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Column, Expected, Item, destination_of
 from headrace_sim.spark.sinks.effects import Effect, Failed
 from headrace_sim.spark.sinks.requests_over_http import Request
-from headrace_sim.spark.sinks.store_clients import is_sent_in_background
+from headrace_sim.spark.stores.store_changes import StoreWrite
 from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
 from headrace_sim.spark.tables.versions import Version
 
@@ -132,7 +132,11 @@ class Story:
             told = f"after a restart of the driver behind batch {self.fault.batch}, {instead}."
             remedy = "Keep nothing between batches in globals, attributes or caches: a restart empties them. Store it."
             wrong = Wrong.MEMORY
-            if missing and not surplus and is_sent_in_background(self.effects, destination):
+            if (
+                missing
+                and not surplus
+                and any(effect.is_late and effect.target == destination for effect in self.effects)
+            ):
                 remedy = "Let the function wait until all is sent before it returns: flush() the producer."
                 wrong = Wrong.UNSENT
             return self._blamed(
@@ -267,6 +271,11 @@ def _remedy(blamed: list[Effect]) -> str:
     effect = blamed[-1] if blamed else None
     if effect is not None and isinstance(effect.payload, Request):
         return "PUT it to an address that names the batch, or send an Idempotency-Key made of the batch id and the row."
+    if effect is not None and isinstance(effect.payload, StoreWrite):
+        return (
+            "Write by a key that the row has, so that it replaces what is there, and let a condition on a version or a time of"
+            " the row keep an older one from replacing a newer one."
+        )
     if effect is not None and isinstance(effect.payload, Version):
         return effect.payload.guarantee.remedy
     if effect is not None and effect.action in {"open", "write"}:

@@ -59,6 +59,7 @@ from headrace_sim.spark.sinks.story import (
     merged_twice,
     uncommitted,
 )
+from headrace_sim.spark.stores.store_changes import StoreWrite
 from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
 from headrace_sim.spark.tables.versions import Version
 
@@ -599,12 +600,24 @@ def _questions(effects: list[Effect], declared: Mapping[str, tuple[str, ...]]) -
 
     """
     writes = [effect for effect in effects if isinstance(effect.payload, Version)]
+    stores = [effect for effect in effects if isinstance(effect.payload, StoreWrite)]
+    tables = dict.fromkeys([effect.target for effect in writes] + [_table_of(effect) for effect in stores])
     for table in declared:
-        if table not in {effect.target for effect in writes}:
-            known = ", ".join(dict.fromkeys(effect.target for effect in writes)) or "none"
-            problem = f"a key is declared of {table!r}, and the sink writes no such table with df.write"
-            raise UnfollowableSinkError(f"{problem}. Its tables: {known}")
-    return {
+        if table not in tables:
+            problem = f"a key is declared of {table!r}, and the sink writes no such table with df.write, nor with a client"
+            raise UnfollowableSinkError(f"{problem}. Its tables: {', '.join(tables) or 'none'}")
+    unkeyed = {
+        effect.target: SinkQuestion(
+            Asked.KEYS,
+            effect.target,
+            effect.place,
+            f"{effect.target} tells rows apart by its key, which the code does not say, and a row that is written again differs",
+            f"Say --keys {_table_of(effect)}=column,...",
+        )
+        for effect in reversed(stores)
+        if not effect.payload.is_keyed
+    }
+    return unkeyed | {
         effect.target: SinkQuestion(
             Asked.KEYS,
             effect.target,
@@ -615,6 +628,11 @@ def _questions(effects: list[Effect], declared: Mapping[str, tuple[str, ...]]) -
         for effect in reversed(writes)
         if effect.payload.guarantee.question
     }
+
+
+def _table_of(effect: Effect) -> str:
+    """Return a table's name without its store's."""
+    return effect.target.partition(": ")[2]
 
 
 def _assumed(effects: list[Effect]) -> tuple[str, ...]:
