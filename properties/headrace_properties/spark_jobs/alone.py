@@ -95,8 +95,7 @@ def _unbounded(job: SparkJob, calm: Outcome) -> list[int]:
 
 _UNBOUNDED = {
     Aggregate: (
-        "groupBy()",
-        "Group by a window of a column that has withWatermark(), and let the output mode be append or update",
+        "groupBy()", "Group by a window of a column that has withWatermark(), and let the output mode be append or update",
     ),
     Deduplicate: (
         "dropDuplicates()",
@@ -107,7 +106,7 @@ _UNBOUNDED = {
         "Call withWatermark() on both streams, bound how far their times are apart, and filter by one stream's columns before",
     ),
     Limit: ("limit()", ""),
-}
+}  # fmt: skip
 """What Spark's own operators are called, and what bounds their state."""
 
 

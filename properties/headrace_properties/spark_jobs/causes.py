@@ -57,8 +57,7 @@ CAUSES = {
         remedy="Fix the call, and let errors of the state end the task, or yield the row to where failed ones are kept"
     ),
     Cause.VALUE: CauseRow(
-        remedy="Declare a type that holds it, or convert the value; or allow it, if it is meant",
-        allowable=True,
+        remedy="Declare a type that holds it, or convert the value; or allow it, if it is meant", allowable=True
     ),
     Cause.TIMER: CauseRow(remedy="Register a later time"),
     Cause.TTL: CauseRow(
@@ -77,16 +76,13 @@ CAUSES = {
         remedy="Yield what is to be written, and write it in foreachBatch", allowable=True
     ),
     Cause.FAULTS: CauseRow(
-        "depends on faults",
-        "Keep everything in state, and do nothing outside it: a task that died runs again",
+        "depends on faults", "Keep everything in state, and do nothing outside it: a task that died runs again"
     ),
     Cause.ERROR: CauseRow(
         "fails", "Let the code accept these rows at any time: Spark promises neither batches nor their times"
     ),
     Cause.PARTITIONS: CauseRow(
-        "depends on the number of partitions",
-        "Count by key, not by task: a task has some of the keys only",
-        allowable=True,
+        "depends on the number of partitions", "Count by key, not by task: a task has some of the keys only", allowable=True,
     ),
     Cause.FRAMES: CauseRow(
         "depends on how a key's rows are cut into pandas frames",
@@ -101,31 +97,20 @@ CAUSES = {
     Cause.REPEATED: CauseRow(finding_class=_ASKED, allowable=True, answer="repeated=True"),
     Cause.SETTINGS: CauseRow(finding_class=_ASKED, allowable=True, answer="settings=('latest',)"),
     Cause.LATE: CauseRow(
-        "loses rows that come behind the watermark",
-        "Allow them more time in withWatermark(), or send them elsewhere before",
-        _ASKED,
-        allowable=True,
-        answer="late=True",
+        "loses rows that come behind the watermark", "Allow them more time in withWatermark(), or send them elsewhere before",
+        _ASKED, allowable=True, answer="late=True",
     ),
     Cause.BATCHING: CauseRow(
-        "depends on how the input is cut into batches",
-        "Tell results when a timer fires, not once for each call",
-        _ASKED,
-        allowable=True,
-        answer="running=True",
+        "depends on how the input is cut into batches", "Tell results when a timer fires, not once for each call",
+        _ASKED, allowable=True, answer="running=True",
     ),
     Cause.ORDER: CauseRow(
-        "depends on the order of rows",
-        "Compare event times instead of relying on arrival",
-        _ASKED,
-        allowable=True,
-        answer="ordered=True",
+        "depends on the order of rows", "Compare event times instead of relying on arrival",
+        _ASKED, allowable=True, answer="ordered=True",
     ),
     Cause.GROWTH: CauseRow(
         remedy="Register a timer that clears it, or give it a TTL",
-        finding_class=_ASKED,
-        allowable=True,
-        answer="bounded_by='what bounds its keys'",
+        finding_class=_ASKED, allowable=True, answer="bounded_by='what bounds its keys'",
     ),
-}
+}  # fmt: skip
 """A row for each cause: what stands higher explains what stands below."""

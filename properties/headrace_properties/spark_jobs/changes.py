@@ -45,17 +45,15 @@ def changes_of(job: SparkJob, batches: int, *, duplicates: bool, timed: bool, ke
         yield Change(Cause.CHANCE, lambda drawn: Schedule(start_ms=_OTHER_START_MS, steps_ms=drawn.steps_ms))
     yield Change(Cause.FAULTS, lambda drawn: Schedule(faults=drawn.faults))
     if not any(isinstance(step, Limit) for step in job.stateful):
-        yield Change(
-            Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or job.partitions + 2)
-        )
+        more = job.partitions + 2
+        yield Change(Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or more))
     in_any_order = not job.declares.ordered and not left_out_of(job)
     if in_any_order:
         yield Change(Cause.ORDER, lambda drawn: Schedule(order=drawn.order))
     if duplicates:
         yield Change(Cause.DUPLICATES, lambda drawn: Schedule(twice=drawn.twice))
-    if any(
-        isinstance(step, MapInPandas | ApplyWithState) or getattr(step, "pandas", False) for step in job.steps
-    ):
+    framed = (MapInPandas, ApplyWithState)
+    if any(isinstance(step, framed) or getattr(step, "pandas", False) for step in job.steps):
         yield Change(Cause.FRAMES, lambda drawn: _in_frames(drawn, still))
     if in_any_order:
         yield Change(Cause.ORDER, lambda drawn: replace(still, delayed=drawn.delayed))

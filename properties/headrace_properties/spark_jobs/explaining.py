@@ -85,9 +85,8 @@ def explain_query(job: SparkJob, feed: Feed, trial: QueryTrial) -> Explanation:
         for word, call in zip(("undisturbed:", "then:       "), parting, strict=True)
     ]
     struck = _run(title, other, journaled)
-    return Explanation(
-        (undisturbed, struck), tuple(lines) if any(parting) else (), _differing(undisturbed, struck)
-    )
+    differing = _differing(undisturbed, struck)
+    return Explanation((undisturbed, struck), tuple(lines) if any(parting) else (), differing)
 
 
 def _differing(calm: Run, other: Run) -> tuple[str, ...]:
@@ -125,10 +124,8 @@ def _run(title: str, outcome: Outcome, journaled: Sequence[Any]) -> Run:
     lines, strikes, again = list[str](), list[int](), list[int]()
     tried = set[tuple[int, int, int]]()
     for attempt, calls in _attempts(journaled):
-        task, is_fault = (
-            (attempt.batch, attempt.stage, attempt.partition),
-            attempt.what not in {ATTEMPT, REPLACED},
-        )
+        task = attempt.batch, attempt.stage, attempt.partition
+        is_fault = attempt.what not in {ATTEMPT, REPLACED}
         if calls or is_fault:
             strikes += [len(lines)] * is_fault
             again += [len(lines)] * (not is_fault and task in tried)
@@ -136,11 +133,8 @@ def _run(title: str, outcome: Outcome, journaled: Sequence[Any]) -> Run:
         tried |= set() if is_fault else {task}
         lines += [f"  {_call_told(call)}" for call in calls]
     rows = [f"batch {batch} gives {row}" for batch, rows in sorted(outcome.outputs.items()) for row in rows]
-    state = [
-        f"{name} of {key} is {value}"
-        for held in outcome.state.values()
-        for (name, key), value in held.items()
-    ]
+    held = [item for state in outcome.state.values() for item in state.items()]
+    state = [f"{name} of {key} is {value}" for (name, key), value in held]
     late = [f"{outcome.late} rows were dropped as late"] if outcome.late else []
     failed = [f"it fails: {type(outcome.failure).__name__}: {outcome.failure}"] if outcome.failure else []
     told = (*(rows or ["no output"]), *state, *late, *failed)
@@ -183,16 +177,11 @@ def _parting(calm: Sequence[Any], other: Sequence[Any]) -> tuple[HandlerCall | N
 
 def _counted(journaled: Sequence[Any]) -> dict[tuple[Any, ...], list[HandlerCall]]:
     """Return each key's calls in the last attempt of each task, without those of a replaced driver."""
-    last = {
-        (event.batch, event.stage, event.partition): calls
-        for event, calls in _attempts(journaled)
-        if event.what == ATTEMPT
-    }
+    attempts = [(event, calls) for event, calls in _attempts(journaled) if event.what == ATTEMPT]
+    last = {(event.batch, event.stage, event.partition): calls for event, calls in attempts}
     found: dict[tuple[Any, ...], list[HandlerCall]] = {}
-    for calls in last.values():
-        for call in calls:
-            if not call.is_given:
-                found.setdefault(call.key, []).append(call)
+    for call in (call for calls in last.values() for call in calls if not call.is_given):
+        found.setdefault(call.key, []).append(call)
     return found
 
 
@@ -204,16 +193,9 @@ def explain_sink(trial: OneTrial) -> Explanation:
     at = _strikes_at(trial.effects, trial.fault)
     lines = [*map(_effect_told, trial.effects)]
     done = {(effect.batch, effect.action, effect.target) for effect in trial.effects[:at]}
-    again = [
-        place
-        for place, effect in enumerate(trial.effects)
-        if place >= at and (effect.batch, effect.action, effect.target) in done
-    ]
-    told = (
-        [trial.told]
-        if trial.struck is None
-        else [trial.told, *(f"  then {line}" for line in _tables_told(trial.struck))]
-    )
+    later = enumerate(trial.effects[at:], at)
+    again = [place for place, effect in later if (effect.batch, effect.action, effect.target) in done]
+    told = [trial.told, *(f"  then {line}" for line in _tables_told(trial.struck or {}))]
     back = _goes_on_at(trial.effects, at)
     if back is not None:
         lines[back:back] = ["driver 1 goes on"]
@@ -239,32 +221,23 @@ def _strikes_at(effects: Sequence[Effect], fault: SinkFault) -> int:
 
 def _goes_on_at(effects: Sequence[Effect], struck: int) -> int | None:
     """Return the place of the first effect of a driver that was replaced, after those of its successor."""
-    replaced = next(
-        (place for place, effect in enumerate(effects) if place >= struck and effect.attempt), len(effects)
-    )
-    return next(
-        (place for place, effect in enumerate(effects) if place > replaced and not effect.attempt), None
-    )
+    attempts = [effect.attempt for effect in effects]
+    replaced = next((place for place in range(struck, len(attempts)) if attempts[place]), len(attempts))
+    return next((place for place in range(replaced, len(attempts)) if not attempts[place]), None)
 
 
 def _tables_told(contents: Contents) -> Iterator[str]:
     for destination, rows in sorted(contents.items()):
-        yield (
-            f"{destination} has {shown_items(rows.elements(), MOST_ROWS)}"
-            if rows
-            else f"{destination} is empty"
-        )
+        what = f"has {shown_items(rows.elements(), MOST_ROWS)}" if rows else "is empty"
+        yield f"{destination} {what}"
 
 
 def _tables_differing(trial: OneTrial) -> Iterator[str]:
     for destination in sorted({*trial.calm, *trial.left}):
         usual, left = trial.calm.get(destination, Counter()), trial.left.get(destination, Counter())
         if surplus := left - usual:
-            word = (
-                " once more than it should"
-                if surplus.keys() <= usual.keys()
-                else ", which it should not have"
-            )
+            is_known = surplus.keys() <= usual.keys()
+            word = " once more than it should" if is_known else ", which it should not have"
             yield f"{destination} has {shown_items(surplus.elements())}{word}"
         if missing := usual - left:
             yield f"{destination} lacks {shown_items(missing.elements())}"

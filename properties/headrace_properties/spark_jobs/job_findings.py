@@ -55,9 +55,8 @@ class JobFailsError(HeadraceError):
 
     def __str__(self) -> str:
         """Show the error and its place."""
-        return (
-            f"{shown_place(self.place)}: the job fails without faults: {self.error.rstrip('.')}. Fix it first"
-        )
+        error = self.error.rstrip(".")
+        return f"{shown_place(self.place)}: the job fails without faults: {error}. Fix it first"
 
 
 EFFECT_FIRST = (
@@ -122,9 +121,8 @@ def _few(items: Counter[Any]) -> str:
 def effect_told(effect: tuple[str, str]) -> Finding:
     """Return the finding that a task has an effect outside its process. ``effect``: what it does, and where."""
     what, place = effect
-    return finding_of(
-        Cause.EFFECT, place, f"the code of a task {what}, which a task that is run again repeats"
-    )
+    message = f"the code of a task {what}, which a task that is run again repeats"
+    return finding_of(Cause.EFFECT, place, message)
 
 
 def lost_timer_told(lost: LostTimer) -> Finding:
@@ -167,11 +165,8 @@ def swallowed_call(raised: RaisedCall, feed: Feed) -> Finding:
     """Return the finding that the code catches an error of a state call. ``feed``: the rows that show it."""
     rows = [str(row) for batch in feed for row in batch]
     of = f" of {' and '.join(rows)}" if len(rows) <= 2 else ""
-    what = (
-        "does no more than log it"
-        if raised.is_silent
-        else "tells of it neither in its output nor in its state"
-    )
+    loud = "tells of it neither in its output nor in its state"
+    what = "does no more than log it" if raised.is_silent else loud
     message = f"{raised.call} raises {raised.error}, and the code catches it and {what}: what was to be kept{of} is lost"
     return finding_of(Cause.SWALLOWED, raised.place, message)
 
@@ -189,23 +184,17 @@ def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
     if schedule.step_ms == 0:
         size += " at one time"
     if schedule.faults:
-        faults = "; ".join(
-            f"{fault.kind.value} (batch {fault.batch}, partition {fault.partition})"
-            for fault in schedule.faults
+        places = [f"(batch {fault.batch}, partition {fault.partition})" for fault in schedule.faults]
+        faults = [f"{fault.kind.value} {place}" for fault, place in zip(schedule.faults, places, strict=True)]
+        again = ", and what runs again does so in the Python worker that ran it before" * bool(
+            schedule.workers
         )
-        again = (
-            ", and what runs again does so in the Python worker that ran it before"
-            if schedule.workers
-            else ""
-        )
-        return f"with {size}: {faults}{again}"
+        return f"with {size}: {'; '.join(faults)}{again}"
     if schedule.workers:
         return f"with {size}, whose tasks run in several Python workers"
     if schedule.delayed or schedule.twice:
-        rows_told = [row for batch in feed for row in batch]
-        moved = [
-            str(rows_told[number]) for number in schedule.delayed or schedule.twice if number < len(rows_told)
-        ]
+        rows = [str(row) for batch in feed for row in batch]
+        moved = [rows[number] for number in schedule.delayed or schedule.twice if number < len(rows)]
         how = "two batches later" if schedule.delayed else "again two batches later"
         return f"with {size}, of which {' and '.join(moved) or 'none'} comes {how}"
     if schedule.cuts is not None:

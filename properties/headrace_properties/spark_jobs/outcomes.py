@@ -8,7 +8,6 @@ the date and random numbers.
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 
 from msgspec import structs
 
@@ -161,25 +160,23 @@ class _Search:
         """Run schedules. Return their number, and the greatest number of late rows in one of them."""
         probe, calm, timed = self._probe, self._probe.watched[0], self._probe.follows_the_clock
         kept = bool(probe.kept_outside)
-        changes = list(
-            changes_of(probe.job, len(probe.feed), duplicates=self._duplicates, timed=timed, kept=kept)
-        )
+        changes = [
+            *changes_of(probe.job, len(probe.feed), duplicates=self._duplicates, timed=timed, kept=kept)
+        ]
         most_late = calm.late
         for number in range(schedules):
             change = changes[number % len(changes)]
-            schedule = change.of(
-                draw_schedule(seed + number, probe.job.partitions, probe.feed, mean_faults=3.0)
-            )
+            schedule = change.of(draw_schedule(seed + number, probe.job.partitions, probe.feed))
             trial = QueryTrial(change.cause, change.cause, schedule)
             outcome = self._ask(structs.replace(trial, cause=Cause.PROMISE))
             most_late = max(most_late, outcome.late)
             if outcome.early and all(kind.name != Cause.LATE.value for kind in self._findings):
                 self._take(structs.replace(trial, cause=Cause.LATE))
-            if timed or not (outcome.clocked and by_clock(probe.job) and _moves_the_clock(schedule)):
+            moves_clock = cuts_otherwise(schedule) or bool(schedule.steps_ms)
+            if timed or not (outcome.clocked and by_clock(probe.job) and moves_clock):
                 self._judge(trial, outcome)
-            if progress is not None and progress(number + 1, schedules):
-                return number + 1, most_late
-            if isinstance(outcome.failure, StoppedError):  # each more would take as long
+            is_stopped = progress is not None and progress(number + 1, schedules)
+            if is_stopped or isinstance(outcome.failure, StoppedError):  # each more would take as long
                 return number + 1, most_late
         return schedules, most_late
 
@@ -193,10 +190,9 @@ class _Search:
         """Run a schedule; take the promises that it breaks, and the errors of state calls that the code catches in it."""
         judge = QueryJudge(self._probe.promises, self._probe.job)
         schedule, feed = trial.schedule or Schedule(), self._probe.feed
+        job, after = self._probe.job, judge.after_batch
         outcome, raised = heard_run(
-            partial(
-                run_changed, self._probe.job, feed, schedule, trial.changed, after_batch=judge.after_batch
-            )
+            lambda: run_changed(job, feed, schedule, trial.changed, after_batch=after)
         )
         if outcome.failure is None:
             self._hear(raised, trial)
@@ -236,9 +232,8 @@ class _Search:
             return Cause.MEMORY
         if trial.changed is Cause.CHANCE or self._probe.kind(Cause.CHANCE) in self._findings:
             return Cause.CHANCE
-        return (
-            Cause.LATE if trial.changed is Cause.BATCHING and (outcome.late or calm.late) else trial.changed
-        )
+        is_late = trial.changed is Cause.BATCHING and (outcome.late or calm.late)
+        return Cause.LATE if is_late else trial.changed
 
     def _take(self, trial: QueryTrial) -> None:
         """Look for what a trial may show, and keep it."""
@@ -300,11 +295,6 @@ def _no_output(job: SparkJob, calm: Outcome) -> str:
 _OF_TIMING = frozenset({Cause.BATCHING, Cause.ORDER, Cause.PARTITIONS, Cause.FAULTS})
 _HASTY, _HASTY_TRIES = CodeLimits(call_s=1.0), 20
 """Choice: limits of the smaller feeds for code that is known not to end, and their number."""
-
-
-def _moves_the_clock(schedule: Schedule) -> bool:
-    """Return whether rows are handled at other times than in the undisturbed run."""
-    return cuts_otherwise(schedule) or bool(schedule.steps_ms)
 
 
 def _notes(declares: Declares, keys: int) -> tuple[str, ...]:

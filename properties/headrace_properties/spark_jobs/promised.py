@@ -103,11 +103,8 @@ class QueryJudge:
     def at_end(self, outcome: Outcome) -> "QueryJudge":
         """Check what must hold at the end of the run. Raise `PromiseError` if a promise is wrong in itself."""
         if outcome.failure is None:
-            self._ask(
-                [promise for promise in self._promises if promise.kind is PromiseKind.AT_END],
-                outcome,
-                "at the end",
-            )
+            asked = [promise for promise in self._promises if promise.kind is PromiseKind.AT_END]
+            self._ask(asked, outcome, "at the end")
         if self._error is not None:
             raise self._error
         return self
@@ -125,9 +122,8 @@ class QueryJudge:
         moment = self._moment(outcome)
         shown = repr(moment)
         for promise in promises:
-            if promise.name in self.broken or (
-                promise.kind is PromiseKind.SOMETIMES and promise.name in self.tested
-            ):
+            came_true = promise.kind is PromiseKind.SOMETIMES and promise.name in self.tested
+            if came_true or promise.name in self.broken:
                 continue
             try:
                 reach = self._reach[promise.name]

@@ -10,7 +10,7 @@ from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.promises import Promise
 from headrace_properties.spark_jobs.alone import LOOKS, dropped_early, place_of_watermark
 from headrace_properties.spark_jobs.causes import CAUSES, Cause
-from headrace_properties.spark_jobs.changes import cuts_otherwise
+from headrace_properties.spark_jobs.changes import by_clock, cuts_otherwise
 from headrace_properties.spark_jobs.job_findings import (
     AFTER_A_FAULT,
     SEVERAL_WINDOWS,
@@ -78,9 +78,8 @@ class QueryProbe:
     def find(self, trial: QueryTrial) -> Finding | None:
         """Return what a trial shows of its cause, or ``None``."""
         declares = self.job.declares
-        if (declares.ordered and trial.changed is Cause.ORDER) or (
-            declares.late and trial.cause is Cause.LATE
-        ):
+        by_order = declares.ordered and trial.changed is Cause.ORDER
+        if by_order or (declares.late and trial.cause is Cause.LATE):
             return None
         match trial.cause:
             case Cause.PROMISE:
@@ -142,15 +141,12 @@ class QueryProbe:
     @property
     def follows_the_clock(self) -> bool:
         """Whether the clock of batches decides what becomes of state."""
-        return self.watched[0].clocked and any(
-            step.time_mode is TimeMode.PROCESSING_TIME for step in self.job.processing
-        )
+        return self.watched[0].clocked and by_clock(self.job)
 
     def is_of_memory(self, trial: QueryTrial) -> bool:
         """Return whether a difference goes away once all that is kept outside state lasts for a call, or for the run."""
-        return bool(self.kept_outside) and not all(
-            self._differs(trial, memory) for memory in (Lifetime.CALL, Lifetime.RUN)
-        )
+        lasting = (Lifetime.CALL, Lifetime.RUN)
+        return bool(self.kept_outside) and not all(self._differs(trial, memory) for memory in lasting)
 
     def _differs(self, trial: QueryTrial, memory: Lifetime) -> bool:
         schedule = trial.schedule or Schedule()
@@ -211,11 +207,8 @@ class QueryProbe:
             case _:
                 pass
         message = f"the outcome {what}: {differs}; {self._how(trial)}"
-        if (
-            trial.cause is Cause.MEMORY
-            and not schedule.workers
-            and (trial.changed is Cause.CHANCE or schedule.faults)
-        ):
+        renewed = not schedule.workers and (trial.changed is Cause.CHANCE or bool(schedule.faults))
+        if trial.cause is Cause.MEMORY and renewed:
             message += ", each task in a new Python worker"
         finding_class = self.kind(trial.cause).finding_class
         return replace(finding_of(trial.cause, place, message, remedy, finding_class), trial=trial)

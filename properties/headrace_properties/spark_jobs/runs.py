@@ -22,7 +22,7 @@ from headrace_properties.spark_jobs.watching import (
 )
 from headrace_properties.spark_jobs.workers import WorkerModules
 from headrace_properties.user_code.tracing import Trace, tracing
-from headrace_sim.spark.job import ApplyWithState, SparkJob, TransformWithState
+from headrace_sim.spark.job import ApplyWithState, SparkJob, Step, TransformWithState
 from headrace_sim.spark.query.queries import Batch, Event, Outcome, run_job
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.refusals import place_of_error
@@ -42,15 +42,15 @@ def watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:
 
 def watched_job(job: SparkJob, memory: Lifetime = Lifetime.TASK) -> SparkJob:
     """Return the job with its processors watched."""
-    steps = tuple(
-        replace(step, processor=Watched(step.processor, memory))
-        if isinstance(step, TransformWithState)
-        else replace(step, function=WatchedFunction(step.function, memory))
-        if isinstance(step, ApplyWithState)
-        else step
-        for step in job.steps
-    )
-    return replace(job, steps=steps)
+
+    def watched(step: Step) -> Step:
+        if isinstance(step, TransformWithState):
+            return replace(step, processor=Watched(step.processor, memory))
+        if isinstance(step, ApplyWithState):
+            return replace(step, function=WatchedFunction(step.function, memory))
+        return step
+
+    return replace(job, steps=tuple(map(watched, job.steps)))
 
 
 def run_changed(
@@ -135,9 +135,8 @@ class _chance:  # noqa: N801  a context
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
-        self._day = time_machine.travel(
-            datetime(2030 + seed, 1 + seed, 1 + seed, 7 * seed, tzinfo=UTC), tick=False
-        )
+        day = datetime(2030 + seed, 1 + seed, 1 + seed, 7 * seed, tzinfo=UTC)
+        self._day = time_machine.travel(day, tick=False)
         self._entropy = patch.object(os, "urandom", self._dice.randbytes)
 
     def __enter__(self) -> None:

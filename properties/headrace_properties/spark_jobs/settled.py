@@ -46,9 +46,8 @@ def _settled(
     job: SparkJob, outcome: Outcome, *, last_only: bool = False, same_batches: bool = False
 ) -> tuple[Counter[Any], Counter[Any]]:
     last = job.stateful[-1] if job.stateful else None
-    if (
-        isinstance(last, Aggregate) and last.output_mode is OutputMode.COMPLETE
-    ):  # each batch has the whole result
+    if isinstance(last, Aggregate) and last.output_mode is OutputMode.COMPLETE:
+        # Each batch has the whole result.
         whole = outcome.outputs[max(outcome.outputs)] if outcome.outputs else []
         rows = Counter(hashable(_leveled(row)) for row in whole)
     elif last is not None and (last_only or last.output_mode is not OutputMode.APPEND):

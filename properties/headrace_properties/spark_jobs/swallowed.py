@@ -91,9 +91,8 @@ class _Heard:
             except (HeadraceError, StopIteration):
                 raise
             except Exception as error:
-                given = ", ".join(
-                    [*map(repr, arguments), *(f"{key}={value!r}" for key, value in options.items())]
-                )
+                named = [f"{key}={value!r}" for key, value in options.items()]
+                given = ", ".join([*map(repr, arguments), *named])
                 self._note(f"{_named(state, name)}({_short(given)})", error, sys._getframe(1), probe=False)
                 if self._silenced:
                     return None
@@ -127,10 +126,11 @@ class _Heard:
                     break
             frame = frame.f_back
         if place and (body is not None or not probe):
-            silent = all(map(_does_nothing, body or ()))
-            self.raised.append(
-                RaisedCall(call, f"{type(error).__name__}: {_short(str(error))}", place, silent)
+            told, silent = (
+                f"{type(error).__name__}: {_short(str(error))}",
+                all(map(_does_nothing, body or ())),
             )
+            self.raised.append(RaisedCall(call, told, place, silent))
 
 
 def _named(variable: Any, call: str) -> str:
@@ -163,9 +163,9 @@ def _catching(file: str, line: int, error: Exception) -> list[ast.stmt] | None:
             if any("suppress" in ast.unparse(item.context_expr) for item in node.items):
                 return []
             continue
-        for handler in node.handlers:
-            if _takes(handler.type, error):
-                return handler.body
+        taking = (handler.body for handler in node.handlers if _takes(handler.type, error))
+        if (body := next(taking, None)) is not None:
+            return body
     return None
 
 

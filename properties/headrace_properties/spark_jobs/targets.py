@@ -210,17 +210,12 @@ class SparkTarget:
     def _revised(self) -> tuple[tuple[int, int], ...]:
         """Return the numbers of output rows of which the second one is a newer result for the key of the first one."""
         names, last = self.job.output.names, self.job.stateful[-1] if self.job.stateful else None
-        if (
-            not isinstance(last, Aggregate)
-            or last.output_mode is OutputMode.APPEND
-            or not set(last.keys) <= set(names)
-        ):
+        if not isinstance(last, Aggregate) or last.output_mode is OutputMode.APPEND:
             return ()
-        places, known, pairs = (
-            [names.index(name) for name in last.keys],
-            dict[Any, int](),
-            list[tuple[int, int]](),
-        )
+        if not set(last.keys) <= set(names):
+            return ()
+        places = [names.index(name) for name in last.keys]
+        known, pairs = dict[Any, int](), list[tuple[int, int]]()
         for number, row in enumerate(row for rows in self._outputs() for row in rows):
             key = tuple(hashable(row[place]) for place in places)
             if key in known:
@@ -263,12 +258,9 @@ class SparkTarget:
         outcome = run_job(without_sink(self.job), self.feed)
         if outcome.failure is not None:
             error = f"{type(outcome.failure).__name__}: {outcome.failure}"
-            raise JobFailsError(error, place_of_error(outcome.failure, self._first_place()))
+            first = next((step.place for step in self.job.working), "")
+            raise JobFailsError(error, place_of_error(outcome.failure, first))
         return [rows for _, rows in sorted(outcome.outputs.items())]
-
-    def _first_place(self) -> str:
-        """Return the place of the first step that runs code of the user's."""
-        return next((step.place for step in self.job.working), "")
 
     def _unshrunk(self, finding: SinkFinding) -> Finding:
         return finding_of_sink(finding, self.feed_seed, None)
@@ -301,9 +293,8 @@ def _computed(rows: Rows, step: Step) -> Rows:
         streams = []
         for part in step.branches:
             own = rows.filter(Recorded("isNotNull", (column(part.source),), step.place))
-            streams.append(
-                reduce(_computed, part.steps, own.select([column(f"{part.source}.*", step.place)]))
-            )
+            whole = own.select([column(f"{part.source}.*", step.place)])
+            streams.append(reduce(_computed, part.steps, whole))
         return reduce(lambda one, other: one.union(other, step.place), streams)
     return step.compute(rows) if isinstance(step, Columns) else rows
 
@@ -351,17 +342,15 @@ def spark_target(
         job = found
     elif not callable(found) or isinstance(found, type):
         problem = f"{type(found).__name__} is no Spark job"
-        raise TargetError(
-            name, problem, "Name a foreachBatch function, a function that starts a query, or a SparkJob"
-        )
+        remedy = "Name a foreachBatch function, a function that starts a query, or a SparkJob"
+        raise TargetError(name, problem, remedy)
     elif not _is_sink(found):
         job = _recorded(name, found, schemas)
     elif isinstance(schemas, str):
         job = SparkJob(parse_schema(schemas), sink=SparkSink(found))
     else:
-        raise TargetError(
-            name, "the schema of its rows is not known", "Give it: --schema 'account STRING, amount INT'"
-        )
+        remedy = "Give it: --schema 'account STRING, amount INT'"
+        raise TargetError(name, "the schema of its rows is not known", remedy)
     job = _with_function(job)
     if not (job.sink.function or job.sink.format or job.sink.target or job.stateful):
         problem = "the query keeps no state and writes to nothing"
@@ -378,9 +367,8 @@ def spark_target(
         raise TargetError(name, "a key is declared, and no foreachBatch() function is there", "Leave it out")
     meant = getattr(module, DECLARES, None) if declares is None else declares
     if meant is not None and not isinstance(meant, Declares):
-        raise TargetError(
-            name, f"declares is {meant!r:.100}", "Write it as declares = Declares(ordered=True)"
-        )
+        remedy = "Write it as declares = Declares(ordered=True)"
+        raise TargetError(name, f"declares is {meant!r:.100}", remedy)
     job = replace(job, declares=job.declares | (meant or Declares()))
     assumed = given is None and not job.steps and found is job.sink.function
     return SparkTarget(
@@ -401,9 +389,8 @@ def _recorded(name: str, build: Callable[..., Any], schemas: Any) -> SparkJob:
     except (SystemExit, OverrunError) as end:
         function = getattr(build, "__name__", str(build))
         told = f"SystemExit({end})" if type(end) is SystemExit else str(end)
-        raise TargetError(
-            name, f"{function}() does not return: {told}", "Let it start a query, and return"
-        ) from end
+        problem = f"{function}() does not return: {told}"
+        raise TargetError(name, problem, "Let it start a query, and return") from end
     except SparkJobError as error:
         raise refusal_in(error) or error from error.__cause__
 
@@ -414,9 +401,8 @@ def _made(name: str, feed: Callable[[int], Any], seed: int) -> Any:
     except (Exception, SystemExit, OverrunError) as error:
         place = shown_place(place_of_error(error, definition_of(feed)))
         problem = f"the feed fails at {place}: {type(error).__name__}: {error}".rstrip(".")
-        raise TargetError(
-            name, problem, "Let it take a seed and return batches of rows: [[row, ...], ...]"
-        ) from error
+        remedy = "Let it take a seed and return batches of rows: [[row, ...], ...]"
+        raise TargetError(name, problem, remedy) from error
 
 
 def _as_tuples(name: str, rows: Any, schema: Schema) -> list[list[tuple[Any, ...]]]:
@@ -456,9 +442,8 @@ def keys_named(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
         table, equals, columns = text.partition("=")
         if not (equals and table.strip()):
             problem = f"{text!r} does not name a table and its key"
-            raise TargetError(
-                "--keys", problem, "Write --keys TABLE=COLUMN,COLUMN, or --keys TABLE= if it adds rows"
-            )
+            remedy = "Write --keys TABLE=COLUMN,COLUMN, or --keys TABLE= if it adds rows"
+            raise TargetError("--keys", problem, remedy)
         keys[table.strip()] = tuple(name.strip() for name in columns.split(",") if name.strip())
     return keys
 
@@ -468,9 +453,8 @@ def causes_named(names: Iterable[str]) -> frozenset[Cause]:
     known = {cause.value: cause for cause in Cause if CAUSES[cause].allowable}
     for name in names:
         if name not in known:
-            raise TargetError(
-                "--allow", f"{name!r} cannot be allowed", f"Allow one of: {', '.join(sorted(known))}"
-            )
+            remedy = f"Allow one of: {', '.join(sorted(known))}"
+            raise TargetError("--allow", f"{name!r} cannot be allowed", remedy)
     return frozenset(known[name] for name in names)
 
 

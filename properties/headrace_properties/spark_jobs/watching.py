@@ -213,9 +213,7 @@ class Watched:
         """Let the user's processor make its state, with a handle that is watched."""
         self._handle = _Handle(handle)
         self._processor.init(self._handle)
-        if self._memory is Lifetime.RUN:
-            for what, pickled in _noted().memory.items():
-                _set(self._processor, what, pickled)
+        _recall(self._processor, self._memory)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  Spark's names
         """Let it handle the rows of a key."""
@@ -230,12 +228,8 @@ class Watched:
         before = _remembered(self._processor)
         self._handle.begin(key, timerValues, expiredTimerInfo.getExpiryTimeInMs())
         _note(HandlerCall(key, f"timer at {self._handle.firing} ms"))
-        yield from _told(
-            key,
-            self._processor.handleExpiredTimer(
-                key=key, timerValues=timerValues, expiredTimerInfo=expiredTimerInfo
-            ),
-        )
+        handle = self._processor.handleExpiredTimer
+        yield from _told(key, handle(key=key, timerValues=timerValues, expiredTimerInfo=expiredTimerInfo))
         self._handle.end()
         _compare(self._processor, self._memory, before)
 
@@ -279,6 +273,12 @@ def _kind(handler: Any) -> Any:
     return type(handler) if hasattr(handler, "handleInputRows") and not isinstance(handler, type) else handler
 
 
+def _recall(handler: Any, memory: Lifetime) -> None:
+    """Give a handler what the run has kept outside state, if that is to last."""
+    for what, pickled in _noted().memory.items() if memory is Lifetime.RUN else ():
+        _set(handler, what, pickled)
+
+
 class WatchedFunction:
     """A wrapper of the user's function for ``applyInPandasWithState`` that records its calls."""
 
@@ -288,9 +288,7 @@ class WatchedFunction:
 
     def __call__(self, key: Any, frames: Any, state: Any) -> Any:
         """Let it handle the rows of a key."""
-        if self._memory is Lifetime.RUN:
-            for what, pickled in _noted().memory.items():
-                _set(self._function, what, pickled)
+        _recall(self._function, self._memory)
         before = _remembered(self._function)
         if _journal.get() is not None:
             if state.hasTimedOut:
@@ -368,9 +366,8 @@ class _Handle:
             return found
 
         def declare(stateName: str, *args: Any, **options: Any) -> Any:  # noqa: N803  Spark's name
-            ttl_ms = options.get("ttlDurationMs") or (
-                args[-1] if args and isinstance(args[-1], int) else None
-            )
+            last = args[-1] if args and isinstance(args[-1], int) else None
+            ttl_ms = options.get("ttlDurationMs") or last
             variable = found(stateName, *args, **options)
             if _journal.get() is not None:
                 variable = _State(stateName, variable, self._told)
@@ -418,10 +415,8 @@ class _Expiring:
             return
         wait_ms, names = _noted().awaited.get((handle.key, handle.firing), (0, frozenset()))
         if self._name in names and wait_ms >= self._ttl_ms:
-            _add(
-                _noted().expired,
-                ExpiredState(self._name, tuple(handle.key), self._ttl_ms, wait_ms, users_place()),
-            )
+            expired = ExpiredState(self._name, tuple(handle.key), self._ttl_ms, wait_ms, users_place())
+            _add(_noted().expired, expired)
 
 
 _SILENT = ("Timer", *_WRITES, *_CLEARS)
@@ -506,11 +501,9 @@ def _remembered(handler: Any) -> dict[str, bytes]:
     kind = _kind(handler)
     module = inspect.getmodule(kind)
     found = {f"self.{name}": value for name, value in _attributes(handler)} if kind is not handler else {}
-    found |= {
-        f"{kind.__name__}.{name}": value for name, value in vars(kind).items() if isinstance(value, _PLAIN)
-    }
-    if module is not None:
-        found |= {name: value for name, value in vars(module).items() if isinstance(value, _PLAIN)}
+    for owner, prefix in ((kind, f"{kind.__name__}."), (module, "")):
+        held = {} if owner is None else vars(owner)
+        found |= {f"{prefix}{name}": value for name, value in held.items() if isinstance(value, _PLAIN)}
     return {
         what: pickled
         for what, value in found.items()

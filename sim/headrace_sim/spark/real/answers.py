@@ -153,9 +153,7 @@ def opened() -> Way:
     os.set_inheritable(alive, False)  # held by this process and its forks, and by no program that they start
     way = Way(door.getsockname(), secrets.token_hex(16))
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # threads: the fork only waits, and becomes another program
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads: the fork becomes another program
         if os.fork() == 0:
             _wait(door, ends, way.token)
     door.close()
@@ -174,14 +172,8 @@ def _wait(door: Any, ends: int, token: str) -> NoReturn:
         if ends not in ready:
             os.set_inheritable(door.fileno(), True)
             os.set_inheritable(ends, True)
-            program = [
-                sys.executable,
-                "-P",
-                "-m",
-                "headrace_sim.spark.real.server",
-                str(door.fileno()),
-                str(ends),
-            ]
+            module = "headrace_sim.spark.real.server"
+            program = [sys.executable, "-P", "-m", module, str(door.fileno()), str(ends)]
             os.execve(sys.executable, program, {**os.environ, TOKEN: token})  # noqa: S606  Headrace's own
     finally:
         os._exit(0)

@@ -44,9 +44,8 @@ def question_of(relation: pb.Relation, inputs: Sequence[Table], call: str, place
     told = [asked.SerializeToString(deterministic=True).hex(), *(repr(list(rows)) for _, rows in inputs)]
     for slot, (schema, rows) in zip(slots, inputs, strict=True):
         slot.local_relation.data = _arrow(schema, rows)
-    return Question(
-        hashlib.sha256("\n".join(told).encode()).hexdigest()[:32], asked.SerializeToString(), call, place
-    )
+    digest = hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
+    return Question(digest, asked.SerializeToString(), call, place)
 
 
 def _arrow(schema: t.StructType, rows: Sequence[tuple[Any, ...]]) -> bytes:
@@ -107,13 +106,11 @@ def _normalize(message: Any, numbers: dict[int, int], kept: frozenset[int]) -> N
 
 _IN_PYTHON = "a function in Python is called in the same step. Call it in a step of its own before"
 
-_KINDS = frozenset(
-    {
-        "aggregate", "approx_quantile", "as_of_join", "corr", "cov", "crosstab", "deduplicate", "describe", "drop",
-        "drop_na", "fill_na", "filter", "join", "limit", "offset", "parse", "project", "replace", "set_op", "sort", "summary",
-        "tail", "to_df", "to_schema", "transpose", "unpivot", "with_columns", "with_columns_renamed",
-    }
-)  # fmt: skip
+_KINDS = frozenset({
+    "aggregate", "approx_quantile", "as_of_join", "corr", "cov", "crosstab", "deduplicate", "describe", "drop",
+    "drop_na", "fill_na", "filter", "join", "limit", "offset", "parse", "project", "replace", "set_op", "sort", "summary",
+    "tail", "to_df", "to_schema", "transpose", "unpivot", "with_columns", "with_columns_renamed",
+})  # fmt: skip
 """The relations that follow from their rows alone."""
 _CHANCE = "rand|randn|random|randstr|shuffle|uniform|uuid"
 _CLOCK = "curdate|current_date|current_time|current_timestamp|current_timezone|localtimestamp|now"
@@ -129,11 +126,7 @@ _WHY = {
 }
 _REASON = {name: why for why, names in _WHY.items() for name in names.split("|")}
 _CALLED = re.compile(rf"\b({'|'.join(_WHY.values())})\s*\(", re.IGNORECASE)
-BARE = frozenset(name for name in _REASON if name.startswith("current_")) | {
-    "localtimestamp",
-    "session_user",
-    "user",
-}
+BARE = {name for name in _REASON if name.startswith("current_")} | {"localtimestamp", "session_user", "user"}
 """What may be called without parentheses."""
 _BARE = re.compile(rf"\b({'|'.join(sorted(BARE))})\b", re.IGNORECASE)
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
@@ -194,8 +187,5 @@ def _refused_text(text: str, columns: frozenset[str]) -> str:
     code = _QUOTED.sub("''", text)
     bare = (word for word in _BARE.finditer(code) if word[1].lower() not in columns)
     found = _CALLED.search(code) or next(bare, None)
-    return (
-        ""
-        if found is None
-        else f"{found[1].lower()}: {_REASON.get(found[1].lower(), 'it depends on the session')}"
-    )
+    name = "" if found is None else found[1].lower()
+    return f"{name}: {_REASON.get(name, 'it depends on the session')}" if name else ""

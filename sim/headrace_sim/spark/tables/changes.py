@@ -128,9 +128,8 @@ class _Merging:
             assignments = _star(self.schema, given, self._statement)
         inserts = clause.match is Match.NOT_MATCHED
         values = [lambda _row: None] * len(self.schema.fields) if inserts else _own_values(self.schema)
-        return _Bound(
-            clause.act, _test(clause.condition, scope), _change(assignments, self.schema, scope, values)
-        )
+        change = _change(assignments, self.schema, scope, values)
+        return _Bound(clause.act, _test(clause.condition, scope), change)
 
     def applied(self, match: Match, seen: Row, row: Row | None) -> tuple[Act | None, Row | None]:
         """Return what the first clause that applies does: to the values that it sees, or else to the row as it is."""
@@ -141,15 +140,9 @@ class _Merging:
 
     def twins(self, lone: Sequence[Row], made: Sequence[Row | None]) -> tuple[Row, ...]:
         """Return two rows that are inserted although one of them, had it been there, would have matched the other."""
-        return next(
-            (
-                (lone[place], other)
-                for place, row in enumerate(made)
-                for other in lone[place + 1 :]
-                if row is not None and self.matches((*row, *other))
-            ),
-            (),
-        )
+        inserted = [(place, row) for place, row in enumerate(made) if row is not None]
+        pairs = ((place, row, other) for place, row in inserted for other in lone[place + 1 :])
+        return next(((lone[place], other) for place, row, other in pairs if self.matches((*row, *other))), ())
 
     def refuse_several(self, row: Row, others: Sequence[Row]) -> None:
         """Raise the error for several rows of the source that match one of the target.
@@ -198,13 +191,11 @@ def _own_values(schema: t.StructType) -> list[Callable[[Row], Any]]:
 def _star(schema: t.StructType, given: t.StructType, statement: Merge) -> tuple[Assignment, ...]:
     """Return what ``UPDATE SET *`` and ``INSERT *`` assign: each column of the table from that of the source."""
     by_name = {column.name.lower(): column for column in given.fields}
-    found = []
-    for column in schema.names:
-        if column.lower() not in by_name and not statement.evolves:
-            raise _unresolved(column, given)
-        if column.lower() in by_name:
-            found.append(Assignment(column, _of_source(by_name[column.lower()], statement)))
-    return tuple(found)
+    lacking = [column for column in schema.names if column.lower() not in by_name]
+    if lacking and not statement.evolves:
+        raise _unresolved(lacking[0], given)
+    there = [column for column in schema.names if column.lower() in by_name]
+    return tuple(Assignment(column, _of_source(by_name[column.lower()], statement)) for column in there)
 
 
 def _of_source(column: t.StructField, statement: Merge) -> Recorded:
@@ -261,16 +252,14 @@ def _names_in(given: Any) -> Iterator[Recorded]:
 
 def _unresolved(column: str, schema: t.StructType) -> AnalysisException:
     offered = ", ".join(schema.names)
-    return AnalysisException(
-        message=f"[DELTA_MERGE_UNRESOLVED_EXPRESSION] Cannot resolve {column} given columns {offered}"
-    )
+    message = f"Cannot resolve {column} given columns {offered}"
+    return AnalysisException(message=f"[DELTA_MERGE_UNRESOLVED_EXPRESSION] {message}")
 
 
 def _under(schema: t.StructType, alias: str) -> t.StructType:
     """Return a schema whose columns are known under an alias, too."""
-    return t.StructType(
-        [t.StructField(column.name, column.dataType, True, {ALIAS: alias}) for column in schema.fields]
-    )
+    fields = [t.StructField(column.name, column.dataType, True, {ALIAS: alias}) for column in schema.fields]
+    return t.StructType(fields)
 
 
 def _tail(table: str) -> str:

@@ -93,23 +93,16 @@ def guarantee(
     of_format = [row for row in CONNECTORS if source in row.formats]
     row = next((row for row in of_format if row.applies(mode, options, columns)), None)
     if row is None:
-        known = bool(of_format) and mode != "append"
-        question = (
-            ""
-            if known
-            else f"is a second write of the same row a second row? What {source} does is not known"
-        )
-        return Guarantee(
-            question=question, remedy=next((row.remedy for row in of_format if row.remedy), _STAGED)
-        )
+        question = f"is a second write of the same row a second row? What {source} does is not known"
+        remedy = next((row.remedy for row in of_format if row.remedy), _STAGED)
+        return Guarantee(question="" if of_format and mode != "append" else question, remedy=remedy)
     if row.repeated is Repeated.ADDS:
         return Guarantee(remedy=row.remedy)
     keys = row.key_columns(options)
-    question = (
-        "" if keys else f"which columns are its key? {source} writes by the key, which the table alone knows"
-    )
+    question = f"which columns are its key? {source} writes by the key, which the table alone knows"
     newest = next((str(options[name]) for name in row.newest if options.get(name)), "")
-    return Guarantee(row.repeated, tuple(name.lower() for name in keys), newest.lower(), question, _VERSIONS)
+    known = tuple(name.lower() for name in keys)
+    return Guarantee(row.repeated, known, newest.lower(), "" if keys else question, _VERSIONS)
 
 
 _VERSIONS = "Write only the newest row of each key, chosen by a column of the row, and none that is older than what is there."

@@ -43,9 +43,8 @@ def rows_of_files(
     unread = [name for name in options if name not in _OPTIONS.get(source, ())]
     if source not in _OPTIONS or unread or (source == "json" and schema is None):
         what = f"the option {unread[0]}" if unread else "no schema" if source == "json" else "this format"
-        raise CannotFollowError(
-            f"spark.read of {source} with {what}", place, "Give the reader a schema, and no more than that"
-        )
+        remedy = "Give the reader a schema, and no more than that"
+        raise CannotFollowError(f"spark.read of {source} with {what}", place, remedy)
     if options.get("inferschema", "false").lower() == "true" and schema is None:
         raise CannotFollowError("spark.read with inferSchema", place, "Give the reader a schema")
     parts = [_read(file, source, options, schema) for file in files]

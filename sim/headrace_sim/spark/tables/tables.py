@@ -160,10 +160,9 @@ class Tables:
         """Return what was done to a table, in order, in Delta's words."""
         target = self._target(name)
         done = [] if self._probe is None else self._probe.done()
-        found = [effect.action.partition(" (")[0] for effect in done if effect.target == target]
-        return [
-            _OPERATIONS.get(name, name.upper()) for name in (["create"] * (target in self._before) + found)
-        ]
+        acts = [effect.action.partition(" (")[0] for effect in done if effect.target == target]
+        acts = ["create"] * (target in self._before) + acts
+        return [_OPERATIONS.get(act, act.upper()) for act in acts]
 
     def write(self, source: Source, request: WriteRequest) -> None:
         """Write rows. Raise `AnalysisException` if Spark would refuse it, as where the table is there in ``SaveMode.ERROR``."""
@@ -191,17 +190,17 @@ class Tables:
         """Carry out a statement; return how many rows it touched. Raise `AnalysisException` if Spark would refuse it."""
         match statement:
             case Merge():
+                source = statement.source
                 return self._change(
-                    "merge", statement, lambda table: merged(table, self._rows(statement.source), statement)
+                    "merge", statement, lambda table: merged(table, self._rows(source), statement)
                 )
             case Update():
                 return self._change("update", statement, lambda table: updated(table, statement))
             case Delete():
                 return self._change("delete", statement, lambda table: deleted(table, statement))
             case Truncate():
-                return self._change(
-                    "truncate", statement, lambda table: deleted(table, Delete(statement.table))
-                )
+                all_rows = Delete(statement.table)
+                return self._change("truncate", statement, lambda table: deleted(table, all_rows))
             case Insert():
                 self._insert(statement)
             case CreateTable():
@@ -235,9 +234,8 @@ class Tables:
         fixed = {name.lower(): value for name, value in statement.partition if value is not None}
         where = statement.where
         if table is not None:
-            names = statement.columns or tuple(
-                name for name in table.schema.names if name.lower() not in fixed
-            )
+            others = tuple(name for name in table.schema.names if name.lower() not in fixed)
+            names = statement.columns or others
             if not statement.by_name:
                 frame = _renamed(frame, names, statement.table)
         for name, value in statement.partition:
@@ -245,17 +243,9 @@ class Tables:
                 frame = frame.with_columns({name: value})
                 same = Recorded("equalTo", (Recorded("col", (name,), value.place), value), value.place)
                 where = same if where is None else Recorded("and", (where, same), value.place)
-        mode = SaveMode.OVERWRITE if statement.overwrites or statement.where is not None else SaveMode.APPEND
-        self.write(
-            frame,
-            WriteRequest(
-                statement.table,
-                "",
-                mode,
-                replaces=self.replaces(),
-                where=where if mode is SaveMode.OVERWRITE else None,
-            ),
-        )
+        overwrites = statement.overwrites or statement.where is not None
+        mode, where = (SaveMode.OVERWRITE, where) if overwrites else (SaveMode.APPEND, None)
+        self.write(frame, WriteRequest(statement.table, "", mode, replaces=self.replaces(), where=where))
 
     def replaces(self, option: Any = None) -> Replaces:
         """Return what is overwritten, as an option or else the session says."""
@@ -277,9 +267,8 @@ class Tables:
             if there is not None and statement.if_exists is IfExists.KEEP:
                 return there
             source = statement.source
-            return self._written(
-                Rows(statement.schema or _NOTHING, ()) if source is None else self._rows(source), request
-            )
+            rows = Rows(statement.schema or _NOTHING, ()) if source is None else self._rows(source)
+            return self._written(rows, request)
 
         self._refuse_known(request)
         self._commit(f"create ({request.format})", target, created)
@@ -290,7 +279,8 @@ class Tables:
         if table is not None:
             self._commit(f"drop ({table.format})", target, lambda: replace(table, rows=(), is_dropped=True))
         elif not statement.may_lack:
-            raise _not_found(statement.table)
+            message = f"[TABLE_OR_VIEW_NOT_FOUND] {statement.table} cannot be found"
+            raise AnalysisException(message=message)
 
     def _completed(self, request: WriteRequest, target: str, table: Version | None) -> WriteRequest:
         """Return a request with the table's name, its format, and the condition of its options."""
@@ -301,9 +291,9 @@ class Tables:
             where = parse_expression(str(text), users_place())
         if form == "kafka":
             if mode in {SaveMode.OVERWRITE, SaveMode.IGNORE}:
-                allowed = "Allowed save modes are Append and ErrorIfExists (default)"
+                message = f"Save mode {mode.value.title()} not allowed for Kafka"
                 raise AnalysisException(
-                    message=f"Save mode {mode.value.title()} not allowed for Kafka. {allowed}"
+                    message=f"{message}. Allowed save modes are Append and ErrorIfExists (default)"
                 )
             mode = SaveMode.APPEND
         return replace(request, target=target, format=form, where=where, mode=mode)
@@ -311,9 +301,8 @@ class Tables:
     def _refuse_known(self, request: WriteRequest) -> None:
         if request.mode is SaveMode.ERROR and request.target in self.versions():
             kind = "PATH_ALREADY_EXISTS" if "/" in request.target else "TABLE_OR_VIEW_ALREADY_EXISTS"
-            raise AnalysisException(
-                message=f"[{kind}] {request.target} already exists. Set mode as 'overwrite' to overwrite it"
-            )
+            message = f"{request.target} already exists. Set mode as 'overwrite' to overwrite it"
+            raise AnalysisException(message=f"[{kind}] {message}")
 
     def _written(self, frame: Rows, request: WriteRequest) -> Version:
         columns = {name.lower() for name in frame.columns}
@@ -370,10 +359,6 @@ def plain_name(name: str) -> str:
 _OPERATIONS = {"append": "WRITE", "overwrite": "WRITE", "create": "CREATE TABLE"}
 _PATH = re.compile(r"(?:avro|csv|delta|hudi|iceberg|json|orc|parquet|text)\.(?:`(.+)`|(.*/.*))")
 """A path in the place of a table's name."""
-
-
-def _not_found(name: str) -> AnalysisException:
-    return AnalysisException(message=f"[TABLE_OR_VIEW_NOT_FOUND] {name} cannot be found")
 
 
 def _renamed(frame: Rows, names: Sequence[str], table: str) -> Rows:

@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.bound import Bound, as_type
 from headrace_sim.spark.columns.expressions import bind
-from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.frames import Rows, relabeled
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.tables.connectors import Guarantee, Repeated
 
@@ -133,13 +133,11 @@ def _schema(table: Version | None, frame: Rows, request: WriteRequest) -> t.Stru
     if request.columns is Columns.BY_PLACE:
         if len(table.schema.fields) != len(frame.schema.fields):
             message = f"{request.target} has {len(table.schema.fields)} columns, the rows {len(frame.schema.fields)}"
-            raise AnalysisException(
-                message=f"[INSERT_COLUMN_ARITY_MISMATCH] Cannot write to {message}: use the table's"
-            )
+            message = f"Cannot write to {message}: use the table's"
+            raise AnalysisException(message=f"[INSERT_COLUMN_ARITY_MISMATCH] {message}")
         return table.schema
-    is_whole = (
-        request.mode is SaveMode.OVERWRITE and request.where is None and request.replaces is Replaces.TABLE
-    )
+    is_all = request.where is None and request.replaces is Replaces.TABLE
+    is_whole = is_all and request.mode is SaveMode.OVERWRITE
     if is_whole and (request.format != "delta" or _is_set(request, "overwriteschema")):
         return _with_partitions_last(frame.schema, request)
     known = {name.lower() for name in table.schema.names}
@@ -149,9 +147,8 @@ def _schema(table: Version | None, frame: Rows, request: WriteRequest) -> t.Stru
         message = (
             f"A schema mismatch detected when writing to the Delta table {request.target}: it lacks {names}"
         )
-        raise AnalysisException(
-            message=f"[DELTA_METADATA_MISMATCH] {message}. Set the option mergeSchema to add them"
-        )
+        message += ". Set the option mergeSchema to add them"
+        raise AnalysisException(message=f"[DELTA_METADATA_MISMATCH] {message}")
     return t.StructType([*table.schema.fields, *added])
 
 
@@ -176,10 +173,7 @@ def _converted(frame: Rows, schema: t.StructType, request: WriteRequest) -> list
     """Return the rows with the columns of the table."""
     own = _plain(frame.schema)
     if request.columns is Columns.BY_PLACE:
-        own = t.StructType([
-            t.StructField(target.name, column.dataType)
-            for target, column in zip(schema.fields, own.fields, strict=True)
-        ])  # fmt: skip
+        own = relabeled(own, schema.names, [None] * len(schema.names))
     columns = {column.name.lower(): (place, column) for place, column in enumerate(own.fields)}
     values: list[Callable[[Row], Any]] = []
     for target in schema.fields:
