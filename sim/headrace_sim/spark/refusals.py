@@ -3,6 +3,7 @@
 import inspect
 import os
 import sys
+import threading
 import traceback
 from collections import deque
 from functools import partial
@@ -81,6 +82,23 @@ def users_place() -> str:
     own = (frame for frame in frames if not is_library(frame.f_code.co_filename))
     frame = next(own, frames[0] if frames else None)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "unknown:0"
+
+
+def place_in_other_threads() -> str:
+    """Return ``file:line`` of the user's code that waits in another thread, rather for a library than for Spark or a thread."""
+    own, places = threading.get_ident(), []
+    for number, top in sys._current_frames().items():
+        frame: FrameType | None = top
+        waits = False
+        while frame is not None and is_library(frame.f_code.co_filename):
+            waits = waits or frame.f_code.co_filename.endswith(_WAITING)
+            frame = frame.f_back
+        if frame is not None and number != own:
+            places.append((waits, f"{frame.f_code.co_filename}:{frame.f_lineno}"))
+    return min(places, default=(False, "unknown:0"))[1]
+
+
+_WAITING = (f"py4j{os.sep}clientserver.py", f"py4j{os.sep}java_gateway.py", f"{os.sep}threading.py")
 
 
 def _frames_of_user() -> list[FrameType]:
