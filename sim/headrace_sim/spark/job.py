@@ -23,23 +23,13 @@ Frame = Any
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a stream is read from.
+    """What a stream is read from."""
 
-    Attributes:
-        name: Of the stream: that of its column in the job's input, if there are several.
-        format: ``kafka``, ``rate``, ``json``. "" where a function takes it as a parameter.
-        schema: That of its rows.
-        options: What the reader was given.
-        path: Or table, or "".
-        place: ``file:line`` of the user's code.
-
-    """
-
-    name: str
-    format: str
-    schema: t.StructType
-    options: tuple[tuple[str, str], ...] = ()
-    path: str = ""
+    name: str  # of the stream: that of its column in the job's input, if there are several
+    format: str  # ``kafka``, ``rate``, ``json``. "" where a function takes it as a parameter
+    schema: t.StructType  # that of its rows
+    options: tuple[tuple[str, str], ...] = ()  # what the reader was given
+    path: str = ""  # or table, or ""
     place: str = ""
 
     @property
@@ -67,24 +57,14 @@ class TimeMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A step that computes each row separately, such as ``select``, ``filter`` or ``withColumn``.
+    """A step that computes each row separately, such as ``select``, ``filter`` or ``withColumn``."""
 
-    Attributes:
-        call: What was called: ``filter``.
-        compute: Does it to a frame of rows in memory.
-        output: The schema of what comes out.
-        place: ``file:line`` of the user's code.
-        functions: The user's functions that it calls.
-        nodes: The columns that it computes, or goes by.
-
-    """
-
-    call: str
-    compute: Callable[[Rows], Rows]
-    output: t.StructType
+    call: str  # what was called: ``filter``
+    compute: Callable[[Rows], Rows]  # does it to a frame of rows in memory
+    output: t.StructType  # the schema of what comes out
     place: str = ""
-    functions: tuple[Callable[..., Any], ...] = ()
-    nodes: tuple[Recorded, ...] = ()
+    functions: tuple[Callable[..., Any], ...] = ()  # the user's functions that it calls
+    nodes: tuple[Recorded, ...] = ()  # the columns that it computes, or goes by
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +79,11 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The steps of one of several streams before they come together.
+    """The steps of one of several streams before they come together."""
 
-    Attributes:
-        source: The column of the job's input that has the rows of the stream. "": the steps begin with the whole input.
-        steps: What is done to them.
-
-    """
-
+    # the column of the job's input that has the rows of the stream. "": the steps begin with the whole input
     source: str
-    steps: "tuple[Step, ...]" = ()
+    steps: "tuple[Step, ...]" = ()  # what is done to them
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,53 +116,30 @@ class InitialState:
 
 @dataclass(frozen=True, slots=True)
 class TransformWithState:
-    """``groupBy(keys).transformWithState`` or ``transformWithStateInPandas``.
+    """``groupBy(keys).transformWithState`` or ``transformWithStateInPandas``."""
 
-    Attributes:
-        processor: The user's, of any class; each task gets a copy of it, as Spark pickles it.
-        keys: The columns grouped by.
-        output: The schema of what it gives out.
-        output_mode: Which rows it gives out.
-        time_mode: By what its timers fire.
-        pandas: Whether it takes and gives pandas DataFrames instead of rows.
-        initial: What it begins with, or None.
-        event_time: The column of its output that has the event time (``eventTimeColumnName``), or "".
-        place: ``file:line`` of the user's code.
-
-    """
-
-    processor: Any
-    keys: tuple[str, ...]
-    output: t.StructType
-    output_mode: OutputMode
-    time_mode: TimeMode
-    pandas: bool = False
-    initial: InitialState | None = None
-    event_time: str = ""
+    processor: Any  # the user's, of any class; each task gets a copy of it, as Spark pickles it
+    keys: tuple[str, ...]  # the columns grouped by
+    output: t.StructType  # the schema of what it gives out
+    output_mode: OutputMode  # which rows it gives out
+    time_mode: TimeMode  # by what its timers fire
+    pandas: bool = False  # whether it takes and gives pandas DataFrames instead of rows
+    initial: InitialState | None = None  # what it begins with, or None
+    event_time: str = ""  # the column of its output that has the event time (``eventTimeColumnName``), or ""
     place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyWithState:
-    """``groupBy(keys).applyInPandasWithState``.
+    """``groupBy(keys).applyInPandasWithState``."""
 
-    Attributes:
-        function: The user's: it takes a key, pandas DataFrames and a ``GroupState``, and gives pandas DataFrames.
-        keys: The columns grouped by.
-        output: The schema of what it gives out.
-        state: The schema of the state of a key.
-        output_mode: Which rows it gives out.
-        timeout: ``NoTimeout``, ``ProcessingTimeTimeout`` or ``EventTimeTimeout``.
-        place: ``file:line`` of the user's code.
-
-    """
-
+    # the user's: it takes a key, pandas DataFrames and a ``GroupState``, and gives pandas DataFrames
     function: Callable[..., Any]
-    keys: tuple[str, ...]
-    output: t.StructType
-    state: t.StructType
-    output_mode: OutputMode
-    timeout: str
+    keys: tuple[str, ...]  # the columns grouped by
+    output: t.StructType  # the schema of what it gives out
+    state: t.StructType  # the schema of the state of a key
+    output_mode: OutputMode  # which rows it gives out
+    timeout: str  # ``NoTimeout``, ``ProcessingTimeTimeout`` or ``EventTimeTimeout``
     place: str = ""
 
     @property
@@ -211,21 +163,13 @@ class MapInPandas:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """``groupBy(groups).agg(values)``, which Spark computes itself.
+    """``groupBy(groups).agg(values)``, which Spark computes itself."""
 
-    Attributes:
-        groups: The columns grouped by, of which one may be a ``window`` or a ``session_window``.
-        values: The aggregates.
-        output: The schema of both.
-        output_mode: The query's.
-        place: ``file:line`` of the user's code.
-
-    """
-
+    # the columns grouped by, of which one may be a ``window`` or a ``session_window``
     groups: tuple[Recorded, ...]
-    values: tuple[Recorded, ...]
-    output: t.StructType
-    output_mode: OutputMode = OutputMode.APPEND
+    values: tuple[Recorded, ...]  # the aggregates
+    output: t.StructType  # the schema of both
+    output_mode: OutputMode = OutputMode.APPEND  # the query's
     place: str = ""
 
     @property
@@ -236,45 +180,26 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate:
-    """``dropDuplicates`` or ``dropDuplicatesWithinWatermark``.
+    """``dropDuplicates`` or ``dropDuplicatesWithinWatermark``."""
 
-    Attributes:
-        keys: The columns whose values are there once.
-        output: The schema, as before.
-        output_mode: The query's.
-        within_watermark: Whether a value counts as new again when the watermark's delay after its time is over.
-        place: ``file:line`` of the user's code.
-
-    """
-
-    keys: tuple[str, ...]
-    output: t.StructType
-    output_mode: OutputMode = OutputMode.APPEND
+    keys: tuple[str, ...]  # the columns whose values are there once
+    output: t.StructType  # the schema, as before
+    output_mode: OutputMode = OutputMode.APPEND  # the query's
+    # whether a value counts as new again when the watermark's delay after its time is over
     within_watermark: bool = False
     place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamJoin:
-    """A join of two streams. It comes first in a job, or in a branch.
+    """A join of two streams. It comes first in a job, or in a branch."""
 
-    Attributes:
-        left: The steps of one stream.
-        right: Those of the other.
-        how: ``inner``, ``left``, ``right``, ``full`` or ``semi``.
-        on: The names of the columns that are equal, or a condition.
-        output: The schema of both.
-        output_mode: The query's.
-        place: ``file:line`` of the user's code.
-
-    """
-
-    left: Branch
-    right: Branch
-    how: str
-    on: tuple[str, ...] | Recorded
-    output: t.StructType
-    output_mode: OutputMode = OutputMode.APPEND
+    left: Branch  # the steps of one stream
+    right: Branch  # those of the other
+    how: str  # ``inner``, ``left``, ``right``, ``full`` or ``semi``
+    on: tuple[str, ...] | Recorded  # the names of the columns that are equal, or a condition
+    output: t.StructType  # the schema of both
+    output_mode: OutputMode = OutputMode.APPEND  # the query's
     place: str = ""
     keys: tuple[str, ...] = ()
 
@@ -286,19 +211,11 @@ class StreamJoin:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """``limit`` of a stream: its first rows.
+    """``limit`` of a stream: its first rows."""
 
-    Attributes:
-        count: How many.
-        output: The schema, as before.
-        output_mode: The query's.
-        place: ``file:line`` of the user's code.
-
-    """
-
-    count: int
-    output: t.StructType
-    output_mode: OutputMode = OutputMode.APPEND
+    count: int  # how many
+    output: t.StructType  # the schema, as before
+    output_mode: OutputMode = OutputMode.APPEND  # the query's
     place: str = ""
     keys: tuple[str, ...] = ()
 
@@ -311,57 +228,34 @@ Step = Columns | Watermark | Union | MapInPandas | Stateful
 
 @dataclass(frozen=True, slots=True)
 class SparkSink:
-    """Where a query's output goes.
+    """Where a query's output goes."""
 
-    Attributes:
-        function: The function given to ``foreachBatch``, or None.
-        writer: The object or function given to ``foreach``, or None.
-        format: The format of a sink of Spark's own: ``kafka``, ``delta``. "" with a function.
-        output_mode: The query's output mode.
-        trigger: The trigger's name and value: ``processingTime``, ``10 seconds``. Or None.
-        options: Its options.
-        target: The path or table, or "".
-        name: Of the query, or "".
-        place: ``file:line`` of the user's code that starts it.
-
-    """
-
-    function: Callable[[Frame, int], Any] | None = None
-    writer: Any = None
-    format: str = ""
-    output_mode: OutputMode = OutputMode.APPEND
+    function: Callable[[Frame, int], Any] | None = None  # the function given to ``foreachBatch``, or None
+    writer: Any = None  # the object or function given to ``foreach``, or None
+    format: str = ""  # the format of a sink of Spark's own: ``kafka``, ``delta``. "" with a function
+    output_mode: OutputMode = OutputMode.APPEND  # the query's output mode
+    # the trigger's name and value: ``processingTime``, ``10 seconds``. Or None
     trigger: tuple[str, Any] | None = None
-    options: tuple[tuple[str, str], ...] = ()
-    target: str = ""
-    name: str = ""
-    place: str = ""
+    options: tuple[tuple[str, str], ...] = ()  # its options
+    target: str = ""  # the path or table, or ""
+    name: str = ""  # of the query, or ""
+    place: str = ""  # ``file:line`` of the user's code that starts it
 
 
 @dataclass(frozen=True, slots=True)
 class SparkJob:
-    """A streaming query.
+    """A streaming query."""
 
-    Attributes:
-        input: The schema of its input.
-        steps: What is done to it, one step after the other.
-        sink: Where the output goes.
-        partitions: Into how many partitions a shuffle by key deals the rows.
-        policy: Which of several watermarks counts.
-        declares: What its author means.
-        sources: What its streams are read from.
-        plan: The query's relation as PySpark's client sends it (`pyspark.sql.connect.proto.Relation`), or empty.
-        state: What its session knows when it is started (`client.answers.SessionState`): views, functions, settings. Or None.
-
-    """
-
-    input: t.StructType
-    steps: tuple[Step, ...] = ()
-    sink: SparkSink = field(default_factory=SparkSink)
-    partitions: int = 2
-    policy: WatermarkPolicy = WatermarkPolicy.MIN
-    declares: Declares = field(default_factory=Declares)
-    sources: tuple[Source, ...] = ()
+    input: t.StructType  # the schema of its input
+    steps: tuple[Step, ...] = ()  # what is done to it, one step after the other
+    sink: SparkSink = field(default_factory=SparkSink)  # where the output goes
+    partitions: int = 2  # into how many partitions a shuffle by key deals the rows
+    policy: WatermarkPolicy = WatermarkPolicy.MIN  # which of several watermarks counts
+    declares: Declares = field(default_factory=Declares)  # what its author means
+    sources: tuple[Source, ...] = ()  # what its streams are read from
+    # the query's relation as PySpark's client sends it (`pyspark.sql.connect.proto.Relation`), or empty
     plan: bytes = b""
+    # what its session knows when it is started (`client.answers.SessionState`): views, functions, settings. Or None
     state: Any = None
 
     @property

@@ -51,12 +51,7 @@ class Aims:
     def __init__(self, hints: Hints, row: InputSlot, chance: random.Random, at: datetime) -> None:
         """Bind the conditions that look at this source alone.
 
-        Args:
-            hints: Of the job.
-            row: The row of the source.
-            chance: For what is tried first.
-            at: A time like those that its rows have.
-
+        ``row``: the row of the source. ``chance``: for what is tried first. ``at``: a time like those that its rows have.
         """
         self._hints, self._row, self._at, self._chance = hints, row, at, chance
         self._bound: dict[int, _Asked | None] = {}
@@ -65,9 +60,7 @@ class Aims:
     def rows(self, count: int) -> tuple[list[Known], list[Known]]:
         """Return values for rows that meet the goals that can be met; and those among them that pass all filters.
 
-        Args:
-            count: Up to this number of rows, one is also added for a goal that needs none of its own.
-
+        ``count``: up to this number of rows, one is also added for a goal that needs none of its own.
         """
         made: list[Known] = []
         first: list[tuple[_Asked, bool]] = []

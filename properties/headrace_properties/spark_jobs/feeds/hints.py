@@ -22,30 +22,19 @@ Conditions = tuple[tuple[Recorded, bool], ...]
 
 @dataclass(frozen=True, slots=True)
 class RowGoal:
-    """What some row should meet.
+    """What some row should meet."""
 
-    Attributes:
-        conditions: All of them at once.
-        needed: Whether a row is added for it; otherwise a row that is drawn anyway meets it if it can.
-
-    """
-
-    conditions: Conditions
+    conditions: Conditions  # all of them at once
+    # whether a row is added for it; otherwise a row that is drawn anyway meets it if it can
     needed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnScope:
-    """The columns of a relation, and the filters that its rows have passed.
+    """The columns of a relation, and the filters that its rows have passed."""
 
-    Attributes:
-        columns: Qualifier, name and term of each; None: unknown.
-        passed: The filters.
-
-    """
-
-    columns: tuple[tuple[str, str, Term], ...] | None
-    passed: Conditions = ()
+    columns: tuple[tuple[str, str, Term], ...] | None  # qualifier, name and term of each; None: unknown
+    passed: Conditions = ()  # the filters
 
     @property
     def names(self) -> list[str]:
@@ -69,24 +58,15 @@ class ColumnScope:
 
 @dataclass(slots=True)
 class Hints:
-    """What a plan tells of its sources.
+    """What a plan tells of its sources."""
 
-    Attributes:
-        rows: The row of each source.
-        slots: All slots, by name.
-        goals: What some rows should meet.
-        through: All filters, for each stream that reaches the end.
-        windows_us: The lengths of windows, in microseconds.
-        delays_us: The delays of watermarks.
-
-    """
-
-    rows: dict[str, InputSlot] = field(default_factory=dict)
-    slots: dict[str, InputSlot] = field(default_factory=dict)
-    goals: list[RowGoal] = field(default_factory=list)
+    rows: dict[str, InputSlot] = field(default_factory=dict)  # the row of each source
+    slots: dict[str, InputSlot] = field(default_factory=dict)  # all slots, by name
+    goals: list[RowGoal] = field(default_factory=list)  # what some rows should meet
+    # all filters, for each stream that reaches the end
     through: list[Conditions] = field(default_factory=list)
-    windows_us: set[int] = field(default_factory=set)
-    delays_us: set[int] = field(default_factory=set)
+    windows_us: set[int] = field(default_factory=set)  # the lengths of windows, in microseconds
+    delays_us: set[int] = field(default_factory=set)  # the delays of watermarks
 
     @property
     def tell(self) -> bool:

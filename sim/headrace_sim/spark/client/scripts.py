@@ -37,21 +37,14 @@ from headrace_sim.spark.refusals import (
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A program, and what it is run with.
+    """A program, and what it is run with."""
 
-    Attributes:
-        name: Its file, or a module (``-m``).
-        arguments: Those of its command line.
-        environment: Variables that are added to its environment.
-        stand_ins: Modules that inert ones replace.
-        schemas: Of sources that do not say theirs: one, or by topic, table or last part of the path.
-
-    """
-
-    name: str
-    arguments: tuple[str, ...] = ()
+    name: str  # its file, or a module (``-m``)
+    arguments: tuple[str, ...] = ()  # those of its command line
+    # variables that are added to its environment
     environment: Mapping[str, str] = field(default_factory=dict)
-    stand_ins: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()  # modules that inert ones replace
+    # of sources that do not say theirs: one, or by topic, table or last part of the path
     schemas: str | Mapping[str, str] | None = None
 
     @property
@@ -67,24 +60,14 @@ def is_script(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """A program that has run to its end.
+    """A program that has run to its end."""
 
-    Attributes:
-        lives: Of each query that it started, in order.
-        variables: What its module has.
-        notes: What is worth knowing of its run.
-        unknown: Why something of it was not seen.
-        prepare: Makes what it had made before its queries started, or None.
-        refused: What Spark refuses, so that it fails there; None: nothing.
-
-    """
-
-    lives: tuple[QueryLife, ...]
-    variables: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-    prepare: Callable[[], None] | None = None
-    refused: SparkJobError | None = None
+    lives: tuple[QueryLife, ...]  # of each query that it started, in order
+    variables: Mapping[str, Any]  # what its module has
+    notes: tuple[str, ...] = ()  # what is worth knowing of its run
+    unknown: tuple[str, ...] = ()  # why something of it was not seen
+    prepare: Callable[[], None] | None = None  # makes what it had made before its queries started, or None
+    refused: SparkJobError | None = None  # what Spark refuses, so that it fails there; None: nothing
 
     @property
     def queries(self) -> tuple[SparkJob, ...]:
@@ -96,9 +79,7 @@ class ScriptRun:
 def surroundings(script: Script) -> Iterator[ModuleType]:
     """Give a program its module, arguments, environment, path and stand-ins within; its functions need them, too, when called.
 
-    Raises:
-        ProgramError: If there is no such program.
-
+    Raise `ProgramError` if there is no such program.
     """
     code, path, package = _code_of(script)
     module = ModuleType("__main__")
@@ -160,14 +141,8 @@ def _code_of_module(name: str) -> tuple[CodeType, Path, str | None]:
 def run_script(script: Script, module: ModuleType) -> ScriptRun:
     """Run a program to its end in simulated time, and return what it started.
 
-    Args:
-        script: It.
-        module: Its own, from `surroundings`, which must be in force.
-
-    Raises:
-        CannotFollowError: If it calls something that is not simulated.
-        ProgramError: If it starts no query; if it fails before it has started one.
-
+    ``module``: its own, from `surroundings`, which must be in force. Raise `CannotFollowError` if it calls something that is
+    not simulated, or `ProgramError` if it starts no query, if it fails before it has started one.
     """
     HEARD.clear()
     code = vars(module).pop("__code__")

@@ -35,24 +35,14 @@ _REMEDY = "Compute it in another way, or in Python"
 
 @dataclass(slots=True)
 class Reading:
-    """What columns are read with.
+    """What columns are read with."""
 
-    Attributes:
-        place: ``file:line`` of the user's code, for columns that do not know theirs.
-        functions: The user's functions that have a name in the session (``udf.register``).
-
-    """
-
-    place: str
+    place: str  # ``file:line`` of the user's code, for columns that do not know theirs
+    # the user's functions that have a name in the session (``udf.register``)
     functions: dict[str, UserDefinedFunction] = field(default_factory=dict)
 
     def __call__(self, expression: pb.Expression) -> Recorded:
-        """Return a column as a tree of calls.
-
-        Raises:
-            CannotFollowError: It has a part that is not simulated.
-
-        """
+        """Return a column as a tree of calls. Raise `CannotFollowError` if it has a part that is not simulated."""
         kind = expression.WhichOneof("expr_type")
         read = _KINDS.get(kind or "")
         at = self._place(expression)
@@ -204,9 +194,7 @@ def _frame(window: Any) -> tuple[str, int | None, int | None] | None:
 def refuse_unread(message: Message, read: frozenset[str] | set[str], place: str) -> None:
     """Refuse what a message says and nobody here reads.
 
-    Raises:
-        CannotFollowError: It says something else than the fields that are read.
-
+    Raise `CannotFollowError` if it says something else than the fields that are read.
     """
     if read is _ALL:
         return
@@ -242,23 +230,13 @@ _FIELDS = {
 }
 """The fields that are read of kinds of columns that have further ones."""
 _KINDS: dict[str, Callable[[Reading, Any, str], Recorded]] = {
-    "alias": Reading._alias,
-    "call_function": Reading._function,
-    "cast": Reading._cast,
-    "common_inline_user_defined_function": Reading._users,
-    "expression_string": Reading._text,
-    "lambda_function": Reading._lambda,
-    "literal": _literal,
-    "named_argument_expression": Reading._named,
-    "sort_order": Reading.order,
-    "unresolved_attribute": Reading._attribute,
-    "unresolved_extract_value": Reading._item,
-    "unresolved_function": Reading._function,
-    "unresolved_named_lambda_variable": Reading._variable,
-    "unresolved_star": Reading._star,
-    "update_fields": Reading._updated,
-    "window": Reading._window,
-}
+    "alias": Reading._alias, "call_function": Reading._function, "cast": Reading._cast,
+    "common_inline_user_defined_function": Reading._users, "expression_string": Reading._text,
+    "lambda_function": Reading._lambda, "literal": _literal, "named_argument_expression": Reading._named,
+    "sort_order": Reading.order, "unresolved_attribute": Reading._attribute, "unresolved_extract_value": Reading._item,
+    "unresolved_function": Reading._function, "unresolved_named_lambda_variable": Reading._variable,
+    "unresolved_star": Reading._star, "update_fields": Reading._updated, "window": Reading._window,
+}  # fmt: skip
 _NAMES = {
     "!=": "notEqual", "%": "mod", "*": "multiply", "+": "plus", "-": "minus", "/": "divide", "<": "lt", "<=": "leq",
     "<=>": "eqNullSafe", "==": "equalTo", ">": "gt", ">=": "geq", "ceiling": "ceil", "day": "dayofmonth", "endswith": "endsWith",

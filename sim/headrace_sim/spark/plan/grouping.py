@@ -80,11 +80,7 @@ def renamed(tree: exp.Expr, aliases: Mapping[str, exp.Expr], *, whole: bool = Tr
 class Grouping:
     """The keys and the aggregates of a query, under the names that they have as columns.
 
-    Args:
-        group: The clause, if any.
-        items: What is selected.
-        aliases: What was selected under names that no column has.
-
+    ``group``: the clause, if any. ``items``: what is selected. ``aliases``: what was selected under names that no column has.
     """
 
     def __init__(
@@ -163,9 +159,7 @@ class Grouping:
     def over(self, tree: exp.Expr) -> exp.Expr:
         """Return a tree with columns of the result in place of keys and aggregates.
 
-        Raises:
-            SqlTextError: Something else is left.
-
+        Raise `SqlTextError` if something else is left.
         """
         found = next((name for key, name in self._keys if key == tree), None)
         if found is not None:

@@ -16,12 +16,7 @@ def handle(value: Any) -> bytes:
 
 
 def object_of(handle_bytes: bytes) -> Any:
-    """Return the object that some bytes stand for.
-
-    Raises:
-        KeyError: They stand for none.
-
-    """
+    """Return the object that some bytes stand for. Raise `KeyError` if they stand for none."""
     if not handle_bytes.startswith(_PREFIX):
         raise KeyError(handle_bytes)
     return _OBJECTS[int(handle_bytes.removeprefix(_PREFIX))]

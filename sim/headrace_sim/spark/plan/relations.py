@@ -37,30 +37,18 @@ _REMEDY = "Write it with other calls of the DataFrame, or do it in Python"
 
 @dataclass(slots=True)
 class Compiler:
-    """Compiles relations.
+    """Compiles relations."""
 
-    Attributes:
-        leaf: Compiles those without an input.
-        places: ``file:line`` of the user's code, by plan id.
-        functions: The user's functions that have a name in the session.
-        known: Relations, by plan id, that are not compiled but given: the rows before a step of a stream.
-        analysis: Whether only schemas matter: the user's functions are not called.
-
-    """
-
-    leaf: Leaf
-    places: Mapping[int, str] = field(default_factory=dict)
+    leaf: Leaf  # compiles those without an input
+    places: Mapping[int, str] = field(default_factory=dict)  # ``file:line`` of the user's code, by plan id
+    # the user's functions that have a name in the session
     functions: dict[str, UserDefinedFunction] = field(default_factory=dict)
+    # relations, by plan id, that are not compiled but given: the rows before a step of a stream
     known: Mapping[int, Computed] = field(default_factory=dict)
-    analysis: bool = False
+    analysis: bool = False  # whether only schemas matter: the user's functions are not called
 
     def compiled(self, relation: pb.Relation) -> Computed:
-        """Return a relation, ready to be evaluated.
-
-        Raises:
-            CannotFollowError: It has a part that is not simulated.
-
-        """
+        """Return a relation, ready to be evaluated. Raise `CannotFollowError` if it has a part that is not simulated."""
         if (given := self.known.get(relation.common.plan_id)) is not None:
             return given
         kind, place = relation.WhichOneof("rel_type") or "", self.place(relation)
@@ -127,17 +115,10 @@ class _Tried:
 
 _BY_SPARK: dict[int, CannotFollowError] = {}
 """The relations that the real Spark computes, by plan id, and why. They are known once a frame is made, which analyzes it."""
-LEAVES = frozenset(
-    {
-        "cached_local_relation",
-        "cached_remote_relation",
-        "chunked_cached_local_relation",
-        "local_relation",
-        "range",
-        "read",
-        "sql",
-    }
-)
+LEAVES = frozenset({
+    "cached_local_relation", "cached_remote_relation", "chunked_cached_local_relation", "local_relation", "range", "read",
+    "sql",
+})  # fmt: skip
 """The kinds of relations that have no input."""
 
 

@@ -20,44 +20,22 @@ View = Callable[[str], pb.Relation | None]
 Columns = Callable[[pb.Relation], Sequence[str]]
 Scope = Mapping[str, pb.Relation]
 _HIDDEN = "headrace hidden"
-_GENERATORS = frozenset(
-    {
-        "explode",
-        "explode_outer",
-        "inline",
-        "inline_outer",
-        "json_tuple",
-        "posexplode",
-        "posexplode_outer",
-        "stack",
-    }
-)
+_GENERATORS = frozenset({
+    "explode", "explode_outer", "inline", "inline_outer", "json_tuple", "posexplode", "posexplode_outer", "stack",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Makes relations of queries.
+    """Makes relations of queries."""
 
-    Attributes:
-        view: Returns the relation of a view, if there is one with this name.
-        columns: Returns the names of a relation's columns.
-        number: Returns the next id of a plan.
-        scope: The relations of common table expressions, by name.
-
-    """
-
-    view: View
-    columns: Columns
-    number: Callable[[], int]
-    scope: Scope = field(default_factory=dict)
+    view: View  # returns the relation of a view, if there is one with this name
+    columns: Columns  # returns the names of a relation's columns
+    number: Callable[[], int]  # returns the next id of a plan
+    scope: Scope = field(default_factory=dict)  # the relations of common table expressions, by name
 
     def relation(self, tree: exp.Expr) -> pb.Relation:
-        """Return a query as a relation.
-
-        Raises:
-            SqlTextError: It has a part that is not simulated.
-
-        """
+        """Return a query as a relation. Raise `SqlTextError` if it has a part that is not simulated."""
         queries = self._with_ctes(tree)
         if isinstance(tree, exp.Select):
             return queries._select(tree)
@@ -129,13 +107,8 @@ class Queries:
     ) -> pb.Relation:
         operation = pb.SetOperation.SetOpType.Value(f"SET_OP_TYPE_{kind}")
         return self.make(
-            "set_op",
-            left_input=left,
-            right_input=right,
-            set_op_type=operation,
-            is_all=is_all,
-            by_name=by_name,
-        )
+            "set_op", left_input=left, right_input=right, set_op_type=operation, is_all=is_all, by_name=by_name,
+        )  # fmt: skip
 
     def _set_operation(self, tree: Any) -> pb.Relation:
         refuse_unread(

@@ -50,16 +50,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A query that only a real Spark can run.
+    """A query that only a real Spark can run."""
 
-    Attributes:
-        relation: It, with the views that it may name.
-        problem: What cannot be read.
-
-    """
-
-    relation: pb.Relation
-    problem: str
+    relation: pb.Relation  # it, with the views that it may name
+    problem: str  # what cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,31 +66,18 @@ Meaning: TypeAlias = pb.Relation | Unread | Statement | Setting | NoChange
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """A text that `spark.sql` is given.
+    """A text that `spark.sql` is given."""
 
-    Attributes:
-        text: It, with ``:name`` or ``?`` in place of parameters.
-        place: ``file:line`` of the user's code.
-        named: The parameters, as literals, by name.
-        positional: Those without a name, in their order.
-
-    """
-
-    text: str
+    text: str  # it, with ``:name`` or ``?`` in place of parameters
     place: str
-    named: Mapping[str, Any]
-    positional: Sequence[Any] = ()
+    named: Mapping[str, Any]  # the parameters, as literals, by name
+    positional: Sequence[Any] = ()  # those without a name, in their order
 
     def meaning(self, queries: Queries, whole: Callable[[], pb.Relation]) -> Meaning:
         """Return what the text means.
 
-        Args:
-            queries: Makes relations of queries.
-            whole: Returns the text as a relation, with the views that it may name.
-
-        Raises:
-            CannotFollowError: It is no query and is not simulated.
-
+        ``queries``: makes relations of queries. ``whole``: returns the text as a relation, with the views that it may name.
+        Raise `CannotFollowError` if it is no query and is not simulated.
         """
         try:
             tree = self._with_parameters(tree_of(_EVOLVES.sub("MERGE", self.text)))
@@ -212,11 +193,8 @@ class _Statements:
             return Clause(match, Act.INSERT, condition)
         pairs = zip(then.this.expressions, then.expression.expressions, strict=True)
         return Clause(
-            match,
-            Act.INSERT,
-            condition,
-            tuple(Assignment(name.name, self.column(value)) for name, value in pairs),
-        )
+            match, Act.INSERT, condition, tuple(Assignment(name.name, self.column(value)) for name, value in pairs),
+        )  # fmt: skip
 
     def insert(self, tree: exp.Insert) -> Meaning:
         target, columns = tree.this, ()
@@ -299,10 +277,7 @@ class _Statements:
         found = item.this
         if not isinstance(found, exp.EQ) or not isinstance(found.left, exp.Column):
             raise SqlTextError(f"at {shown_text(tree)!r}")
-        return Setting(
-            ".".join(part.name for part in found.left.parts),
-            found.right.name,
-        )
+        return Setting(".".join(part.name for part in found.left.parts), found.right.name)
 
 
 _WITHOUT_EFFECT = frozenset({exp.Property, exp.SchemaCommentProperty})

@@ -50,10 +50,7 @@ def _is_table(target: str) -> bool:
 class StoreClients:
     """Answers the clients of a process, and sends what they have in the background.
 
-    Args:
-        probe: Told of each effect.
-        keys: The columns of the keys of tables, as the author says them, by table.
-
+    ``probe``: told of each effect. ``keys``: the columns of the keys of tables, as the author says them, by table.
     """
 
     def __init__(self, probe: Probe, keys: Mapping[str, tuple[str, ...]]) -> None:

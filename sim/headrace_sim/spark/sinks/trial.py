@@ -39,13 +39,7 @@ from headrace_sim.spark.sinks.effects import (
     RolledBack,
     Swallowed,
 )
-from headrace_sim.spark.sinks.losses import (
-    RowsOf,
-    redelivered,
-    redeliveries,
-    swallowed_in_trial,
-    told_losses,
-)
+from headrace_sim.spark.sinks.losses import RowsOf, redelivered, redeliveries, swallowed_in_trial, told_losses
 from headrace_sim.spark.sinks.points import fault_points
 from headrace_sim.spark.sinks.processes import Sink, SinkFunction
 from headrace_sim.spark.sinks.story import (
@@ -69,25 +63,16 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True, slots=True)
 class SinkReport:
-    """The results of a sink's trials.
+    """The results of a sink's trials."""
 
-    Attributes:
-        findings: What it gets wrong, in the order in which it was found.
-        unknown: What could not be judged, each with the reason. A sink without findings is sound only if this is empty.
-        questions: What only the author can say. It is sound only if they are answered, too.
-        trials: The number of trials.
-        effects: The number of effects of the undisturbed run, by batch.
-        stopped: Whether the search was stopped; ``unknown`` says how far it was.
-        notes: What is worth knowing of the undisturbed run, and changes no verdict.
-
-    """
-
-    findings: tuple[SinkFinding, ...]
+    findings: tuple[SinkFinding, ...]  # what it gets wrong, in the order in which it was found
+    # what could not be judged, each with the reason. A sink without findings is sound only if this is empty
     unknown: tuple[str, ...]
-    trials: int
-    effects: tuple[int, ...]
-    stopped: bool = False
-    notes: tuple[str, ...] = ()
+    trials: int  # the number of trials
+    effects: tuple[int, ...]  # the number of effects of the undisturbed run, by batch
+    stopped: bool = False  # whether the search was stopped; ``unknown`` says how far it was
+    notes: tuple[str, ...] = ()  # what is worth knowing of the undisturbed run, and changes no verdict
+    # what only the author can say. It is sound only if they are answered, too
     questions: tuple[SinkQuestion, ...] = ()
 
     @property
@@ -165,41 +150,25 @@ def check_sink(
 
     """
     check = _Check(
-        _sink(function, batches, schema, prepare, keys, state),
-        frozenset(ignore),
-        rows_of,
-        frozenset(allow),
-        revised,
-    )
+        _sink(function, batches, schema, prepare, keys, state), frozenset(ignore), rows_of, frozenset(allow), revised,
+    )  # fmt: skip
     return check.run(progress, overtaken=overtaken, duplicates=duplicates)
 
 
 @dataclass(frozen=True, slots=True)
 class OneTrial:
-    """The results of one fault.
+    """The results of one fault."""
 
-    Attributes:
-        findings: What the sink gets wrong.
-        undisturbed: Its effects without the fault.
-        effects: Its effects with the fault, by all processes.
-        fault: The fault, if it could strike.
-        told: What happened then, in a sentence.
-        calm: What is left without the fault, by destination.
-        struck: What was there when the fault had struck, before another process took over; None: none did.
-        left: What is left in the end.
-        questions: What only the author can say.
-
-    """
-
-    findings: tuple[SinkFinding, ...]
-    undisturbed: tuple[Effect, ...]
-    effects: tuple[Effect, ...]
-    fault: SinkFault | None = None
-    told: str = ""
-    calm: Contents = field(default_factory=dict)
+    findings: tuple[SinkFinding, ...]  # what the sink gets wrong
+    undisturbed: tuple[Effect, ...]  # its effects without the fault
+    effects: tuple[Effect, ...]  # its effects with the fault, by all processes
+    fault: SinkFault | None = None  # the fault, if it could strike
+    told: str = ""  # what happened then, in a sentence
+    calm: Contents = field(default_factory=dict)  # what is left without the fault, by destination
+    # what was there when the fault had struck, before another process took over; None: none did
     struck: Contents | None = None
-    left: Contents = field(default_factory=dict)
-    questions: tuple[SinkQuestion, ...] = ()
+    left: Contents = field(default_factory=dict)  # what is left in the end
+    questions: tuple[SinkQuestion, ...] = ()  # what only the author can say
 
 
 def try_fault(
@@ -286,14 +255,8 @@ class Trial:
 def undisturbed(sink: Sink, chance: int = 0) -> Trial:
     """Run a sink without faults.
 
-    Args:
-        sink: What is run.
-        chance: The seed of its clock and of its random numbers.
-
-    Raises:
-        SinkFailsError: If the function fails.
-        UnfollowableSinkError: If it does something that cannot be simulated.
-
+    ``chance``: the seed of its clock and of its random numbers. Raise `SinkFailsError` if the function fails, or
+    `UnfollowableSinkError` if it does something that cannot be simulated.
     """
     with _trial_folder() as (folder, ledger):
         sink.host.begin(sink, folder)
@@ -381,16 +344,9 @@ class _Check:
         self._judge(trial, fault, usual, by_batch)
         found = self._found()
         return OneTrial(
-            found,
-            calm,
-            tuple(trial.effects),
-            fault,
-            Story(fault, trial.effects, by_batch).struck(),
-            usual.contents,
-            usual.read(*looks[0]) if looks else None,
-            usual.read(trial.contents, trial.effects),
-            self._asked(found),
-        )
+            found, calm, tuple(trial.effects), fault, Story(fault, trial.effects, by_batch).struck(), usual.contents,
+            usual.read(*looks[0]) if looks else None, usual.read(trial.contents, trial.effects), self._asked(found),
+        )  # fmt: skip
 
     def _asked(self, found: Iterable[SinkFinding]) -> tuple[SinkQuestion, ...]:
         """Return what is asked of destinations of which nothing else is found."""
@@ -461,15 +417,8 @@ class _Check:
             return {(entry.error, entry.place) for entry in entries if isinstance(entry, Swallowed)}
 
         losses = told_losses(
-            baseline,
-            by_batch,
-            self.swallowed,
-            self.rows_of,
-            self.allow,
-            usual.names,
-            errors_without,
-            self.revised,
-        )
+            baseline, by_batch, self.swallowed, self.rows_of, self.allow, usual.names, errors_without, self.revised,
+        )  # fmt: skip
         for finding in losses.findings:
             self._add(finding)
         for question in losses.questions:
@@ -541,13 +490,8 @@ class _Check:
             elif struck.finish() != 0:
                 _look(sink, folder, ledger, looks)
                 self._take_over(
-                    sink,
-                    folder,
-                    ledger,
-                    1,
-                    first,
-                    fault.batch if fault.kind is SinkFaultKind.REORDER else None,
-                )
+                    sink, folder, ledger, 1, first, fault.batch if fault.kind is SinkFaultKind.REORDER else None,
+                )  # fmt: skip
             return _left(fault, sink, folder, ledger)
 
     def _take_over(
@@ -595,9 +539,7 @@ class _Check:
 def _questions(effects: list[Effect], declared: Mapping[str, tuple[str, ...]]) -> dict[str, SinkQuestion]:
     """Return what only the author can say of the tables that are written, by table.
 
-    Raises:
-        UnfollowableSinkError: If a key is declared of a table that is not written.
-
+    Raise `UnfollowableSinkError` if a key is declared of a table that is not written.
     """
     writes = [effect for effect in effects if isinstance(effect.payload, Version)]
     stores = [effect for effect in effects if isinstance(effect.payload, StoreWrite)]
