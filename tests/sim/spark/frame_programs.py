@@ -549,6 +549,23 @@ PROGRAMS: dict[str, Program] = {
         F.max_by("k", "l"),
         F.min_by("k", "i").alias("least"),
     ),
+    "spreads and truths": lambda df: (
+        df.groupBy("b")
+        .agg(
+            *(
+                getattr(F, name)("i").alias(name)
+                for name in ("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
+            ),
+            F.stddev("l").alias("of longs"),
+            F.approx_count_distinct("k"),
+            F.approx_count_distinct("i", 0.01),
+            F.any_value("k", F.lit(True)).alias("some k"),
+            F.expr("count_if(i > 1)").alias("ones"),
+            F.expr("bool_and(i > 0)").alias("all"),
+            F.expr("bool_or(i > 2)").alias("any"),
+        )
+        .sort("b")
+    ),
     "SQL of rows": lambda df: df.selectExpr(
         "named_struct('a', i, 'b', k) as s",
         "array_contains(a, 3) as c",

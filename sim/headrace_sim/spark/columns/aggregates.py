@@ -1,5 +1,6 @@
 """Spark's aggregates, by name: what they make of the rows of a group."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -84,6 +85,18 @@ def _average(values: list[Any]) -> Any:
     return average(values) if isinstance(values[0], Decimal) else sum(values) / len(values)
 
 
+def _spread(*, of_sample: bool, root: bool) -> Aggregate:
+    """Return a variance, or its root: of a sample, that of one value is null."""
+
+    def spread(values: list[Any]) -> float | None:
+        numbers = list(map(float, values))
+        mean, count = sum(numbers) / len(numbers), len(numbers) - of_sample
+        squares = math.fsum((number - mean) ** 2 for number in numbers)
+        return (math.sqrt(squares / count) if root else squares / count) if count else None
+
+    return Aggregate(lambda _kind: t.DoubleType(), spread, needs_numbers=True)
+
+
 def _same(kind: t.DataType) -> t.DataType:
     return kind
 
@@ -96,9 +109,22 @@ def _long(_kind: t.DataType) -> t.DataType:
     return t.LongType()
 
 
+def _truth(_kind: t.DataType) -> t.DataType:
+    return t.BooleanType()
+
+
 AGGREGATES: dict[str, Aggregate] = {
-    "avg": Aggregate(_mean, _average, needs_numbers=True), "collect_list": Aggregate(_list_of, list, nullable=False),
+    "any_value": Aggregate(_same, lambda values: values[0], takes_nulls=True),
+    # Exact: Spark's sketch is wrong by a few percent of many values, and hardly ever of the few that are tried.
+    "approx_count_distinct": Aggregate(_long, len, nullable=False, distinct=True),
+    "avg": Aggregate(_mean, _average, needs_numbers=True),
+    **dict.fromkeys(("bool_and", "every"), Aggregate(_truth, all)), **dict.fromkeys(("bool_or", "some"), Aggregate(_truth, any)),
+    "collect_list": Aggregate(_list_of, list, nullable=False),
     "collect_set": Aggregate(_list_of, list, nullable=False, distinct=True), "count": Aggregate(_long, len, nullable=False),
+    "count_if": Aggregate(_long, sum, nullable=False), "stddev_pop": _spread(of_sample=False, root=True),
+    "var_pop": _spread(of_sample=False, root=False),
+    **dict.fromkeys(("std", "stddev", "stddev_samp"), _spread(of_sample=True, root=True)),
+    **dict.fromkeys(("var_samp", "variance"), _spread(of_sample=True, root=False)),
     "count_distinct": Aggregate(_long, len, nullable=False, distinct=True),
     "first": Aggregate(_same, lambda values: values[0], takes_nulls=True),
     "last": Aggregate(_same, lambda values: values[-1], takes_nulls=True),

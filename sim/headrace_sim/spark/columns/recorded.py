@@ -179,7 +179,7 @@ _SHOWN: dict[str, Callable[[Recorded], str]] = {
     "field": lambda node: str(node.args[1]),
     LAMBDA: lambda node: f"lambdafunction({', '.join(map(shown, (node.args[0], *node.args[1])))})",
     LAMBDA_VARIABLE: lambda _: "namedlambdavariable()",
-    **dict.fromkeys(("first", "last"), lambda node: f"{node.name}({shown(node.args[0])})"),
+    **dict.fromkeys(("any_value", "approx_count_distinct", "first", "last"), lambda node: f"{node.name}({shown(node.args[0])})"),
     "isin": lambda node: f"({shown(node.args[0])} IN ({', '.join(map(shown, node.args[1]))}))", "otherwise": _shown_case,
     "over": _shown_window, "struct": lambda node: f"struct({', '.join(map(_shown_part, node.args[0]))})",
     "sum_distinct": lambda node: f"sum(DISTINCT {shown(node.args[0])})",
