@@ -221,9 +221,12 @@ def _socket(job: SparkJob) -> Iterator[tuple[str, str]]:
             yield "", source.place
 
 
-def _once(job: SparkJob) -> Iterator[tuple[str, str]]:
-    if job.sink.trigger is not None and job.sink.trigger[0] == "once":
-        yield "", job.sink.place
+def _triggered(name: str) -> Callable[[SparkJob], Iterator[tuple[str, str]]]:
+    def places(job: SparkJob) -> Iterator[tuple[str, str]]:
+        if job.sink.trigger is not None and job.sink.trigger[0] == name:
+            yield "", job.sink.place
+
+    return places
 
 
 RULES = (
@@ -258,7 +261,11 @@ RULES = (
         "Say earliest if that counts", f"{_KAFKA}#creating-a-kafka-source-for-streaming-queries", FindingClass.NOTE,
     ),
     ReviewRule(
-        "once", _once, "trigger(once=True) is deprecated: it puts the whole backlog into one batch",
+        "continuous", _triggered("continuous"), "trigger(continuous=...) has no batches: it was tried with micro-batches",
+        "What Spark says of it, at least once, holds for every sink", f"{_GUIDE}#continuous-processing", FindingClass.NOTE,
+    ),
+    ReviewRule(
+        "once", _triggered("once"), "trigger(once=True) is deprecated: it puts the whole backlog into one batch",
         "Say trigger(availableNow=True)", f"{_GUIDE}#triggers", FindingClass.NOTE,
     ),
 )  # fmt: skip

@@ -117,7 +117,6 @@ def test_stream_is_joined_with_a_frame_and_computed_from_sql_text() -> None:
         ),
         (lambda df: df.filter("word = 'a"), 'cannot follow the SQL text "word = \'a"'),
         (lambda df: df.filter("words = 'a'"), "A column with name 'words' cannot be resolved"),
-        (lambda df: df.writeStream.trigger(continuous="1 second"), "cannot follow trigger(continuous=...)"),
         (lambda spark: spark.read.load("x"), "cannot follow reading x, which nothing here has made"),
         (lambda spark: spark.sparkContext.parallelize([1]), "cannot follow SparkContext.parallelize"),
         (

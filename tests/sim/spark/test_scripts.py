@@ -222,6 +222,26 @@ with SparkContext.getOrCreate() as same:
 """
 
 
+PLATFORM = """\
+# Databricks notebook source
+root = os.path.dirname(dbutils.notebook.entry_point.getDbutils().notebook().getContext().notebookPath().get())
+assert root == os.path.dirname(sys.argv[0]) and os.path.join(dbutils.anything.else_(), "x")
+sc._jsc.hadoopConfiguration().set("fs.s3a.endpoint", "minio:9000")
+assert sc._jvm.org.apache.spark.eventhubs.EventHubsUtils.encrypt("Endpoint=sb://h") == "Endpoint=sb://h"
+assert "StateStoreProvider" in spark.conf.get("spark.sql.streaming.stateStore.providerClass")
+from pyspark.sql import functions as F
+files = spark.readStream.format("cloudFiles").option("cloudFiles.format", "text").load("/landing")
+named = files.withColumn("file", F.input_file_name()).withColumn("at", F.col("_metadata.file_modification_time"))
+assert named.columns == ["value", "file", "at"] and dict(named.dtypes)["at"] == "timestamp"
+named.writeStream.trigger(continuous="1 second").option("checkpointLocation", "/c").table("bronze.lines")
+"""
+
+
+def test_what_platforms_have_is_there(run: Any) -> None:
+    (job,) = run(PLATFORM).queries
+    assert (job.sink.target, job.sink.trigger[0]) == ("bronze.lines", "continuous")
+
+
 @pytest.mark.parametrize("new", [False, True])
 def test_contexts_and_sessions_come_in_all_forms(run: Any, new: bool) -> None:
     assert len(run(CONTEXTS, begin=f"new = {new}").queries) == 1

@@ -315,7 +315,7 @@ _COMPARISONS = _OF_NULLS | {
 _UNKNOWN = frozenset(
     {
         USER_FUNCTION, LAMBDA, LAMBDA_VARIABLE, "current_date", "current_timestamp", "now", "monotonically_increasing_id", "rand",
-        "randn", "shuffle", "spark_partition_id", "uuid",
+        "input_file_name", "randn", "shuffle", "spark_partition_id", "uuid",
     }
 )  # fmt: skip
 """What says nothing of a value, or something else each time."""

@@ -1,5 +1,6 @@
 """``SparkContext`` without Spark: takes what has no effect on rows, and refuses what works on RDDs or in the JVM."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Self
@@ -39,16 +40,21 @@ class JavaName:
             raise AttributeError(name)
         return JavaName(f"{self._name}.{name}".lstrip("."))
 
-    def __call__(self, *_args: Any) -> "JavaName":
-        """Do nothing if it writes a log; refuse all else."""
-        if self._name.startswith(_LOGGERS):
+    def __call__(self, *args: Any) -> Any:
+        """Do nothing if it writes a log or sets something; refuse all else."""
+        if self._name.startswith(_LOGGERS) or _SETS.fullmatch(self._name):
             return self
+        if self._name in _GIVES_BACK:
+            return args[0]
         remedy = "Use functions of columns that take columns and values, or do it in Python"
         raise CannotFollowError(f"Java's {self._name}()", users_place(), remedy)
 
 
 _LOGGERS = ("org.apache.log4j.", "org.apache.logging.log4j.", "org.slf4j.")
 """What writes a log and gives nothing back: it is called as it likes."""
+_SETS = re.compile(r"(_jsc\.|sc\.)*hadoopConfiguration(\.set\w*|\.unset)?")
+_GIVES_BACK = frozenset({"org.apache.spark.eventhubs.EventHubsUtils.encrypt"})
+"""What gives back what it is given: nobody reads what it hides."""
 
 
 class Context:
@@ -61,6 +67,7 @@ class Context:
     uiWebUrl = None
     version = pyspark.__version__
     _jvm = JavaName()
+    _jsc = JavaName("_jsc")
 
     def __init__(self, settings: Any) -> None:
         self._settings = settings

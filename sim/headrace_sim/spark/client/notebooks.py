@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from typing import Any
 
 from headrace_sim.spark.client.script_needs import Inert, ProgramError
@@ -49,8 +50,24 @@ class _Secrets:
         return f"{scope}-{key}"
 
 
+class _Path(Inert):
+    """Replaces the context of a notebook, which knows its path; and what it is asked for on the way there."""
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda: self) if name in _TO_THE_PATH else super().__getattr__(name)
+
+    def get(self) -> str:
+        """Return the path of the notebook."""
+        return sys.argv[0]
+
+
+_TO_THE_PATH = frozenset({"getContext", "getDbutils", "notebook", "notebookPath"})
+
+
 class _Exits(Inert):
     """Replaces ``dbutils.notebook``."""
+
+    entry_point = _Path("dbutils.notebook.entry_point")
 
     @staticmethod
     def exit(_value: Any = None) -> None:

@@ -100,7 +100,7 @@ def _trigger(command: pb.WriteStreamOperationStart, place: str) -> tuple[str, An
     if kind is None:
         return None
     name = _TRIGGERS[kind]
-    if name in {"continuous", "realTime"}:
+    if name == "realTime":
         remedy = "Use micro-batches: processingTime or availableNow"
         raise CannotFollowError(f"trigger({name}=...)", place, remedy)
     return name, getattr(command, kind)

@@ -84,6 +84,10 @@ class Inert:
         """Be there."""
         return True
 
+    def __fspath__(self) -> str:
+        """Be a path."""
+        return f"/{self._headrace_name}"
+
     def __mro_entries__(self, _bases: object) -> tuple[type, ...]:
         """Be a base of classes."""
         return (Inert,)

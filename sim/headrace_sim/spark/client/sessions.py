@@ -19,6 +19,7 @@ from pyspark.sql.connect.plan import LogicalPlan
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 from pyspark.sql.connect.streaming import readwriter
 from pyspark.sql.connect.streaming.query import StreamingQueryManager
+from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
 from pyspark.sql.connect.udf import UserDefinedFunction as ConnectFunction
 from pyspark.sql.udf import UserDefinedFunction
 
@@ -31,6 +32,7 @@ from headrace_sim.spark.columns.ansi import ansi
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.draws import batch_of_draws, new_batch
 from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.input_files import read_from_file
 from headrace_sim.spark.columns.task_context import task
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.plan.handles import handle
@@ -110,8 +112,9 @@ class Session(ConnectSession):
         relation, seed = frame._plan.to_proto(self.client).root, new_batch()
 
         def rows() -> Rows:
-            with batch_of_draws(seed):
-                return compute(self.answers.rows(relation))
+            read = self.answers.rows(relation)
+            with batch_of_draws(seed), read_from_file(read.all()):
+                return compute(read)
 
         return DataFrame(_Given(rows), self)
 
@@ -122,6 +125,7 @@ class Session(ConnectSession):
 
     _sc = sparkContext
     _jvm = JavaName()
+    _jsc = JavaName("_jsc")
 
     def createDataFrame(self, data: Any, schema: Any = None, *more: Any, **options: Any) -> Any:
         """Return a frame of rows; with a schema, values are verified and converted as Spark's classic client does it."""
@@ -318,6 +322,7 @@ def connected(session: Session) -> Iterator[Session]:
         put(UserDefinedFunction, "__call__", _called)
         for name in ("addListener", "removeListener"):
             put(StreamingQueryManager, name, _nothing)
+        patches.enter_context(patch.object(DataStreamWriter, "table", DataStreamWriter.toTable, create=True))
         put(DataFrame, "toJSON", lambda frame: JsonTexts(frame))  # noqa: PLW0108  a class is not bound
         put(DataFrame, "foreach", _each)
         put(DataFrame, "foreachPartition", _each_partition)

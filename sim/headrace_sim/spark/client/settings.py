@@ -10,6 +10,7 @@ from headrace_sim.spark.versions import NO_SUCH_SETTING, VERSION
 
 _DEFAULTS = {
     "spark.connect.session.planCompression.defaultAlgorithm": "NONE", "spark.connect.session.planCompression.threshold": "-1",
+    "spark.sql.adaptive.enabled": "true", "spark.sql.autoBroadcastJoinThreshold": "10485760b",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000", "spark.sql.execution.arrow.pyspark.enabled": "false",
     "spark.sql.execution.pandas.structHandlingMode": "legacy",
     "spark.sql.execution.pythonUDF.arrow.enabled": str(VERSION >= (4, 2)).lower(),
@@ -19,6 +20,8 @@ _DEFAULTS = {
     "spark.sql.session.localRelationSizeLimit": str(3 << 30), "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "200", "spark.sql.sources.partitionOverwriteMode": "STATIC",
     "spark.sql.streaming.multipleWatermarkPolicy": "min", "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.streaming.stateStore.providerClass":
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }  # fmt: skip
 """Spark's own values of settings that nothing has set; local relations are never sent apart."""
 _ASKED_BY_CLIENT = (

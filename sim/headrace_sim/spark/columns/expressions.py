@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from itertools import compress
 from typing import Any
 
@@ -41,6 +42,7 @@ from headrace_sim.spark.columns.casts import BITS, cast_value
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.decimals import OPERATIONS, as_decimal, fitted
 from headrace_sim.spark.columns.functions import FUNCTIONS, PARSED
+from headrace_sim.spark.columns.input_files import METADATA, metadata_of_file
 from headrace_sim.spark.columns.json_values import from_json, json_writer
 from headrace_sim.spark.columns.recorded import (
     LAMBDA_VARIABLE,
@@ -126,7 +128,8 @@ class _Binder:
             return aggregate(node, _Binder(self.schema, None).bind)
         method = _METHODS.get(node.name)
         if method is None:
-            remedy = f"Compute it in Python instead, or use one of: {', '.join(sorted({*_METHODS, *_BINARY, *NAMES}))}"
+            alike = get_close_matches(node.name, [*_METHODS, *_BINARY, *NAMES], 1)
+            remedy = f"Compute it in Python{f', or use {alike[0]}()' if alike else ''}"
             if node.name in NAMES:
                 remedy = "Use it in agg() after groupBy()"
             raise CannotFollowError(f"the function {node.name}() of a column", node.place, remedy)
@@ -150,14 +153,15 @@ class _Binder:
         if len(matching) > 1:
             problem = f"Reference {name!r} is ambiguous: {len(matching)} columns have this name"
             raise refused(node, f"[AMBIGUOUS_REFERENCE] {problem}")
-        if not matching:
+        if not matching and first.lower() == "_metadata":
+            found = Bound(first, METADATA, False, lambda _row: metadata_of_file())
+        elif not matching:
             problem = f"A column with name {name!r} cannot be resolved. Is it one of: {', '.join(self.schema.names)}"
             raise refused(node, f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] {problem}")
-        place = matching[0]
-        field = self.schema.fields[place]
-        found = Bound(
-            first, field.dataType, field.nullable, self._reader(place, field.name, node), field.metadata
-        )
+        else:
+            field = self.schema.fields[place := matching[0]]
+            value = self._reader(place, field.name, node)
+            found = Bound(first, field.dataType, field.nullable, value, field.metadata)
         for part in inner:
             found = _field(found, part, node)
         return found
@@ -184,6 +188,9 @@ class _Binder:
         now, is_date = datetime.now(), node.name == "current_date"
         kind = t.DateType() if is_date else t.TimestampType()
         return Bound(shown(node), kind, False, lambda _row: now.date() if is_date else now)
+
+    def _file(self, node: Recorded) -> Bound:
+        return Bound(shown(node), t.StringType(), False, lambda _row: metadata_of_file()[0])
 
     def _alias(self, node: Recorded) -> Bound:
         if not isinstance(node.args[1], str):
@@ -653,7 +660,7 @@ _METHODS: dict[str, Callable[[_Binder, Recorded], Bound]] = {
     "array_sort": _Binder._sorted, "as": _Binder._alias, "cast": _Binder._cast, "coalesce": _Binder._coalesce,
     "col": _Binder._name, "concat": _Binder._concat, "concat_ws": _Binder._joined, "current_date": _Binder._now,
     "current_timestamp": _Binder._now, "element_at": _Binder._element, "field": _Binder._field_at,
-    "from_avro": _Binder._from_avro,
+    "from_avro": _Binder._from_avro, "input_file_name": _Binder._file,
     "from_json": _Binder._from_json, "greatest": _Binder._extreme, "isin": _Binder._is_in, "isnan": _Binder._is_nan,
     "isNotNull": _Binder._is_not_null, "isnotnull": _Binder._is_not_null, "isNull": _Binder._is_null,
     "isnull": _Binder._is_null, "least": _Binder._extreme, "lit": _Binder._lit, "map": _Binder._map, "negate": _Binder._negate,

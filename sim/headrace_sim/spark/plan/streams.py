@@ -50,6 +50,7 @@ _FIXED_SCHEMAS = {
     "rate-micro-batch": "timestamp TIMESTAMP, value LONG",
     "socket": "value STRING",
     "text": "value STRING",
+    "binaryFile": "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY",
 }
 _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 
@@ -159,7 +160,8 @@ class Splitter:
         if message.data_source.schema:
             schema: t.StructType | None = _schema_of(message.data_source.schema)
         else:
-            fixed = _FIXED_SCHEMAS.get(kind)
+            is_text = kind == "cloudfiles" and options.get("cloudFiles.format") in {"binaryFile", "text"}
+            fixed = _FIXED_SCHEMAS.get(options["cloudFiles.format"] if is_text else kind)
             schema = self.known(source) if fixed is None else parse_schema(fixed)
         if schema is None:
             remedy = (
