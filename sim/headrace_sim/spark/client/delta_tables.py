@@ -168,17 +168,7 @@ class DeltaMergeBuilder(_Refusing):
         self, match: Match, act: Act, condition: Any, values: _Values | None = None
     ) -> "DeltaMergeBuilder":
         clause = Clause(match, act, _condition(condition), None if values is None else _assignments(values))
-        merge = self._merge
-        return DeltaMergeBuilder(
-            Merge(
-                merge.table,
-                merge.source,
-                merge.condition,
-                (*merge.clauses, clause),
-                merge.alias,
-                evolves=merge.evolves,
-            )
-        )
+        return DeltaMergeBuilder(replace(self._merge, clauses=(*self._merge.clauses, clause)))
 
     def whenMatchedUpdate(self, condition: Any = None, set: _Values | None = None) -> "DeltaMergeBuilder":
         """Change rows that match."""
@@ -303,19 +293,15 @@ def _exceptions() -> dict[str, Any]:
     names = ("ConcurrentAppend", "ConcurrentDeleteDelete", "ConcurrentDeleteRead", "ConcurrentTransaction",
              "ConcurrentWrite", "MetadataChanged", "ProtocolChanged")  # fmt: skip
     base = type("DeltaConcurrentModificationException", (Exception,), {})
-    return {base.__name__: base} | {
-        f"{name}Exception": type(f"{name}Exception", (base,), {}) for name in names
-    }
+    kinds = [base, *(type(f"{name}Exception", (base,), {}) for name in names)]
+    return {kind.__name__: kind for kind in kinds}
 
 
+_PIP = {"configure_spark_with_delta_pip": configure_spark_with_delta_pip}
 _MODULES: dict[str, dict[str, Any]] = {
-    "delta": {
-        "DeltaTable": DeltaTable,
-        "configure_spark_with_delta_pip": configure_spark_with_delta_pip,
-        "__path__": [],
-    },
+    "delta": {"DeltaTable": DeltaTable, "__path__": [], **_PIP},
     "delta.exceptions": _exceptions(),
-    "delta.pip_utils": {"configure_spark_with_delta_pip": configure_spark_with_delta_pip},
+    "delta.pip_utils": _PIP,
     "delta.tables": {
         kind.__name__: kind
         for kind in (DeltaTable, DeltaMergeBuilder, DeltaOptimizeBuilder, DeltaTableBuilder)

@@ -148,7 +148,7 @@ class StartedQueries:
             problem = f"Cannot start query with name {life.name} as a query with that name is already active in this SparkSession"
             raise IllegalArgumentException(problem)
         for other in self.lives:
-            if not other.is_active and _is_same(other.job, job):
+            if not other.is_active and tuple(_identity(other.job)) == tuple(_identity(job)):
                 other.start_again()
                 return other
         self.lives.append(life)
@@ -161,10 +161,8 @@ class StartedQueries:
     def schema_written(self, place: str) -> t.StructType | None:
         """Return the schema of what a query writes to a table or a path; None: none does."""
         place = place.rstrip("/").lower()
-        written = (
-            job for job in reversed(self.jobs) if place and job.sink.target.rstrip("/").lower() == place
-        )
-        return next((job.output for job in written), None)
+        targets = ((job.sink.target.rstrip("/").lower(), job) for job in reversed(self.jobs))
+        return next((job.output for target, job in targets if place and target == place), None)
 
     def wait_for_any(self, timeout_s: float | None = None) -> bool:
         """Wait until one of them ends, and return whether one has. ``timeout_s``: how long; None: until then."""
@@ -179,10 +177,6 @@ class StartedQueries:
 def _ends(job: SparkJob) -> bool:
     """Return whether a query ends once it has seen all of its input."""
     return job.sink.trigger is not None and job.sink.trigger[0] in {"availableNow", "once"}
-
-
-def _is_same(one: SparkJob, other: SparkJob) -> bool:
-    return tuple(_identity(one)) == tuple(_identity(other))
 
 
 def _identity(job: SparkJob) -> Iterator[Any]:

@@ -116,9 +116,8 @@ def _code_of(script: Script) -> tuple[CodeType, Path, str | None]:
         raise ProgramError(problem, "", "Name a file with a program, or -m and a module") from error
     except (SyntaxError, ValueError) as error:
         place = f"{script.name}:{getattr(error, 'lineno', None) or 1}"
-        raise ProgramError(
-            f"it cannot be compiled: {error}", place, "Fix it so that Python runs it"
-        ) from error
+        problem = f"it cannot be compiled: {error}"
+        raise ProgramError(problem, place, "Fix it so that Python runs it") from error
 
 
 def _code_of_module(name: str) -> tuple[CodeType, Path, str | None]:
@@ -239,11 +238,8 @@ def _explained(
     if isinstance(failure, SystemExit) and not missed:
         remedy = f"If it lacks arguments, give them behind --: headrace verify {script.name} -- ..."
         return ProgramError(f"it ends itself, with exit code {failure}", place, remedy)
-    told = (
-        f"SystemExit({failure})"
-        if isinstance(failure, SystemExit)
-        else f"{type(failure).__name__}: {failure}"
-    )
+    exits = isinstance(failure, SystemExit)
+    told = f"SystemExit({failure})" if exits else f"{type(failure).__name__}: {failure}"
     if missed:
         unset = ", ".join(f"{name} ({shown_place(asked)})" for name, asked in missed.items())
         options = " ".join(f"--env {name}=..." for name in missed)

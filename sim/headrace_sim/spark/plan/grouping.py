@@ -42,12 +42,8 @@ def _calls_in(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _parts(call: exp.Expr) -> list[exp.Expr]:
-    return [
-        part
-        for value in call.args.values()
-        for part in (value if isinstance(value, list) else [value])
-        if isinstance(part, exp.Expr)
-    ]
+    values = [value if isinstance(value, list) else [value] for value in call.args.values()]
+    return [part for value in values for part in value if isinstance(part, exp.Expr)]
 
 
 def is_aggregated(trees: Sequence[exp.Expr]) -> bool:
@@ -67,9 +63,8 @@ def renamed(tree: exp.Expr, aliases: Mapping[str, exp.Expr], *, whole: bool = Tr
         is_whole = column is made.unalias()
         if value is None or column.table or id(column) in within or (is_whole and not whole):
             continue
-        instead = (
-            exp.Paren(this=value.copy()) if isinstance(value, exp.Binary) and not is_whole else value.copy()
-        )
+        encloses = isinstance(value, exp.Binary) and not is_whole
+        instead = exp.Paren(this=value.copy()) if encloses else value.copy()
         if column is made:
             made = instead
         else:
@@ -102,23 +97,16 @@ class Grouping:
         if not isinstance(key, exp.Literal) or key.is_string:
             return key
         place = int(key.name)
-        if not 0 < place <= len(self._items) or any(
-            item.find(exp.Star) for item in self._items[:place] if not is_aggregated([item])
-        ):
+        plain = [item for item in self._items[:place] if not is_aggregated([item])]
+        if not 0 < place <= len(self._items) or any(item.find(exp.Star) for item in plain):
             raise SqlTextError(f"at GROUP BY {place}")
         return self._items[place - 1].unalias().copy()
 
     def _name(self, tree: exp.Expr) -> str:
         """Return a name for a key or an aggregate: the one that it is selected under, if that is free."""
-        if isinstance(tree, exp.Anonymous) and tree.name.lower() in _OF_TIME:
-            name = tree.name.lower()
-        elif isinstance(tree, exp.Column):
-            name = tree.name
-        else:
-            selected = (
-                item.alias for item in self._items if isinstance(item, exp.Alias) and item.this == tree
-            )
-            name = next(selected, "") or shown(recorded_of_tree(tree, ""))
+        aliases = [item for item in self._items if isinstance(item, exp.Alias)]
+        selected = (item.alias for item in aliases if item.this == tree)
+        name = _natural(tree) or next(selected, "") or shown(recorded_of_tree(tree, ""))
         while name.lower() in self._names:
             name = f"{name} again"
         self._names[name.lower()] = tree
@@ -146,15 +134,9 @@ class Grouping:
     def item(self, tree: exp.Expr) -> exp.Expr:
         """Return what is selected, computed from the result, with its own name."""
         made = self.over(tree.unalias())
-        own = tree.alias or (tree.name if isinstance(tree, exp.Column) else shown(recorded_of_tree(tree, "")))
-        own = (
-            tree.name.lower()
-            if not tree.alias and isinstance(tree, exp.Anonymous) and tree.name.lower() in _OF_TIME
-            else own
-        )
-        return (
-            made if isinstance(made, exp.Column) and made.name == own else exp.alias_(made, own, quoted=True)
-        )
+        own = tree.alias or _natural(tree) or shown(recorded_of_tree(tree, ""))
+        is_named = isinstance(made, exp.Column) and made.name == own
+        return made if is_named else exp.alias_(made, own, quoted=True)
 
     def over(self, tree: exp.Expr) -> exp.Expr:
         """Return a tree with columns of the result in place of keys and aggregates.
@@ -189,12 +171,9 @@ class Grouping:
             return self.over(part)
         made = part.copy()
         for name, value in part.args.items():
-            made.set(
-                name,
-                [self.over(one) for one in value]
-                if isinstance(value, list)
-                else self._part(value, inner=False),
-            )
+            one = value if isinstance(value, list) else [value]
+            parts = [self._part(item, inner=False) for item in one]
+            made.set(name, parts if isinstance(value, list) else parts[0])
         return made
 
     def _is_of_key(self, column: exp.Column) -> bool:
@@ -230,12 +209,11 @@ def _column(name: str) -> exp.Column:
 
 
 def _named(tree: exp.Expr, name: str) -> exp.Expr:
-    natural = (
-        tree.name
-        if isinstance(tree, exp.Column)
-        else ""
-        if not isinstance(tree, exp.Anonymous)
-        else tree.name.lower()
-    )
-    is_natural = natural == name and (isinstance(tree, exp.Column) or name in _OF_TIME)
-    return tree if is_natural else exp.alias_(tree.copy(), name, quoted=True)
+    return tree if _natural(tree) == name else exp.alias_(tree.copy(), name, quoted=True)
+
+
+def _natural(tree: exp.Expr) -> str:
+    """Return the name that a column, or a window of time, has of itself; of others, ""."""
+    if isinstance(tree, exp.Column):
+        return tree.name
+    return tree.name.lower() if isinstance(tree, exp.Anonymous) and tree.name.lower() in _OF_TIME else ""

@@ -168,47 +168,34 @@ def _drop(compiler: Compiler, message: Any, place: str) -> Computed:
     return lambda: inner().without(nodes)
 
 
-def _limit(compiler: Compiler, message: Any, _place: str) -> Computed:
-    inner = compiler.compiled(message.input)
-    return lambda: inner().first(message.limit)
-
-
 def _sort(compiler: Compiler, message: Any, place: str) -> Computed:
     inner, read = compiler.compiled(message.input), compiler.reading(place)
     nodes = [read.order(order) for order in message.order]
     return lambda: inner().sort(nodes)
 
 
-def _deduplicate(compiler: Compiler, message: Any, _place: str) -> Computed:
-    inner, names = compiler.compiled(message.input), list(message.column_names)
-    return lambda: inner().distinct(names)
+def _of_input(change: Callable[[Rows, Any], Rows]) -> Callable[[Compiler, Any, str], Computed]:
+    """Return what compiles a relation whose rows are those of its input, changed as its message says."""
+
+    def read(compiler: Compiler, message: Any, _place: str) -> Computed:
+        inner = compiler.compiled(message.input)
+        return lambda: change(inner(), message)
+
+    return read
 
 
-def _alias(compiler: Compiler, message: Any, _place: str) -> Computed:
-    inner = compiler.compiled(message.input)
-    return lambda: inner().alias(message.alias)
+def _repartitioned(rows: Rows, message: Any) -> Rows:
+    merges = message.HasField("shuffle") and not message.shuffle
+    return (rows.coalesce if merges else rows.repartition)(message.num_partitions)
 
 
-def _as_it_is(compiler: Compiler, message: Any, _place: str) -> Computed:
-    return compiler.compiled(message.input)
-
-
-def _repartition(compiler: Compiler, message: Any, _place: str) -> Computed:
-    inner = compiler.compiled(message.input)
-    if message.HasField("shuffle") and not message.shuffle:
-        return lambda: inner().coalesce(message.num_partitions)
-    return lambda: inner().repartition(message.num_partitions)
-
-
-def _named(compiler: Compiler, message: Any, _place: str) -> Computed:
-    inner, names = compiler.compiled(message.input), list(message.column_names)
-    return lambda: inner().named(names)
-
-
-def _drop_null(compiler: Compiler, message: Any, _place: str) -> Computed:
-    inner, names = compiler.compiled(message.input), list(message.cols)
+def _without_nulls(rows: Rows, message: Any) -> Rows:
     least = message.min_non_nulls if message.HasField("min_non_nulls") else None
-    return lambda: inner().without_nulls(names, least)
+    return rows.without_nulls(list(message.cols), least)
+
+
+def _as_it_is(rows: Rows, _message: Any) -> Rows:
+    return rows
 
 
 def _fill_null(compiler: Compiler, message: Any, _place: str) -> Computed:
@@ -306,17 +293,8 @@ _MAP_IN_PANDAS = 205
 
 def _to_schema(compiler: Compiler, message: Any, place: str) -> Computed:
     inner, wanted = compiler.compiled(message.input), kind_of(message.schema)
-    nodes = [
-        Recorded(
-            "as",
-            (
-                Recorded("cast", (Recorded("col", (f"`{part.name}`",), place), part.dataType), place),
-                part.name,
-            ),
-            place,
-        )
-        for part in wanted.fields
-    ]
+    casts = [Recorded("cast", (column(f"`{part.name}`", place), part.dataType), place) for part in wanted]
+    nodes = [Recorded("as", named, place) for named in zip(casts, wanted.names, strict=True)]
     return lambda: inner().select(nodes)
 
 
@@ -329,27 +307,29 @@ def _kind(read: Callable[[Compiler, Any, str], Computed], *fields: str) -> Kind:
 
 _KINDS: dict[str, Kind] = {
     "aggregate": _kind(_aggregate, "group_type", "grouping_expressions", "aggregate_expressions"),
-    "deduplicate": _kind(_deduplicate, "column_names", "all_columns_as_keys"),
+    "deduplicate": _kind(
+        _of_input(lambda rows, message: rows.distinct(list(message.column_names))), "column_names", "all_columns_as_keys",
+    ),
     "drop": _kind(_drop, "columns", "column_names"),
-    "drop_na": _kind(_drop_null, "cols", "min_non_nulls"),
+    "drop_na": _kind(_of_input(_without_nulls), "cols", "min_non_nulls"),
     "fill_na": _kind(_fill_null, "cols", "values"),
     "filter": _kind(_filter, "condition"),
     "group_map": _kind(_group_map, "grouping_expressions", "func"),
-    "hint": _kind(_as_it_is, "name", "parameters"),
+    "hint": _kind(_of_input(_as_it_is), "name", "parameters"),
     "join": _kind(_join, "left", "right", "join_condition", "join_type", "using_columns"),
-    "limit": _kind(_limit, "limit"),
+    "limit": _kind(_of_input(lambda rows, message: rows.first(message.limit)), "limit"),
     "map_partitions": _kind(_map_partitions, "func", "is_barrier"),
     "project": _kind(_project, "expressions"),
-    "repartition": _kind(_repartition, "num_partitions", "shuffle"),
-    "repartition_by_expression": _kind(_as_it_is, "partition_exprs", "num_partitions"),
+    "repartition": _kind(_of_input(_repartitioned), "num_partitions", "shuffle"),
+    "repartition_by_expression": _kind(_of_input(_as_it_is), "partition_exprs", "num_partitions"),
     "set_op": _kind(_set_operation, "left_input", "right_input", "set_op_type", "is_all", "by_name", "allow_missing_columns"),
     "sort": _kind(_sort, "order", "is_global"),
-    "subquery_alias": _kind(_alias, "alias"),
-    "to_df": _kind(_named, "column_names"),
+    "subquery_alias": _kind(_of_input(lambda rows, message: rows.alias(message.alias)), "alias"),
+    "to_df": _kind(_of_input(lambda rows, message: rows.named(list(message.column_names))), "column_names"),
     "to_schema": _kind(_to_schema, "schema"),
     "with_columns": _kind(_with_columns, "aliases"),
     "with_columns_renamed": _kind(_renamed, "rename_columns_map", "renames"),
-    "with_watermark": _kind(_as_it_is, "event_time", "delay_threshold"),  # it means nothing to a batch
+    "with_watermark": _kind(_of_input(_as_it_is), "event_time", "delay_threshold"),  # it means nothing to a batch
 }  # fmt: skip
 """The relations that are evaluated: how they are read, and the fields that are."""
 _CALLS = {

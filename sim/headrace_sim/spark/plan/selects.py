@@ -6,6 +6,7 @@ not read here is refused.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import Any, Never
 
 import pyspark.sql.connect.proto as pb
@@ -69,9 +70,8 @@ class Queries:
 
     def make(self, kind: str, **fields: Any) -> pb.Relation:
         """Return a relation of a kind."""
-        made = pb.Relation(
-            **{kind: getattr(pb, _MESSAGES.get(kind, kind.title().replace("_", "")))(**fields)}
-        )
+        message = getattr(pb, _MESSAGES.get(kind, kind.title().replace("_", "")))
+        made = pb.Relation(**{kind: message(**fields)})
         made.common.plan_id = self.number()
         return made
 
@@ -93,14 +93,11 @@ class Queries:
     def _values(self, tree: exp.Values) -> pb.Relation:
         refuse_unread(tree, ("expressions", "alias"))
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in tree.expressions]
-        made = [
-            self.project(None, [_alias_of(_text(value), f"col{place}") for place, value in enumerate(row, 1)])
-            for row in rows
+        columns = [
+            [_alias_of(_text(value), f"col{place}") for place, value in enumerate(row, 1)] for row in rows
         ]
-        whole = made[0]
-        for row in made[1:]:
-            whole = self._united(whole, row, "UNION", is_all=True)
-        return self._aliased(tree, whole)
+        unite = partial(self._united, kind="UNION", is_all=True)
+        return self._aliased(tree, reduce(unite, [self.project(None, row) for row in columns]))
 
     def _united(
         self, left: pb.Relation, right: pb.Relation, kind: str, *, is_all: bool, by_name: bool = False
@@ -111,9 +108,7 @@ class Queries:
         )  # fmt: skip
 
     def _set_operation(self, tree: Any) -> pb.Relation:
-        refuse_unread(
-            tree, ("this", "expression", "distinct", "by_name", "with_", "order", "limit", "offset")
-        )
+        refuse_unread(tree, _OF_SETS)
         made = self._united(
             self.relation(tree.this), self.relation(tree.expression), type(tree).__name__.upper(),
             is_all=not tree.args.get("distinct"), by_name=bool(tree.args.get("by_name")),
@@ -140,12 +135,12 @@ class Queries:
         return made
 
     def _range(self, call: exp.Anonymous) -> pb.Relation:
-        numbers = [
-            int(value.name) if isinstance(value, exp.Literal) and not value.is_string else _refuse(call)
-            for value in call.expressions
-        ]
-        if call.name.lower() != "range" or not 0 < len(numbers) < 4:
+        are_numbers = all(
+            isinstance(value, exp.Literal) and not value.is_string for value in call.expressions
+        )
+        if call.name.lower() != "range" or not are_numbers or not 0 < len(call.expressions) < 4:
             _refuse(call)
+        numbers = [int(value.name) for value in call.expressions]
         start, end, step = [[0, *numbers, 1], [*numbers, 1], numbers][len(numbers) - 1]
         return self.make("range", start=start, end=end, step=step)
 
@@ -165,11 +160,8 @@ class Queries:
         refuse_unread(tree, ("this", "view", "outer", "alias"))
         names = [column.name for column in tree.args["alias"].columns]
         call = tree.this.copy()
-        if (
-            not tree.args.get("view")
-            or not isinstance(call, exp.Anonymous)
-            or call.name.lower() not in _GENERATORS
-        ):
+        is_call = isinstance(call, exp.Anonymous) and call.name.lower() in _GENERATORS
+        if not tree.args.get("view") or not is_call:
             _refuse(tree)
         if tree.args.get("outer"):
             call.set("this", f"{call.name.removesuffix('_outer')}_outer")
@@ -192,11 +184,8 @@ class Queries:
         for lateral in tree.args.get("laterals") or ():
             inner = self._lateral(inner, lateral) if inner is not None else _refuse(lateral)
         if where := tree.args.get("where"):
-            inner = self.make(
-                "filter",
-                input=self.project(None, []) if inner is None else inner,
-                condition=_text(where.this),
-            )
+            inner = self.project(None, []) if inner is None else inner
+            inner = self.make("filter", input=inner, condition=_text(where.this))
         return self._cut(tree, self._selected(tree, inner))
 
     def _selected(self, tree: exp.Select, inner: pb.Relation | None) -> pb.Relation:
@@ -266,18 +255,10 @@ class Queries:
             if not isinstance(one, exp.Ordered) or rows is None:
                 _refuse(one)
             refuse_unread(one, ("this", "desc", "nulls_first"))
-            way = pb.Expression.SortOrder
-            orders.append(
-                pb.Expression.SortOrder(
-                    child=_text(one.this),
-                    direction=way.SORT_DIRECTION_DESCENDING
-                    if one.args.get("desc")
-                    else way.SORT_DIRECTION_ASCENDING,
-                    null_ordering=way.SORT_NULLS_FIRST
-                    if one.args.get("nulls_first")
-                    else way.SORT_NULLS_LAST,
-                )
-            )
+            sort = pb.Expression.SortOrder
+            way = sort.SORT_DIRECTION_DESCENDING if one.args.get("desc") else sort.SORT_DIRECTION_ASCENDING
+            nulls = sort.SORT_NULLS_FIRST if one.args.get("nulls_first") else sort.SORT_NULLS_LAST
+            orders.append(sort(child=_text(one.this), direction=way, null_ordering=nulls))
         return self.make("sort", input=rows, order=orders, is_global=True)
 
     def _sorted_output(self, tree: exp.Expr, rows: pb.Relation) -> pb.Relation:
@@ -308,6 +289,7 @@ _CLAUSES = (
     "limit", "offset",
 )  # fmt: skip
 """The clauses that are read. A hint means nothing to the result."""
+_OF_SETS = ("this", "expression", "distinct", "by_name", "with_", "order", "limit", "offset")
 _MESSAGES = {"set_op": "SetOperation", "to_df": "ToDF"}
 _JOINS = {
     ("", ""): "INNER", ("", "INNER"): "INNER", ("", "CROSS"): "CROSS", ("LEFT", ""): "LEFT_OUTER",
@@ -368,12 +350,8 @@ def _identifier_of(tree: exp.Column) -> str:
 
 def _may_mean(aliases: Mapping[str, Any], trees: Sequence[Any]) -> bool:
     """Return whether a column has the name of an alias, so that it may mean it."""
-    return any(
-        not column.table and column.name.lower() in aliases
-        for tree in trees
-        if tree is not None
-        for column in tree.find_all(exp.Column)
-    )
+    columns = (column for tree in trees if tree is not None for column in tree.find_all(exp.Column))
+    return any(not column.table and column.name.lower() in aliases for column in columns)
 
 
 def _of_place(order: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
@@ -382,9 +360,8 @@ def _of_place(order: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
     if not isinstance(key, exp.Literal) or key.is_string:
         return order
     before = items[: int(key.name)]
-    if any(item.find(exp.Star) and not item.find(exp.Anonymous) for item in before) or len(before) < int(
-        key.name
-    ):
+    has_star = any(item.find(exp.Star) and not item.find(exp.Anonymous) for item in before)
+    if has_star or len(before) < int(key.name):
         _refuse(order)
     made = order.copy()
     made.set("this", before[-1].unalias().copy())

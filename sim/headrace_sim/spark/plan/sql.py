@@ -192,9 +192,8 @@ class _Statements:
         if _is_star(then.this) or (then.this is None and _is_star(then.expression)):
             return Clause(match, Act.INSERT, condition)
         pairs = zip(then.this.expressions, then.expression.expressions, strict=True)
-        return Clause(
-            match, Act.INSERT, condition, tuple(Assignment(name.name, self.column(value)) for name, value in pairs),
-        )  # fmt: skip
+        values = tuple(Assignment(name.name, self.column(value)) for name, value in pairs)
+        return Clause(match, Act.INSERT, condition, values)
 
     def insert(self, tree: exp.Insert) -> Meaning:
         target, columns = tree.this, ()
@@ -231,13 +230,8 @@ class _Statements:
         return Truncate(self.target(table))
 
     def create(self, tree: exp.Create) -> Meaning:
-        if_exists = (
-            IfExists.REPLACE
-            if tree.args.get("replace")
-            else IfExists.KEEP
-            if tree.args.get("exists")
-            else IfExists.FAIL
-        )
+        if_exists = IfExists.KEEP if tree.args.get("exists") else IfExists.FAIL
+        if_exists = IfExists.REPLACE if tree.args.get("replace") else if_exists
         properties = list(tree.args["properties"].expressions) if tree.args.get("properties") else []
         kind, target, columns = tree.args["kind"], tree.this, None
         if kind in {"DATABASE", "SCHEMA"}:
@@ -246,12 +240,8 @@ class _Statements:
             columns, target = t.StructType([_field(column) for column in target.expressions]), target.this
         name, query = self.target(target), tree.args.get("expression")
         source = None if query is None else self.queries.relation(query)
-        if (
-            kind == "VIEW"
-            and source is not None
-            and columns is None
-            and [*map(type, properties)] == [exp.TemporaryProperty]
-        ):
+        is_temporary = columns is None and [*map(type, properties)] == [exp.TemporaryProperty]
+        if kind == "VIEW" and source is not None and is_temporary:
             return CreateView(name, source, if_exists)
         if kind != "TABLE":
             raise SqlTextError(f"at CREATE {kind}")
@@ -265,10 +255,7 @@ class _Statements:
                 partitions = tuple(part.name for part in each.this.expressions)
             elif isinstance(each, exp.LocationProperty):
                 location = each.name
-            elif (
-                not isinstance(each, (exp.Property, exp.SchemaCommentProperty))
-                or type(each) not in _WITHOUT_EFFECT
-            ):
+            elif type(each) not in _WITHOUT_EFFECT:
                 raise SqlTextError(f"at {shown_text(each)!r}")
         return CreateTable(name, columns, provider, partitions, if_exists, source, location)
 
@@ -294,12 +281,11 @@ def _field(column: exp.Expr) -> t.StructField:
     refuse_unread(column, ("this", "kind", "constraints"))
     nullable, metadata = True, {}
     for constraint in column.args.get("constraints") or ():
-        if isinstance(constraint.kind, exp.NotNullColumnConstraint) and not constraint.kind.args.get(
-            "allow_null"
-        ):
+        kind = constraint.kind
+        if isinstance(kind, exp.NotNullColumnConstraint) and not kind.args.get("allow_null"):
             nullable = False
-        elif isinstance(constraint.kind, exp.CommentColumnConstraint):
-            metadata = {"comment": constraint.kind.name}
+        elif isinstance(kind, exp.CommentColumnConstraint):
+            metadata = {"comment": kind.name}
         else:
             raise SqlTextError(f"at {shown_text(constraint)!r}")
     return t.StructField(column.name, parse_type(shown_text(column.args["kind"])), nullable, metadata)
