@@ -76,71 +76,57 @@ class DeltaTable(_Refusing):
 
     @classmethod
     def forName(cls, sparkSession: Any, tableOrViewName: str) -> "DeltaTable":
-        """Return the table of this name."""
         return cls(tableOrViewName)
 
     @classmethod
     def forPath(cls, sparkSession: Any, path: str, hadoopConf: Any = None) -> "DeltaTable":
-        """Return the table at this path."""
         return cls(f"delta.`{path}`")
 
     @classmethod
     def isDeltaTable(cls, sparkSession: Any, identifier: str) -> bool:
-        """Return whether there is a table at this path."""
         return bool(_session().answers.tables.exists(identifier))
 
     @classmethod
     def create(cls, sparkSession: Any = None) -> "DeltaTableBuilder":
-        """Begin a table that must not be there."""
         return DeltaTableBuilder(IfExists.FAIL)
 
     @classmethod
     def createIfNotExists(cls, sparkSession: Any = None) -> "DeltaTableBuilder":
-        """Begin a table that may be there."""
         return DeltaTableBuilder(IfExists.KEEP)
 
     @classmethod
     def createOrReplace(cls, sparkSession: Any = None) -> "DeltaTableBuilder":
-        """Begin a table that replaces the one that may be there."""
         return DeltaTableBuilder(IfExists.REPLACE)
 
     replace = createOrReplace
 
     def alias(self, aliasName: str) -> "DeltaTable":
-        """Name it in conditions."""
         return DeltaTable(self._name, aliasName)
 
     def toDF(self) -> Any:
-        """Return its rows."""
         frame = _session().table(self._name)
         return frame.alias(self._alias) if self._alias else frame
 
     def merge(self, source: Any, condition: Any) -> "DeltaMergeBuilder":
-        """Begin a merge."""
         relation = source._plan.to_proto(source._session.client).root
         return DeltaMergeBuilder(Merge(self._name, relation, _node(condition), (), self._alias))
 
     def update(self, condition: Any = None, set: _Values | None = None) -> None:
-        """Change rows."""
         _run(Update(self._name, _assignments(set or {}), _condition(condition), self._alias))
 
     def delete(self, condition: Any = None) -> None:
-        """Delete rows."""
         _run(Delete(self._name, _condition(condition), self._alias))
 
     def history(self, limit: int | None = None) -> Any:
-        """Return what was done to it, the last first."""
         operations = list(enumerate(_session().answers.tables.history(self._name)))[::-1]
         return _session().createDataFrame(operations[:limit], "version BIGINT, operation STRING")
 
-    def vacuum(self, retentionHours: float | None = None) -> None:
+    def vacuum(self, *_: Any, **__: Any) -> None:
         """Do nothing: it changes no row."""
 
-    def generate(self, mode: str) -> None:
-        """Do nothing: it changes no row."""
+    generate = vacuum
 
     def optimize(self) -> "DeltaOptimizeBuilder":
-        """Return what changes no row."""
         return DeltaOptimizeBuilder()
 
 
@@ -151,11 +137,10 @@ class DeltaOptimizeBuilder(_Refusing):
         """Choose files."""
         return self
 
-    def executeCompaction(self) -> None:
+    def executeCompaction(self, *_: Any, **__: Any) -> None:
         """Do nothing."""
 
-    def executeZOrderBy(self, *cols: Any) -> None:
-        """Do nothing."""
+    executeZOrderBy = executeCompaction
 
 
 class DeltaMergeBuilder(_Refusing):
@@ -171,43 +156,34 @@ class DeltaMergeBuilder(_Refusing):
         return DeltaMergeBuilder(replace(self._merge, clauses=(*self._merge.clauses, clause)))
 
     def whenMatchedUpdate(self, condition: Any = None, set: _Values | None = None) -> "DeltaMergeBuilder":
-        """Change rows that match."""
         return self._with(Match.MATCHED, Act.UPDATE, condition, set or {})
 
     def whenMatchedUpdateAll(self, condition: Any = None) -> "DeltaMergeBuilder":
-        """Replace rows that match."""
         return self._with(Match.MATCHED, Act.UPDATE, condition)
 
     def whenMatchedDelete(self, condition: Any = None) -> "DeltaMergeBuilder":
-        """Delete rows that match."""
         return self._with(Match.MATCHED, Act.DELETE, condition)
 
     def whenNotMatchedInsert(
         self, condition: Any = None, values: _Values | None = None
     ) -> "DeltaMergeBuilder":
-        """Add rows that match none."""
         return self._with(Match.NOT_MATCHED, Act.INSERT, condition, values or {})
 
     def whenNotMatchedInsertAll(self, condition: Any = None) -> "DeltaMergeBuilder":
-        """Add rows that match none, with all columns."""
         return self._with(Match.NOT_MATCHED, Act.INSERT, condition)
 
     def whenNotMatchedBySourceUpdate(
         self, condition: Any = None, set: _Values | None = None
     ) -> "DeltaMergeBuilder":
-        """Change rows that no row of the source matches."""
         return self._with(Match.NOT_MATCHED_BY_SOURCE, Act.UPDATE, condition, set or {})
 
     def whenNotMatchedBySourceDelete(self, condition: Any = None) -> "DeltaMergeBuilder":
-        """Delete rows that no row of the source matches."""
         return self._with(Match.NOT_MATCHED_BY_SOURCE, Act.DELETE, condition)
 
     def withSchemaEvolution(self) -> "DeltaMergeBuilder":
-        """Let the table get columns of the source."""
         return DeltaMergeBuilder(replace(self._merge, evolves=True))
 
     def execute(self) -> Any:
-        """Merge."""
         return _run(self._merge)
 
 
@@ -221,12 +197,10 @@ class DeltaTableBuilder(_Refusing):
         self._partitions: tuple[str, ...] = ()
 
     def tableName(self, identifier: str) -> "DeltaTableBuilder":
-        """Name it."""
         self._table = identifier
         return self
 
     def location(self, location: str) -> "DeltaTableBuilder":
-        """Say where its files are."""
         self._location = location
         return self
 
@@ -239,7 +213,6 @@ class DeltaTableBuilder(_Refusing):
         generatedByDefaultAs: Any = None,
         comment: str | None = None,
     ) -> "DeltaTableBuilder":
-        """Add a column."""
         if generatedAlwaysAs is not None or generatedByDefaultAs is not None:
             raise CannotFollowError("a generated column", users_place(), "Compute it in the rows")
         kind = parse_type(dataType) if isinstance(dataType, str) else dataType
@@ -247,29 +220,19 @@ class DeltaTableBuilder(_Refusing):
         return self
 
     def addColumns(self, cols: Sequence[t.StructField]) -> "DeltaTableBuilder":
-        """Add columns."""
         self._fields.extend(cols)
         return self
 
     def partitionedBy(self, *cols: Any) -> "DeltaTableBuilder":
-        """Partition it by columns."""
         self._partitions = tuple(cols[0]) if len(cols) == 1 and not isinstance(cols[0], str) else cols
         return self
 
-    def comment(self, comment: str) -> "DeltaTableBuilder":
-        """Change nothing."""
+    def comment(self, *_: Any, **__: Any) -> "DeltaTableBuilder":
         return self
 
-    def clusterBy(self, *cols: Any) -> "DeltaTableBuilder":
-        """Change nothing."""
-        return self
-
-    def property(self, key: str, value: str) -> "DeltaTableBuilder":
-        """Change nothing."""
-        return self
+    clusterBy = property = comment
 
     def execute(self) -> DeltaTable:
-        """Create it."""
         name = self._table or f"delta.`{self._location}`"
         fields = t.StructType(self._fields)
         location = self._location if self._table else ""

@@ -18,38 +18,30 @@ class RowsOfFrame:
         self._frame = frame
 
     def isEmpty(self) -> bool:
-        """Return whether it has no row."""
         return bool(self._frame.isEmpty())
 
     def count(self) -> int:
-        """Return the number of rows."""
         return int(self._frame.count())
 
     def collect(self) -> list[Any]:
-        """Return the rows."""
         return list(self._frame.collect())
 
     def take(self, num: int) -> list[Any]:
-        """Return the first rows."""
         return list(islice(self._frame.collect(), num))
 
     def first(self) -> Any:
-        """Return the first row. Raise `ValueError` if there is none."""
         rows = self._frame.collect()
         if not rows:
             raise ValueError("RDD is empty")
         return rows[0]
 
     def toLocalIterator(self, prefetchPartitions: bool = False) -> Iterator[Any]:
-        """Return the rows, one by one."""
         return iter(self._frame.collect())
 
     def foreach(self, f: Callable[[Any], None]) -> None:
-        """Call a function for each row."""
         self._frame.foreach(f)
 
     def foreachPartition(self, f: Callable[[Iterator[Any]], None]) -> None:
-        """Call a function with the rows of each partition."""
         self._frame.foreachPartition(f)
 
     def __getattr__(self, name: str) -> Any:

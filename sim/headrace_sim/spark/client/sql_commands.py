@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from headrace_sim.spark.columns.grammar import SqlTextError, tree_of
 from headrace_sim.spark.plan.expressions import literal_of
-from headrace_sim.spark.plan.selects import Queries, View, table_name
+from headrace_sim.spark.plan.selects import Queries, View, alias_of, table_name
 from headrace_sim.spark.plan.sql import Meaning, SqlText
 from headrace_sim.spark.tables.changes import Affected
 from headrace_sim.spark.tables.statements import Delete, Merge, Statement, Update
@@ -50,15 +50,9 @@ class SqlCommand:
         """Return a relation with a row of these numbers; without any, no row and no column."""
         if not numbers:
             return self.queries.make("local_relation")
-        literals = [
-            pb.Expression(
-                alias=pb.Expression.Alias(
-                    expr=pb.Expression(literal=pb.Expression.Literal(long=number)), name=[name]
-                )
-            )
-            for name, number in numbers.items()
-        ]
-        return self.queries.project(None, literals)
+        literals = [pb.Expression(literal=pb.Expression.Literal(long=number)) for number in numbers.values()]
+        named = [alias_of(literal, name) for literal, name in zip(literals, numbers, strict=True)]
+        return self.queries.project(None, named)
 
 
 def sql_command(command: Any, queries: Queries, place: str) -> SqlCommand:
@@ -67,30 +61,24 @@ def sql_command(command: Any, queries: Queries, place: str) -> SqlCommand:
     ``queries``: makes relations of queries, with the views of the session.
     """
     if "input" not in command.DESCRIPTOR.fields_by_name:  # PySpark 3.5
-        return SqlCommand(
-            pb.SQL(query=command.sql, args=command.args, pos_args=command.pos_args), place, queries
-        )
+        query = pb.SQL(query=command.sql, args=command.args, pos_args=command.pos_args)
+        return SqlCommand(query, place, queries)
     given = command.input
     if given.WhichOneof("rel_type") != "with_relations":
         return SqlCommand(given.sql, place, queries)
     references = [reference.subquery_alias for reference in given.with_relations.references]
     own = {alias.alias.lower(): alias.input for alias in references}
-    return SqlCommand(
-        given.with_relations.root.sql, place, queries.with_views(partial(_own, own, queries.view))
-    )
+    views = queries.with_views(partial(_own, own, queries.view))
+    return SqlCommand(given.with_relations.root.sql, place, views)
 
 
 def counts_of(change: Statement, affected: Affected) -> dict[str, int]:
     """Return what a change of a table answers with, as Delta Lake does."""
     whole = affected.updated + affected.deleted + affected.inserted
-    if isinstance(change, Merge):
-        return {
-            "num_affected_rows": whole,
-            "num_updated_rows": affected.updated,
-            "num_deleted_rows": affected.deleted,
-            "num_inserted_rows": affected.inserted,
-        }
-    return {"num_affected_rows": whole} if isinstance(change, Delete | Update) else {}
+    parts = {"updated": affected.updated, "deleted": affected.deleted, "inserted": affected.inserted}
+    parts = parts if isinstance(change, Merge) else {}
+    counts = {f"num_{name}_rows": number for name, number in {"affected": whole, **parts}.items()}
+    return counts if isinstance(change, Merge | Delete | Update) else {}
 
 
 def _own(own: Mapping[str, pb.Relation], view: View, name: str) -> pb.Relation | None:

@@ -25,9 +25,8 @@ def merge_statement(command: Any, read: Reading) -> Merge:
         (Match.NOT_MATCHED, command.not_matched_actions),
         (Match.NOT_MATCHED_BY_SOURCE, command.not_matched_by_source_actions),
     )
-    clauses = tuple(
-        _clause(match, action.merge_action, read) for match, actions in parts for action in actions
-    )
+    pairs = [(match, action.merge_action) for match, actions in parts for action in actions]
+    clauses = tuple(_clause(match, action, read) for match, action in pairs)
     condition = read(command.merge_condition)
     evolves = command.with_schema_evolution
     return Merge(command.target_table_name, command.source_table_plan, condition, clauses, evolves=evolves)
@@ -37,9 +36,8 @@ def _clause(match: Match, action: Any, read: Reading) -> Clause:
     kind = pb.MergeAction.ActionType.Name(action.action_type).removeprefix("ACTION_TYPE_")
     act = Act(kind.removesuffix("_STAR"))
     condition = read(action.condition) if action.HasField("condition") else None
-    assignments = tuple(
-        Assignment(str(read(part.key).args[0]), read(part.value)) for part in action.assignments
-    )
+    pairs = [(read(part.key), read(part.value)) for part in action.assignments]
+    assignments = tuple(Assignment(str(key.args[0]), value) for key, value in pairs)
     return Clause(match, act, condition, None if kind.endswith("_STAR") else assignments)
 
 
@@ -92,14 +90,12 @@ def _as(rows: Rows, schema: t.StructType, place: str) -> Rows:
             raise CannotFollowError(what, place, "Read it with the type that it was written with")
     names = {column.name.lower(): place for place, column in enumerate(rows.schema.fields)}
     places = [names[column.name.lower()] for column in schema.fields]
-    return Rows(
-        schema, [tuple(tuple(row[place] for place in places) for row in part) for part in rows.partitions]
-    )
+    parts = [tuple(tuple(row[place] for place in places) for row in part) for part in rows.partitions]
+    return Rows(schema, parts)
 
 
 def _refuse_history(options: Any, place: str) -> None:
     for name in options:
         if name.lower() in {"timestampasof", "versionasof", "readchangefeed", "readchangedata"}:
-            raise CannotFollowError(
-                f"spark.read with the option {name}", place, "Read the table as it is now"
-            )
+            what = f"spark.read with the option {name}"
+            raise CannotFollowError(what, place, "Read the table as it is now")

@@ -20,18 +20,14 @@ _V2_MODES = {
     "MODE_APPEND": SaveMode.APPEND, "MODE_CREATE": SaveMode.ERROR, "MODE_CREATE_OR_REPLACE": SaveMode.OVERWRITE,
     "MODE_OVERWRITE": SaveMode.OVERWRITE, "MODE_OVERWRITE_PARTITIONS": SaveMode.OVERWRITE, "MODE_REPLACE": SaveMode.OVERWRITE,
 }  # fmt: skip
-_READ = frozenset(
-    {
-        "bucket_by", "clustering_columns", "input", "mode", "options", "partitioning_columns", "path", "sort_column_names",
-        "source", "table",
-    }
-)  # fmt: skip
-_READ_V2 = frozenset(
-    {
-        "clustering_columns", "input", "mode", "options", "overwrite_condition", "partitioning_columns", "provider",
-        "table_name", "table_properties",
-    }
-)  # fmt: skip
+_READ = frozenset({
+    "bucket_by", "clustering_columns", "input", "mode", "options", "partitioning_columns", "path", "sort_column_names",
+    "source", "table",
+})  # fmt: skip
+_READ_V2 = frozenset({
+    "clustering_columns", "input", "mode", "options", "overwrite_condition", "partitioning_columns", "provider",
+    "table_name", "table_properties",
+})  # fmt: skip
 """Buckets, order and clusters do not change which rows exist."""
 
 
@@ -73,10 +69,8 @@ def request_of_v2(
             raise CannotFollowError("partitionedBy() of a computed column", place, "Partition by a column")
         partitions.append(str(node.args[0]).lower())
     where = read(command.overwrite_condition) if command.HasField("overwrite_condition") else None
-    target, creates = (
-        command.table_name.lower(),
-        name in {"MODE_CREATE", "MODE_CREATE_OR_REPLACE", "MODE_REPLACE"},
-    )
+    target = command.table_name.lower()
+    creates = name in {"MODE_CREATE", "MODE_CREATE_OR_REPLACE", "MODE_REPLACE"}
     partial = name == "MODE_OVERWRITE_PARTITIONS"
     return WriteRequest(
         target, command.provider.lower() or ("" if tables.exists(target) else "iceberg"), _V2_MODES[name],

@@ -94,7 +94,7 @@ class Queries:
         refuse_unread(tree, ("expressions", "alias"))
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in tree.expressions]
         columns = [
-            [_alias_of(_text(value), f"col{place}") for place, value in enumerate(row, 1)] for row in rows
+            [alias_of(_text(value), f"col{place}") for place, value in enumerate(row, 1)] for row in rows
         ]
         unite = partial(self._united, kind="UNION", is_all=True)
         return self._aliased(tree, reduce(unite, [self.project(None, row) for row in columns]))
@@ -166,7 +166,7 @@ class Queries:
         if tree.args.get("outer"):
             call.set("this", f"{call.name.removesuffix('_outer')}_outer")
         star = pb.Expression(unresolved_star=pb.Expression.UnresolvedStar())
-        return self.project(inner, [star, _alias_of(_text(call), *names) if names else _text(call)])
+        return self.project(inner, [star, alias_of(_text(call), *names) if names else _text(call)])
 
     # SELECT
 
@@ -245,7 +245,7 @@ class Queries:
         if qualify is None:
             return self.project(rows, expressions)
         aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
-        made = self.project(rows, [*expressions, _alias_of(_text(renamed(qualify.this, aliases)), _HIDDEN)])
+        made = self.project(rows, [*expressions, alias_of(_text(renamed(qualify.this, aliases)), _HIDDEN)])
         kept = self.make("filter", input=made, condition=_string(f"`{_HIDDEN}`"))
         return self.make("drop", input=kept, column_names=[_HIDDEN])
 
@@ -316,7 +316,8 @@ def _string(text: str) -> pb.Expression:
     return pb.Expression(expression_string=pb.Expression.ExpressionString(expression=text))
 
 
-def _alias_of(expression: pb.Expression, *names: str) -> pb.Expression:
+def alias_of(expression: pb.Expression, *names: str) -> pb.Expression:
+    """Return a column under a name, or under several."""
     return pb.Expression(alias=pb.Expression.Alias(expr=expression, name=names))
 
 
@@ -333,15 +334,15 @@ def _item(tree: exp.Expr) -> pb.Expression:
         target = {} if isinstance(tree, exp.Star) else {"unparsed_target": f"{_identifier_of(tree)}"}
         return pb.Expression(unresolved_star=pb.Expression.UnresolvedStar(**target))
     if isinstance(tree, exp.Alias):
-        return _alias_of(_text(tree.this), tree.alias)
+        return alias_of(_text(tree.this), tree.alias)
     if isinstance(tree, exp.Aliases):
-        return _alias_of(_text(tree.this), *(name.name for name in tree.expressions))
+        return alias_of(_text(tree.this), *(name.name for name in tree.expressions))
     made = _text(tree)
     if isinstance(tree, exp.Anonymous) and tree.name.lower() in _GENERATORS:
         return made
     name = shown(recorded_of_tree(tree, ""))
     again = shown(recorded_of_tree(tree_of(made.expression_string.expression), ""))
-    return made if name == again else _alias_of(made, name)
+    return made if name == again else alias_of(made, name)
 
 
 def _identifier_of(tree: exp.Column) -> str:
