@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import current_thread
 from typing import Any, NoReturn
 
 from pyspark.errors import PySparkException
 
 from headrace_sim.spark.columns.task_context import running_partition
-from headrace_sim.spark.refusals import shown_place, users_place
+from headrace_sim.spark.refusals import is_library, shown_place, users_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 
+PLACE_OF_START = "_headrace_started_at"
+"""The attribute of a thread that says where it was started, ``file:line``."""
 KILLED = 137
 """The exit status of a process that was killed."""
 
@@ -176,7 +179,16 @@ class Probe:
         self._pause = pause
         self._batch = -1
         self._count = 0
-        self._busy = self._acting = False
+        self._busy = self._acting = self._is_behind = False
+
+    @contextmanager
+    def nobody_waits(self) -> Iterator[None]:
+        """Take what is done within as done in the background, behind the function."""
+        self._is_behind = True
+        try:
+            yield
+        finally:
+            self._is_behind = False
 
     def begin(self, batch: int) -> None:
         """Start counting for a batch."""
@@ -249,6 +261,8 @@ class Probe:
             return
         self._busy = True
         place = place or users_place()
+        if is_library(place.rpartition(":")[0]) or place.startswith("unknown:"):
+            place = getattr(current_thread(), PLACE_OF_START, place)
         try:
             if self._due(SinkFaultKind.KILL, SinkFaultKind.REORDER):
                 die()
@@ -262,7 +276,7 @@ class Probe:
             yield
             done = Effect(
                 self.attempt, self._batch, action, target, place, half is not None, replied, pending(), payload(), connection,
-                running_partition(), is_late,
+                running_partition(), is_late or self._is_behind,
             )  # fmt: skip
             self.ledger.append(done)
             lost = self._due(SinkFaultKind.LOSE_REPLY)

@@ -35,6 +35,7 @@ from headrace_sim.spark.columns.task_context import begin_batch
 from headrace_sim.spark.real.answers import is_open_way, opened
 from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
+from headrace_sim.spark.sinks.background_threads import BackgroundThreads
 from headrace_sim.spark.sinks.contents import Raw, collected
 from headrace_sim.spark.sinks.database_servers import answer_databases, is_database, loaded
 from headrace_sim.spark.sinks.databases import watch_sqlite
@@ -254,13 +255,13 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
     status = 1
     gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
-        clients = settle(folder, probe, seed, keys=sink.keys)
+        behind = _Behind(probe, settle(folder, probe, seed, keys=sink.keys), BackgroundThreads())
         state = sink.state.copy() if sink.state else SessionState()
         session = Session(Answers(action=probe.action, watch=probe, keys=sink.keys, state=state))
         with connected(session):
             before = len(sys.modules)
             ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, (), probe, -1)
-            status = 0 if ready and _process(sink, session, probe, clients, first, reordered) else 1
+            status = 0 if ready and _process(sink, session, probe, behind, first, reordered) else 1
             # Only the last ones: to read the names of all would copy their pages.
             latest = islice(reversed(sys.modules), max(0, len(sys.modules) - before))
             probe.ledger.append(Loaded(tuple(filter(refusals.is_installed, latest))[::-1]))
@@ -271,7 +272,7 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
 
 
 def _process(
-    sink: Sink, session: Session, probe: Probe, clients: StoreClients, first: int, reordered: int | None
+    sink: Sink, session: Session, probe: Probe, behind: "_Behind", first: int, reordered: int | None
 ) -> bool:
     """Call the function for each batch. Return whether all went well."""
     session.answers.batches = batches = Answers(
@@ -284,7 +285,7 @@ def _process(
         frame = of_query.frame(sink.schema, [rows[::-1]] if batch == reordered else parts)
         begin_batch(sink.first_id + batch)
         probe.begin(batch)
-        clients.send_waiting()
+        behind.go_on()
         listener = _Listener(probe, batch)
         with listener if sink.heard else nullcontext():
             if not _call(sink.function, (frame, sink.first_id + batch), probe, batch):
@@ -294,8 +295,24 @@ def _process(
         if probe.was_paused:
             break  # its commit of the batch is refused, or overwritten by the process that took over
     probe.begin(len(sink.batches))
-    clients.send_waiting()
+    behind.go_on()
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """What goes on in the background when a function has returned."""
+
+    probe: Probe
+    clients: StoreClients
+    threads: BackgroundThreads
+
+    def go_on(self) -> None:
+        """Let it, until it is done or waits."""
+        with self.probe.nobody_waits():
+            self.clients.send_waiting()
+            self.threads.run_on()
+            self.clients.send_waiting()
 
 
 class _Listener:

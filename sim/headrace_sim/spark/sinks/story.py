@@ -132,12 +132,8 @@ class Story:
             told = f"after a restart of the driver behind batch {self.fault.batch}, {instead}."
             remedy = "Keep nothing between batches in globals, attributes or caches: a restart empties them. Store it."
             wrong = Wrong.MEMORY
-            if (
-                missing
-                and not surplus
-                and any(effect.is_late and effect.target == destination for effect in self.effects)
-            ):
-                remedy = "Let the function wait until all is sent before it returns: flush() the producer."
+            if missing and not surplus and self._is_late(destination):
+                remedy = "Let the function wait until all is written before it returns: flush() the producer, join() the threads."
                 wrong = Wrong.UNSENT
             return self._blamed(
                 wrong, destination, surplus, self._again(destination, usual.names), told, remedy
@@ -208,6 +204,11 @@ class Story:
             or destination_of(target, names) == destination
         )
 
+    def _is_late(self, destination: str) -> bool:
+        """Return whether somebody writes to it, or to files of its kind, when the function has returned."""
+        late = (effect.target for effect in self.effects if effect.is_late)
+        return destination_of(destination, _NONE) in {destination_of(target, _NONE) for target in late}
+
     def _again(self, destination: str, names: frozenset[str]) -> list[Effect]:
         """What was done to the destination a second time: by who took over, or by who was overtaken when it went on."""
         taken_over = next(
@@ -264,6 +265,9 @@ class Story:
                 return "the source delivers rows twice"
             case SinkFaultKind.REORDER | SinkFaultKind.RESTART:
                 return f"the driver died after {batch}, before Spark noted it as done, and its rows came back in another order"
+
+
+_NONE = frozenset[str]()
 
 
 def _remedy(blamed: list[Effect]) -> str:
