@@ -22,6 +22,8 @@ from headrace_properties.spark_jobs.watching import (
 )
 from headrace_properties.spark_jobs.workers import WorkerModules
 from headrace_properties.user_code.tracing import Trace, tracing
+from headrace_sim.spark.columns.drawn_values import START
+from headrace_sim.spark.columns.expressions import columns_at
 from headrace_sim.spark.job import ApplyWithState, SparkJob, Step, TransformWithState
 from headrace_sim.spark.query.queries import Batch, Event, Outcome, run_job
 from headrace_sim.spark.query.schedules import Feed, Schedule
@@ -83,7 +85,7 @@ def run_changed(
         if after_batch is not None:
             after_batch(batch, outcome)
 
-    with _chance(1 if changed is Cause.CHANCE else 0):
+    with _chance(1 if changed is Cause.CHANCE else 0), columns_at(START):
         try:
             return _ended(
                 lambda: run_job(

@@ -84,6 +84,16 @@ SOUND = {
         lambda events: started(events.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["word"])),
         SCHEMA,
     ),
+    "the time of a batch": (
+        lambda events: started(
+            events.withWatermark("at", "10 minutes")
+            .withColumn("seen", F.current_timestamp())
+            .groupBy(F.window("at", "5 minutes"))
+            .agg(F.max("seen").alias("seen"), F.expr("max(concat('at ', now()))").alias("told")),
+            "update",
+        ),
+        SCHEMA,
+    ),
     "one group": (lambda events: started(counted(events), "update"), SCHEMA),
     "join": (near("inner"), BOTH),
     "left join": (near("left_outer"), BOTH),
@@ -104,6 +114,10 @@ GROWING = {
     "groupBy()": lambda events: started(counted(events, "word"), "update"),
     "complete": lambda events: started(
         counted(events.withWatermark("at", "1 minute"), F.window("at", "5 minutes")), "complete"
+    ),
+    "windows of a text": lambda events: started(
+        counted(events.withColumn("text", F.col("at").cast("string")), F.window("text", "5 minutes")),
+        "update",
     ),
     "another time": lambda events: started(
         counted(

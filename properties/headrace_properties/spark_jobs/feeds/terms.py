@@ -253,8 +253,10 @@ class Terms:
         return None if content is None else column(content)
 
     def _window(self, node: Recorded, scope: ColumnScope) -> Term:
-        texts = map(_plain, node.args[1:])
-        self.hints.timed(self.hints.of(self.term(node.args[0], scope)), texts, self.hints.windows_us)
+        texts, slot = map(_plain, node.args[1:]), self.hints.of(self.term(node.args[0], scope))
+        if slot is not None and isinstance(slot.kind, t.StringType):
+            slot = self.hints.content(slot, as_text(t.TimestampType()), t.TimestampType())
+        self.hints.timed(slot, texts, self.hints.windows_us)
         return None
 
     def _case(self, node: Recorded, scope: ColumnScope) -> Term:

@@ -7,7 +7,9 @@ of a row.
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -109,6 +111,19 @@ def _fields(schema: t.StructType, node: Recorded) -> list[Recorded]:
     return [Recorded("field", (place, field.name), node.place) for place, field in enumerate(schema.fields)]
 
 
+_NOW: ContextVar[datetime | None] = ContextVar("now", default=None)
+
+
+@contextmanager
+def columns_at(now: datetime) -> Iterator[None]:
+    """Let columns that ask for the time have this one within: Spark keeps that of a batch, which is run again with the same."""
+    token = _NOW.set(now)
+    try:
+        yield
+    finally:
+        _NOW.reset(token)
+
+
 class _Binder:
     """Binds the columns of one schema."""
 
@@ -185,7 +200,7 @@ class _Binder:
 
     def _now(self, node: Recorded) -> Bound:
         """One time for all rows, as in a query of Spark's."""
-        now, is_date = datetime.now(), node.name == "current_date"
+        now, is_date = _NOW.get() or datetime.now(), node.name == "current_date"
         kind = t.DateType() if is_date else t.TimestampType()
         return Bound(shown(node), kind, False, lambda _row: now.date() if is_date else now)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from headrace_sim.spark.columns.bound import time_kept
+from headrace_sim.spark.columns.bound import as_type, time_kept
 from headrace_sim.spark.columns.ddl import interval_us
 from headrace_sim.spark.columns.draws import source_of_draws
 from headrace_sim.spark.columns.expressions import bind, time_of
@@ -132,6 +132,8 @@ def _elements(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callabl
 def _windows(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callable[[Row], list[Any]]]:
     """Return what ``window`` makes: the windows of time that a row is in, the latest first; none without a time."""
     time, kind = time_of(bind(call.args[0], schema)), t.TimestampType()
+    if isinstance(time.type, t.StringType | t.DateType):  # Spark casts it
+        time = as_type(time, kind, call)
     lengths = [found for given in call.args[1:] if (found := interval_us(str(given))) is not None]
     if not isinstance(time.type, t.TimestampType) or len(lengths) + 1 < len(call.args):
         remedy = "Give it a TIMESTAMP, and intervals such as '10 minutes'"
