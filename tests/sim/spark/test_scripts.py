@@ -310,6 +310,13 @@ def test_failure_behind_a_query_leaves_the_rest_unseen(run: Any) -> None:
     assert "job.py:9: it raises ZeroDivisionError" in done.unknown[0]
 
 
+def test_look_at_what_only_a_batch_makes_is_noted_behind_the_last_query(run: Any) -> None:
+    done = run("start().awaitTermination()\nspark.table('made').show()\nprint('done')")
+    assert not done.unknown
+    assert "behind its queries: job.py:9: cannot follow reading made" in done.notes[-1]
+    assert run("start()\nspark.table('made').show()\nrate.writeStream.format('console').start()").unknown
+
+
 def test_missing_module_that_only_talks_is_replaced(run: Any) -> None:
     done = run("""
 from prometheus_client import Counter, start_http_server

@@ -160,7 +160,19 @@ def run_script(script: Script, module: ModuleType) -> ScriptRun:
     if refused is None and not queries:
         raise heard or _nothing_started(script, vars(module))
     unknown = [] if failure is None or refused else [str(_explained(script, failure, missed, usage, heard))]
-    return ScriptRun(queries, vars(module), tuple(_notes(session.queries)), tuple(unknown), refused=refused)
+    notes = list(_notes(session.queries))
+    if isinstance(failure, UnknownTableError) and not _starts_behind(module, failure):
+        notes, unknown = [*notes, f"it was not run behind its queries: {unknown[0]}"], []
+    return ScriptRun(queries, vars(module), tuple(notes), tuple(unknown), refused=refused)
+
+
+def _starts_behind(module: ModuleType, failure: BaseException) -> bool:
+    """Return whether a program's own file may start another query behind the line that it fails at."""
+    file, _, line = place_of_error(failure).rpartition(":")
+    if file != module.__file__:
+        return True
+    rest = Path(file).read_text(encoding="utf-8-sig").splitlines()[int(line) :]
+    return not file.endswith(".py") or any("writeStream" in text for text in rest)
 
 
 def _refused(failure: BaseException | None) -> SparkJobError | None:

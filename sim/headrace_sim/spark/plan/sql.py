@@ -234,7 +234,7 @@ class _Statements:
         if_exists = IfExists.REPLACE if tree.args.get("replace") else if_exists
         properties = list(tree.args["properties"].expressions) if tree.args.get("properties") else []
         kind, target, columns = tree.args["kind"], tree.this, None
-        if kind in {"DATABASE", "SCHEMA"}:
+        if kind in {"CATALOG", "DATABASE", "NAMESPACE", "SCHEMA"}:
             return NoChange()
         if isinstance(target, exp.Schema):
             columns, target = t.StructType([_field(column) for column in target.expressions]), target.this

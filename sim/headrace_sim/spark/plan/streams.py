@@ -45,6 +45,10 @@ from headrace_sim.spark.state.tasks import expect_processor
 PARAMETER = "headrace parameter"
 """The format of a stream that a function takes as a parameter. Its option ``name`` is the parameter's."""
 _FIXED_SCHEMAS = {
+    "eventhubs": "body BINARY, partition STRING, offset STRING, sequenceNumber LONG, enqueuedTime TIMESTAMP, publisher STRING, "
+    "partitionKey STRING, properties MAP<STRING, STRING>, systemProperties MAP<STRING, STRING>",
+    "kinesis": "partitionKey STRING, data BINARY, stream STRING, shardId STRING, sequenceNumber STRING, "
+    "approximateArrivalTimestamp TIMESTAMP",
     "kafka": "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, timestampType INT",
     "rate": "timestamp TIMESTAMP, value LONG",
     "rate-micro-batch": "timestamp TIMESTAMP, value LONG",
