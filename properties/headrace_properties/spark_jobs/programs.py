@@ -31,63 +31,38 @@ from headrace_sim.spark.sinks.database_servers import databases_kept
 
 @dataclass(frozen=True, slots=True)
 class ProgramInput:
-    """What the queries of a program are tried with, besides what the program says.
+    """What the queries of a program are tried with, besides what the program says."""
 
-    Attributes:
-        feed: The rows of its query, or of each by its label; or a function that makes them from a seed. None: drawn.
-        feed_name: What its module calls its rows.
-        prepare: Makes what sinks take for granted. None: the module's.
-        promises: What its author says of it. None: the module's.
-        keys: The columns by which connectors write that are not known.
-        declares: What outcomes may depend on. None: the module's.
-        samples: Files with rows of its input, by the name of the source.
-        limits: Of each call of its code.
-
-    """
-
+    # the rows of its query, or of each by its label; or a function that makes them from a seed. None: drawn
     feed: Any = None
-    feed_name: str = FEED
-    prepare: Callable[[], Any] | None = None
-    promises: Sequence[Promise] | None = None
+    feed_name: str = FEED  # what its module calls its rows
+    prepare: Callable[[], Any] | None = None  # makes what sinks take for granted. None: the module's
+    promises: Sequence[Promise] | None = None  # what its author says of it. None: the module's
+    # the columns by which connectors write that are not known
     keys: Mapping[str, Sequence[str]] | None = None
-    declares: Declares | None = None
-    samples: Mapping[str, str] | None = None
+    declares: Declares | None = None  # what outcomes may depend on. None: the module's
+    samples: Mapping[str, str] | None = None  # files with rows of its input, by the name of the source
+    # of each call of its code
     limits: CodeLimits = CodeLimits()  # noqa: RUF009  it is frozen
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that has run, and its queries.
+    """A program that has run, and its queries."""
 
-    Attributes:
-        name: As the user wrote it.
-        run: What it started.
-        queries: Each query that can be tried, by its label.
-        findings: What the queries do to each other.
-        notes: What is worth knowing.
-        unknown: What was not judged, each with the reason.
-
-    """
-
-    name: str
-    run: ScriptRun
-    queries: Mapping[str, SparkTarget]
-    findings: tuple[Finding, ...] = ()
-    notes: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    name: str  # as the user wrote it
+    run: ScriptRun  # what it started
+    queries: Mapping[str, SparkTarget]  # each query that can be tried, by its label
+    findings: tuple[Finding, ...] = ()  # what the queries do to each other
+    notes: tuple[str, ...] = ()  # what is worth knowing
+    unknown: tuple[str, ...] = ()  # what was not judged, each with the reason
 
 
 def run_program(script: Script, module: Any) -> ScriptRun:
     """Run a program, and return what it started.
 
-    Args:
-        script: It.
-        module: Its own, from `headrace_sim.spark.client.scripts.surroundings`, which must be in force.
-
-    Raises:
-        TargetError: It never ends.
-        HeadraceError: It starts no query, or does something that is refused.
-
+    ``module``: its own, from `headrace_sim.spark.client.scripts.surroundings`, which must be in force. Raise `TargetError` if
+    it never ends, or `HeadraceError` if it starts no query, or does something that is refused.
     """
     try:
         with databases_kept() as databases:
@@ -143,11 +118,9 @@ def _refused(run: ScriptRun) -> Iterator[Finding]:
 def _wanted(name: str, jobs: Mapping[str, SparkJob], query: str) -> dict[str, SparkJob]:
     if not query:
         return dict(jobs)
-    found = {
-        label: job
-        for label, job in jobs.items()
-        if query in {label, job.sink.place.rpartition(":")[2], shown_place(job.sink.place)}
-    }
+    places = {label: job.sink.place for label, job in jobs.items()}
+    names = {label: {label, at.rpartition(":")[2], shown_place(at)} for label, at in places.items()}
+    found = {label: job for label, job in jobs.items() if query in names[label]}
     if len(found) != 1:
         raise TargetError(name, f"it starts no query {query!r}", f"Its queries are: {'; '.join(jobs)}")
     return found
@@ -195,16 +168,10 @@ def _sayings(variables: Mapping[str, Any], feed_name: str) -> SimpleNamespace:
     feed, prepare = variables.get(feed_name), variables.get(PREPARE)
     promises, declares = variables.get(PROMISES, ()), variables.get(DECLARES)
     code = getattr(feed, "__code__", None)
-    makes_rows = isinstance(feed, list | dict) or (
-        code is not None and code.co_varnames[: code.co_argcount] == ("seed",)
-    )
+    takes_seed = code is not None and code.co_varnames[: code.co_argcount] == ("seed",)
+    makes_rows = takes_seed or isinstance(feed, list | dict)
     makes_tables = getattr(getattr(prepare, "__code__", None), "co_argcount", 1) == 0
     promised = isinstance(promises, list | tuple) and all(isinstance(one, Promise) for one in promises)
-    return SimpleNamespace(
-        **{
-            FEED: feed if makes_rows else None,
-            PREPARE: prepare if makes_tables else None,
-            PROMISES: promises if promised else (),
-            DECLARES: declares if isinstance(declares, Declares) else None,
-        }
-    )
+    declares = declares if isinstance(declares, Declares) else None
+    said = {FEED: feed if makes_rows else None, PREPARE: prepare if makes_tables else None}
+    return SimpleNamespace(**said, **{PROMISES: promises if promised else (), DECLARES: declares})

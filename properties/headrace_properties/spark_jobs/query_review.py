@@ -55,12 +55,8 @@ def review_query(job: SparkJob, allow: Collection[Cause] = ()) -> QueryReview:
     if is_for_looking(job):
         told = f"the query writes to {job.sink.format} alone, which is for looking: nothing is kept that could be lost or doubled"
         return QueryReview(notes=(told,))
-    asks = [
-        rule
-        for rule in RULES
-        if rule.finding_class is FindingClass.UNDECLARED and Cause.SETTINGS not in allow
-    ]
     tells = [rule for rule in RULES if rule.finding_class is FindingClass.NOTE]
+    asks = [] if Cause.SETTINGS in allow else [rule for rule in RULES if rule not in tells]
     asked = (_asked(rule, text, place) for rule, text, place in _seen(asks, job))
     notes = (f"{text}. {rule.remedy}: {rule.reference}" for rule, text, _ in _seen(tells, job))
     sink = _sink_told(job, repeats=job.declares.repeated or Cause.REPEATED in allow)
@@ -95,15 +91,16 @@ def _sink_told(job: SparkJob, *, repeats: bool) -> QueryReview:
     row, name = _own_sink(job), job.sink.format or "table" * bool(job.sink.target)
     if row is None:
         problem = f"what {name} does with a batch that Spark gives it again is not known: its rows may be there twice"
-        return QueryReview(
-            unknown=() if repeats else (f"{problem}. Look it up, and say --allow repeated if that is meant",)
-        )
+        told = f"{problem}. Look it up, and say --allow repeated if that is meant"
+        return QueryReview(unknown=() if repeats else (told,))
     needs = f". {row.needs}" if row.needs else ""
     if row.again is BatchAgain.SKIPPED:
         told = f"{name}: a batch that is run again is {row.again.value}{needs}: {row.source}"
         return QueryReview(notes=(told,))
     if row.again is BatchAgain.REFUSED:
-        rule = ReviewRule("refused", _nowhere, "", "Write with df.write in foreachBatch", row.source)
+        rule = ReviewRule(
+            "refused", lambda _: iter(()), "", "Write with df.write in foreachBatch", row.source
+        )
         return QueryReview((_asked(rule, f"Spark does not start this query: {row.needs}", job.sink.place),))
     becomes = written_again(job.sink.format, job.sink.options, job.output.names)
     keys = ", ".join(becomes.keys) or "the table's key"
@@ -111,13 +108,10 @@ def _sink_told(job: SparkJob, *, repeats: bool) -> QueryReview:
     if becomes.repeated in {Repeated.REPLACES, Repeated.KEEPS} and not drawn:
         told = f"{name}: a batch that is run again {becomes.repeated.value} ({keys}): {row.source}"
         return QueryReview(notes=(told,))
-    what = (
-        "each row of it may be there twice"
-        if becomes.repeated is Repeated.ADDS
-        else f"it {becomes.repeated.value}"
-    )
+    adds = becomes.repeated is Repeated.ADDS
+    what = "each row of it may be there twice" if adds else f"it {becomes.repeated.value}"
     told = f"{name} is given a batch again after a failure, and then {what}{needs}: it is at least once, not exactly once"
-    if becomes.question and becomes.repeated is Repeated.ADDS:
+    if becomes.question and adds:
         told = f"{name}: {becomes.question}"
     remedy = becomes.remedy or "Make the key of what the row says"
     if drawn:
@@ -128,11 +122,7 @@ def _sink_told(job: SparkJob, *, repeats: bool) -> QueryReview:
     kind = Kind(Family.SINK, Cause.REPEATED.value, FindingClass.UNDECLARED)
     answer = f"Do readers allow for it? Then declare repeated=True, or say --allow {Cause.REPEATED.value}"
     remedy = f"{answer}. If not: {remedy[0].lower()}{remedy[1:].rstrip('.')} ({row.source})"
-    return (
-        QueryReview((Finding(kind, told, place_at(job.sink.place), remedy),))
-        if not repeats
-        else QueryReview()
-    )
+    return QueryReview(() if repeats else (Finding(kind, told, place_at(job.sink.place), remedy),))
 
 
 def _asked(rule: ReviewRule, told: str, place: str) -> Finding:
@@ -148,10 +138,6 @@ def _options(job: SparkJob) -> dict[str, str]:
 
 def _of_source(source: Source) -> dict[str, str]:
     return {name.lower(): str(value).lower() for name, value in source.options}
-
-
-def _nowhere(_: SparkJob) -> Iterator[tuple[str, str]]:
-    yield from ()
 
 
 _MADE_UP = frozenset({"", "rate", "rate-micro-batch", "socket"})
@@ -173,10 +159,8 @@ def _no_checkpoint(job: SparkJob) -> Iterator[tuple[str, str]]:
 def _latest(job: SparkJob) -> Iterator[tuple[str, str]]:
     for source in job.sources:
         options = _of_source(source)
-        given = [
-            options.get(name)
-            for name in ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp")
-        ]
+        starts = ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp")
+        given = [options.get(name) for name in starts]
         if source.format == "kafka" and (given[0] == "latest" or not any(given)):
             yield ("latest" if given[0] else "latest, the default"), source.place
 
@@ -199,26 +183,23 @@ def _silent_loss(job: SparkJob) -> Iterator[tuple[str, str]]:
                 yield f"{option}={value} leaves out {lost}", source.place
 
 
-def _unconfirmed(job: SparkJob) -> Iterator[tuple[str, str]]:
-    if job.sink.format == "kafka" and _options(job).get("kafka.acks") == "0":
-        yield "", job.sink.place
+def _sink_with(option: str, value: str) -> Callable[[SparkJob], Iterator[tuple[str, str]]]:
+    def places(job: SparkJob) -> Iterator[tuple[str, str]]:
+        if _options(job).get(option, "").lower() == value:
+            yield "", job.sink.place
+
+    return places
 
 
-def _failed_batch(job: SparkJob) -> Iterator[tuple[str, str]]:
-    if _options(job).get("hoodie.datasource.write.streaming.ignore.failed.batch", "").lower() == "true":
-        yield "", job.sink.place
-
-
-def _changes_again(job: SparkJob) -> Iterator[tuple[str, str]]:
-    for source in job.sources:
-        if source.format == "delta" and _of_source(source).get("ignorechanges") == "true":
-            yield "", source.place
-
-
-def _socket(job: SparkJob) -> Iterator[tuple[str, str]]:
-    for source in job.sources:
-        if source.format == "socket":
-            yield "", source.place
+def _source_of(
+    format_: str, option: str = "", value: str = ""
+) -> Callable[[SparkJob], Iterator[tuple[str, str]]]:
+    """Yield the places of sources of a format, if they have an option, too, where one is named."""
+    return lambda job: (
+        ("", source.place)
+        for source in job.sources
+        if source.format == format_ and _of_source(source).get(option, "") == value
+    )
 
 
 def _triggered(name: str) -> Callable[[SparkJob], Iterator[tuple[str, str]]]:
@@ -240,20 +221,23 @@ RULES = (
         "Leave the option out if that is not meant: the query then fails", _KAFKA, FindingClass.NOTE,
     ),
     ReviewRule(
-        "acks", _unconfirmed, "kafka.acks=0 takes a record for written before Kafka has it: a broker that fails loses it",
+        "acks", _sink_with("kafka.acks", "0"),
+        "kafka.acks=0 takes a record for written before Kafka has it: a broker that fails loses it",
         "Leave kafka.acks out, or set it to all", "https://kafka.apache.org/documentation/#producerconfigs_acks",
     ),
     ReviewRule(
-        "failed batch", _failed_batch, "Hudi goes on with the next batch when one fails, and its rows are lost",
+        "failed batch", _sink_with("hoodie.datasource.write.streaming.ignore.failed.batch", "true"),
+        "Hudi goes on with the next batch when one fails, and its rows are lost",
         "Leave hoodie.datasource.write.streaming.ignore.failed.batch out", _HUDI,
     ),
     ReviewRule(
-        "changes", _changes_again, "ignoreChanges gives rows again that an update or delete has only moved to another file",
+        "changes", _source_of("delta", "ignorechanges", "true"),
+        "ignoreChanges gives rows again that an update or delete has only moved to another file",
         "Say skipChangeCommits or read the change feed, or drop duplicates by a key",
         "https://docs.delta.io/latest/delta-streaming.html#ignore-updates-and-deletes",
     ),
     ReviewRule(
-        "socket", _socket, "a socket cannot give rows again: those of a batch that dies are lost",
+        "socket", _source_of("socket"), "a socket cannot give rows again: those of a batch that dies are lost",
         "Read from a source that keeps its rows, such as Kafka or files", f"{_GUIDE}#input-sources",
     ),
     ReviewRule(

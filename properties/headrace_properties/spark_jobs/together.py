@@ -36,24 +36,17 @@ def label_of(job: SparkJob) -> str:
 def labels_of(jobs: Sequence[SparkJob]) -> list[str]:
     """Return a label for each query that no other has: with its line, and its number, as far as needed."""
     labels = [label_of(job) for job in jobs]
-    placed = [
-        label if labels.count(label) == 1 else f"{label} at {shown_place(job.sink.place)}"
-        for label, job in zip(labels, jobs, strict=True)
-    ]
-    return [
-        label if placed.count(label) == 1 else f"{label}, {placed[: number + 1].count(label)}"
-        for number, label in enumerate(placed)
-    ]
+    places = [f"{label} at {shown_place(job.sink.place)}" for label, job in zip(labels, jobs, strict=True)]
+    placed = [label if labels.count(label) == 1 else at for label, at in zip(labels, places, strict=True)]
+    numbered = [f"{label}, {placed[: number + 1].count(label)}" for number, label in enumerate(placed)]
+    return [label if placed.count(label) == 1 else at for label, at in zip(placed, numbered, strict=True)]
 
 
 def judged_together(lives: Sequence[QueryLife]) -> tuple[Finding, ...]:
     """Return what is wrong with the queries of one program beside each other."""
-    return tuple(
-        finding
-        for first, second in combinations(lives, 2)
-        for check in (_checkpoint, _files)
-        if (finding := check(first, second)) is not None
-    )
+    pairs = combinations(lives, 2)
+    findings = [check(*pair) for pair in pairs for check in (_checkpoint, _files)]
+    return tuple(finding for finding in findings if finding is not None)
 
 
 def told_together(jobs: Sequence[SparkJob]) -> Iterator[str]:
@@ -89,9 +82,8 @@ def _files(first: QueryLife, second: QueryLife) -> Finding | None:
         f"{_both(first, second)} write files to one place, {place}, and so have one log of batches: a batch of the one counts as"
         " written if the other has one of its number, and its rows are missing"
     )
-    return _finding(
-        "missing", told, second, "Give each query a path of its own, or bring the streams together with union()",
-    )  # fmt: skip
+    remedy = "Give each query a path of its own, or bring the streams together with union()"
+    return _finding("missing", told, second, remedy)
 
 
 def _finding(
@@ -116,10 +108,6 @@ def _target(job: SparkJob) -> str:
 
 def _read(job: SparkJob) -> set[str]:
     """Return where a query reads from."""
-    options = {
-        value
-        for source in job.sources
-        for key, value in source.options
-        if key.lower() in {"path", "subscribe"}
-    }
-    return {place.rstrip("/") for place in (*options, *(source.path for source in job.sources)) if place}
+    options = [option for source in job.sources for option in source.options]
+    places = [value for key, value in options if key.lower() in {"path", "subscribe"}]
+    return {place.rstrip("/") for place in (*places, *(source.path for source in job.sources)) if place}

@@ -44,17 +44,10 @@ def batches_for(hints: Hints, seed: int, *, with_state: bool = False) -> list[li
     rows = -(-len(sources) * max(wanted, *(len(known) + 2 for known, _ in met)) // BATCHES)
     times = _times(hints, seed, rows, with_state=with_state)
     first_key = random.Random(f"{seed}/keys").randrange(len(KEYS))
-    drawn = [
-        _values(
-            hints,
-            source,
-            met[place],
-            random.Random(f"{seed}/values/{place}"),
-            len(times[place :: len(sources)]),
-            first_key,
-        )
-        for place, source in enumerate(sources)
-    ]
+    drawn = []
+    for place, source in enumerate(sources):
+        chance, count = random.Random(f"{seed}/values/{place}"), len(times[place :: len(sources)])
+        drawn.append(_values(hints, source, met[place], chance, count, first_key))
     made = []
     for number, at in enumerate(times):
         place, turn = number % len(sources), number // len(sources)

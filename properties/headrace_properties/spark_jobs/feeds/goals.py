@@ -17,7 +17,6 @@ from headrace_properties.spark_jobs.feeds.hints import Hints, RowGoal, names_in
 from headrace_properties.spark_jobs.feeds.slots import InputSlot, Use
 from headrace_sim.spark.columns.bound import literal
 from headrace_sim.spark.columns.casts import cast_value, is_number
-from headrace_sim.spark.columns.drawn_values import value_of
 from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.recorded import Recorded
 
@@ -110,9 +109,8 @@ class Aims:
 
     @staticmethod
     def _score(parts: Sequence[tuple[_Asked, bool]], known: Known) -> int:
-        return sum(
-            set(asked.names) <= known.keys() and asked.is_true(known) is wanted for asked, wanted in parts
-        )
+        there = [(asked, wanted) for asked, wanted in parts if set(asked.names) <= known.keys()]
+        return sum(asked.is_true(known) is wanted for asked, wanted in there)
 
     def _reached(self, parts: Sequence[tuple[_Asked, bool]], base: Known) -> Known | None:
         """Return values that meet all parts, found by changing one value after the other for the better."""
@@ -121,9 +119,8 @@ class Aims:
             known = dict(base)
             for name in names:
                 if start or name not in known:
-                    known[name] = self._chance.choice(
-                        [each for each in self._values(name) if each is not None]
-                    )
+                    there = [each for each in self._values(name) if each is not None]
+                    known[name] = self._chance.choice(there)
             best, improved = self._score(parts, known), True
             while best < len(parts) and improved:
                 improved = False
@@ -135,12 +132,6 @@ class Aims:
             if best == len(parts):
                 return known
         return None
-
-    def _first(self, name: str) -> Any:
-        slot = self._hints.slots[name]
-        if not slot.literals and slot.counted is None and not isinstance(slot.kind, _OF_PARTS):
-            return value_of(slot.kind, self._chance, self._at)
-        return self._chance.choice([each for each in self._values(name) if each is not None])
 
     def _values(self, name: str) -> list[Any]:
         if name not in self._tried:
@@ -217,12 +208,8 @@ def _around(value: Any, slot: InputSlot) -> list[Any]:
         text, words = value.strip("%"), re.findall(r"\w+", value)[:3]
         longer = [f"{part} and so on" for part in (text, *words)]
         return [text, f"{text}x", f"x{text}x", text.upper(), text.lower(), *words, *longer]
-    if (
-        isinstance(kind, t.StringType)
-        and isinstance(value, int)
-        and not isinstance(value, bool)
-        and 0 <= value < 100
-    ):
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 100
+    if isinstance(kind, t.StringType) and is_count:
         return [str(value), *("a" * max(0, value + more) for more in (0, 1, -1))]
     if slot.is_time:
         known = as_kind(value, t.TimestampType())

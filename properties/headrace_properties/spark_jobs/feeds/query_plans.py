@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import pyspark.sql.connect.proto as pb
@@ -125,20 +125,15 @@ class _Relations:
         while isinstance(named, Recorded) and named.name in _CASTS:  # which leave a column its name
             named = named.args[0]
         named = named if isinstance(named, Recorded) and named.name in {"as", "col"} else node
-        names = (
-            named.args[1]
-            if named.name == "as"
-            else shown(named).rpartition(".")[2].strip("`]").rpartition("[")[2]
-        )
+        own = shown(named).rpartition(".")[2].strip("`]").rpartition("[")[2]
+        names = named.args[1] if named.name == "as" else own
         term = self.columns.term(node, scope)
         if isinstance(names, str):
             yield "", "col" if node.name in _EXPLODE else names, term
         else:
             slot = self.hints.of(term)
-            yield from (
-                ("", name, column(slot.parts[name]) if slot and name in slot.parts else None)
-                for name in names
-            )
+            parts = slot.parts if slot else {}
+            yield from (("", name, column(parts[name]) if name in parts else None) for name in names)
 
     def _with_columns(self, message: Any) -> list[ColumnScope]:
         added = [(alias.name[0], self._node(alias.expr)) for alias in message.aliases]
@@ -153,10 +148,8 @@ class _Relations:
     def _renamed(self, message: Any) -> list[ColumnScope]:
         names = {rename.col_name.lower(): rename.new_col_name for rename in getattr(message, "renames", ())}
         names = names or {old.lower(): new for old, new in message.rename_columns_map.items()}
-        return [
-            scope.named([names.get(old.lower(), old) for old in scope.names])
-            for scope in self.scopes(message.input)
-        ]
+        scopes = self.scopes(message.input)
+        return [scope.named([names.get(old.lower(), old) for old in scope.names]) for scope in scopes]
 
     def _to_df(self, message: Any) -> list[ColumnScope]:
         return [scope.named(message.column_names) for scope in self.scopes(message.input)]
@@ -230,16 +223,13 @@ class _Relations:
         lefts, rights = self.scopes(message.left), self.scopes(message.right)
         node = self._node(message.join_condition) if message.HasField("join_condition") else None
         made = []
-        for left in lefts:
-            for right in rights:
-                both = ColumnScope(
-                    (*(left.columns or ()), *(right.columns or ())), (*left.passed, *right.passed)
-                )
-                pairs = [
-                    (left.find(f"`{name}`")[0], right.find(f"`{name}`")[0]) for name in message.using_columns
-                ]
-                self.columns.term(node, both)
-                made.append(self._matched(both, [*pairs, *self._equal(node, both)]))
+        for left, right in product(lefts, rights):
+            columns = (*(left.columns or ()), *(right.columns or ()))
+            both = ColumnScope(columns, (*left.passed, *right.passed))
+            names = [f"`{name}`" for name in message.using_columns]
+            pairs = [(left.find(name)[0], right.find(name)[0]) for name in names]
+            self.columns.term(node, both)
+            made.append(self._matched(both, [*pairs, *self._equal(node, both)]))
         return made
 
     def _equal(self, node: Any, scope: ColumnScope) -> Iterator[tuple[Term, Term]]:
@@ -272,9 +262,8 @@ def _file_table(read: Any) -> tuple[Sequence[str], list[Sequence[Any]]]:
     if given.schema:
         as_json = given.schema.lstrip().startswith("{")
         schema = t._parse_datatype_json_string(given.schema) if as_json else parse_schema(given.schema)
-    found = own_files(
-        Source("", given.format.lower(), schema, tuple(given.options.items()), ",".join(given.paths))
-    )
+    options, paths = tuple(given.options.items()), ",".join(given.paths)
+    found = own_files(Source("", given.format.lower(), schema, options, paths))
     try:
         items = list(islice(objects_in(found), _MOST_STATIC)) if found else []
     except SampleError:

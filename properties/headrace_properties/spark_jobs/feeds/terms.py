@@ -97,11 +97,8 @@ class Terms:
         if inner is None:
             return None
         if isinstance(inner.kind, t.ArrayType) and isinstance(key, int):
-            if (
-                inner.outer is not None
-                and inner.outer.written
-                and inner.outer.written.form.startswith("split")
-            ):
+            written = inner.outer.written if inner.outer is not None else None
+            if written is not None and written.form.startswith("split"):
                 for place in range(key + 1):
                     inner.parts.setdefault(place, self.hints.slot(inner.kind.elementType, str(place), inner))
                 return column(inner.parts[key])
@@ -139,9 +136,7 @@ class Terms:
             written = AS_BYTES
         elif isinstance(slot.kind, t.StringType):
             written = as_text(kind)
-        elif isinstance(slot.kind, t.IntegerType | t.LongType | t.DoubleType) and isinstance(
-            kind, t.TimestampType
-        ):
+        elif isinstance(slot.kind, _NUMBERS) and isinstance(kind, t.TimestampType):
             written = as_epoch(per_second)
         content = self.hints.content(slot, written, kind)
         if content is not None:
@@ -161,11 +156,10 @@ class Terms:
         slot, schema = self._text_of(self.term(node.args[0], scope)), _plain(node.args[1])
         if slot is None or not isinstance(schema, str):
             return None
-        kind = (
-            t._parse_datatype_json_string(schema) if schema.lstrip().startswith("{") else parse_type(schema)
-        )
+        parse = t._parse_datatype_json_string if schema.lstrip().startswith("{") else parse_type
         options = {str(key).lower(): value for key, value in _options(node.args[2:]).items()}
         formats = options.get("timestampformat", ""), options.get("dateformat", "")
+        kind = parse(schema)
         return self._content(slot, Written("json", str), kind, lambda content: as_json(content, *formats))
 
     def _from_csv(self, node: Recorded, scope: ColumnScope) -> Term:
@@ -227,9 +221,8 @@ class Terms:
         if slot is None:
             return None
         if slot.is_time:
-            return (
-                column(slot) if node.name != "to_date" else Recorded("cast", (column(slot), kind), node.place)
-            )
+            is_date = node.name == "to_date"
+            return Recorded("cast", (column(slot), kind), node.place) if is_date else column(slot)
         pattern = _plain(node.args[1]) if len(node.args) > 1 else None
         written = as_time(pattern) if isinstance(pattern, str) else as_text(kind)
         content = self.hints.content(slot, written, kind) if isinstance(slot.kind, t.StringType) else None
@@ -247,9 +240,9 @@ class Terms:
         slot = self.hints.of(self.term(inner, scope))
         if slot is not None and isinstance(slot.kind, t.StringType):
             slot = self.hints.content(slot, as_text(t.LongType()), t.LongType())
-        content = (
-            self.hints.content(slot, as_epoch(per_second), t.TimestampType()) if slot is not None else None
-        )
+        if slot is None:
+            return None
+        content = self.hints.content(slot, as_epoch(per_second), t.TimestampType())
         return None if content is None else column(content)
 
     def _window(self, node: Recorded, scope: ColumnScope) -> Term:
@@ -308,18 +301,17 @@ def _literals_in(term: Recorded) -> Iterator[Any]:
 
 
 _LOST = object()
+_NUMBERS = (t.IntegerType, t.LongType, t.DoubleType)
 _CLEANS = frozenset({"lower", "ltrim", "regexp_replace", "rtrim", "trim", "upper"})
 _OF_NULLS = frozenset({"isNull", "isNotNull", "isnull", "isnotnull", "eqNullSafe"})
 _COMPARISONS = _OF_NULLS | {
     "array_contains", "between", "contains", "endsWith", "equalTo", "geq", "gt", "isin", "isnan", "leq", "like", "lt", "notEqual",
     "ilike", "rlike", "startsWith",
 }  # fmt: skip
-_UNKNOWN = frozenset(
-    {
-        USER_FUNCTION, LAMBDA, LAMBDA_VARIABLE, "current_date", "current_timestamp", "now", "monotonically_increasing_id", "rand",
-        "input_file_name", "randn", "shuffle", "spark_partition_id", "uuid",
-    }
-)  # fmt: skip
+_UNKNOWN = frozenset({
+    USER_FUNCTION, LAMBDA, LAMBDA_VARIABLE, "current_date", "current_timestamp", "now", "monotonically_increasing_id", "rand",
+    "input_file_name", "randn", "shuffle", "spark_partition_id", "uuid",
+})  # fmt: skip
 """What says nothing of a value, or something else each time."""
 _TERMS: dict[str, Callable[[Terms, Recorded, ColumnScope], Term]] = {
     "apply": Terms._item,
@@ -341,7 +333,5 @@ _TERMS: dict[str, Callable[[Terms, Recorded, ColumnScope], Term]] = {
     **dict.fromkeys(("ifnull", "nvl"), Terms._replaced_null),
     **dict.fromkeys(("explode", "explode_outer", "posexplode"), Terms._exploded),
     **dict.fromkeys(("to_date", "to_timestamp", "try_to_timestamp", "unix_timestamp"), Terms._parsed_time),
-    **dict.fromkeys(
-        ("from_unixtime", "timestamp_micros", "timestamp_millis", "timestamp_seconds"), Terms._epoch
-    ),
-}
+    **dict.fromkeys(("from_unixtime", "timestamp_micros", "timestamp_millis", "timestamp_seconds"), Terms._epoch),
+}  # fmt: skip
