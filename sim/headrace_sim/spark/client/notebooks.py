@@ -25,9 +25,8 @@ class Widgets:
         """Return a widget's value. Raise `ProgramError` if it has none."""
         if name in os.environ or name in self._values:
             return os.environ.get(name, self._values.get(name, ""))
-        raise ProgramError(
-            f"the widget {name!r} has no value", shown_place(users_place()), f"Give it: --env {name}=..."
-        )
+        problem = f"the widget {name!r} has no value"
+        raise ProgramError(problem, shown_place(users_place()), f"Give it: --env {name}=...")
 
     def getAll(self) -> dict[str, str]:
         """Return the value of each widget."""
@@ -96,7 +95,6 @@ def notebook_globals(session: Any) -> dict[str, Any]:
 def program_of_notebook(text: str) -> str:
     """Return the code of a notebook in Jupyter's format. Magic commands become comments, so that lines stay."""
     cells = json.loads(text)["cells"]
-    lines = [
-        line for cell in cells if cell["cell_type"] == "code" for line in "".join(cell["source"]).splitlines()
-    ]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    lines = [line for text in code for line in text.splitlines()]
     return "\n".join(f"# {line}" if line.lstrip().startswith(("%", "!")) else line for line in lines)

@@ -21,13 +21,10 @@ def is_session(parameter: inspect.Parameter, function: Callable[..., Any]) -> bo
 
 def takes_sessions_alone(function: Callable[..., Any]) -> bool:
     """Return whether every parameter without a default is a session."""
-    parameters = inspect.signature(function).parameters.values()
-    needed = (
-        parameter
-        for parameter in parameters
-        if parameter.default is parameter.empty
-        and parameter.kind not in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}
-    )
+    parameters = [
+        each for each in inspect.signature(function).parameters.values() if each.default is each.empty
+    ]
+    needed = [each for each in parameters if each.kind not in {each.VAR_KEYWORD, each.VAR_POSITIONAL}]
     return all(is_session(parameter, function) for parameter in needed)
 
 
@@ -38,10 +35,8 @@ def _read_as_sessions(function: Callable[..., Any]) -> set[str]:
         return set()
     found, loaded = set[str](), ""
     for instruction in dis.get_instructions(code):
-        if (
-            instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))
-            and instruction.argval in _OF_A_SESSION
-        ):
+        reads = instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))
+        if reads and instruction.argval in _OF_A_SESSION:
             found.add(loaded)
         names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
         loaded = str(names[-1]) if instruction.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) else ""

@@ -148,18 +148,14 @@ def record(
             if (gap := gap_in(error)) is not None:
                 raise gap from error
             problem = f"{getattr(build, '__name__', build)}() raises {type(error).__name__}: {error}"
-            raise SparkJobError(
-                problem,
-                place_of_error(error, definition_of(build)),
-                "Fix it, or give the job by hand as a SparkJob",
-            ) from error
+            place = place_of_error(error, definition_of(build))
+            raise SparkJobError(problem, place, "Fix it, or give the job by hand as a SparkJob") from error
     jobs = session.queries.jobs
     if len(jobs) != 1:
         name = getattr(build, "__name__", str(build))
         what = "starts no query" if not jobs else f"starts {len(jobs)} queries"
-        raise SparkJobError(
-            f"{name}() {what}", "", "Let it start one: frame.writeStream.foreachBatch(function).start()"
-        )
+        remedy = "Let it start one: frame.writeStream.foreachBatch(function).start()"
+        raise SparkJobError(f"{name}() {what}", "", remedy)
     return jobs[0]
 
 

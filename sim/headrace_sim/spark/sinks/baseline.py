@@ -74,9 +74,8 @@ class Baseline:
         calm = self._left(Cut.AS_GIVEN)
         if calm is None:
             return
-        held = {
-            name: _shown_columns(self._rows, calm[name]) for name in sorted(self.destinations & calm.keys())
-        }
+        compared = sorted(self.destinations.keys() & calm.keys())
+        held = {name: _shown_columns(self._rows, calm[name]) for name in compared}
         self._columns = holding = {name: columns for name, columns in held.items() if columns}
         invisible: dict[tuple[str, ...], list[int]] = {}
         for number, row in enumerate(self._rows):
@@ -97,10 +96,8 @@ class Baseline:
             items = calm[name]
             columns = _shown_columns(self._rows, items)
             for old, new in pairs if columns else ():
-                shown = [
-                    {item for item in items if columns <= _matched(self._rows[number], item)}
-                    for number in (old, new)
-                ]
+                rows = self._rows[old], self._rows[new]
+                shown = [{item for item in items if columns <= _matched(row, item)} for row in rows]
                 is_same = all(self._rows[old][place] == self._rows[new][place] for place in columns)
                 is_twice = is_same and sum(items[item] for item in shown[0]) > 1
                 if is_twice or (not is_same and shown[0] - shown[1] and shown[1]):
@@ -175,13 +172,12 @@ class Baseline:
         """
         if whole is None or (without is None and not self._columns):
             return None
+        alone = without is None
+        added = {name: items - (without or {}).get(name, Counter()) for name, items in whole.items()}
         return frozenset(
             name
-            for name, items in whole.items()
-            if any(
-                self._is_theirs(item, name, group, alone=without is None)
-                for item in (items if without is None else items - without.get(name, Counter()))
-            )
+            for name, items in added.items()
+            if any(self._is_theirs(item, name, group, alone=alone) for item in items)
         )
 
     def _is_theirs(self, item: Item, name: str, group: frozenset[int], *, alone: bool) -> bool:
@@ -276,29 +272,22 @@ class Baseline:
         others = [(self._left(cut) or {}).get(name, Counter[Item]()) for cut in cuts]
         if not columns:
             return rows, ()
-        shown = tuple(
-            number for number in rows if any(_is_in(self._rows[number], other, columns) for other in others)
-        )
-        instead = tuple(
-            number
-            for number, row in enumerate(self._rows)
-            if _is_in(row, calm, columns) and not any(_is_in(row, other, columns) for other in others)
-        )
+        there = [any(_is_in(row, other, columns) for other in others) for row in self._rows]
+        shown = tuple(number for number in rows if there[number])
+        calmly = [number for number, row in enumerate(self._rows) if _is_in(row, calm, columns)]
+        instead = tuple(number for number in calmly if not there[number])
         return shown or rows, instead if merged else ()
 
 
 def grows_whole(batches: Batches) -> bool:
     """Return whether each batch may be the whole result so far, as in output mode Complete: each has the keys of the last."""
     given = [batch for batch in batches if batch]
-    columns = range(len(given[0][0])) if given else range(0)
-    return any(
-        all(len({repr(row[place]) for row in batch}) == len(batch) for batch in given)
-        and all(
-            {repr(row[place]) for row in one} <= {repr(row[place]) for row in other}
-            for one, other in pairwise(given)
-        )
-        for place in columns
-    )
+    for place in range(len(given[0][0])) if given else ():
+        keys = [{repr(row[place]) for row in batch} for batch in given]
+        are_keys = [len(values) for values in keys] == [len(batch) for batch in given]
+        if are_keys and all(one <= other for one, other in pairwise(keys)):
+            return True
+    return False
 
 
 def by_pattern(contents: Contents) -> Contents:
@@ -341,10 +330,8 @@ def _is_in(row: Row, items: Counter[Item], columns: frozenset[int]) -> bool:
 def _matched(row: Row, item: Item) -> frozenset[int]:
     """Return the places of the row's columns whose values an item has, however they are written."""
     if isinstance(item, str):
-        text = item.casefold()
-        return frozenset(
-            place for place, value in enumerate(row) if any(form in text for form in _forms(value))
-        )
+        text, written = item.casefold(), enumerate(map(_forms, row))
+        return frozenset(place for place, known in written if any(form in text for form in known))
     left = [{text.casefold(), text.casefold().strip("'\"")} for _, text in item]
     found = set[int]()
     for place, value in enumerate(row):

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +76,11 @@ def items_of(content: bytes, suffix: str) -> list[Item]:
     try:
         whole = json.loads(text)
     except ValueError:
-        lines = [_line(line) for line in text.splitlines()]
-        if suffix == ".csv":
-            return [
-                tuple((f"column {place}", value) for place, value in enumerate(row))
-                for row in csv.reader(text.splitlines())
-            ]
-        return lines
+        lines = text.splitlines()
+        if suffix != ".csv":
+            return [_line(line) for line in lines]
+        rows = [enumerate(row) for row in csv.reader(lines)]
+        return [tuple((f"column {place}", value) for place, value in row) for row in rows]
     return [_json_item(item) for item in whole] if isinstance(whole, list) else [_json_item(whole)]
 
 
@@ -103,20 +102,12 @@ def _sqlite_tables(path: Path) -> Iterator[tuple[str, list[Item]]]:
             quoted = table.replace('"', '""')
             columns = database.execute(f'PRAGMA table_info("{quoted}")').fetchall()
             # SQLite's own counters never go back, so they reveal how often something was tried.
-            counted = (
-                {name for _, name, _, _, _, key in columns if key}
-                if "AUTOINCREMENT" in sql.upper()
-                else set()
-            )
+            own = {name for _, name, _, _, _, key in columns if key}
+            counted = own if "AUTOINCREMENT" in sql.upper() else set()
             rows = database.execute(f'SELECT * FROM "{quoted}"').fetchall()  # noqa: S608  its own name, quoted
             names = [column[1] for column in columns]
-            yield (
-                table,
-                [
-                    _pairs(pair for pair in zip(names, row, strict=True) if pair[0] not in counted)
-                    for row in rows
-                ],
-            )
+            pairs = [zip(names, row, strict=True) for row in rows]
+            yield table, [_pairs(pair for pair in row if pair[0] not in counted) for row in pairs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +128,8 @@ class Expected:
         for effect in effects:
             if effect.action == "open":
                 makers.setdefault(effect.target, set()).add(effect.place)
-        kept = {
-            name: items
-            for name, items in raw.items()
-            if not makers.get(name) or not makers[name] <= self.scratch
-        }
+        passing = {name for name, places in makers.items() if places <= self.scratch}
+        kept = {name: items for name, items in raw.items() if name not in passing}
         return _grouped(kept, self.names, self.passing)
 
 
@@ -156,16 +144,10 @@ def expected(runs: list[tuple[Raw, list[Effect]]]) -> Expected:
     }
     groups = [_grouped(raw, names, passing) for raw in (first, second)]
     unsteady = tuple(name for name in passing if groups[0].get(name) != groups[1].get(name))
-    made = [
-        (effect.target, effect.place, raw)
-        for raw, effects in runs
-        for effect in effects
-        if effect.action == "open"
-    ]
+    effects = [(effect, raw) for raw, effects in runs for effect in effects]
+    made = [(effect.target, effect.place, raw) for effect, raw in effects if effect.action == "open"]
     lasting = {
-        place
-        for target, place, raw in made
-        if any(name == target or name.startswith(f"{target}: ") for name in raw)
+        place for target, place, raw in made if any(f"{name}: ".startswith(f"{target}: ") for name in raw)
     }
     scratch = frozenset(place for _, place, _ in made if place not in lasting)
     return Expected(groups[0], names, passing, scratch, unsteady, _joins(runs, names, passing))
@@ -175,15 +157,10 @@ def _joins(
     runs: list[tuple[Raw, list[Effect]]], names: frozenset[str], passing: dict[str, frozenset[str]]
 ) -> tuple[tuple[Column, Column], ...]:
     found = [ids(raw, names) for raw, _ in runs]
-    drawn = [
-        column for column in sorted(found[0].keys() & found[1].keys()) if column[1] in passing[column[0]]
-    ]
-    joins = [
-        (one, other)
-        for one in drawn
-        for other in drawn
-        if one[0] != other[0] and all(values[one] <= values[other] for values in found)
-    ]
+    both = sorted(found[0].keys() & found[1].keys())
+    drawn = [column for column in both if column[1] in passing[column[0]]]
+    pairs = [(one, other) for one, other in product(drawn, drawn) if one[0] != other[0]]
+    joins = [pair for pair in pairs if all(values[pair[0]] <= values[pair[1]] for values in found)]
     return tuple((one, other) for one, other in joins if one < other or (other, one) not in joins)
 
 
@@ -229,6 +206,5 @@ def _passing(first: Counter[Item], second: Counter[Item]) -> frozenset[str]:
         for item in items.elements():
             for name, value in item if isinstance(item, tuple) else ():
                 found.setdefault(name, Counter())[value] += 1
-    return frozenset(
-        name for name in values[0].keys() & values[1].keys() if values[0][name] != values[1][name]
-    )
+    both = values[0].keys() & values[1].keys()
+    return frozenset(name for name in both if values[0][name] != values[1][name])

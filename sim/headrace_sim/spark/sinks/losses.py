@@ -92,9 +92,8 @@ def told_losses(
             place = caught[0].place if caught else _last(lost, by_batch, names).place
             questions.append(SinkQuestion(question[0], lost.destination, place, *question[1:]))
         elif lost.loss is Loss.CHOSEN:
-            notes.append(
-                f"{rows} in no effect, in whatever batch and order: filtered, a duplicate or an older version?"
-            )
+            what = "in no effect, in whatever batch and order: filtered, a duplicate or an older version?"
+            notes.append(f"{rows} {what}")
         else:
             findings.append(_finding(lost, rows, baseline.batches, by_batch, names, caught))
     if swallowed and not any(finding.wrong is Wrong.SWALLOWED for finding in findings):
@@ -191,9 +190,9 @@ def _finding(
             story = f"Undisturbed, {rows} not in {where}, and {instead} there instead; in one batch the sink chooses otherwise."
         remedy = "Compare with the row that is there, too (DO UPDATE ... WHERE excluded.version > version): it may be newer."
     blamed = _last(lost, by_batch, names)
-    place, effect = (
-        (caught[0].place, caught[0].error) if wrong is Wrong.SWALLOWED else (blamed.place, blamed.action)
-    )
+    place, effect = blamed.place, blamed.action
+    if wrong is Wrong.SWALLOWED:
+        place, effect = caught[0].place, caught[0].error
     fault = SinkFault(SinkFaultKind.NONE, lost.batch, 0)
     return SinkFinding(wrong, where, (), place, effect, story[0].upper() + story[1:], remedy, fault)
 
@@ -209,12 +208,9 @@ def _rows_told(batches: Sequence[Sequence[Any]], numbers: Iterable[int]) -> str:
 def _last(lost: Lost, by_batch: Sequence[Sequence[Effect]], names: frozenset[str]) -> Effect:
     """Return the last effect on the destination, or the last one of all."""
     effects = [effect for effects in by_batch for effect in effects]
-    of_it = [
-        effect
-        for effect in effects
-        if pattern_of(lost.destination)
-        in {pattern_of(effect.target), pattern_of(destination_of(effect.target, names))}
-    ]
+    wanted = pattern_of(lost.destination)
+    patterns = [{pattern_of(each.target), pattern_of(destination_of(each.target, names))} for each in effects]
+    of_it = [effect for effect, known in zip(effects, patterns, strict=True) if wanted in known]
     return (of_it or effects)[-1]
 
 
@@ -245,11 +241,9 @@ def redelivered(
     if found is not None:
         surplus = found.get(destination, Counter()) - usual.contents[destination]
         missing = usual.contents[destination] - found.get(destination, Counter())
-        what = (
-            f"{destination} lacks {shown_items(missing)}"
-            if missing
-            else f"{destination} has {shown_items(surplus)} too often"
-        )
+        what = f"{destination} has {shown_items(surplus)} too often"
+        if missing:
+            what = f"{destination} lacks {shown_items(missing)}"
         if missing and surplus:
             what = f"{destination} has {shown_items(surplus)} instead of {shown_items(missing)}"
     blamed = _last(Lost(Loss.CHOSEN, (), 0, destination), by_batch, usual.names)
