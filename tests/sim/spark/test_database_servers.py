@@ -100,8 +100,8 @@ def test_rows_and_batch_id_in_one_transaction_of_a_server_hold() -> None:
     "function",
     [
         no_id,
-        looked_up_first,
-        each_statement_committed,
+        pytest.param(looked_up_first, marks=pytest.mark.nightly),
+        pytest.param(each_statement_committed, marks=pytest.mark.nightly),
         written_again_after_a_lost_reply,
         imported_late,
         imported_by_name,

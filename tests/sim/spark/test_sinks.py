@@ -23,11 +23,34 @@ from pyspark.sql import functions as F
 
 from headrace_sim.spark.sink_faults import SinkFaultKind
 from headrace_sim.spark.sinks import SinkFailsError, SinkReport, UnfollowableSinkError, Wrong, check_sink
+from tests.nights import others_at_night
+from tests.sim.spark import sink_functions as sinks
 from tests.sim.spark.apart import call
 from tests.sim.spark.sink_functions import BATCHES, RIGHT, SCHEMA, WRONG, make_tables
 
 ONE_BATCH = [[("ann", 10)]]
 
+
+RIGHT_BY_DAY = (
+    sinks.balances_and_batch_id_in_one_transaction,
+    sinks.directory_by_batch_id_renamed,
+    sinks.put_by_batch_id,
+    sinks.partition_of_a_table_overwritten,
+    sinks.delta_transaction,
+)
+WRONG_BY_DAY = (
+    sinks.two_tables_in_two_transactions,
+    sinks.never_committed,
+    sinks.appended_without_batch_id,
+    sinks.balance_added_to,
+    sinks.error_swallowed,
+    sinks.file_appended,
+    sinks.directory_made_once,
+    sinks.posted,
+    sinks.counted_in_a_global,
+    sinks.appended_with_spark,
+)
+"""One of each store, and of each thing that can be wrong."""
 
 OUTSIDE = Path("/var/tmp/headrace-outside")  # noqa: S108  it is never made
 
@@ -45,7 +68,9 @@ def _blamed_lines(function: Callable[..., Any]) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    "function", others_at_night(RIGHT_BY_DAY, RIGHT), ids=lambda function: function.__name__
+)
 def test_idempotent_sink_holds(function: Callable[..., Any]) -> None:
     report = _check(function, batches=BATCHES[:1], prepare=make_tables)
     assert (report.findings, report.unknown) == ((), ())
@@ -58,7 +83,9 @@ def test_batches_that_follow_each_other_are_tried_each() -> None:
     assert report.effects == (4, 3)
 
 
-@pytest.mark.parametrize("function", WRONG, ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    "function", others_at_night(WRONG_BY_DAY, WRONG), ids=lambda function: function.__name__
+)
 def test_effect_that_is_not_idempotent_is_named_with_its_line(function: Callable[..., Any]) -> None:
     batches = BATCHES if WRONG[function] == "memory" else BATCHES[:1]
     report = _check(function, batches=batches, prepare=make_tables)

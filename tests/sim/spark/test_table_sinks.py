@@ -141,9 +141,9 @@ def _tables() -> None:
 @pytest.mark.parametrize(
     ("sink", "wrong"),
     [
-        (_adds_to_what_is_there, Wrong.DIFFERS),
+        pytest.param(_adds_to_what_is_there, Wrong.DIFFERS, marks=pytest.mark.nightly),
         (_adds_with_merge_into, Wrong.DIFFERS),
-        (_merges_each_row, Wrong.TWICE),
+        pytest.param(_merges_each_row, Wrong.TWICE, marks=pytest.mark.nightly),
         pytest.param(_appends_what_is_new, Wrong.TWICE, marks=pytest.mark.nightly),
         pytest.param(_skips_a_batch_that_is_there, Wrong.TWICE, marks=pytest.mark.nightly),
         pytest.param(_overwrites_with_what_is_there, Wrong.DIFFERS, marks=pytest.mark.nightly),
@@ -160,7 +160,7 @@ def test_merge_or_read_that_a_repeated_batch_changes_is_found(sink: Any, wrong: 
 @pytest.mark.parametrize(
     "sink",
     [
-        _adds_what_a_later_batch_has,
+        pytest.param(_adds_what_a_later_batch_has, marks=pytest.mark.nightly),
         _keeps_the_newest,
         pytest.param(_inserts_what_is_new, marks=pytest.mark.nightly),
         pytest.param(_overwrites_with_the_batches_that_are_there, marks=pytest.mark.nightly),
