@@ -25,7 +25,6 @@ from headrace_sim.spark.laboratory.postgres import (
 )
 from headrace_sim.spark.laboratory.postgres_statements import changes_of
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
-from headrace_sim.spark.refusals import HEARD
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
 from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Probe, Refused, RolledBack
@@ -103,8 +102,6 @@ class Attempt:
                 told = (type(error).__name__, str(error), "", is_lock_timeout(error))
                 probe.ledger.append(Failed(probe.attempt, batch, *told))
                 os._exit(2)
-            if HEARD:
-                probe.ledger.append(Refused(str(HEARD[0])))
             if probe.was_paused:
                 break
         os._exit(0)
@@ -421,10 +418,12 @@ def test_what_is_missing_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch
         PostgresServer("postgresql://app@127.0.0.1:9/x").create("one")
 
 
-def test_spark_is_sent_to_the_trials_database_whatever_its_url_names() -> None:
+def test_spark_is_sent_to_the_trials_server_whatever_its_url_names() -> None:
     database = PostgresDatabase("127.0.0.1", 5, "me", "word", "trial")
-    url = "jdbc:postgresql://db.test:6432/shop?ssl=true&stringtype=unspecified&user=app"
-    assert redirected_jdbc(url, database) == (
-        "jdbc:postgresql://127.0.0.1:5/trial?stringtype=unspecified",
-        {"user": "me", "password": "word", "sslmode": "disable"},
-    )
+    command = "sjdbc:postgresql://db.test:6432/shop?ssl=true&stringtype=unspecified&user=app\nspayments"
+    own = "user=me&password=word&sslmode=disable"
+    redirected = f"sjdbc:postgresql://127.0.0.1:5/shop?stringtype=unspecified&{own}\nspayments"
+    assert redirected_jdbc(command, database) == redirected
+    bare = "OPTIONS (url 'jdbc:postgresql:shop', dbtable 'payments')"
+    redirected = f"OPTIONS (url 'jdbc:postgresql://127.0.0.1:5/shop?{own}', dbtable 'payments')"
+    assert redirected_jdbc(bare, database) == redirected

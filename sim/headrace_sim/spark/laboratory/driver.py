@@ -19,6 +19,8 @@ from headrace_sim.spark.job import Source
 from headrace_sim.spark.laboratory.inputs import read_from
 from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
 from headrace_sim.spark.laboratory.places import watch_commands, watch_paths
+from headrace_sim.spark.laboratory.postgres import PostgresDatabase
+from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
 from headrace_sim.spark.laboratory.watched_frames import watch_queries, watch_writes
 from headrace_sim.spark.refusals import place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
@@ -52,6 +54,7 @@ def drive(
     probe: Probe,
     fault: SinkFault | None,
     seed: int,
+    database: PostgresDatabase | None = None,
 ) -> NoReturn:
     """Run the program in this process, a fork, and never return.
 
@@ -63,6 +66,7 @@ def drive(
         probe: Told of its effects.
         fault: What strikes it.
         seed: Of its clock and its random numbers.
+        database: What stands for each PostgreSQL that it names. None: as in the simulation.
 
     """
     status = 1
@@ -70,6 +74,8 @@ def drive(
     try:
         script = program.script
         with surroundings(script) as module:
+            if database is not None:
+                watch_postgres(probe, database)
             clients = settle(folder, probe, seed, loopback=True)
             spark = attach(jvm, session)
             _keep_running(spark)

@@ -11,6 +11,8 @@ from headrace_sim.spark.laboratory.inputs import write_batch
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.laboratory.outputs import collected
 from headrace_sim.spark.laboratory.places import ROOT, copied, settings_of
+from headrace_sim.spark.laboratory.postgres import PostgresDatabase, PostgresServer
+from headrace_sim.spark.laboratory.postgres import contents as tables_of
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
 from headrace_sim.spark.sinks.effects import Effect, Ledger
@@ -26,6 +28,7 @@ class RealDrivers:
         jvm: Where Spark runs.
         home: The owner's working directory.
         most_runs: As `Host` has it.
+        postgres: Has a database for each trial. None: the program speaks to none.
 
     """
 
@@ -33,8 +36,10 @@ class RealDrivers:
     jvm: SparkJvm
     home: Path = field(default_factory=Path.cwd)
     most_runs: int = 8
+    postgres: PostgresServer | None = None
     _known: dict[Path, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     _sessions: dict[Path, Any] = field(default_factory=dict)
+    _database: PostgresDatabase | None = None
     _alive: dict[Path, int] = field(default_factory=dict)
 
     def begin(self, sink: Sink, folder: Path) -> None:
@@ -46,6 +51,7 @@ class RealDrivers:
         settings = settings_of(f"trial{next(self.jvm.trials)}", folder)
         self._sessions = {folder: self.jvm.new_catalog(settings)}
         self._alive = {}
+        self._database = None if self.postgres is None else self.postgres.create("trial")
 
     def attempt(
         self,
@@ -74,7 +80,7 @@ class RealDrivers:
         # Spark notes a batch as done after the function has returned, where no probe is: `watch_queries` waits for it.
         restarted = fault is not None and fault.kind is SinkFaultKind.RESTART
         run = Attempt(
-            lambda probe: drive(self.program, self.jvm, session, folder, probe, fault, seed),
+            lambda probe: drive(self.program, self.jvm, session, folder, probe, fault, seed, self._database),
             ledger,
             number,
             None if restarted else fault,
@@ -88,7 +94,8 @@ class RealDrivers:
 
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left, without what was there before it."""
-        return collected(folder, effects, self._known.get(folder.parent, {}))
+        rows = {} if self._database is None else tables_of(self._database)
+        return collected(folder, effects, self._known.get(folder.parent, {})) | rows
 
 
 @dataclass(frozen=True, slots=True)

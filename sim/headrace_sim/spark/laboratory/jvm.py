@@ -23,6 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from headrace.spark.runtime.session import process_environment
+from headrace_sim.spark.laboratory.postgres import find_jdbc_jar
 
 MASTER = "local[2,4]"
 """Two tasks at a time, each tried up to four times, as on a cluster."""
@@ -149,7 +150,9 @@ def running(settings: Mapping[str, str]) -> Iterator[SparkJvm]:
     with tempfile.TemporaryDirectory(prefix="headrace-spark-") as made:
         hosts = Path(made) / "hosts"
         hosts.write_text("127.0.0.1 localhost\n")
-        jvm = _started({**_SETTINGS, "spark.local.dir": made, **settings}, hosts)
+        jar = find_jdbc_jar()
+        jars = {"spark.driver.extraClassPath": str(jar)} if jar else {}
+        jvm = _started({**_SETTINGS, "spark.local.dir": made, **jars, **settings}, hosts)
         try:
             yield jvm
         finally:

@@ -13,12 +13,13 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pyspark
 
@@ -70,6 +71,7 @@ GROUP BY 1, 2 ORDER BY 1, 2
 """The tables, and their columns but those that a sequence fills, which never goes back: it tells how often one tried."""
 
 _END_CONNECTIONS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+_DROP = 'DROP DATABASE IF EXISTS "{}" WITH (FORCE)'
 _FUNCTIONS = """
 SELECT proname FROM pg_proc p WHERE p.oid > 16383 AND provolatile = 'v'
   AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
@@ -130,11 +132,11 @@ class PostgresServer:
         self._admin: PostgresDatabase | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
         self._prefix = f"headrace_{secrets.token_hex(4)}_"
-        self._made: list[str] = []
+        self._made: set[str] = set()
         self._functions: dict[str, frozenset[str]] = {}
 
     def create(self, name: str, start: str = "") -> PostgresDatabase:
-        """Create a database.
+        """Create a database, in place of the one of this name.
 
         Args:
             name: What we call it.
@@ -148,9 +150,10 @@ class PostgresServer:
         with self._commands() as command:
             if start:
                 command(_END_CONNECTIONS, [template])
+            command(_DROP.format(database))
             command(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
             command(f"ALTER DATABASE \"{database}\" SET lock_timeout = '{LOCK_TIMEOUT_S}s'")
-        self._made.append(name)
+        self._made.add(name)
         reached = replace(self._reached(), name=database)
         if start and start not in self._functions:
             with _connected(reached) as connection:
@@ -165,14 +168,14 @@ class PostgresServer:
     def drop(self, name: str) -> None:
         """Drop a database, whatever is connected to it."""
         with self._commands() as command:
-            command(f'DROP DATABASE "{self._prefix}{name}" WITH (FORCE)')
-        self._made.remove(name)
+            command(_DROP.format(self._prefix + name))
+        self._made.discard(name)
 
     def close(self) -> None:
         """End our own server, or drop what was created on the owner's."""
         watcher, self._watcher = self._watcher, None
         if watcher is None:
-            for name in list(self._made):
+            for name in sorted(self._made):
                 self.drop(name)
         elif watcher.stdin is not None:
             watcher.stdin.close()
@@ -230,32 +233,39 @@ def is_lock_timeout(error: BaseException | None) -> bool:
     return False
 
 
-def redirected_jdbc(url: str, database: PostgresDatabase) -> tuple[str, Mapping[str, str]]:
-    """Return the URL and the properties by which Spark's JDBC reaches a database instead of the one that a URL names."""
-    options = "&".join(part for part in url.partition("?")[2].split("&") if part.startswith(_KEPT_BY_JDBC))
-    where = f"jdbc:postgresql://{database.host}:{database.port}/{database.name}"
-    properties = {"user": database.user, "password": database.password, "sslmode": "disable"}
-    return f"{where}?{options}" if options else where, properties
+def speaks_postgres(text: str) -> bool:
+    """Return whether a program's text names PostgreSQL, or a driver of it."""
+    return re.search(r"asyncpg|postgres|psycopg", text) is not None
 
 
+def redirected_jdbc(text: str, database: PostgresDatabase) -> str:
+    """Return a text with each URL of JDBC for PostgreSQL naming the server of this database instead.
+
+    The URL has the role, too: what it says counts more than the properties that come with it.
+    """
+    own = urlencode({"user": database.user, "password": database.password, "sslmode": "disable"})
+
+    def redirected(url: re.Match[str]) -> str:
+        kept = "".join(
+            f"{part}&" for part in (url["asked"] or "").split("&") if part.startswith(_KEPT_BY_JDBC)
+        )
+        return f"jdbc:postgresql://{database.host}:{database.port}/{url['name']}?{kept}{own}"
+
+    return _JDBC.sub(redirected, text)
+
+
+_JDBC = re.compile(
+    r"jdbc:postgresql:(?://[^\s'\"\\?/]*/?)?(?P<name>[^\s'\"\\?]*)(?:\?(?P<asked>[^\s'\"\\]*))?"
+)
 _KEPT_BY_JDBC = ("currentSchema=", "options=", "prepareThreshold=", "reWriteBatchedInserts=", "stringtype=")
 
 
-def find_jdbc_jar() -> Path:
-    """Return PostgreSQL's driver for JDBC.
-
-    Raises:
-        NoPostgresError: If this machine has none.
-
-    """
-    beside = Path(str(pyspark.__file__)).parent / "jars"
-    found = [*beside.glob("postgresql-*.jar")]
+def find_jdbc_jar() -> Path | None:
+    """Return PostgreSQL's driver for JDBC, if this machine has it: beside Spark's own jars, of the system, or in a cache."""
+    found = [*(Path(str(pyspark.__file__)).parent / "jars").glob("postgresql-*.jar")]
     for pattern in map(os.path.expanduser, _JARS):
         found += sorted(Path("/").glob(pattern.removeprefix("/")), key=_version)[::-1]
-    if not found:
-        remedy = "Debian: apt-get install libpostgresql-jdbc-java; or put postgresql-*.jar into pyspark/jars"
-        raise NoPostgresError("PostgreSQL's driver for JDBC is not on this machine", remedy)
-    return found[0]
+    return next(iter(found), None)
 
 
 def binaries() -> Path:

@@ -77,6 +77,15 @@ def copies_from_client(sql: str) -> bool:
     return _FROM_CLIENT.match(_bare(sql)) is not None
 
 
+def plain_table(table: str) -> str:
+    """Return a table's name as the server writes it."""
+    parts = [
+        part[1:-1].replace('""', '"') if part.startswith('"') else part.lower()
+        for part in re.findall(_NAME, table)
+    ]
+    return ".".join(parts[-2:]).removeprefix("public.")
+
+
 def _bare(sql: str) -> str:
     return _HIDDEN.sub(lambda hidden: "''" if hidden["text"] else " ", sql).strip()
 
@@ -85,23 +94,14 @@ def _changes_of(statement: str, temporary: set[str], functions: Collection[str])
     if _END.match(statement):
         yield Change(COMMIT)
     elif made := _TEMPORARY.match(statement):
-        temporary.add(_plain(made["table"]))
+        temporary.add(plain_table(made["table"]))
     elif matched := _OF_TABLE.match(statement):
-        yield Change(" ".join(matched[0].split()), _plain(matched["table"]))
+        yield Change(" ".join(matched[0].split()), plain_table(matched["table"]))
     elif matched := _OTHER.match(statement):
         yield Change(" ".join(matched[0].split()))
     elif _QUERY.match(statement):
         for inside in _INSIDE.finditer(statement):
-            yield Change(" ".join(inside[0].split()), _plain(inside["table"]))
-        for name in map(_plain, _CALLED.findall(statement)):
+            yield Change(" ".join(inside[0].split()), plain_table(inside["table"]))
+        for name in map(plain_table, _CALLED.findall(statement)):
             if name in functions:
                 yield Change(f"SELECT {name}()")
-
-
-def _plain(table: str) -> str:
-    """Return a table's name as the server writes it."""
-    parts = [
-        part[1:-1].replace('""', '"') if part.startswith('"') else part.lower()
-        for part in re.findall(_NAME, table)
-    ]
-    return ".".join(parts[-2:]).removeprefix("public.")

@@ -22,7 +22,9 @@ from itertools import count
 from types import ModuleType
 from typing import Any
 
-from headrace_sim.spark.laboratory.postgres import PostgresDatabase
+from py4j.clientserver import ClientServerConnection
+
+from headrace_sim.spark.laboratory.postgres import PostgresDatabase, find_jdbc_jar, redirected_jdbc
 from headrace_sim.spark.laboratory.postgres_statements import (
     COMMIT,
     Change,
@@ -30,9 +32,9 @@ from headrace_sim.spark.laboratory.postgres_statements import (
     changes_of,
     copies_from_client,
 )
-from headrace_sim.spark.refusals import CannotFollowError, place_in_other_threads
+from headrace_sim.spark.refusals import CannotFollowError, place_in_other_threads, users_place
 from headrace_sim.spark.sinks.database_servers import replace_in, when_imported
-from headrace_sim.spark.sinks.effects import Probe
+from headrace_sim.spark.sinks.effects import Probe, Refused
 
 _ADDRESS = (
     "channel_binding",
@@ -53,15 +55,14 @@ _IDLE = b"I"
 _BUSY_S = 0.5
 
 
-def watch_postgres(probe: Probe, database: PostgresDatabase) -> PostgresDatabase:
+def watch_postgres(probe: Probe, database: PostgresDatabase) -> None:
     """Redirect this process's connections to PostgreSQL to a trial's database, and report each change, irreversibly.
+
+    What Java connects to for this process goes the same way, so that it ends with it. The write of a DataFrame is one effect.
 
     Args:
         probe: Told of each change.
         database: The trial's.
-
-    Returns:
-        Where the relay is reached, for what is redirected in another way, such as JDBC.
 
     """
     listener = socket.create_server(("127.0.0.1", 0))
@@ -75,7 +76,19 @@ def watch_postgres(probe: Probe, database: PostgresDatabase) -> PostgresDatabase
     threading.Thread(target=accept, daemon=True).start()
     relayed = replace(database, host="127.0.0.1", port=listener.getsockname()[1])
     when_imported(partial(_redirect, relayed), _is_driver)
-    return relayed
+    really_send = ClientServerConnection.send_command
+
+    def send(connection: Any, command: str) -> Any:
+        if "jdbc:postgresql:" in command:
+            if find_jdbc_jar() is None:
+                raise CannotFollowError("JDBC to PostgreSQL", users_place(), _NO_JAR)
+            command = redirected_jdbc(command, relayed)
+        return really_send(connection, command)
+
+    ClientServerConnection.send_command = send
+
+
+_NO_JAR = "Its driver is missing: Debian's libpostgresql-jdbc-java has it; or put postgresql-*.jar beside Spark's own jars"
 
 
 def _is_driver(module: ModuleType) -> bool:
@@ -232,12 +245,9 @@ class _Relay:
     def _check(self, name: str) -> None:
         self._names.add(name)
         if len(self._names) > 1:
-            which = " and ".join(sorted(self._names))
-            CannotFollowError(
-                f"the databases {which} in one program",
-                place_in_other_threads(),
-                "Test what writes to each apart",
-            )
+            what = f"the databases {' and '.join(sorted(self._names))} in one program"
+            error = CannotFollowError(what, place_in_other_threads(), "Test what writes to each apart")
+            self._probe.ledger.append(Refused(str(error)))
             raise ConnectionRefusedError
 
     def _serve(self, requests: _Messages) -> None:

@@ -9,6 +9,8 @@ from pyspark.sql.readwriter import DataFrameWriterV2
 from pyspark.sql.streaming import DataStreamWriter
 
 from headrace_sim.spark.laboratory.places import shown
+from headrace_sim.spark.laboratory.postgres import is_lock_timeout
+from headrace_sim.spark.laboratory.postgres_statements import plain_table
 from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import Failed, Probe, die
@@ -46,6 +48,20 @@ def watch_writes(probe: Probe) -> None:
     for kind, names in ((DataFrameWriter, ("mode", "format")), (DataFrameWriterV2, ())):
         for name in names:
             setattr(kind, name, _noted(name, getattr(kind, name)))
+    for name in ("option", "options"):
+        setattr(DataFrameWriter, name, _noting_options(getattr(DataFrameWriter, name)))
+
+
+_OF_JDBC = ("url", "dbtable", "mode")
+
+
+def _noting_options(really: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(really)
+    def called(self: Any, *pair: Any, **options: Any) -> Any:
+        vars(self).setdefault("_headrace", {}).update([pair] if pair else options)
+        return really(self, *pair, **options)
+
+    return called
 
 
 def _noted(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,10 +77,19 @@ def _written(probe: Probe, name: str, really: Callable[..., Any]) -> Callable[..
     @functools.wraps(really)
     def write(self: Any, *args: Any, **options: Any) -> Any:
         told = vars(self).get("_headrace", {})
+        if name == "jdbc":
+            told = {
+                **told,
+                "dbtable": options.get("table"),
+                **options,
+                **dict(zip(_OF_JDBC, args, strict=False)),
+            }
         mode = options.get("mode") or told.get("mode") or ""
         target = next((str(given) for given in args if isinstance(given, str)), "") or str(
             options.get("path") or options.get("name") or options.get("tableName") or told.get("format", "")
         )
+        if "postgresql:" in str(told.get("url")):
+            target = f"postgres: {plain_table(str(told.get('dbtable')))}"
         with probe.effect(" ".join(filter(None, (name, mode))), shown(target)):
             return really(self, *args, **options)
 
@@ -95,7 +120,7 @@ def watch_queries(probe: Probe, fault: SinkFault | None) -> None:
                 function(frame, batch_id)
             except BaseException as error:
                 place = place_of_error(error, definition_of(function))
-                locked = "locked" in str(error) or "busy" in str(error)
+                locked = "locked" in str(error) or "busy" in str(error) or is_lock_timeout(error)
                 probe.ledger.append(
                     Failed(probe.attempt, batch_id, type(error).__name__, str(error), place, locked)
                 )

@@ -1,0 +1,115 @@
+"""Programs as they are on the real Spark that write to PostgreSQL, through its JDBC and through a driver of Python."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace_sim.spark.client.scripts import Script, run_script, surroundings
+from headrace_sim.spark.laboratory import postgres
+from headrace_sim.spark.laboratory.driver import LaboratoryProgram
+from headrace_sim.spark.laboratory.hosts import RealDrivers
+from headrace_sim.spark.laboratory.jvm import SparkJvm, running
+from headrace_sim.spark.laboratory.postgres import NoPostgresError, PostgresServer
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks.database_servers import databases_kept
+from headrace_sim.spark.sinks.processes import Sink
+from headrace_sim.spark.sinks.trial import OneTrial, try_fault_of
+
+pytestmark = pytest.mark.spark
+pytest.importorskip("psycopg")
+
+BEGIN = """
+import psycopg
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.appName("payments").getOrCreate()
+payments = spark.readStream.schema("id LONG, amount LONG").json("/data/in")
+SHOP = "postgresql://app:secret@db.test:6432/shop"
+
+"""
+END = """
+payments.writeStream.foreachBatch(write).option("checkpointLocation", "/data/checkpoint").start().awaitTermination()
+"""
+APPENDED = """
+def write(df, batch_id):
+    options = {"url": "jdbc:" + SHOP.replace("app:secret@", ""), "dbtable": "public.payments", "user": "app"}
+    df.write.format("jdbc").options(**options).option("password", "secret").mode("append").save()
+    df.groupBy().count().write.jdbc("jdbc:postgresql://db.test/shop", "counts", "append")
+"""
+UPSERTED = """
+with psycopg.connect(SHOP) as db:
+    db.execute("CREATE TABLE IF NOT EXISTS payments (id BIGINT PRIMARY KEY, amount BIGINT)")
+
+def write(df, batch_id):
+    df.write.jdbc("jdbc:postgresql://db.test/shop", "stage", "overwrite", {"user": "app"})
+    with psycopg.connect(SHOP) as db:
+        db.execute("INSERT INTO payments SELECT * FROM stage ON CONFLICT (id) DO UPDATE SET amount = EXCLUDED.amount")
+"""
+ROWS = (((1, 10), (2, 20)), ((3, 30),))
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[SparkJvm]:
+    with running({}) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    try:
+        postgres.binaries()
+    except NoPostgresError as error:
+        pytest.skip(str(error))
+    if postgres.find_jdbc_jar() is None:
+        pytest.skip("PostgreSQL's driver for JDBC is not on this machine")
+    started = PostgresServer()
+    yield started
+    started.close()
+
+
+def tried(
+    jvm: SparkJvm, server: PostgresServer, folder: Path, program: str, kind: SinkFaultKind, effect: int
+) -> OneTrial:
+    file = folder / "stream.py"
+    file.write_text(BEGIN + program + END)
+    script = Script(str(file))
+    with databases_kept(), surroundings(script) as module:
+        (job,) = run_script(script, module).queries
+    assert job.sink.function is not None
+    host = RealDrivers(LaboratoryProgram(script, job.sources), jvm, folder, postgres=server)
+    sink = Sink(job.sink.function, job.input, ROWS, None, host=host)
+    return try_fault_of(sink, SinkFault(kind, 0, effect))
+
+
+def test_jdbcs_append_is_doubled_where_the_driver_dies_behind_it(
+    jvm: SparkJvm, server: PostgresServer, tmp_path: Path
+) -> None:
+    trial = tried(jvm, server, tmp_path, APPENDED, SinkFaultKind.KILL, 1)
+    assert [(effect.action, effect.target) for effect in trial.undisturbed[:2]] == [
+        ("save append", "postgres: payments"),
+        ("jdbc append", "postgres: counts"),
+    ]
+    assert [(finding.destination, finding.wrong.name) for finding in trial.findings] == [
+        ("postgres: payments", "TWICE")
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        SinkFaultKind.LOSE_REPLY,
+        pytest.param(SinkFaultKind.KILL, marks=pytest.mark.nightly),
+        pytest.param(SinkFaultKind.PAUSE, marks=pytest.mark.nightly),
+    ],
+)
+def test_an_upsert_from_a_staging_table_is_sound(
+    jvm: SparkJvm, server: PostgresServer, tmp_path: Path, kind: SinkFaultKind
+) -> None:
+    trial = tried(jvm, server, tmp_path, UPSERTED, kind, 2)
+    assert [(effect.action, effect.target, effect.pending) for effect in trial.undisturbed[:3]] == [
+        ("jdbc overwrite", "postgres: stage", False),
+        ("INSERT INTO payments", "postgres: payments", True),
+        ("commit", "postgres", False),
+    ]
+    assert trial.findings == ()
