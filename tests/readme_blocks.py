@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"\d[\d,.]*")
 _DIGEST = re.compile(r"\b[0-9a-f]{16}\b")
 _SVG = re.compile(r"--svg (\S+)")
 _COUNT = re.compile(r"^ +[\d,]+ +")
-_PLAIN = re.compile(r"headrace (?!.*spark|chaos)[^|&;<>$*?~`]+")
+_PLAIN = re.compile(r"headrace (?!.*--on |chaos)[^|&;<>$*?~`]+")
 """A command that needs no shell, and does not start Spark."""
 _REST = "..."
 

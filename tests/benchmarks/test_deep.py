@@ -27,6 +27,7 @@ def test_without_failures_no_record_is_affected() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_chance_of_a_failure_is_close_to_the_closed_form() -> None:
     """A dozen machines fail in a run, here in two runs."""
     chance = sum(chance_to_meet_a_failure(5, seed) for seed in range(2)) / 2

@@ -320,7 +320,8 @@ def test_a_killed_executor_and_a_zombie_leave_no_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("object_store", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("object_store", [False, True])
 def test_a_zombie_leaves_no_trace(tmp_path: Path, *, object_store: bool) -> None:
     """Like the one above, without what takes long: executors of their own, one of which is killed."""
     options = replace(IN_THE_DRIVER, object_store=object_store)

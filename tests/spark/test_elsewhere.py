@@ -105,6 +105,7 @@ def test_a_sink_says_that_spark_connect_does_not_name_the_query() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_readmes_script_runs_under_spark_submit_on_an_executor_of_its_own_without_a_java_on_the_machine(
     tmp_path: Path, path_without_java: str
 ) -> None:

@@ -63,6 +63,7 @@ with session("local[2]") as spark:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_error_of_user_code_is_shown_with_its_own_traceback_and_no_frames_of_java_but_sparks_own_in_full(
     tmp_path: Path,
 ) -> None:
