@@ -36,6 +36,13 @@ def test_frame_returns_what_spark_returned(name: str, df: Any) -> None:
     assert outcome(df, PROGRAMS[name]) == RECORDED[name]
 
 
+def test_column_may_have_any_name_beside_windows_and_items(df: Any) -> None:
+    items = df.select(F.col("k").alias("item"), "t", "a")
+    windows = items.groupBy(F.window("t", "1 day"), "item").agg(F.count("item").alias("count"))
+    assert windows.columns == ["window", "item", "count"]
+    assert items.select("item", F.explode("a")).columns == ["item", "col"]
+
+
 @pytest.mark.parametrize(
     ("call", "named"),
     [

@@ -103,7 +103,7 @@ def _multiplied(nodes: list[Recorded], schema: t.StructType, partitions: Sequenc
         is_window = call.name == "window"
         kind, items_of = _windows(call, schema) if is_window else _elements(call, schema)
         metadata = time_kept(bind(call.args[0], schema).metadata) if is_window else None
-        field = t.StructField("item", kind, nullable=not is_window, metadata=metadata)
+        field = t.StructField(f"made {len(schema.fields)}", kind, nullable=not is_window, metadata=metadata)
         partitions = [tuple((*row, item) for row in part for item in items_of(row)) for part in partitions]
         column = Recorded("field", (len(schema.fields), "window" if is_window else "col"), call.place)
         nodes = [_replaced(node, {id(call): column}) for node in nodes]
