@@ -15,7 +15,7 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.refusals import label_of, shown_place
 
 Frame = Any
 """A DataFrame."""
@@ -36,7 +36,7 @@ class Source:
     def label(self) -> str:
         """What a user calls it: its topic, the last part of its path or table, or the parameter."""
         options = {name.lower(): value for name, value in self.options}
-        return options.get("subscribe") or self.path.rstrip("/").rpartition("/")[2] or self.name
+        return options.get("subscribe") or label_of(self.path) or self.name
 
 
 class OutputMode(Enum):

@@ -141,6 +141,12 @@ def place_of_error(error: BaseException, otherwise: str = "") -> str:
     return f"{file}:{line}"
 
 
+def label_of(place: str) -> str:
+    """Return what a user calls a table, a path, or a query in parentheses: its last part, or its alias."""
+    last = place.strip("`/").rpartition("/")[2]
+    return last.rpartition(" ")[2].strip(")") if place.startswith("(") else last
+
+
 def gap_in(error: BaseException) -> CannotFollowError | None:
     """Return the refusal that an error stands for: one of our stand-ins raised it, and Spark would not have.
 
@@ -149,8 +155,8 @@ def gap_in(error: BaseException) -> CannotFollowError | None:
     """
     if isinstance(error, UnknownTableError):
         what = f"reading {error.name}, which nothing here has made,"
-        label = error.name.strip("`/").rpartition("/")[2]
-        remedy = f"If it is there before the job, say what it has: --schema '{label}=word STRING', or let prepare() write it"
+        given = f"--schema '{label_of(error.name)}=word STRING'"
+        remedy = f"If it is there before the job, say what it has: {given}, or let prepare() write it"
         return CannotFollowError(what, place_of_error(error), remedy)
     is_known = isinstance(error, PySparkException | OSError) or not isinstance(error, Exception)
     lacks = isinstance(error, AttributeError) and _lacks_what_spark_has(error)

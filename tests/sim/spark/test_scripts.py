@@ -172,7 +172,8 @@ def test_what_spark_refuses_ends_the_program(run: Any) -> None:
 def test_table_that_is_there_before_the_job_has_rows_for_its_schema(run: Any) -> None:
     done = run("""
 own = spark.read.schema("code STRING, rate DOUBLE").json("s3://lake/rates")
-told = spark.read.format("jdbc").option("url", "jdbc:postgresql://h/d").option("dbtable", "regions").load()
+url = "jdbc:postgresql://h/d"
+told = spark.read.jdbc(url, "(SELECT id, 'a/b' AS region FROM places) AS regions")
 rate.writeStream.format("delta").option("path", "/lake/seen").start()
 assert [len(frame.collect()) for frame in (own, told, spark.read.format("delta").load("/lake/seen"))] == [3, 3, 3]
 assert told.columns == ["id", "region"]
@@ -259,6 +260,10 @@ LACKS = {
     "a variable that is None": (
         'os.getenv("BROKERS").split(",")',
         "raises AttributeError.*--env BROKERS=...$",
+    ),
+    "a variable that is empty": (
+        'if not os.environ.get("SALT", ""): raise OSError("no salt")',
+        "raises OSError: no salt.*--env SALT=...$",
     ),
     "a widget": (
         'dbutils.widgets.get("brokers")',

@@ -204,7 +204,7 @@ def settings_watched() -> Iterator[dict[str, str]]:
             return real(environment, name)
         except KeyError:
             caller = sys._getframe(1)
-            if caller.f_code.co_name != "get" or caller.f_locals.get("default") is None:
+            if caller.f_code.co_name != "get" or not caller.f_locals.get("default"):
                 _note(missed, name, caller)
             raise
 
