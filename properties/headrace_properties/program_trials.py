@@ -13,6 +13,7 @@ from headrace_properties.kept_failures import KeptFailures, Retried
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.outcomes import SCHEDULES
 from headrace_properties.spark_jobs.programs import Program, ProgramInput, program_of, run_program
+from headrace_properties.spark_jobs.shared_tables import shared_tables
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_trials import SparkTrials
 from headrace_properties.target import SparkSource
@@ -39,6 +40,7 @@ class ProgramTrials:
     parts: tuple[SparkTrials, ...]
     progress: Progress | None = None
     untried: list[str] = field(default_factory=list)
+    shared: tuple[Finding, ...] = ()  # what the queries do to each other's rows
     _stopped: bool = False
 
     @property
@@ -93,6 +95,9 @@ class ProgramTrials:
                 if len(self.parts) == 1:
                     raise
                 self.untried.append(f"{part.name}: {error}")
+        if not self._stopped:
+            allow = next((part.allow for part in self.parts), ())
+            self.shared = tuple(shared_tables(self.program.queries, allow))
 
     def _told(self, done: int, wanted: int) -> bool:
         self._stopped = self._stopped or (self.progress is not None and bool(self.progress(done, wanted)))
@@ -106,7 +111,7 @@ class ProgramTrials:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What is found of all, violated ones first."""
-        return ranked([*self.program.findings, *(finding for _, finding in self._of_parts())])
+        return ranked([*self.program.findings, *self.shared, *(finding for _, finding in self._of_parts())])
 
     def _of_parts(self) -> Iterator[tuple[SparkTrials, Finding]]:
         for part in self.parts:

@@ -147,7 +147,7 @@ class SparkTarget:
         if self.job.sink.function is None:
             return self._written(review)
         sink = check_sink(
-            *self._sink(), prepare=self._prepare(), overtaken=overtaken, keys=self.keys, rows_of=self._rows_of(),
+            *self.sink_call(), prepare=self.prepare_call(), overtaken=overtaken, keys=self.keys, rows_of=self._rows_of(),
             allow=self._allowed_of_sink(allow), duplicates=duplicates, state=self.job.state, revised=self._revised(),
             progress=progress,
         )  # fmt: skip
@@ -197,7 +197,7 @@ class SparkTarget:
 
         """
         return try_fault(
-            *self._sink(), fault, prepare=self._prepare(), keys=self.keys, rows_of=self._rows_of(),
+            *self.sink_call(), fault, prepare=self.prepare_call(), keys=self.keys, rows_of=self._rows_of(),
             allow=self._allowed_of_sink(()), state=self.job.state,
         )  # fmt: skip
 
@@ -223,7 +223,8 @@ class SparkTarget:
             known[key] = number
         return tuple(pairs)
 
-    def _prepare(self) -> Callable[[], Any] | None:
+    def prepare_call(self) -> Callable[[], Any] | None:
+        """Return what the trials of the sink call first, or None."""
         return None if self.prepare is None else self._confined(self.prepare)
 
     def _confined(self, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -236,7 +237,7 @@ class SparkTarget:
         confined.__wrapped__ = call  # type: ignore[attr-defined]  # whose definition is the place
         return confined
 
-    def _sink(self) -> tuple[Callable[..., Any], Sequence[Sequence[tuple[Any, ...]]], Schema]:
+    def sink_call(self) -> tuple[Callable[..., Any], Sequence[Sequence[tuple[Any, ...]]], Schema]:
         """Return what the trials of the sink call for each batch, the batches, and their schema.
 
         A batch that is run again is computed again: so what only computes columns is a part of what is tried.

@@ -7,6 +7,7 @@ import pytest
 
 from headrace_properties.findings import FindingClass
 from headrace_properties.spark_jobs.programs import Program, ProgramInput, program_of, run_program
+from headrace_properties.spark_jobs.shared_tables import shared_tables
 from headrace_properties.target import TargetError
 from headrace_sim.spark.client.scripts import Script, surroundings
 from headrace_sim.spark.declares import Declares
@@ -66,6 +67,41 @@ def test_queries_are_judged_together(program: Any, name: str) -> None:
     findings = program(text).findings
     assert [(finding.kind.name, finding.finding_class) for finding in findings] == right
     assert all(finding.place.file.endswith("job.py") for finding in findings)
+
+
+SHARED = {
+    "both overwrite": ('.mode("overwrite")', [("missing", FindingClass.VIOLATED)] * 2),
+    "one id of transactions": (
+        '.mode("append").option("txnAppId", "t").option("txnVersion", batch_id)',
+        [("missing", FindingClass.VIOLATED)] * 2,
+    ),
+    "own ids of transactions": (
+        '.mode("append").option("txnAppId", name).option("txnVersion", batch_id)',
+        [],
+    ),
+    "both append": ('.mode("append")', []),
+    "one key": (
+        '.format("mongodb").mode("append").option("collection", "t").option("idFieldList", "id")',
+        [("order", FindingClass.UNDECLARED)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_sinks_that_write_one_table_are_run_behind_each_other(program: Any, name: str) -> None:
+    how, right = SHARED[name]
+    save = "save()" if "mongodb" in how else 'saveAsTable("t")'
+    form = "" if "mongodb" in how else '.format("delta")'
+    text = (
+        f"def write(df, batch_id, name):\n    df.write{form}{how}.{save}\n"
+        "from pyspark.sql import functions as F\ndef start(name, first):\n"
+        '    rows = spark.readStream.schema("id INT, n INT").parquet("/in").withColumn("n", F.lit(first))\n'
+        "    rows.writeStream.foreachBatch(lambda df, batch_id: write(df, batch_id, name)).queryName(name).start()\n"
+        'start("a", 1)\nstart("b", 2)'
+    )
+    found = [*shared_tables(program(text).queries, ())]
+    assert [(finding.kind.name, finding.finding_class) for finding in found] == right
+    assert not right or "write " in found[0].message
 
 
 def test_reader_of_what_another_query_writes_is_told(program: Any) -> None:

@@ -270,6 +270,16 @@ def undisturbed(sink: Sink, chance: int = 0) -> Trial:
     return trial
 
 
+def undisturbed_run(
+    function: SinkFunction,
+    batches: Sequence[Iterable[Any]],
+    schema: str | t.StructType,
+    prepare: Callable[[], Any] | None,
+) -> Trial:
+    """Run a sink once without faults; the arguments and the errors are those of `check_sink`."""
+    return undisturbed(_sink(function, batches, schema, prepare, None, None))
+
+
 @dataclass(slots=True)
 class _Check:
     """The trials of one sink."""
