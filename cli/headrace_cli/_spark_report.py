@@ -74,7 +74,8 @@ class SparkSearchReport:
                 print_lines(console, f"  headrace replay {shlex.quote(str(path))}{self._variables} --explain")
         for why in self.trials.why_open:
             print_lines(console, f"\nUNKNOWN: {why}")
-        print_lines(console, f"\n{self._result.capitalize()}, after {self.elapsed_s:.1f} s.")
+        by = f" with PySpark {self.trials.pyspark.rpartition('.')[0]}"
+        print_lines(console, f"\n{self._result.capitalize()}{by}, after {self.elapsed_s:.1f} s.")
 
     def _whose(self, part: "SparkTrials | None") -> str:
         """Return which of several queries a finding is of."""
@@ -93,7 +94,8 @@ class SparkSearchReport:
             finding_document(finding) | {"replay_file": files.get(number)} | self._query_of(finding)
             for number, finding in enumerate(trials.findings)
         ]
-        document: dict[str, Any] = {"target": trials.name, "result": self._result, "kept": self.session.kept}
+        document: dict[str, Any] = {"target": trials.name, "result": self._result, "pyspark": trials.pyspark}
+        document["kept"] = self.session.kept
         if trials.source.is_program:
             document |= {"queries": queries, "notes": trials.notes}
         else:

@@ -78,7 +78,11 @@ def _loaded(source: SparkSource, seed: int, options: ReplayOptions) -> "SparkTar
 
 
 def _tell(replay: Replay, found: Finding | None, explanation: "Explanation | None", console: Console) -> None:
+    from headrace_sim.spark.versions import INSTALLED, is_another  # noqa: PLC0415  it needs PySpark
+
     lines = [] if found is None else [f"  {found}"]
+    if replay.pyspark and is_another(replay.pyspark):
+        lines.append(f"Recorded with PySpark {replay.pyspark}; this is {INSTALLED}")
     if found is not None and not replay.shows(found.kind):
         lines.append(f"Recorded was: {', '.join(kind.title for kind in replay.kinds)}")
     for line in (*lines, *(explanation.paragraphs() if explanation else ())):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import structs
 
@@ -20,6 +20,7 @@ from headrace_properties.target import SparkSource
 from headrace_properties.target_kinds import TargetKind
 from headrace_sim.spark.client.scripts import Script
 from headrace_sim.spark.sinks.trial import Progress
+from headrace_sim.spark.versions import INSTALLED
 
 
 @dataclass(slots=True)
@@ -42,6 +43,8 @@ class ProgramTrials:
     untried: list[str] = field(default_factory=list)
     shared: tuple[Finding, ...] = ()  # what the queries do to each other's rows
     _stopped: bool = False
+
+    pyspark: ClassVar[str] = INSTALLED
 
     @property
     def kind(self) -> TargetKind:

@@ -49,6 +49,7 @@ class Replay(msgspec.Struct, frozen=True):
         input_digest: of the records or rows that the trial keeps; ``""``: unknown.
         format: of the file.
         answers: what the real Spark said to the trial, by the digest of the question; not set: nothing was asked.
+        pyspark: the version that judged; not set: none did, or it is not recorded.
     """
 
     source: Source
@@ -59,6 +60,7 @@ class Replay(msgspec.Struct, frozen=True):
     input_digest: str = ""
     format: int = REPLAY_FORMAT
     answers: dict[str, Answer] | msgspec.UnsetType = msgspec.UNSET
+    pyspark: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -93,6 +95,7 @@ def to_replay(
     digest: str = "",
     input_digest: str = "",
     answers: Mapping[str, Answer] = _NO_ANSWERS,
+    pyspark: str | msgspec.UnsetType = msgspec.UNSET,
 ) -> bytes:
     """Write a finding for a file.
 
@@ -103,13 +106,15 @@ def to_replay(
         digest: of its History.
         input_digest: of its input; ``""``: the file does not say what code and input it came from.
         answers: what the real Spark said.
+        pyspark: the version that judged.
     """
     found: dict[Family, dict[str, str]] = {}
     for kind, message in messages.items():
         found.setdefault(kind.family, {})[kind.name] = message
     code = code_digest(source.names) if input_digest else ""
     kept = dict(answers) or msgspec.UNSET
-    return printable_json(Replay(source, trial, found, digest, code, input_digest, answers=kept)) + b"\n"
+    replay = Replay(source, trial, found, digest, code, input_digest, answers=kept, pyspark=pyspark)
+    return printable_json(replay) + b"\n"
 
 
 def kind_of(name: str) -> Kind:

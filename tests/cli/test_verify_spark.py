@@ -355,3 +355,21 @@ def test_sample_is_the_input_and_its_replay_reads_it_again(folder: Path, run: Ru
     assert run("replay", "failure.json").exit_code == 1
     (folder / "real.jsonl").write_text('{"account": "eve"}\n')
     assert "payments.txt has eve once too often" in run("replay", "failure.json").output
+
+
+def test_pyspark_that_judged_is_named_and_replay_on_another_says_so(folder: Path, run: Run) -> None:
+    (folder / "payments.py").write_text(PAYMENTS)
+    document = json.loads(
+        run("verify", "payments:append", *SCHEMA, "--save", "failure.json", "--json").stdout
+    )
+    kept = (folder / "failure.json").read_text()
+    assert f'"pyspark": "{document["pyspark"]}"' in kept
+    assert "Recorded with" not in run("replay", "failure.json").output
+    (folder / "failure.json").write_text(kept.replace(document["pyspark"], "2.4.0"))
+    again = run("replay", "failure.json")
+    assert again.exit_code == 1
+    assert f"Recorded with PySpark 2.4.0; this is {document['pyspark']}" in again.output
+    assert (
+        f"Violated with PySpark {document['pyspark'][:3]}, after"
+        in run("verify", "payments:append", *SCHEMA).output
+    )

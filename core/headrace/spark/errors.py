@@ -43,7 +43,7 @@ class PySparkVersionError(HeadraceError, ImportError):
         """Name both versions, how to upgrade, and what works without."""
         return (
             f"headrace.spark runs pipelines on PySpark {self.needed} or newer, and {self.version} is installed. Install it: "
-            f"pip install 'pyspark>={self.needed}'. (headrace verify and replay take Spark jobs with PySpark 4.0 and newer)"
+            f"pip install 'pyspark>={self.needed}'. (headrace verify and replay take Spark jobs with PySpark 3.5 and newer)"
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pyspark
+import pyspark.sql
 from pyspark.errors import AnalysisException, PySparkException
 
 from headrace.api.errors import HeadraceError
@@ -159,6 +159,7 @@ def gap_in(error: BaseException) -> CannotFollowError | None:
         remedy = f"If it is there before the job, say what it has: {given}, or let prepare() write it"
         return CannotFollowError(what, place_of_error(error), remedy)
     is_known = isinstance(error, PySparkException | OSError) or not isinstance(error, Exception)
+    is_known |= isinstance(error, AttributeError) and _is_lacking_in_spark(error)
     lacks = isinstance(error, AttributeError) and _lacks_what_spark_has(error)
     if is_known or type(error).__module__ != "builtins" or not (lacks or _is_raised_by_stand_in(error)):
         return None
@@ -167,6 +168,12 @@ def gap_in(error: BaseException) -> CannotFollowError | None:
         "yours: do it in another way"
     )
     return CannotFollowError("a call in this line", place_of_error(error), remedy)
+
+
+def _is_lacking_in_spark(error: AttributeError) -> bool:
+    """Return whether Spark's own class lacks an attribute, too: one of a newer release, say."""
+    classic = getattr(pyspark.sql, type(error.obj).__name__, None)
+    return classic is not None and not hasattr(classic, error.name or "")
 
 
 def _lacks_what_spark_has(error: AttributeError) -> bool:

@@ -3,7 +3,6 @@
 What a release lacks has a stand-in here that nothing reaches, because PySpark refuses it first or `expect_stateful` does.
 """
 
-import re
 from collections.abc import Callable
 from enum import Enum
 from importlib import import_module
@@ -17,8 +16,12 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from headrace.api.errors import HeadraceError
 
-VERSION = tuple(map(int, re.findall(r"\d+", pyspark.__version__)[:2]))
-"""Major and minor: ``(4, 3)``."""
+INSTALLED: str = pyspark.__version__
+"""``4.3.0``."""
+RELEASE = ".".join(INSTALLED.split(".")[:2])
+"""``4.3``."""
+VERSION = tuple(map(int, RELEASE.split(".")))
+"""``(4, 3)``."""
 SESSION_ZONE = "UTC"
 
 
@@ -35,6 +38,7 @@ VARIANTS: tuple[type[t.DataType], ...] = (t.VariantType,) if hasattr(t, "Variant
 """VARIANT, which 3.5 does not have."""
 NO_SUCH_SETTING: Any = _found("errors", "SparkNoSuchElementException", errors.UnsupportedOperationException)
 """What ``spark.conf.get`` raises for a name without a value."""
+PythonEvalType: Any = _found("util" if VERSION >= (4, 0) else "rdd", "PythonEvalType")
 _CONVERSION = "sql.conversion" if VERSION >= (4, 0) else "sql.connect.conversion"
 _LocalDataToArrow = _found(_CONVERSION, "LocalDataToArrowConversion")
 _ArrowToRows = _found(_CONVERSION, "ArrowTableToRowsConversion")
@@ -68,17 +72,6 @@ class PySparkTooOldError(HeadraceError):
         )
 
 
-def expect_client() -> None:
-    """Expect a PySpark whose client for Connect can run here.
-
-    Raises:
-        PySparkTooOldError: It has another one.
-
-    """
-    if VERSION < (4, 0):
-        raise PySparkTooOldError("a Spark job", "4.0")
-
-
 def expect_stateful() -> None:
     """Expect a PySpark whose stateful processors can run here.
 
@@ -88,6 +81,11 @@ def expect_stateful() -> None:
     """
     if UdfUtils is None:
         raise PySparkTooOldError("transformWithState", "4.1")
+
+
+def is_another(version: str) -> bool:
+    """Return whether a version is of another release than the installed one."""
+    return version.split(".")[:2] != RELEASE.split(".")
 
 
 def phase_numbers() -> dict[int, Any]:
@@ -100,10 +98,11 @@ def phase_numbers() -> dict[int, Any]:
 def error_of(kind: Any, condition: str, **parameters: str) -> Exception:
     """Return an error of PySpark's, of a class, by its condition, with the message of the installed release."""
     error: Exception
-    if VERSION < (4, 0):
-        error = kind(error_class=condition, message_parameters=parameters)
-    else:
-        error = kind(errorClass=condition, messageParameters=parameters)
+    names = ("error_class", "message_parameters") if VERSION < (4, 0) else ("errorClass", "messageParameters")
+    try:
+        error = kind(**dict(zip(names, (condition, parameters), strict=True)))
+    except ValueError:  # the release calls it otherwise
+        error = kind(message=f"[{condition}] {parameters}")
     return error
 
 

@@ -2,11 +2,16 @@
 
 import subprocess
 import sys
+from functools import reduce
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from headrace_sim.spark import versions
+from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.refusals import gap_in
 
 
 def test_host_says_which_pyspark_it_needs_and_what_works_without() -> None:
@@ -15,7 +20,7 @@ def test_host_says_which_pyspark_it_needs_and_what_works_without() -> None:
     assert done.stderr.splitlines()[-1] == (
         "headrace.spark.errors.PySparkVersionError: headrace.spark runs pipelines on PySpark 4.3 or newer, and 3.5.9 is "
         "installed. Install it: pip install 'pyspark>=4.3'. "
-        "(headrace verify and replay take Spark jobs with PySpark 4.0 and newer)"
+        "(headrace verify and replay take Spark jobs with PySpark 3.5 and newer)"
     )
 
 
@@ -35,3 +40,26 @@ def test_errors_of_spark_have_its_message_and_condition() -> None:
     )
     assert versions.condition_of(error) == ("UNRESOLVED_COLUMN" if versions.VERSION >= (4, 0) else "")
     assert str(error) == "[UNRESOLVED_COLUMN] No such column"
+
+
+def test_classes_that_users_name_are_those_of_what_they_get() -> None:
+    with connected(Session()) as session:
+        df = session.createDataFrame([(1, "a"), (2, "b")], "i INT, k STRING")
+        assert isinstance(session, SparkSession)
+        assert isinstance(df, DataFrame)
+        assert isinstance(F.col("i"), Column)
+        assert reduce(DataFrame.union, [df, df, df]).count() == 6
+        assert DataFrame.filter(df, Column.contains(df.k, "b")).collect() == [(2, "b")]
+
+
+def test_text_of_sql_names_frames_and_values() -> None:
+    with connected(Session()) as session:
+        df = session.createDataFrame([(1, "it's"), (2, "b")], "i INT, k STRING")
+        found = session.sql("SELECT i FROM {df} WHERE k = {k} AND i < {most}", df=df, k="it's", most=2)
+        assert found.collect() == [(1,)]
+
+
+def test_call_that_the_release_lacks_is_the_users_error() -> None:
+    with connected(Session()) as session, pytest.raises((AttributeError, TypeError)) as caught:
+        session.createDataFrame([(1,)], "i INT").of_another_release()
+    assert gap_in(caught.value) is None

@@ -15,10 +15,10 @@ import pyspark
 import pyspark.sql.connect.proto as pb
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
-from pyspark.sql.connect.plan import LogicalPlan
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.udf import UserDefinedFunction
 
+from headrace_sim.spark.client.pyspark_clients import answer_to, fresh_number
 from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
 from headrace_sim.spark.client.script_time import ScriptTime
 from headrace_sim.spark.client.settings import Settings
@@ -29,7 +29,7 @@ from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.job import Source, SparkJobError
 from headrace_sim.spark.plan.expressions import user_function
-from headrace_sim.spark.plan.handles import handle, object_of
+from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows
 from headrace_sim.spark.plan.selects import Queries
 from headrace_sim.spark.plan.sql import NoChange, Setting, Unread
@@ -42,7 +42,6 @@ from headrace_sim.spark.versions import arrow_table, arrow_type
 
 PLACES: dict[int, str] = {}
 """``file:line`` of the user's code that made each part of a plan, by its id in PySpark's client."""
-_SESSION = "00000000-0000-4000-8000-000000000000"
 _REMEDY = "Leave it out, or do it outside of the code that is tried"
 
 
@@ -109,7 +108,7 @@ class Answers:
     splitter: Splitter = field(init=False)
     tables: Tables = field(init=False)
     _analyzed: dict[int, Computed] = field(default_factory=dict)
-    _unread: dict[int, str] = field(default_factory=dict)
+    _unread: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.splitter = Splitter(self.compiler(), self._resolved, self._known)
@@ -126,7 +125,7 @@ class Answers:
 
     def Config(self, request: Any, **_: Any) -> Any:
         """Answer with settings, or set them."""
-        answer = pb.ConfigResponse(session_id=request.session_id, server_side_session_id=_SESSION)
+        answer = answer_to(request, "ConfigResponse")
         kind = request.operation.WhichOneof("op_type")
         operation, settings = getattr(request.operation, kind), self.state.settings
         if kind == "set":
@@ -154,7 +153,7 @@ class Answers:
 
     def AnalyzePlan(self, request: Any, **_: Any) -> Any:
         """Answer with what a plan is, without running it."""
-        answer = pb.AnalyzePlanResponse(session_id=request.session_id, server_side_session_id=_SESSION)
+        answer = answer_to(request, "AnalyzePlanResponse")
         kind = request.WhichOneof("analyze")
         asked = getattr(request, kind)
         if kind == "schema":
@@ -184,9 +183,8 @@ class Answers:
         plan, parts = request.plan, list[Any]()
 
         def part(**fields: Any) -> Any:
-            made = pb.ExecutePlanResponse(
-                session_id=request.session_id, server_side_session_id=_SESSION, operation_id=request.operation_id,
-                response_id=str(len(parts)), **fields,
+            made = answer_to(
+                request, "ExecutePlanResponse", operation_id=request.operation_id, response_id=str(len(parts)), **fields,
             )  # fmt: skip
             parts.append(made)
             return made
@@ -206,7 +204,7 @@ class Answers:
 
     def Interrupt(self, request: Any, **_: Any) -> Any:
         """Interrupt nothing."""
-        return pb.InterruptResponse(session_id=request.session_id)
+        return answer_to(request, "InterruptResponse")
 
     def ReattachExecute(self, _request: Any, **_: Any) -> Iterator[Any]:
         """Answer with nothing."""
@@ -214,11 +212,11 @@ class Answers:
 
     def ReleaseExecute(self, request: Any, **_: Any) -> Any:
         """Release nothing."""
-        return pb.ReleaseExecuteResponse(session_id=request.session_id)
+        return answer_to(request, "ReleaseExecuteResponse")
 
     def ReleaseSession(self, request: Any, **_: Any) -> Any:
         """Release nothing."""
-        return pb.ReleaseSessionResponse(session_id=request.session_id)
+        return answer_to(request, "ReleaseSessionResponse")
 
     # Plans
 
@@ -299,7 +297,7 @@ class Answers:
                 message = f"[TABLE_OR_VIEW_NOT_FOUND] {name} is a temporary view of the batch's own session"
                 raise AnalysisException(message=f"{message}: ask that one, df.sparkSession.sql() or .table()")
             return reader(self.tables, relation.read, place, self._known_table)
-        text = self._unread.get(relation.common.plan_id, "")
+        text = self._unread.get(_text_in(relation), "")
         raise CannotFollowError(f"spark.sql({text})", place, "Write it with the calls of the DataFrame")
 
     def _catalog(self, asked: Any) -> Rows:
@@ -358,7 +356,7 @@ class Answers:
         call = sql_command(command, queries, place)
         meaning = call.meaning()
         if isinstance(meaning, Unread):
-            self._unread[meaning.relation.common.plan_id] = f"{call.query.query.strip()!r}, {meaning.problem}"
+            self._unread[_text_in(meaning.relation)] = f"{call.query.query.strip()!r}, {meaning.problem}"
             meaning = meaning.relation
         if not isinstance(meaning, pb.Relation):
             meaning = call.counts(self._changed(meaning))
@@ -392,10 +390,6 @@ class Answers:
             )
             raise AnalysisException(message=message)
         self.state.views[name] = inlined(relation, self._resolved)  # it may replace a view that it reads
-
-    def _checkpoint(self, command: Any, answer: Any) -> None:
-        kept = handle(self.rows(command.relation)).decode()
-        answer.checkpoint_command_result.relation.relation_id = kept
 
     def _register(self, command: Any, _answer: Any) -> None:
         self.state.functions[command.function_name.lower()] = user_function(command)
@@ -457,11 +451,9 @@ class Answers:
 
 
 _COMMANDS: dict[str, Callable[[Answers, Any, Any], None]] = {
-    "checkpoint_command": Answers._checkpoint,
     "create_dataframe_view": Answers._view,
     "merge_into_table_command": Answers._merge,
     "register_function": Answers._register,
-    "remove_cached_remote_relation_command": Answers._nothing,
     "sql_command": Answers._sql,
     "streaming_query_command": Answers._query,
     "streaming_query_listener_bus_command": Answers._nothing,
@@ -480,9 +472,15 @@ def _one_row(value: Any) -> Rows:
     return Rows(t.StructType([t.StructField("value", kind)]), [((value,),)])
 
 
+def _text_in(relation: pb.Relation) -> str:
+    """Return the text of a query that stays as it is."""
+    whole = relation.WhichOneof("rel_type") == "with_relations"
+    return str((relation.with_relations.root if whole else relation).sql.query)
+
+
 def _number_at(place: str) -> int:
     """Return the id of a part of a plan that a place in the user's code has made."""
-    number: int = LogicalPlan._fresh_plan_id()
+    number = fresh_number()
     PLACES[number] = place
     return number
 

@@ -9,11 +9,9 @@ from unittest.mock import patch
 
 import pyspark.sql.connect.proto as pb
 from pyspark.errors import PySparkNotImplementedError
-from pyspark.errors import utils as pyspark_errors
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.connect import expressions, functions, plan
-from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.plan import LogicalPlan
 from pyspark.sql.connect.session import SparkSession as ConnectSession
@@ -26,6 +24,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from headrace_sim.spark.client.answers import PLACES, Answers
 from headrace_sim.spark.client.contexts import Context, JavaName, contexts_without_spark
 from headrace_sim.spark.client.delta_tables import delta_without_java
+from headrace_sim.spark.client.pyspark_clients import ChannelBuilder, frame_of, noted, with_values
 from headrace_sim.spark.client.rdds import RowsOfFrame
 from headrace_sim.spark.columns.ansi import SETTING as ANSI
 from headrace_sim.spark.columns.ansi import ansi
@@ -38,6 +37,7 @@ from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.plan.handles import handle
 from headrace_sim.spark.plan.relations import Computed
 from headrace_sim.spark.refusals import CannotFollowError, users_place
+from headrace_sim.spark.versions import VERSION
 
 _SESSION_ID = "00000000-0000-4000-8000-000000000001"
 """The same for all: a frame of one session may be joined with those of another, as a restarted driver's code does."""
@@ -67,7 +67,7 @@ class _Channel:
         """Close nothing."""
 
 
-class _Builder(DefaultChannelBuilder):
+class _Builder(ChannelBuilder):
     def __init__(self, answers: Answers) -> None:
         super().__init__(f"sc://localhost/;session_id={_SESSION_ID}")
         self._answers = answers
@@ -105,7 +105,7 @@ class Session(ConnectSession):
 
     def frame(self, schema: t.StructType, partitions: Sequence[Sequence[tuple[Any, ...]]]) -> DataFrame:
         """Return a frame of rows."""
-        return DataFrame(_Given(Rows(schema, [tuple(part) for part in partitions])), self)
+        return frame_of(_Given(Rows(schema, [tuple(part) for part in partitions])), self)
 
     def derived(self, frame: DataFrame, compute: Callable[[Rows], Rows]) -> DataFrame:
         """Return a frame of a batch, whose rows are computed from those of another, anew for each action."""
@@ -116,7 +116,7 @@ class Session(ConnectSession):
             with batch_of_draws(seed), read_from_file(read.all()):
                 return compute(read)
 
-        return DataFrame(_Given(rows), self)
+        return frame_of(_Given(rows), self)
 
     @property
     def sparkContext(self) -> Context:
@@ -136,6 +136,12 @@ class Session(ConnectSession):
         if not isinstance(schema, t.StructType):
             schema, data = t.StructType([t.StructField("value", schema)]), [(value,) for value in data]
         return self.frame(schema, [[as_tuple(row, schema) for row in data]])
+
+    def sql(self, sqlQuery: str, args: Any = None, **values: Any) -> Any:
+        """Return what a text says, with the frames and values that it names in braces."""
+        if values and VERSION < (4, 0):
+            return super().sql(with_values(sqlQuery, values), args)
+        return super().sql(sqlQuery, args, **values)
 
     def newSession(self) -> Any:
         """Return the session itself: it shares its tables."""
@@ -175,17 +181,6 @@ class _Pickler:
         return handle(value)
 
 
-class _Origin:
-    """Where a column is made."""
-
-    fragment = ""
-
-    @property
-    def call_site(self) -> str:
-        """Return ``file:line`` of the user's code."""
-        return users_place()
-
-
 def _noting_places(original: Callable[..., None]) -> Callable[..., None]:
     def made(self: LogicalPlan, *args: Any, **options: Any) -> None:
         original(self, *args, **options)
@@ -194,14 +189,10 @@ def _noting_places(original: Callable[..., None]) -> Callable[..., None]:
     return made
 
 
-def _analyzing(original: Callable[..., None]) -> Callable[..., None]:
-    def made(self: DataFrame, plan: LogicalPlan, session: Any) -> None:
-        """Analyze a frame when it is made, as Spark does in the driver: a wrong column is an error in its own line."""
-        original(self, plan, session)
-        if isinstance(session, Session):
-            session.answers.schema(plan.to_proto(session.client).root)
-
-    return made
+def _analyze(plan: LogicalPlan, session: Any) -> None:
+    """Analyze a frame when it is made, as Spark does in the driver: a wrong column is an error in its own line."""
+    if isinstance(session, Session):
+        session.answers.schema(plan.to_proto(session.client).root)
 
 
 def _configured(session: Session) -> Callable[..., Session]:
@@ -238,6 +229,12 @@ def _called(function: UserDefinedFunction, *columns: Any, **named: Any) -> Any:
 
 def _nothing(_queries: Any, _listener: Any) -> None:
     """Do nothing: nothing happens that a listener could be told of."""
+
+
+def _checkpointed(frame: Any, *_: Any, **__: Any) -> Any:
+    """Return a frame of the rows that another has now."""
+    session = frame._session
+    return frame_of(_Given(session.answers.rows(frame._plan.to_proto(session.client).root)), session)
 
 
 def _each(frame: Any, f: Callable[[Any], None]) -> None:
@@ -297,7 +294,7 @@ def connected(session: Session) -> Iterator[Session]:
     with ExitStack() as patches:
 
         def put(owner: Any, name: str, value: Any) -> None:
-            patches.enter_context(patch.object(owner, name, value))
+            patches.enter_context(patch.object(owner, name, value, create=True))  # 3.5 lacks some
 
         chosen = session.answers.state.settings.values.get(ANSI)
         patches.enter_context(ansi() if chosen is None else ansi(on=chosen.lower() == "true"))
@@ -305,10 +302,8 @@ def connected(session: Session) -> Iterator[Session]:
         warnings.filterwarnings("ignore", message="WARN WindowExpression: No Partition Defined")
         patches.enter_context(patch.dict(os.environ, {"SPARK_CONNECT_MODE_ENABLED": "1"}))
         patches.enter_context(delta_without_java())
-        put(pyspark_errors, "is_debugging_enabled", lambda: False)
-        put(expressions, "current_origin", _Origin)
+        patches.enter_context(noted(_analyze))
         put(LogicalPlan, "__init__", _noting_places(LogicalPlan.__init__))
-        put(DataFrame, "__init__", _analyzing(DataFrame.__init__))
         for module in (expressions, plan, readwriter):
             put(module, "CloudPickleSerializer", _Pickler)
         for owner in (SparkSession, ConnectSession):
@@ -324,6 +319,8 @@ def connected(session: Session) -> Iterator[Session]:
             put(StreamingQueryManager, name, _nothing)
         patches.enter_context(patch.object(DataStreamWriter, "table", DataStreamWriter.toTable, create=True))
         put(DataFrame, "toJSON", lambda frame: JsonTexts(frame))  # noqa: PLW0108  a class is not bound
+        for name in ("checkpoint", "localCheckpoint"):
+            put(DataFrame, name, _checkpointed)
         put(DataFrame, "foreach", _each)
         put(DataFrame, "foreachPartition", _each_partition)
         _IN_FORCE.append(session)

@@ -25,7 +25,8 @@ _DEFAULTS = {
 }  # fmt: skip
 """Spark's own values of settings that nothing has set; local relations are never sent apart."""
 _ASKED_BY_CLIENT = (
-    "spark.sql.pyspark.", "spark.sql.execution.pandas.", "spark.sql.execution.arrow.", "spark.sql.session.", "spark.python.",
+    "spark.sql.pyspark.", "spark.sql.execution.pandas.", "spark.sql.execution.arrow.", "spark.sql.repl.",
+    "spark.sql.session.", "spark.python.",
 )  # fmt: skip
 """What PySpark's client asks for by itself: everything there is off."""
 

@@ -155,8 +155,7 @@ def all_alike(options: list[Bound], node: Recorded) -> list[Bound]:
     """Convert to the common type of all, as Spark does implicitly."""
     kind: t.DataType = t.NullType()
     for option in options:
-        _expect_ansi(kind, option, node)
-        common = _common(kind, option.type)
+        common = _common(kind, option.type) if is_ansi() else _common_without_ansi(kind, option.type, node)
         if common is None:
             kinds = f"{kind.simpleString().upper()} and {option.type.simpleString().upper()}"
             raise refused(node, f"[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] {shown(node)}: {kinds} differ")
@@ -164,12 +163,34 @@ def all_alike(options: list[Bound], node: Recorded) -> list[Bound]:
     return [as_type(option, kind, node) for option in options]
 
 
-def _expect_ansi(kind: t.DataType, option: Bound, node: Recorded) -> None:
-    """Expect no text beside another type where the two are compared, or computed with, without ANSI mode: its rules differ."""
-    is_text = isinstance(kind, t.StringType) != isinstance(option.type, t.StringType)
-    if is_text and not is_ansi() and t.NullType() not in {kind, option.type}:
-        what = f"{shown(node)} of a text and another type without {SETTING}"
-        raise CannotFollowError(what, node.place, "Cast one to the type of the other")
+_COMPARED = frozenset({"eqNullSafe", "equalTo", "geq", "gt", "leq", "lt", "notEqual"})
+_CALCULATED = frozenset({"divide", "minus", "mod", "multiply", "plus"})
+
+
+def _common_without_ansi(left: t.DataType, right: t.DataType, node: Recorded) -> t.DataType | None:
+    """Return the type that values of both types are converted to without ANSI mode.
+
+    Raises:
+        CannotFollowError: One is a text, and is neither compared nor calculated with.
+
+    """
+    if {type(left), type(right)} <= {*BITS, t.FloatType} and t.FloatType() in {left, right}:
+        return t.FloatType()
+    if isinstance(left, t.StringType) == isinstance(right, t.StringType) or t.NullType() in {left, right}:
+        return _common(left, right)
+    other = right if isinstance(left, t.StringType) else left
+    if is_number(other) and (node.name in _CALCULATED or isinstance(other, t.DecimalType)):
+        kind: t.DataType = t.DoubleType()
+    else:
+        kind = other
+    if node.name in _COMPARED | _CALCULATED and _common(left, right) is not None:
+        return kind
+    raise _beside_text(node)
+
+
+def _beside_text(node: Recorded) -> CannotFollowError:
+    what = f"{shown(node)} of a text and another type without {SETTING}"
+    return CannotFollowError(what, node.place, "Cast one to the type of the other")
 
 
 def as_type(inner: Bound, kind: t.DataType, node: Recorded) -> Bound:
@@ -188,7 +209,8 @@ def number(inner: Bound, node: Recorded) -> Bound:
     """Return a column of numbers, or raise the error by which Spark refuses another."""
     if is_number(inner.type) or isinstance(inner.type, t.NullType):
         return inner
-    _expect_ansi(t.DoubleType(), inner, node)
+    if isinstance(inner.type, t.StringType) and not is_ansi():
+        raise _beside_text(node)
     raise _mismatch(inner, node, "a number")
 
 

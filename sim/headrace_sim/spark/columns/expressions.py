@@ -20,6 +20,7 @@ from pyspark.errors import AnalysisException, ArithmeticException, ArrayIndexOut
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.aggregates import NAMES, aggregate
+from headrace_sim.spark.columns.ansi import is_ansi
 from headrace_sim.spark.columns.avro_values import avro_type, decoded
 from headrace_sim.spark.columns.bound import (
     Bound,
@@ -344,7 +345,15 @@ class _Binder:
         inner = self.bind(node.args[0])
         if not isinstance(inner.type, (t.ArrayType, t.MapType)):
             raise _mismatch(node, inner, "is no collection")
-        return lifted(node, t.IntegerType(), len, inner)
+        if is_ansi():
+            return lifted(node, t.IntegerType(), len, inner)
+        value = inner.value
+        return Bound(
+            shown(node),
+            t.IntegerType(),
+            False,
+            lambda row: -1 if (items := value(row)) is None else len(items),
+        )
 
     def _over_items(self, node: Recorded) -> Bound:
         """Of ``transform``, ``filter``, ``exists`` and ``forall``: a function of columns that is called for each item."""

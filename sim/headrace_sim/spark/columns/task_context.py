@@ -27,9 +27,9 @@ def task(partition: int) -> Iterator[None]:
     """Run a task of this partition in this context."""
     before = TaskContext.get()
     TaskContext._setTaskContext(None)
-    number = next(_ids)
-    context = TaskContext(stageId=0, partitionId=partition, attemptNumber=0, taskAttemptId=number)
-    context._localProperties = dict(_of_driver)
+    context = TaskContext()
+    context._stageId, context._partitionId, context._attemptNumber = 0, partition, 0
+    context._taskAttemptId, context._localProperties = next(_ids), dict(_of_driver)
     try:
         yield
     finally:

@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql import types as t
-from pyspark.util import PythonEvalType
 
 from headrace_sim.spark.columns.bound import Bound
 from headrace_sim.spark.columns.recorded import NAMED_ARGUMENT, Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows, from_pickled
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.versions import arrow_type, rows_of, to_arrow
+from headrace_sim.spark.versions import PythonEvalType, arrow_type, rows_of, to_arrow
 
 T = TypeVar("T")
 Value = Callable[[Any], Any]

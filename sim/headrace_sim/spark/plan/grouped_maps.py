@@ -4,14 +4,13 @@ from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any
 
-from pyspark.util import PythonEvalType
-
 from headrace_sim.spark.columns.bound import hashable
 from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows
 from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.versions import PythonEvalType
 
 
 def grouped_map(function: Any, keys: Sequence[Recorded], place: str) -> Callable[[Rows], Rows]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyspark.sql.connect.proto as pb
 from pyspark.sql import types as t
-from pyspark.util import PythonEvalType
 
 from headrace_sim.spark.columns.ddl import interval_us, parse_schema
 from headrace_sim.spark.columns.expressions import bind
@@ -41,6 +40,7 @@ from headrace_sim.spark.plan.relations import Compiler, Computed, join_of
 from headrace_sim.spark.plan.sides import marked, placed
 from headrace_sim.spark.refusals import SPARKS_STATE, CannotFollowError, shown_place
 from headrace_sim.spark.state.tasks import expect_processor
+from headrace_sim.spark.versions import PythonEvalType
 
 PARAMETER = "headrace parameter"
 """The format of a stream that a function takes as a parameter. Its option ``name`` is the parameter's."""
@@ -350,10 +350,9 @@ class Splitter:
 
 
 _OF_PANDAS = frozenset(
-    {
-        PythonEvalType.SQL_TRANSFORM_WITH_STATE_PANDAS_UDF,
-        PythonEvalType.SQL_TRANSFORM_WITH_STATE_PANDAS_INIT_STATE_UDF,
-    }
+    number
+    for name, number in vars(PythonEvalType).items()
+    if name.startswith("SQL_TRANSFORM_WITH_STATE_PANDAS")
 )
 _SPLIT: dict[str, Callable[[Splitter, Any, str], Stream]] = {
     "aggregate": Splitter._aggregated,
