@@ -25,7 +25,7 @@ from headrace_sim.spark.tables.statements import (
     Update,
 )
 from headrace_sim.spark.tables.tables import Tables
-from headrace_sim.spark.tables.versions import Columns, Replaces, SaveMode, WriteRequest
+from headrace_sim.spark.tables.versions import ColumnMatch, Replaces, SaveMode, WriteRequest
 
 _SCHEMA = "id INT, total INT"
 _OLD, _NEW = [(1, 10), (2, 20)], [(2, 5), (3, 7)]
@@ -191,7 +191,9 @@ def test_insert_matches_columns_by_place_unless_it_names_them() -> None:
     tables.execute(Insert("t", _frame([(3, 30)], swapped)))
     tables.execute(Insert("t", _frame([(4, 40)], "a INT, b INT"), columns=("total", "id")))
     tables.execute(Insert("t", _frame([(5, 50)], swapped), by_name=True))
-    tables.write(_frame([(6, 60)], swapped), WriteRequest("t", "", SaveMode.APPEND, columns=Columns.BY_PLACE))
+    tables.write(
+        _frame([(6, 60)], swapped), WriteRequest("t", "", SaveMode.APPEND, columns=ColumnMatch.BY_PLACE)
+    )
     assert _rows(tables) == [*_OLD, (3, 30), (40, 4), (50, 5), (6, 60)]
     with pytest.raises(AnalysisException, match="ARITY"):
         tables.execute(Insert("t", _frame([(3,)], "id INT")))

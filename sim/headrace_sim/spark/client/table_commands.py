@@ -13,8 +13,8 @@ from headrace_sim.spark.job import Source
 from headrace_sim.spark.plan.expressions import Reading
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.tables.connectors import TARGETS
-from headrace_sim.spark.tables.files import rows_of_files
 from headrace_sim.spark.tables.statements import Act, Assignment, Clause, Match, Merge
+from headrace_sim.spark.tables.table_files import rows_of_files
 from headrace_sim.spark.tables.tables import Tables
 
 

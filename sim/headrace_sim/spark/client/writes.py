@@ -10,7 +10,7 @@ from headrace_sim.spark.plan.relations import Compiler
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.tables.connectors import TARGETS
 from headrace_sim.spark.tables.tables import Tables
-from headrace_sim.spark.tables.versions import Columns, Replaces, SaveMode, WriteRequest
+from headrace_sim.spark.tables.versions import ColumnMatch, Replaces, SaveMode, WriteRequest
 
 _MODES = {
     "SAVE_MODE_APPEND": SaveMode.APPEND, "SAVE_MODE_ERROR_IF_EXISTS": SaveMode.ERROR, "SAVE_MODE_IGNORE": SaveMode.IGNORE,
@@ -35,12 +35,12 @@ def request_of(command: pb.WriteOperation, tables: Tables, place: str) -> WriteR
     """Return what ``df.write`` asks for. ``tables``: they know what the session overwrites."""
     refuse_unread(command, _READ, place)
     options = {key.lower(): value for key, value in command.options.items()}
-    mode, columns = _MODES[pb.WriteOperation.SaveMode.Name(command.mode)], Columns.BY_NAME
+    mode, columns = _MODES[pb.WriteOperation.SaveMode.Name(command.mode)], ColumnMatch.BY_NAME
     if command.HasField("table"):
         target = command.table.table_name.lower()
         if command.table.save_method == command.table.TABLE_SAVE_METHOD_INSERT_INTO:
             mode = SaveMode.OVERWRITE if mode is SaveMode.OVERWRITE else SaveMode.APPEND
-            columns = Columns.BY_PLACE
+            columns = ColumnMatch.BY_PLACE
     else:
         named = next((options[key] for key in TARGETS if key in options), "")
         target = command.path or named or command.source or "parquet"

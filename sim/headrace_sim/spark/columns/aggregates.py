@@ -17,7 +17,7 @@ Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class AggregateFunction:
     """An aggregate."""
 
     type_of: Callable[[t.DataType], t.DataType]  # returns its type for its argument's
@@ -85,7 +85,7 @@ def _average(values: list[Any]) -> Any:
     return average(values) if isinstance(values[0], Decimal) else sum(values) / len(values)
 
 
-def _spread(*, of_sample: bool, root: bool) -> Aggregate:
+def _spread(*, of_sample: bool, root: bool) -> AggregateFunction:
     """Return a variance, or its root: of a sample, that of one value is null."""
 
     def spread(values: list[Any]) -> float | None:
@@ -94,7 +94,7 @@ def _spread(*, of_sample: bool, root: bool) -> Aggregate:
         squares = math.fsum((number - mean) ** 2 for number in numbers)
         return (math.sqrt(squares / count) if root else squares / count) if count else None
 
-    return Aggregate(lambda _kind: t.DoubleType(), spread, needs_numbers=True)
+    return AggregateFunction(lambda _kind: t.DoubleType(), spread, needs_numbers=True)
 
 
 def _same(kind: t.DataType) -> t.DataType:
@@ -113,24 +113,27 @@ def _truth(_kind: t.DataType) -> t.DataType:
     return t.BooleanType()
 
 
-AGGREGATES: dict[str, Aggregate] = {
-    "any_value": Aggregate(_same, lambda values: values[0], takes_nulls=True),
+AGGREGATES: dict[str, AggregateFunction] = {
+    "any_value": AggregateFunction(_same, lambda values: values[0], takes_nulls=True),
     # Exact: Spark's sketch is wrong by a few percent of many values, and hardly ever of the few that are tried.
-    "approx_count_distinct": Aggregate(_long, len, nullable=False, distinct=True),
-    "avg": Aggregate(_mean, _average, needs_numbers=True),
-    **dict.fromkeys(("bool_and", "every"), Aggregate(_truth, all)), **dict.fromkeys(("bool_or", "some"), Aggregate(_truth, any)),
-    "collect_list": Aggregate(_list_of, list, nullable=False),
-    "collect_set": Aggregate(_list_of, list, nullable=False, distinct=True), "count": Aggregate(_long, len, nullable=False),
-    "count_if": Aggregate(_long, sum, nullable=False), "stddev_pop": _spread(of_sample=False, root=True),
+    "approx_count_distinct": AggregateFunction(_long, len, nullable=False, distinct=True),
+    "avg": AggregateFunction(_mean, _average, needs_numbers=True),
+    **dict.fromkeys(("bool_and", "every"), AggregateFunction(_truth, all)),
+    **dict.fromkeys(("bool_or", "some"), AggregateFunction(_truth, any)),
+    "collect_list": AggregateFunction(_list_of, list, nullable=False),
+    "collect_set": AggregateFunction(_list_of, list, nullable=False, distinct=True),
+    "count": AggregateFunction(_long, len, nullable=False),
+    "count_if": AggregateFunction(_long, sum, nullable=False), "stddev_pop": _spread(of_sample=False, root=True),
     "var_pop": _spread(of_sample=False, root=False),
     **dict.fromkeys(("std", "stddev", "stddev_samp"), _spread(of_sample=True, root=True)),
     **dict.fromkeys(("var_samp", "variance"), _spread(of_sample=True, root=False)),
-    "count_distinct": Aggregate(_long, len, nullable=False, distinct=True),
-    "first": Aggregate(_same, lambda values: values[0], takes_nulls=True),
-    "last": Aggregate(_same, lambda values: values[-1], takes_nulls=True),
-    "max": Aggregate(_same, lambda values: max(values, key=ordered)),
-    "min": Aggregate(_same, lambda values: min(values, key=ordered)), "sum": Aggregate(_total, sum, needs_numbers=True),
-    "sum_distinct": Aggregate(_total, sum, needs_numbers=True, distinct=True),
+    "count_distinct": AggregateFunction(_long, len, nullable=False, distinct=True),
+    "first": AggregateFunction(_same, lambda values: values[0], takes_nulls=True),
+    "last": AggregateFunction(_same, lambda values: values[-1], takes_nulls=True),
+    "max": AggregateFunction(_same, lambda values: max(values, key=ordered)),
+    "min": AggregateFunction(_same, lambda values: min(values, key=ordered)),
+    "sum": AggregateFunction(_total, sum, needs_numbers=True),
+    "sum_distinct": AggregateFunction(_total, sum, needs_numbers=True, distinct=True),
 }  # fmt: skip
 """The aggregates of one column, by the names of Java's API."""
 

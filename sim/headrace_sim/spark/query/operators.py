@@ -62,7 +62,7 @@ def evict(table: dict[Key, Any], time: Callable[[Key], int | None], watermark_ms
     return [key for *_, key in sorted(due, key=lambda entry: entry[:2])]
 
 
-class Grouping:
+class GroupColumns:
     """An aggregate's columns, bound once.
 
     ``schema``: of the rows that come in, which says what has the event time. Raise `CannotFollowError` if a column is not
@@ -116,7 +116,7 @@ class Aggregation:
     def __init__(self, step: Aggregate, schema: t.StructType) -> None:
         self.stage = step
         expect_not_distinct(step)
-        self._groups = Grouping(step, schema)
+        self._groups = GroupColumns(step, schema)
         self.output = self._groups.output
         self.evicts = self._groups.timed is not None and step.output_mode is not OutputMode.COMPLETE
         self.is_bounded = self.evicts or not step.groups

@@ -26,8 +26,8 @@ from headrace_sim.spark.query.stages import (
     Native,
     Stage,
     Stateful,
-    Stream,
     Streams,
+    StreamStages,
     Watermarks,
     event_time,
     planned,
@@ -407,7 +407,7 @@ class _Query:
             return [sorted(_joined(parts), key=repr)]  # so that a sort breaks ties alike in each run
         return parts
 
-    def _branch(self, batch: Batch, stream: Stream, parts: "_Parts", done: "_Progress") -> "_Parts":
+    def _branch(self, batch: Batch, stream: StreamStages, parts: "_Parts", done: "_Progress") -> "_Parts":
         if stream.column is not None:
             column = stream.column
             rows = [tuple(row[column]) for row in batch.rows if row[column] is not None]

@@ -58,14 +58,14 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamStages:
     """One of several streams: the input column with its rows (None: the whole input), and its stages."""
 
     column: int | None
     stages: "tuple[Stage, ...]"
 
 
-class Streams(tuple[Stream, ...]):
+class Streams(tuple[StreamStages, ...]):
     """The streams of a union."""
 
     __slots__ = ()
@@ -82,7 +82,7 @@ class Stage:
     # of its state among that of the job: its place among the steps; within a join, one behind them all
     place: int = -1
     lag_ms: int = 0  # by how much its watermark is behind the job's
-    streams: tuple[Stream, ...] = ()  # those that a join brings together
+    streams: tuple[StreamStages, ...] = ()  # those that a join brings together
 
 
 def stateful_in(stages: Iterable[Stage]) -> Iterator[Stage]:
@@ -248,15 +248,15 @@ class _Planner:
 
     def _stream(
         self, branch: Branch, reached: _Reached, joined: Sequence[Recorded] = ()
-    ) -> tuple[Stream, _Reached]:
+    ) -> tuple[StreamStages, _Reached]:
         if not branch.source:
             stages, end = self.stages(branch.steps, reached, is_top=False, joined=joined)
-            return Stream(None, tuple(stages)), end
+            return StreamStages(None, tuple(stages)), end
         column = reached.schema.names.index(branch.source)
         schema = reached.schema.fields[column].dataType
         assert isinstance(schema, t.StructType)
         stages, end = self.stages(branch.steps, _Reached(schema), is_top=False, joined=joined)
-        return Stream(column, tuple(stages)), end
+        return StreamStages(column, tuple(stages)), end
 
     @staticmethod
     def _users(step: UsersOwn, schema: t.StructType, column: str) -> Stage:

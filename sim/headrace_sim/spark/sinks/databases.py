@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from headrace_sim.spark.sinks.effects import Probe
-from headrace_sim.spark.sinks.files import shown
+from headrace_sim.spark.sinks.file_effects import shown
 
 _CHANGE = re.compile(
     r"""\s*(?:WITH\b.*?\)\s*)?(?P<verb>BEGIN|INSERT|REPLACE|UPDATE|DELETE|CREATE|DROP|ALTER|COMMIT|END|VACUUM)\b

@@ -40,7 +40,7 @@ from headrace_sim.spark.sinks.contents import Raw, collected
 from headrace_sim.spark.sinks.database_servers import answer_databases, is_database, loaded
 from headrace_sim.spark.sinks.databases import watch_sqlite
 from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Loaded, Probe, Refused, Swallowed
-from headrace_sim.spark.sinks.files import watch_files
+from headrace_sim.spark.sinks.file_effects import watch_files
 from headrace_sim.spark.sinks.requests_over_http import answer_http
 from headrace_sim.spark.sinks.store_clients import StoreClients, is_store_client
 

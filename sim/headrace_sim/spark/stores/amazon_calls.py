@@ -136,14 +136,8 @@ def _message(
             _without_repeats(at, target, [one(entry) for entry in (options[many] if many else [options])]),
         )
         return Reply(
-            DONE,
-            MessageId="message",
-            Failed=[],
-            Successful=[],
-            FailedRecordCount=0,
-            FailedPutCount=0,
-            Records=[],
-        )
+            DONE, MessageId="message", Failed=[], Successful=[], FailedRecordCount=0, FailedPutCount=0, Records=[],
+        )  # fmt: skip
 
     return call
 

@@ -25,13 +25,7 @@ def is_around_client(name: str) -> bool:
 
 
 def make_client_module(name: str, client: str) -> ModuleType:
-    """Return a module in the place of one that is missing.
-
-    Args:
-        name: Its name.
-        client: The client that it is of.
-
-    """
+    """Return a module in the place of one that is missing. ``client``: the client that it is of."""
     module = _ClientModule(name)
     if client in SERVERS:
         fill_server(module, client, SERVERS[client])
@@ -77,10 +71,7 @@ def is_answered(module: ModuleType) -> bool:
 def answer_client(module: ModuleType, replace: Callable[[ModuleType, str, Any], None]) -> None:
     """Answer an installed client by the table.
 
-    Args:
-        module: One of its modules.
-        replace: Replaces a name of a module, wherever it was imported.
-
+    ``module``: one of its modules. ``replace``: replaces a name of a module, wherever it was imported.
     """
     client = client_of(module.__name__)
     if client is None or not is_answered(module):

@@ -42,11 +42,7 @@ class Response:
 class Session:
     """What keeps the headers, and the base of addresses, of several requests.
 
-    Args:
-        client: The module.
-        base_url: The base, which httpx has.
-        headers: Of each request.
-
+    ``client``: the module. ``base_url``: the base, which httpx has. ``headers``: of each request.
     """
 
     def __init__(
@@ -114,9 +110,6 @@ def http_rows(client: str) -> dict[str, Any]:
         return Session(client, **options)
 
     return {
-        "request": once.request,
-        **{name: getattr(once, name) for name in _METHODS},
-        "Session": make,
-        "session": make,
+        "request": once.request, **{name: getattr(once, name) for name in _METHODS}, "Session": make, "session": make,
         "Client": make,
-    }
+    }  # fmt: skip

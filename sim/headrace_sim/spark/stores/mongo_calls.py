@@ -84,12 +84,8 @@ def _changed(action: str, change: Callable[..., StoreChange]) -> Callable[..., R
         found = len(matching(at._documents(made.target), made.match or {}))
         at._write(action, made)
         return Reply(
-            matched_count=found,
-            modified_count=found,
-            deleted_count=found,
-            upserted_id=None,
-            acknowledged=True,
-        )
+            matched_count=found, modified_count=found, deleted_count=found, upserted_id=None, acknowledged=True,
+        )  # fmt: skip
 
     return call
 
@@ -132,11 +128,8 @@ _COLLECTION = Kind(
     },
 )
 _MONGO_DATABASE = Kind(
-    "pymongo's database",
-    {"command": nothing({"ok": 1.0})},
-    {"get_collection": _COLLECTION},
-    inner=_COLLECTION,
-)
+    "pymongo's database", {"command": nothing({"ok": 1.0})}, {"get_collection": _COLLECTION}, inner=_COLLECTION,
+)  # fmt: skip
 _MONGO = Kind(
     "pymongo's client",
     {"close": nothing(), "server_info": nothing(Reply(version="7.0"))},

@@ -16,11 +16,8 @@ _ERRORS = (
 def fill_server(module: ModuleType, client: str, style: str) -> None:
     """Give a module what PEP 249 asks for, and what goes beyond it as far as people use it.
 
-    Args:
-        module: The client's, or one of its submodules.
-        client: The client's name.
-        style: How its statements mark parameters.
-
+    ``module``: the client's, or one of its submodules. ``client``: the client's name. ``style``: how its statements mark
+    parameters.
     """
     names = _SUBMODULES.get(module.__name__)
     errors = {name: _error(client, name) for name in _ERRORS}

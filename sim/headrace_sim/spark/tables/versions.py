@@ -39,7 +39,7 @@ class Replaces(Enum):
     PARTITIONS = "those of the partitions that are written"
 
 
-class Columns(Enum):
+class ColumnMatch(Enum):
     """How the columns of the rows find those of the table."""
 
     BY_NAME = "by name"
@@ -57,7 +57,7 @@ class WriteRequest:
     partitions: tuple[str, ...] = ()  # the columns that the table is partitioned by, in lower case
     replaces: Replaces = Replaces.TABLE  # which rows are overwritten
     where: Recorded | None = None  # which rows are overwritten, as a column of the table, or None
-    columns: Columns = Columns.BY_NAME  # how the columns are matched
+    columns: ColumnMatch = ColumnMatch.BY_NAME  # how the columns are matched
     creates: bool = False  # whether the table becomes what is written, columns and all (``createOrReplace``)
 
 
@@ -130,7 +130,7 @@ def _schema(table: Version | None, frame: Rows, request: WriteRequest) -> t.Stru
     """Return the columns of the table after the write."""
     if table is None or request.creates or not table.schema.fields:
         return _with_partitions_last(frame.schema, request)
-    if request.columns is Columns.BY_PLACE:
+    if request.columns is ColumnMatch.BY_PLACE:
         if len(table.schema.fields) != len(frame.schema.fields):
             message = f"{request.target} has {len(table.schema.fields)} columns, the rows {len(frame.schema.fields)}"
             message = f"Cannot write to {message}: use the table's"
@@ -153,7 +153,7 @@ def _schema(table: Version | None, frame: Rows, request: WriteRequest) -> t.Stru
 
 
 def _plain(schema: t.StructType) -> t.StructType:
-    """Return a schema without what is known of the frame that it is of. Columns of tables can be null."""
+    """Return a schema without what is known of the frame that it is of. ColumnMatch of tables can be null."""
     return t.StructType([t.StructField(column.name, column.dataType) for column in schema.fields])
 
 
@@ -172,7 +172,7 @@ def _is_set(request: WriteRequest, option: str) -> bool:
 def _converted(frame: Rows, schema: t.StructType, request: WriteRequest) -> list[Row]:
     """Return the rows with the columns of the table."""
     own = _plain(frame.schema)
-    if request.columns is Columns.BY_PLACE:
+    if request.columns is ColumnMatch.BY_PLACE:
         own = relabeled(own, schema.names, [None] * len(schema.names))
     columns = {column.name.lower(): (place, column) for place, column in enumerate(own.fields)}
     values: list[Callable[[Row], Any]] = []
