@@ -22,6 +22,7 @@ from headrace_sim.spark.laboratory.postgres import (
     contents,
     is_lock_timeout,
     redirected_jdbc,
+    server_for,
 )
 from headrace_sim.spark.laboratory.postgres_statements import changes_of
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
@@ -416,6 +417,26 @@ def test_what_is_missing_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch
         PostgresServer().create("one")
     with pytest.raises(NoPostgresError, match=r"--postgres: .*Name a server for tests that is running"):
         PostgresServer("postgresql://app@127.0.0.1:9/x").create("one")
+
+
+def test_a_program_has_a_server_only_if_it_or_a_module_beside_it_speaks_to_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, beside = tmp_path / "stream.py", tmp_path / "shop" / "tables.py"
+    program.write_text("import shop.tables")
+    assert server_for(program) is None
+    beside.parent.mkdir()
+    beside.write_text("import psycopg2")
+    assert server_for(program) is server_for(tmp_path) is not None
+    monkeypatch.setattr(postgres, "binaries", missing)
+    assert server_for(program) is None  # SQLite answers
+    program.write_text('URL = "jdbc:postgresql://db/shop"')
+    with pytest.raises(NoPostgresError):
+        server_for(program)
+
+
+def missing() -> Path:
+    raise NoPostgresError("PostgreSQL is not on this machine", "Install it")
 
 
 def test_spark_is_sent_to_the_trials_server_whatever_its_url_names() -> None:

@@ -55,6 +55,7 @@ def drive(
     fault: SinkFault | None,
     seed: int,
     database: PostgresDatabase | None = None,
+    prepare: Callable[[], Any] | None = None,
 ) -> NoReturn:
     """Run the program in this process, a fork, and never return.
 
@@ -67,6 +68,7 @@ def drive(
         fault: What strikes it.
         seed: Of its clock and its random numbers.
         database: What stands for each PostgreSQL that it names. None: as in the simulation.
+        prepare: Makes what the program takes for granted, before its first attempt. Or None.
 
     """
     status = 1
@@ -84,6 +86,8 @@ def drive(
             read_from(folder.parent / "input", program.sources)
             watch_writes(probe)
             watch_queries(probe, fault)
+            if prepare is not None and probe.attempt == 0:
+                prepare()
             time.sleep = _resting(time.sleep, spark)  # type: ignore[assignment]
             status = _run(probe, vars(module), spark)
             clients.send_waiting()

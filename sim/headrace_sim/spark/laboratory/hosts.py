@@ -11,7 +11,7 @@ from headrace_sim.spark.laboratory.inputs import write_batch
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.laboratory.outputs import collected
 from headrace_sim.spark.laboratory.places import ROOT, copied, settings_of
-from headrace_sim.spark.laboratory.postgres import PostgresDatabase, PostgresServer
+from headrace_sim.spark.laboratory.postgres import PostgresDatabase, server_for
 from headrace_sim.spark.laboratory.postgres import contents as tables_of
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
@@ -28,7 +28,7 @@ class RealDrivers:
         jvm: Where Spark runs.
         home: The owner's working directory.
         most_runs: As `Host` has it.
-        postgres: Has a database for each trial. None: the program speaks to none.
+        postgres: The URL of the owner's PostgreSQL for tests, in which each trial has a database. "": of ours.
 
     """
 
@@ -36,7 +36,7 @@ class RealDrivers:
     jvm: SparkJvm
     home: Path = field(default_factory=Path.cwd)
     most_runs: int = 8
-    postgres: PostgresServer | None = None
+    postgres: str = ""
     _known: dict[Path, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     _sessions: dict[Path, Any] = field(default_factory=dict)
     _database: PostgresDatabase | None = None
@@ -51,7 +51,9 @@ class RealDrivers:
         settings = settings_of(f"trial{next(self.jvm.trials)}", folder)
         self._sessions = {folder: self.jvm.new_catalog(settings)}
         self._alive = {}
-        self._database = None if self.postgres is None else self.postgres.create("trial")
+        script = self.program.script
+        server = server_for(Path(script.name) if script.is_file else self.home, self.postgres)
+        self._database = None if server is None else server.create("trial")
 
     def attempt(
         self,
@@ -80,7 +82,9 @@ class RealDrivers:
         # Spark notes a batch as done after the function has returned, where no probe is: `watch_queries` waits for it.
         restarted = fault is not None and fault.kind is SinkFaultKind.RESTART
         run = Attempt(
-            lambda probe: drive(self.program, self.jvm, session, folder, probe, fault, seed, self._database),
+            lambda probe: drive(
+                self.program, self.jvm, session, folder, probe, fault, seed, self._database, sink.prepare
+            ),
             ledger,
             number,
             None if restarted else fault,

@@ -3,6 +3,7 @@
 A database, and not a schema: a program may name the schema, ``public.payments``, and change its search path.
 """
 
+import atexit
 import importlib
 import os
 import pwd
@@ -16,7 +17,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -233,9 +236,42 @@ def is_lock_timeout(error: BaseException | None) -> bool:
     return False
 
 
-def speaks_postgres(text: str) -> bool:
-    """Return whether a program's text names PostgreSQL, or a driver of it."""
-    return re.search(r"asyncpg|postgres|psycopg", text) is not None
+def server_for(program: Path, url: str = "") -> PostgresServer | None:
+    """Return this process's server, if a program speaks to PostgreSQL; None: it does not, or a stand-in can answer for it.
+
+    Args:
+        program: Its file, or the directory of its modules. The modules beside it count.
+        url: That of the owner's server for tests. "": a server of our own.
+
+    Raises:
+        NoPostgresError: There is none, and no stand-in for what the program uses.
+
+    """
+    beside = (program.parent if program.is_file() else program).rglob("*.py")
+    texts = [
+        path.read_text(errors="replace") for path in (program, *islice(beside, _MOST_FILES)) if path.is_file()
+    ]
+    if not any(_SPOKEN.search(text) for text in texts):
+        return None
+    try:
+        if not url:
+            _driver(), binaries()
+    except NoPostgresError:
+        if any("jdbc:postgresql" in text for text in texts):
+            raise
+        return None
+    return _shared(url)
+
+
+_SPOKEN = re.compile(r"asyncpg|jdbc:postgresql|psycopg|postgresql\+|postgresql://")
+_MOST_FILES = 500
+
+
+@cache
+def _shared(url: str) -> PostgresServer:
+    server = PostgresServer(url)
+    atexit.register(server.close)
+    return server
 
 
 def redirected_jdbc(text: str, database: PostgresDatabase) -> str:

@@ -10,7 +10,7 @@ from headrace_sim.spark.laboratory import postgres
 from headrace_sim.spark.laboratory.driver import LaboratoryProgram
 from headrace_sim.spark.laboratory.hosts import RealDrivers
 from headrace_sim.spark.laboratory.jvm import SparkJvm, running
-from headrace_sim.spark.laboratory.postgres import NoPostgresError, PostgresServer
+from headrace_sim.spark.laboratory.postgres import NoPostgresError
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.database_servers import databases_kept
 from headrace_sim.spark.sinks.processes import Sink
@@ -38,8 +38,9 @@ def write(df, batch_id):
     df.groupBy().count().write.jdbc("jdbc:postgresql://db.test/shop", "counts", "append")
 """
 UPSERTED = """
-with psycopg.connect(SHOP) as db:
-    db.execute("CREATE TABLE IF NOT EXISTS payments (id BIGINT PRIMARY KEY, amount BIGINT)")
+def prepare():
+    with psycopg.connect(SHOP) as db:
+        db.execute("CREATE TABLE payments (id BIGINT PRIMARY KEY, amount BIGINT)")
 
 def write(df, batch_id):
     df.write.jdbc("jdbc:postgresql://db.test/shop", "stage", "overwrite", {"user": "app"})
@@ -56,36 +57,32 @@ def jvm() -> Iterator[SparkJvm]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
+def server() -> None:
     try:
         postgres.binaries()
     except NoPostgresError as error:
         pytest.skip(str(error))
     if postgres.find_jdbc_jar() is None:
         pytest.skip("PostgreSQL's driver for JDBC is not on this machine")
-    started = PostgresServer()
-    yield started
-    started.close()
 
 
-def tried(
-    jvm: SparkJvm, server: PostgresServer, folder: Path, program: str, kind: SinkFaultKind, effect: int
-) -> OneTrial:
+def tried(jvm: SparkJvm, folder: Path, program: str, kind: SinkFaultKind, effect: int) -> OneTrial:
     file = folder / "stream.py"
     file.write_text(BEGIN + program + END)
     script = Script(str(file))
     with databases_kept(), surroundings(script) as module:
-        (job,) = run_script(script, module).queries
+        run = run_script(script, module)
+    (job,) = run.queries
     assert job.sink.function is not None
-    host = RealDrivers(LaboratoryProgram(script, job.sources), jvm, folder, postgres=server)
-    sink = Sink(job.sink.function, job.input, ROWS, None, host=host)
+    host = RealDrivers(LaboratoryProgram(script, job.sources), jvm, folder)
+    sink = Sink(job.sink.function, job.input, ROWS, run.variables.get("prepare"), host=host)
     return try_fault_of(sink, SinkFault(kind, 0, effect))
 
 
 def test_jdbcs_append_is_doubled_where_the_driver_dies_behind_it(
-    jvm: SparkJvm, server: PostgresServer, tmp_path: Path
+    jvm: SparkJvm, server: None, tmp_path: Path
 ) -> None:
-    trial = tried(jvm, server, tmp_path, APPENDED, SinkFaultKind.KILL, 1)
+    trial = tried(jvm, tmp_path, APPENDED, SinkFaultKind.KILL, 1)
     assert [(effect.action, effect.target) for effect in trial.undisturbed[:2]] == [
         ("save append", "postgres: payments"),
         ("jdbc append", "postgres: counts"),
@@ -104,9 +101,9 @@ def test_jdbcs_append_is_doubled_where_the_driver_dies_behind_it(
     ],
 )
 def test_an_upsert_from_a_staging_table_is_sound(
-    jvm: SparkJvm, server: PostgresServer, tmp_path: Path, kind: SinkFaultKind
+    jvm: SparkJvm, server: None, tmp_path: Path, kind: SinkFaultKind
 ) -> None:
-    trial = tried(jvm, server, tmp_path, UPSERTED, kind, 2)
+    trial = tried(jvm, tmp_path, UPSERTED, kind, 2)
     assert [(effect.action, effect.target, effect.pending) for effect in trial.undisturbed[:3]] == [
         ("jdbc overwrite", "postgres: stage", False),
         ("INSERT INTO payments", "postgres: payments", True),
