@@ -31,34 +31,19 @@ from headrace_sim.spark.versions import INSTALLED, is_another
 
 @dataclass(slots=True)
 class SparkTrials:
-    """The trials of a Spark job or sink, and what they have shown.
+    """The trials of a Spark job or sink, and what they have shown."""
 
-    Attributes:
-        target: The job or sink.
-        target_of: Returns it with the rows of another seed.
-        source: Where it comes from.
-        seed: Of its rows and schedules.
-        schedules: How many, for a job that keeps state or calls functions in Python.
-        allow: On what its outcome may depend.
-        duplicates: Whether the source may deliver a row twice.
-        allow_unknown: Promises that no run needs to test.
-        progress: Told how much is done, and of how much; a true result stops the search.
-        report: What came of the search; None: nothing so far.
-        again: What was kept and shows again.
-
-    """
-
-    target: SparkTarget
-    target_of: Callable[[int], SparkTarget]
-    source: SparkSource
-    seed: int
-    schedules: int = SCHEDULES
-    allow: Collection[Cause] = ()
-    duplicates: bool = False
-    allow_unknown: Collection[str] = ()
-    progress: Progress | None = None
-    report: SparkReport | None = None
-    again: tuple[Retried, ...] = ()
+    target: SparkTarget  # the job or sink
+    target_of: Callable[[int], SparkTarget]  # returns it with the rows of another seed
+    source: SparkSource  # where it comes from
+    seed: int  # of its rows and schedules
+    schedules: int = SCHEDULES  # how many, for a job that keeps state or calls functions in Python
+    allow: Collection[Cause] = ()  # on what its outcome may depend
+    duplicates: bool = False  # whether the source may deliver a row twice
+    allow_unknown: Collection[str] = ()  # promises that no run needs to test
+    progress: Progress | None = None  # told how much is done, and of how much; a true result stops the search
+    report: SparkReport | None = None  # what came of the search; None: nothing so far
+    again: tuple[Retried, ...] = ()  # what was kept and shows again
 
     @property
     def kind(self) -> TargetKind:
@@ -105,13 +90,9 @@ class SparkTrials:
     def search(self) -> None:
         """Run the schedules and the trials of the sink."""
         self.report = self.target.verify(
-            schedules=self.schedules,
-            seed=self.seed,
-            allow=self.allow,
-            duplicates=self.duplicates,
-            allow_unknown=self.allow_unknown,
-            progress=self.progress,
-        )
+            schedules=self.schedules, seed=self.seed, allow=self.allow, duplicates=self.duplicates,
+            allow_unknown=self.allow_unknown, progress=self.progress,
+        )  # fmt: skip
 
     @property
     def expected(self) -> int:

@@ -75,9 +75,7 @@ class PySparkTooOldError(HeadraceError):
 def expect_stateful() -> None:
     """Expect a PySpark whose stateful processors can run here.
 
-    Raises:
-        PySparkTooOldError: It has none, or that of 4.0, which speaks another protocol.
-
+    Raise `PySparkTooOldError` if it has none, or that of 4.0, which speaks another protocol.
     """
     if UdfUtils is None:
         raise PySparkTooOldError("transformWithState", "4.1")
@@ -193,13 +191,7 @@ def _serializer() -> Any:
 def worker_schema(setting: str, schema: t.StructType) -> t.StructType:
     """Return a schema as PySpark's worker reads it: 4.3 has it in lower case, and finds no ``elementType`` in an ARRAY.
 
-    Args:
-        setting: ``state_value_schema`` or ``grouping_key_schema``.
-        schema: The schema.
-
-    Raises:
-        KeyError: It cannot read it.
-
+    ``setting``: ``state_value_schema`` or ``grouping_key_schema``. Raise `KeyError` if it cannot read it.
     """
     try:
         from pyspark.worker import EvalConf  # noqa: PLC0415

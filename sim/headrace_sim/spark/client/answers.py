@@ -51,62 +51,44 @@ def _nothing(_seconds: float) -> None:
 
 @dataclass(slots=True)
 class SessionState:
-    """What a session knows, and forgets when its driver dies.
+    """What a session knows, and forgets when its driver dies."""
 
-    Attributes:
-        views: The relations of temporary views, by name.
-        functions: The user's functions that have a name.
-        settings: Its settings.
-        kept: Persisted relations, by plan id, once they are computed.
-        tables: The tables that there were before the first batch.
-        schemas: Of sources that do not say theirs, by topic, table or last part of the path; "": of any.
-
-    """
-
-    views: dict[str, pb.Relation] = field(default_factory=dict)
+    views: dict[str, pb.Relation] = field(default_factory=dict)  # the relations of temporary views, by name
+    # the user's functions that have a name
     functions: dict[str, UserDefinedFunction] = field(default_factory=dict)
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = field(default_factory=Settings)  # its settings
+    # persisted relations, by plan id, once they are computed
     kept: dict[int, Computed] = field(default_factory=dict)
+    # the tables that there were before the first batch
     tables: dict[str, Version] = field(default_factory=dict)
+    # of sources that do not say theirs, by topic, table or last part of the path; "": of any
     schemas: Mapping[str, t.StructType] = field(default_factory=dict)
 
     def copy(self) -> "SessionState":
         """Return what a new driver begins with, that has run the code up to here."""
         return SessionState(
-            {**self.views},
-            {**self.functions},
-            self.settings.copy(),
-            {**self.kept},
-            {**self.tables},
-            self.schemas,
-        )
+            {**self.views}, {**self.functions}, self.settings.copy(), {**self.kept}, {**self.tables}, self.schemas,
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
 class Answers:
-    """Answers for one session.
+    """Answers for one session."""
 
-    Attributes:
-        watch: Hears of what is done to tables. Without it, they are those that are there before the first batch.
-        keys: The columns by which an unknown connector writes, by table.
-        start: Takes a query that is started, with its plan and its place. Without it, starting is refused.
-        queries: Those that were started.
-        action: Surrounds each action.
-        state: What the session knows.
-        batches: Those of the copy of the session that a query makes for its batches: that has their views, and this one has not.
-        tables: The tables, as the trial's effects left them.
-
-    """
-
+    # hears of what is done to tables. Without it, they are those that are there before the first batch
     watch: Watch | None = None
+    # the columns by which an unknown connector writes, by table
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # takes a query that is started, with its plan and its place. Without it, starting is refused
     start: Callable[[pb.WriteStreamOperationStart, str], QueryLife] | None = None
+    # those that were started
     queries: StartedQueries = field(default_factory=lambda: StartedQueries(ScriptTime(_nothing, _nothing)))
-    action: Callable[[], AbstractContextManager[Any]] = nullcontext
-    state: SessionState = field(default_factory=SessionState)
+    action: Callable[[], AbstractContextManager[Any]] = nullcontext  # surrounds each action
+    state: SessionState = field(default_factory=SessionState)  # what the session knows
+    # those of the copy of the session that a query makes for its batches: that has their views, and this one has not
     batches: "Answers | None" = None
     splitter: Splitter = field(init=False)
-    tables: Tables = field(init=False)
+    tables: Tables = field(init=False)  # the tables, as the trial's effects left them
     _analyzed: dict[int, Computed] = field(default_factory=dict)
     _unread: dict[str, str] = field(default_factory=dict)
 
@@ -114,12 +96,8 @@ class Answers:
         self.splitter = Splitter(self.compiler(), self._resolved, self._known)
         settings = self.state.settings
         self.tables = Tables(
-            self.watch,
-            self.keys,
-            settings=lambda name: settings.get(name, None),
-            frame_of=self.rows,
-            before=self.state.tables,
-        )
+            self.watch, self.keys, settings=lambda name: settings.get(name, None), frame_of=self.rows, before=self.state.tables,
+        )  # fmt: skip
 
     # What PySpark calls.
 
@@ -242,10 +220,7 @@ class Answers:
     def schema(self, relation: pb.Relation) -> t.StructType:
         """Return the schema of a relation. No function of the user's is called.
 
-        Raises:
-            CannotFollowError: It has a part that is not simulated.
-            AnalysisException: Spark would refuse it.
-
+        Raise `CannotFollowError` if it has a part that is not simulated, or `AnalysisException` if Spark would refuse it.
         """
         if relation.WhichOneof("rel_type") in _OF_ONE_ROW:
             return _SHOWN
@@ -451,17 +426,11 @@ class Answers:
 
 
 _COMMANDS: dict[str, Callable[[Answers, Any, Any], None]] = {
-    "create_dataframe_view": Answers._view,
-    "merge_into_table_command": Answers._merge,
-    "register_function": Answers._register,
-    "sql_command": Answers._sql,
-    "streaming_query_command": Answers._query,
-    "streaming_query_listener_bus_command": Answers._nothing,
-    "streaming_query_manager_command": Answers._queries,
-    "write_operation": Answers._write,
-    "write_operation_v2": Answers._write_v2,
-    "write_stream_operation_start": Answers._start,
-}
+    "create_dataframe_view": Answers._view, "merge_into_table_command": Answers._merge, "register_function": Answers._register,
+    "sql_command": Answers._sql, "streaming_query_command": Answers._query,
+    "streaming_query_listener_bus_command": Answers._nothing, "streaming_query_manager_command": Answers._queries,
+    "write_operation": Answers._write, "write_operation_v2": Answers._write_v2, "write_stream_operation_start": Answers._start,
+}  # fmt: skip
 _OF_ONE_ROW = frozenset({"catalog", "html_string", "show_string"})
 """Relations that are answers, and no frames of the user's."""
 _SHOWN = t.StructType([t.StructField("show_string", t.StringType())])

@@ -54,9 +54,7 @@ def answer_to(request: Any, kind: str, **fields: Any) -> Any:
 def with_values(text: str, values: Mapping[str, Any]) -> str:
     """Return the text of `spark.sql` with what it names in braces, which the client of 3.5 cannot do.
 
-    Raises:
-        CannotFollowError: It names something else than a frame, a number or a text.
-
+    Raise `CannotFollowError` if it names something else than a frame, a number or a text.
     """
     written = {}
     for name, value in values.items():
@@ -88,9 +86,7 @@ class _Origin:
 def noted(analyze: Callable[[LogicalPlan, Any], None]) -> Iterator[None]:
     """Let columns have the user's line where the release has a place for it, and frames be analyzed when they are made.
 
-    Args:
-        analyze: Takes the plan of a frame and its session.
-
+    ``analyze``: takes the plan of a frame and its session.
     """
     with ExitStack() as patches:
         if hasattr(expressions, "current_origin"):

@@ -117,12 +117,8 @@ def _is_within(module: str, names: frozenset[str]) -> bool:
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds an inert module where a module is missing.
 
-    Args:
-        named: The modules that the user names, besides `TALKERS`. One of these replaces a module that is there, too.
-
-    Attributes:
-        used: The modules that were replaced.
-
+    ``named``: the modules that the user names, besides `TALKERS`. One of these replaces a module that is there, too.
+    ``used``: the modules that were replaced.
     """
 
     def __init__(self, named: Sequence[str] = ()) -> None:

@@ -91,12 +91,7 @@ class _Given(LogicalPlan):
 
 
 class Session(ConnectSession):
-    """A session without Spark.
-
-    Args:
-        answers: What its server answers.
-
-    """
+    """A session without Spark. ``answers``: what its server answers."""
 
     def __init__(self, answers: Answers | None = None) -> None:
         self.answers = answers or Answers()

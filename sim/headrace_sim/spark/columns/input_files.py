@@ -10,16 +10,11 @@ from typing import Any
 from pyspark.sql import types as t
 
 _FILE: ContextVar[str] = ContextVar("file", default="part-00000")
-METADATA = t.StructType(
-    [
-        t.StructField("file_path", t.StringType(), False),
-        t.StructField("file_name", t.StringType(), False),
-        t.StructField("file_size", t.LongType(), False),
-        t.StructField("file_block_start", t.LongType(), False),
-        t.StructField("file_block_length", t.LongType(), False),
-        t.StructField("file_modification_time", t.TimestampType(), False),
-    ]
-)
+METADATA = t.StructType([
+    t.StructField("file_path", t.StringType(), False), t.StructField("file_name", t.StringType(), False),
+    t.StructField("file_size", t.LongType(), False), t.StructField("file_block_start", t.LongType(), False),
+    t.StructField("file_block_length", t.LongType(), False), t.StructField("file_modification_time", t.TimestampType(), False),
+])  # fmt: skip
 """The fields of the hidden column."""
 
 

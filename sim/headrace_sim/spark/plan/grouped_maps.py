@@ -16,14 +16,8 @@ from headrace_sim.spark.versions import PythonEvalType
 def grouped_map(function: Any, keys: Sequence[Recorded], place: str) -> Callable[[Rows], Rows]:
     """Return what maps the groups of rows.
 
-    Args:
-        function: PySpark's function, with the user's, and the schema of its result.
-        keys: The columns that the rows are grouped by.
-        place: ``file:line`` of the user's code.
-
-    Raises:
-        CannotFollowError: It takes something else than a pandas frame.
-
+    ``function``: PySpark's function, with the user's, and the schema of its result. ``keys``: the columns that the rows are
+    grouped by. Raise `CannotFollowError` if it takes something else than a pandas frame.
     """
     if function.evalType != PythonEvalType.SQL_GROUPED_MAP_PANDAS_UDF:
         raise CannotFollowError(

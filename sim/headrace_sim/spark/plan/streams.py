@@ -38,7 +38,7 @@ from headrace_sim.spark.job import (
 from headrace_sim.spark.plan.expressions import expressions_in, kind_of, refuse_unread, user_function
 from headrace_sim.spark.plan.relations import Compiler, Computed, join_of
 from headrace_sim.spark.plan.sides import marked, placed
-from headrace_sim.spark.refusals import SPARKS_STATE, CannotFollowError, shown_place
+from headrace_sim.spark.refusals import SPARKS_STATE, CannotFollowError
 from headrace_sim.spark.state.tasks import expect_processor
 from headrace_sim.spark.versions import PythonEvalType
 
@@ -61,18 +61,11 @@ _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream of a plan: where its rows come from, and what is done to them.
+    """A stream of a plan: where its rows come from, and what is done to them."""
 
-    Attributes:
-        sources: By name.
-        steps: One after the other.
-        output: The schema of what comes out.
-
-    """
-
-    sources: Mapping[str, Source]
-    steps: tuple[Step, ...]
-    output: t.StructType
+    sources: Mapping[str, Source]  # by name
+    steps: tuple[Step, ...]  # one after the other
+    output: t.StructType  # the schema of what comes out
 
     @property
     def input(self) -> t.StructType:
@@ -88,17 +81,12 @@ class Stream:
 
 @dataclass(slots=True)
 class Splitter:
-    """Splits the relations of streams.
+    """Splits the relations of streams."""
 
-    Attributes:
-        compiler: Compiles what is no stream.
-        resolved: Returns the relation that a view's name or a SQL text stands for; any other as it is.
-        known: Returns the schema of what a topic, a table or a path holds, if something tells it.
-
-    """
-
-    compiler: Compiler
+    compiler: Compiler  # compiles what is no stream
+    # returns the relation that a view's name or a SQL text stands for; any other as it is
     resolved: Callable[[pb.Relation], pb.Relation] = lambda relation: relation
+    # returns the schema of what a topic, a table or a path holds, if something tells it
     known: Callable[[Source], t.StructType | None] = lambda _source: None
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     seen: dict[int, Stream] = field(default_factory=dict)
@@ -121,10 +109,7 @@ class Splitter:
     def split(self, relation: pb.Relation) -> Stream:
         """Return the stream that a relation describes.
 
-        Raises:
-            CannotFollowError: It has a step that is not simulated.
-            SparkJobError: Spark would refuse it.
-
+        Raise `CannotFollowError` if it has a step that is not simulated, or `SparkJobError` if Spark would refuse it.
         """
         number = number_of(relation)
         if number is not None and number in self.seen:
@@ -184,7 +169,7 @@ class Splitter:
             problem = (
                 "[_LEGACY_ERROR_TEMP_3102] Union between streaming and batch DataFrames is not supported"
             )
-            raise SparkJobError(problem, shown_place(place), "Read the other one as a stream, too")
+            raise SparkJobError(problem, place, "Read the other one as a stream, too")
         (given,) = streams
         inner = self.split(given)
         box: list[Rows] = []
@@ -207,7 +192,7 @@ class Splitter:
         outer = {"full", "right" if streams[0] == message.left else "left"}
         if kind in outer:
             problem = f"[UNSUPPORTED_OPERATION] a {kind} join of a stream with a batch would have to wait for the stream's end"
-            raise SparkJobError(problem, shown_place(place), "Use an inner or left join, or swap the sides")
+            raise SparkJobError(problem, place, "Use an inner or left join, or swap the sides")
 
     def _aggregated(self, message: Any, place: str) -> Stream:
         refuse_unread(
@@ -228,9 +213,8 @@ class Splitter:
         inner = self.split(message.input)
         names = [bind(column(f"`{name}`", place), inner.output).name for name in message.column_names]
         keys = tuple(names or inner.output.names)
-        return inner.then(
-            Deduplicate(keys, inner.output, within_watermark=message.within_watermark, place=place)
-        )
+        step = Deduplicate(keys, inner.output, within_watermark=message.within_watermark, place=place)
+        return inner.then(step)
 
     def _limited(self, message: Any, place: str) -> Stream:
         refuse_unread(message, {"input", "limit"}, place)
@@ -253,11 +237,9 @@ class Splitter:
         inner = self.split(message.input)
         kind = bind(Recorded("col", (message.event_time,), place), inner.output).type
         if not isinstance(kind, (t.TimestampType, t.TimestampNTZType)):
-            problem = (
-                f"[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE] The event time {message.event_time!r} is "
-                f"{kind.simpleString().upper()}"
-            )
-            raise SparkJobError(problem, shown_place(place), "Cast the column to TIMESTAMP first")
+            problem = f"The event time {message.event_time!r} is {kind.simpleString().upper()}"
+            problem = f"[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE] {problem}"
+            raise SparkJobError(problem, place, "Cast the column to TIMESTAMP first")
         delay = _delay_us(message.delay_threshold, place)
         return inner.then(Watermark(message.event_time, delay, inner.output, place))
 
@@ -271,9 +253,8 @@ class Splitter:
         empty = [Rows(stream.output, [], streaming=True) for stream in (left, right)]
         if message.by_name:
             ordered = empty[1].in_columns_of(empty[0])
-            right = right.then(
-                Columns("select", lambda rows: rows.in_columns_of(empty[0]), ordered.schema, place)
-            )
+            step = Columns("select", lambda rows: rows.in_columns_of(empty[0]), ordered.schema, place)
+            right = right.then(step)
             empty[1] = ordered
         output = empty[0].union(empty[1], place).schema
         for one, two in zip(output.fields, empty[1].schema.fields, strict=True):
@@ -293,7 +274,7 @@ class Splitter:
     def _applied(self, message: Any, place: str) -> Stream:
         if message.timeout_conf not in _TIMEOUTS:
             problem = f"the timeout {message.timeout_conf!r} is none of: {', '.join(_TIMEOUTS)}"
-            raise SparkJobError(problem, shown_place(place), "Choose one of them")
+            raise SparkJobError(problem, place, "Choose one of them")
         inner, output, state = (
             self.split(message.input), _schema_of(message.output_schema), _schema_of(message.state_schema),
         )  # fmt: skip
@@ -305,11 +286,8 @@ class Splitter:
     def _with_state(self, message: Any, place: str) -> Stream:
         if not message.HasField("transform_with_state_info"):
             raise CannotFollowError("applyInPandas() of a stream", place, SPARKS_STATE)
-        inner, given, info = (
-            self.split(message.input),
-            user_function(message.func),
-            message.transform_with_state_info,
-        )
+        inner, given = self.split(message.input), user_function(message.func)
+        info = message.transform_with_state_info
         # PySpark wraps the processor: the function is a method of what drives it.
         processor = given.func.__self__._stateful_processor
         expect_processor(processor, place)
@@ -323,11 +301,9 @@ class Splitter:
             self._initial_state(message, place), event_time, place,
         )  # fmt: skip
         if event_time and event_time not in schema.names:
-            problem = (
-                f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] eventTimeColumnName {event_time!r} is not in the output: "
-                f"{', '.join(schema.names)}"
-            )
-            raise SparkJobError(problem, shown_place(place), "Name a TIMESTAMP column of the output schema")
+            problem = f"eventTimeColumnName {event_time!r} is not in the output: {', '.join(schema.names)}"
+            problem = f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] {problem}"
+            raise SparkJobError(problem, place, "Name a TIMESTAMP column of the output schema")
         return inner.then(step)
 
     def _initial_state(self, message: Any, place: str) -> InitialState | None:
@@ -355,14 +331,10 @@ _OF_PANDAS = frozenset(
     if name.startswith("SQL_TRANSFORM_WITH_STATE_PANDAS")
 )
 _SPLIT: dict[str, Callable[[Splitter, Any, str], Stream]] = {
-    "aggregate": Splitter._aggregated,
-    "apply_in_pandas_with_state": Splitter._applied,
-    "deduplicate": Splitter._kept_once,
-    "group_map": Splitter._with_state,
-    "limit": Splitter._limited,
-    "map_partitions": Splitter._mapped,
+    "aggregate": Splitter._aggregated, "apply_in_pandas_with_state": Splitter._applied, "deduplicate": Splitter._kept_once,
+    "group_map": Splitter._with_state, "limit": Splitter._limited, "map_partitions": Splitter._mapped,
     "with_watermark": Splitter._watermark,
-}
+}  # fmt: skip
 """The relations of a stream that become steps of their own."""
 _CALLED = {
     "drop_na": "dropna", "fill_na": "fillna", "project": "select", "subquery_alias": "alias", "to_df": "toDF",
@@ -383,9 +355,8 @@ def inlined(relation: pb.Relation, resolved: Callable[[pb.Relation], pb.Relation
 def job_of(stream: Stream, plan: pb.Relation) -> SparkJob:
     """Return a stream as a job without a sink. ``plan``: its relation."""
     sources = tuple(stream.sources.values())
-    return SparkJob(
-        stream.input, stream.steps, sources=sources, plan=plan.SerializeToString(deterministic=True)
-    )
+    serialized = plan.SerializeToString(deterministic=True)
+    return SparkJob(stream.input, stream.steps, sources=sources, plan=serialized)
 
 
 def number_of(relation: pb.Relation) -> int | None:
@@ -401,13 +372,9 @@ def inputs_of(relation: pb.Relation) -> list[pb.Relation]:
     message = getattr(relation, kind)
     if kind == "with_relations":
         return [*message.references]
-    return [
-        getattr(message, part.name)
-        for part in message.DESCRIPTOR.fields
-        if part.message_type is pb.Relation.DESCRIPTOR
-        and not part.is_repeated
-        and message.HasField(part.name)
-    ]
+    relations = [part for part in message.DESCRIPTOR.fields if part.message_type is pb.Relation.DESCRIPTOR]
+    single = [part.name for part in relations if not part.is_repeated]
+    return [getattr(message, name) for name in single if message.HasField(name)]
 
 
 def functions_in(given: Any) -> list[Callable[..., Any]]:
@@ -462,10 +429,10 @@ def _delay_us(text: str, place: str) -> int:
     length_us = interval_us(text)
     if length_us is None:
         problem = f"[CANNOT_PARSE_INTERVAL] Unable to parse {text!r}"
-        raise SparkJobError(problem, shown_place(place), "Write it as '10 minutes'")
+        raise SparkJobError(problem, place, "Write it as '10 minutes'")
     if length_us < 0:
         problem = f"the delay threshold ({text}) should not be negative (IllegalArgumentException)"
-        raise SparkJobError(problem, shown_place(place), "Say how much later than the latest a row may come")
+        raise SparkJobError(problem, place, "Say how much later than the latest a row may come")
     return length_us
 
 
@@ -473,15 +440,10 @@ _CONDITIONS = {OutputMode: "STREAMING_OUTPUT_MODE.INVALID", TimeMode: "STATEFUL_
 
 
 def chosen(kinds: Any, given: str, what: str, place: str) -> Any:
-    """Return the member of an enumeration that a name of Spark's means.
-
-    Raises:
-        SparkJobError: There is none.
-
-    """
+    """Return the member of an enumeration that a name of Spark's means. Raise `SparkJobError` if there is none."""
     found = next((kind for kind in kinds if kind.value == str(given).lower()), None)
     if found is None:
         named = ", ".join(kind.value for kind in kinds)
         problem = f"[{_CONDITIONS[kinds]}] the {what} {given!r} is none of: {named}"
-        raise SparkJobError(problem, shown_place(place), "Choose one of them")
+        raise SparkJobError(problem, place, "Choose one of them")
     return found

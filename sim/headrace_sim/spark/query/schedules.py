@@ -76,11 +76,9 @@ class Schedule:
         """Return the rows of each batch."""
         if self.delayed or self.twice:
             feed = self._delivered(feed)
-        batches = (
-            [list(batch) for batch in feed]
-            if self.cuts is None
-            else _cut([row for batch in feed for row in batch], self.cuts)
-        )
+        batches = [list(batch) for batch in feed]
+        if self.cuts is not None:
+            batches = _cut([row for batch in batches for row in batch], self.cuts)
         if self.order is not None:
             for number, batch in enumerate(batches):
                 Random(f"{self.order}/{number}").shuffle(batch)

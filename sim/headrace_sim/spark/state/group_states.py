@@ -24,7 +24,7 @@ from headrace_sim.spark.columns.values import (
 from headrace_sim.spark.job import ApplyWithState, SparkJobError, TimeMode
 from headrace_sim.spark.state.state_server import BatchTimes, Variable
 from headrace_sim.spark.state.stores import Key, Store
-from headrace_sim.spark.state.tasks import Rows, Told, copied, key_columns
+from headrace_sim.spark.state.tasks import Rows, Told, copied, key_columns, stepped
 from headrace_sim.spark.versions import error_of, worker_schema
 
 STATE = "state"
@@ -104,10 +104,9 @@ class GroupOperator:
             times.watermark_ms if self._watermarked else _NEVER, self.stage.timeout, timed_out, self._watermarked,
             held is not None, False, False, _NEVER, b"", self._state,
         )  # fmt: skip
-        given = _stepped(frames, step, "row")
-        out = self.output.from_frames(
-            _stepped(self._checked(function(self._seen_key(key), given, state)), step, "output")
-        )
+        given = stepped(frames, step, "row")
+        yielded = self._checked(function(self._seen_key(key), given, state))
+        out = self.output.from_frames(stepped(yielded, step, "output"))
         step("state")
         self._keep(kept_key(key), state, store)
         return out
@@ -154,9 +153,3 @@ class GroupOperator:
                 raise error_of(PySparkRuntimeError, "RESULT_COLUMN_SCHEMA_MISMATCH", **counts)
             if not frame.empty:
                 yield frame
-
-
-def _stepped(items: Iterator[Any], step: Callable[[str], None], what: str) -> Iterator[Any]:
-    for item in items:
-        step(what)
-        yield item

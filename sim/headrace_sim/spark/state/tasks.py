@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.values import InputRows, OutputRows, kept_key, key_order, key_part, shown_key
 from headrace_sim.spark.job import SparkJobError, TimeMode, TransformWithState
-from headrace_sim.spark.refusals import DRIVER_CRASH, place_of_error, shown_place
+from headrace_sim.spark.refusals import DRIVER_CRASH, place_of_error
 from headrace_sim.spark.state.state_server import BatchTimes, StateClient, StateServer, Variable, parts_of
 from headrace_sim.spark.state.stores import Key, Store
 from headrace_sim.spark.versions import VARIANTS, FuncMode, UdfUtils, expect_stateful, worker_schema
@@ -77,10 +77,8 @@ class Operator:
             problem = (
                 f"init() or close() fails on the driver: {type(error).__name__}: {error} ({DRIVER_CRASH})"
             )
-            place = shown_place(place_of_error(error, self.stage.place))
-            raise SparkJobError(
-                problem, place, "Spark runs both before the first batch, without a key"
-            ) from error
+            remedy = "Spark runs both before the first batch, without a key"
+            raise SparkJobError(problem, place_of_error(error, self.stage.place), remedy) from error
         return server.variables
 
     def _expect_storable(self) -> None:
@@ -162,9 +160,8 @@ class Operator:
             if self._initial is not None:
                 extra = (None if initial is None else self._given(self._initial, firsts, step, frame_rows),)
             given = self._given(self.input, own, step, frame_rows)
-            yield from self._taken(
-                call(client, _MODES.PROCESS_DATA, self._seen_key(key), given, *extra), step
-            )
+            yielded = call(client, _MODES.PROCESS_DATA, self._seen_key(key), given, *extra)
+            yield from self._taken(yielded, step)
         yield from self._taken(call(client, _MODES.PROCESS_TIMER, None, iter(())), step)
         yield from self._taken(call(client, _MODES.COMPLETE, None, iter(())), step)
 
@@ -181,24 +178,20 @@ class Operator:
         self, kind: InputRows, rows: Rows, step: Callable[[str], None], frame_rows: int | None
     ) -> Iterator[Any]:
         """Yield the rows of a key as the processor sees them: one by one, or in frames."""
-        if self.stage.pandas:
-            for frame in kind.frames(rows, frame_rows):
-                step("row")
-                yield frame
-            return
-        for row in kind.rows(rows):
-            step("row")
-            yield row
+        yield from stepped(
+            kind.frames(rows, frame_rows) if self.stage.pandas else kind.rows(rows), step, "row"
+        )
 
     def _taken(self, yielded: Iterable[Any], step: Callable[[str], None]) -> list[tuple[Any, ...]]:
         """Consume a call's results, and convert them."""
-        watched = _watched(yielded, step)
+        watched = stepped(yielded, step, "output")
         return self.output.from_frames(watched) if self.stage.pandas else self.output.from_rows(watched)
 
 
-def _watched(yielded: Iterable[Any], step: Callable[[str], None]) -> Iterator[Any]:
-    for item in yielded:
-        step("output")
+def stepped(items: Iterable[Any], step: Callable[[str], None], what: str) -> Iterator[Any]:
+    """Yield items, each behind a step of the task."""
+    for item in items:
+        step(what)
         yield item
 
 
