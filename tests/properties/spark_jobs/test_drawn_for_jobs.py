@@ -177,10 +177,10 @@ USER = {
 
 
 def registered(spark: Any) -> Any:
-    """Read Avro."""
+    """Read Avro, behind the id of its schema."""
     users = (
         kafka(spark, "users")
-        .select(from_avro("value", json.dumps(USER), {"mode": "PERMISSIVE"}).alias("u"))
+        .select(from_avro(F.expr("substring(value, 6)"), json.dumps(USER), {"mode": "PERMISSIVE"}).alias("u"))
         .select("u.*")
     )
     return users.where("age >= 18").withColumn("branch", F.when(F.col("age") > 65, "old").otherwise("young"))

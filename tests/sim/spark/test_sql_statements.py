@@ -106,7 +106,7 @@ def test_other_changes_of_tables_are_values() -> None:
     assert meaning_of("CREATE DATABASE IF NOT EXISTS d") == NoChange()
     schema = t.StructType().add("a", t.IntegerType(), False, {"comment": "key"}).add("day", t.StringType())
     text = (
-        "CREATE TABLE IF NOT EXISTS t (a INT NOT NULL COMMENT 'key', day STRING) USING delta PARTITIONED BY (day) "
+        "CREATE TABLE IF NOT EXISTS t (a INT NOT NULL COMMENT 'key', day STRING) USING delta PARTITIONED BY (day, bucket(16, a)) "
         "LOCATION '/x' TBLPROPERTIES ('a' = 'b')"
     )
     assert meaning_of(text) == CreateTable("t", schema, "delta", ("day",), IfExists.KEEP, None, "/x")

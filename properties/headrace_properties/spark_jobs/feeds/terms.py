@@ -180,6 +180,16 @@ class Terms:
             return None
         return self._content(slot, Written("avro", str), avro.kind, lambda _: Written("avro", avro.write))
 
+    def _behind(self, node: Recorded, scope: ColumnScope) -> Term:
+        """Return what stands behind the first bytes, such as the magic byte and the schema's id of Confluent's registry."""
+        slot, start = self.hints.of(self.term(node.args[0], scope)), _plain(node.args[1])
+        if slot is None or not isinstance(slot.kind, t.BinaryType) or not isinstance(start, int) or start < 2:
+            arguments = self.all(node.args, scope)
+            return None if arguments is None else Recorded(node.name, arguments, node.place)
+        first = bytes(start - 2) + b"\1"
+        content = self.hints.content(slot, Written(f"behind {start}", lambda data: first + data), slot.kind)
+        return None if content is None else column(content)
+
     def _content(
         self, slot: InputSlot, form: Written, kind: t.DataType, written: Callable[[InputSlot], Written]
     ) -> Term:
@@ -326,6 +336,7 @@ _TERMS: dict[str, Callable[[Terms, Recorded, ColumnScope], Term]] = {
     "lit": lambda _reader, node, _scope: node,
     "otherwise": Terms._case,
     "split": Terms._split,
+    **dict.fromkeys(("substr", "substring"), Terms._behind),
     "when": Terms._case,
     "window": Terms._window,
     "session_window": Terms._window,

@@ -96,10 +96,14 @@ def surroundings(script: Script) -> Iterator[ModuleType]:
 
 
 def _folders(path: Path) -> Sequence[Path]:
-    """Return where a file finds modules: its folder, and those around it up to the working directory, as by ``PYTHONPATH=.``."""
+    """Return where a file finds modules: its folder, and those around it up to the working directory, as by ``PYTHONPATH=.``.
+
+    A folder that is a package is none of the latter: its modules would replace others of their name.
+    """
     if not path.is_relative_to(Path.cwd()):
         return [path.parent]
-    return list(path.parents)[: len(path.relative_to(Path.cwd()).parts)]
+    around = list(path.parents)[1 : len(path.relative_to(Path.cwd()).parts)]
+    return [path.parent, *(folder for folder in around if not (folder / "__init__.py").exists())]
 
 
 def _code_of(script: Script) -> tuple[CodeType, Path, str | None]:

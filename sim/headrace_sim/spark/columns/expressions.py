@@ -412,6 +412,8 @@ class _Binder:
 
     def _substring(self, node: Recorded) -> Bound:
         whole, start, length = (self.bind(argument) for argument in node.args)
+        if isinstance(whole.type, t.BinaryType):
+            return lifted(node, t.BinaryType(), _part_of_text, whole, start, length)
         return lifted(node, t.StringType(), _part_of_text, text(whole, node), start, length)
 
     def _struct(self, node: Recorded) -> Bound:

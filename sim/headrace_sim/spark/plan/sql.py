@@ -245,14 +245,18 @@ class _Statements:
             return CreateView(name, source, if_exists)
         if kind != "TABLE":
             raise SqlTextError(f"at CREATE {kind}")
-        provider, partitions, location = "", (), ""
+        partitions: tuple[str, ...] = ()
+        provider, location = "", ""
         for each in properties:
             if isinstance(each, exp.FileFormatProperty):
                 provider = each.name.lower()
-            elif isinstance(each, exp.PartitionedByProperty) and all(
-                isinstance(part, (exp.Identifier, exp.Column)) for part in each.this.expressions
-            ):
-                partitions = tuple(part.name for part in each.this.expressions)
+            elif isinstance(
+                each, exp.PartitionedByProperty
+            ):  # Iceberg's days(at) and the like are no columns
+                named = [
+                    part for part in each.this.expressions if isinstance(part, (exp.Identifier, exp.Column))
+                ]
+                partitions = tuple(part.name for part in named)
             elif isinstance(each, exp.LocationProperty):
                 location = each.name
             elif type(each) not in _WITHOUT_EFFECT:
