@@ -120,10 +120,9 @@ class Answers:
                 found = settings.get(pair.key, pair.value if pair.HasField("value") else None)
                 answer.pairs.add(key=pair.key, value=found)
         elif kind in {"get", "get_option"}:
+            default = () if kind == "get" else (None,)
             for key in operation.keys:
-                answer.pairs.add(
-                    key=key, value=settings.get(key) if kind == "get" else settings.get(key, None)
-                )
+                answer.pairs.add(key=key, value=settings.get(key, *default))
         else:
             for key, value in settings.all(operation.prefix if kind == "get_all" else ""):
                 answer.pairs.add(key=key, value=value)
@@ -172,11 +171,9 @@ class Answers:
         else:
             with self.action():
                 rows = self.rows(plan.root)
-            made = part()
-            made.schema.CopyFrom(pyspark_types_to_proto_types(rows.schema))
-            table = _arrow_of(rows)
-            made = part()
-            made.arrow_batch.row_count, made.arrow_batch.data = table
+            part().schema.CopyFrom(pyspark_types_to_proto_types(rows.schema))
+            batch = part().arrow_batch
+            batch.row_count, batch.data = _arrow_of(rows)
         part().result_complete.SetInParent()
         return iter(parts)
 
@@ -210,11 +207,10 @@ class Answers:
         if kind in {"html_string", "show_string"}:  # what is printed is no effect
             return Rows(_SHOWN, [(("",),)])
         if self.splitter.is_stream(relation):
-            place = users_place()
             problem = (
                 "Queries with streaming sources must be executed with writeStream.start() (AnalysisException)"
             )
-            raise SparkJobError(problem, place, "Do it in the function given to foreachBatch()")
+            raise SparkJobError(problem, users_place(), "Do it in the function given to foreachBatch()")
         return self.compiler().compiled(relation)()
 
     def schema(self, relation: pb.Relation) -> t.StructType:
@@ -228,9 +224,8 @@ class Answers:
             return self.splitter.split(relation).output
         number = relation.common.plan_id
         if number not in self._analyzed:
-            compiler = Compiler(
-                self._leaf_without_rows, PLACES, self.state.functions, self._analyzed, analysis=True
-            )
+            leaf, functions = self._leaf_without_rows, self.state.functions
+            compiler = Compiler(leaf, PLACES, functions, self._analyzed, analysis=True)
             self._analyzed[number] = partial(_same, compiler.compiled(relation)())
         return self._analyzed[number]().schema
 
@@ -283,24 +278,19 @@ class Answers:
         if kind in {"cache_table", "clear_cache", "refresh_by_path", "refresh_table", "uncache_table"}:
             return Rows(t.StructType([]), [])
         if kind in {"drop_global_temp_view", "drop_temp_view"}:
-            return _one_row(
-                self.state.views.pop(_view_name(getattr(asked, kind).view_name), None) is not None
-            )
+            name = _view_name(getattr(asked, kind).view_name)
+            return _one_row(self.state.views.pop(name, None) is not None)
         if kind != "table_exists":
             call = "".join(part.title() for part in kind.split("_"))
             remedy = "Use the DataFrame that the function is given"
             raise CannotFollowError(f"spark.catalog.{call[0].lower()}{call[1:]}()", users_place(), remedy)
         database = f"{asked.table_exists.db_name}." if asked.table_exists.db_name else ""
         name = plain_name(f"{database}{asked.table_exists.table_name}")
-        alike = [
-            other for other in self.tables.versions() if other.rpartition(".")[2] == name.rpartition(".")[2]
-        ]
-        there = self.tables.exists(name)
+        tail, there = name.rpartition(".")[2], self.tables.exists(name)
+        alike = [other for other in self.tables.versions() if other.rpartition(".")[2] == tail]
         if not there and alike:
-            remedy = "Call the table by the same name everywhere"
-            raise CannotFollowError(
-                f"tableExists({name!r}) behind a write to {alike[0]!r}", users_place(), remedy
-            )
+            what = f"tableExists({name!r}) behind a write to {alike[0]!r}"
+            raise CannotFollowError(what, users_place(), "Call the table by the same name everywhere")
         return _one_row(there or _view_name(name) in self.state.views)
 
     def _persist(self, relation: pb.Relation) -> None:
@@ -360,10 +350,8 @@ class Answers:
     def _name(self, name: str, relation: Any, *, replace: bool) -> None:
         name = _view_name(name)
         if not replace and name in self.state.views:
-            message = (
-                f"[TEMP_TABLE_OR_VIEW_ALREADY_EXISTS] Cannot create the temporary view `{name}`: it exists"
-            )
-            raise AnalysisException(message=message)
+            message = f"Cannot create the temporary view `{name}`: it exists"
+            raise AnalysisException(message=f"[TEMP_TABLE_OR_VIEW_ALREADY_EXISTS] {message}")
         self.state.views[name] = inlined(relation, self._resolved)  # it may replace a view that it reads
 
     def _register(self, command: Any, _answer: Any) -> None:
@@ -475,9 +463,8 @@ def _view_name(name: str) -> str:
 def _arrow_of(rows: Rows) -> tuple[int, bytes]:
     """Return the number of rows, and the rows as PySpark's client reads them."""
     found = rows.all()
-    table = (
-        arrow_table(found, rows.schema) if found else pa.schema(list(arrow_type(rows.schema))).empty_table()
-    )
+    nothing = pa.schema(list(arrow_type(rows.schema))).empty_table()
+    table = arrow_table(found, rows.schema) if found else nothing
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         for batch in table.combine_chunks().to_batches() or [

@@ -132,9 +132,8 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         del target
         named, talks = (_is_within(fullname, names) for names in (self._named, TALKERS))
         talks = talks or client_of(fullname) is not None
-        outer = is_around_client(fullname) or any(
-            name.startswith(f"{fullname}.") for name in self._named | TALKERS
-        )
+        around = (name.startswith(f"{fullname}.") for name in self._named | TALKERS)
+        outer = is_around_client(fullname) or any(around)
         if not named and not ((talks or outer) and self._is_missing(fullname, path)):
             return None
         self.used.append(fullname)
