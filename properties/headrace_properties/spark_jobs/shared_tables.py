@@ -109,16 +109,18 @@ def _behind(
             continue  # it writes nothing
         orders = ([*all_of_first, turn], [turn, *all_of_first], [*all_of_first, with_other_id])
         behind, before, other_id = (_contents(pair.run(turns)) for turns in orders)
+        skipped = all(
+            _count(other_id, name) > _count(behind, name) for name in row
+        )  # not only in a log of batches
         for name in shared:
-            left = behind.get(name, Counter()).total()
-            lost = alone[name].total() + row[name].total() - left
+            lost = _count(alone, name) + _count(row, name) - _count(behind, name)
             told = f"{both} write {name}: "
-            if other_id.get(name, Counter()).total() > left:
+            if skipped:
                 told += f"{second} writes nothing once the other has written its batch of this id"
                 yield _finding(
                     "missing", told, place, "Let what marks a batch as written name the query, too"
                 )
-            elif lost > row[name].total():
+            elif lost > _count(row, name):
                 told += f"with one row, {second} removes {lost} rows that {first} wrote"
                 yield _finding("missing", told, place, "Give each a table of its own, or a part of it")
             elif asked and lost > 0 and behind.get(name) != before.get(name):
@@ -134,6 +136,10 @@ def _finding(
     name: str, message: str, place: str, remedy: str, kind: FindingClass = FindingClass.VIOLATED
 ) -> Finding:
     return Finding(Kind(Family.SINK, name, kind), message, place_at(place), remedy)
+
+
+def _count(contents: Mapping[str, Counter[Any]], name: str) -> int:
+    return contents.get(name, Counter()).total()
 
 
 def _contents(trial: Trial) -> dict[str, Counter[Any]]:

@@ -69,6 +69,11 @@ def test_queries_are_judged_together(program: Any, name: str) -> None:
     assert all(finding.place.file.endswith("job.py") for finding in findings)
 
 
+LOG = """
+    with sqlite3.connect("log.db") as db:
+        db.execute("CREATE TABLE IF NOT EXISTS batches (id INT PRIMARY KEY)")
+        db.execute("INSERT OR IGNORE INTO batches VALUES (?)", (batch_id,))
+"""
 SHARED = {
     "both overwrite": ('.mode("overwrite")', [("missing", FindingClass.VIOLATED)] * 2),
     "one id of transactions": (
@@ -80,6 +85,7 @@ SHARED = {
         [],
     ),
     "both append": ('.mode("append")', []),
+    "one log of batches": ('.mode("append")', []),
     "one key": (
         '.format("mongodb").mode("append").option("collection", "t").option("idFieldList", "id")',
         [("order", FindingClass.UNDECLARED)],
@@ -93,7 +99,7 @@ def test_sinks_that_write_one_table_are_run_behind_each_other(program: Any, name
     save = "save()" if "mongodb" in how else 'saveAsTable("t")'
     form = "" if "mongodb" in how else '.format("delta")'
     text = (
-        f"def write(df, batch_id, name):\n    df.write{form}{how}.{save}\n"
+        f"def write(df, batch_id, name):\n    df.write{form}{how}.{save}\n{LOG if 'log' in name else ''}"
         "from pyspark.sql import functions as F\ndef start(name, first):\n"
         '    rows = spark.readStream.schema("id INT, n INT").parquet("/in").withColumn("n", F.lit(first))\n'
         "    rows.writeStream.foreachBatch(lambda df, batch_id: write(df, batch_id, name)).queryName(name).start()\n"
