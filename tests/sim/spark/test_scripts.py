@@ -255,6 +255,41 @@ def test_work_on_rdds_is_refused_with_its_line(run: Any) -> None:
         run("try:\n    spark.sparkContext.parallelize([1])\n    start()\nexcept Exception:\n    pass")
 
 
+LISTENER = """
+from pyspark.sql.streaming import StreamingQueryListener
+told = []
+class Metrics(StreamingQueryListener):
+    def onQueryStarted(self, event):
+        told.append(("started", event.name))
+    def onQueryProgress(self, event):
+        progress = event.progress
+        told.append((progress.batchId, progress.numInputRows, len(progress.sources), progress.sink.numOutputRows))
+        {more}
+    def onQueryTerminated(self, event):
+        told.append(("ended", event.exception))
+spark.streams.addListener(Metrics())
+start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "note"), [("pass", None), ("1 / 0", "job.py:17: onQueryProgress raises ZeroDivisionError")]
+)
+def test_listeners_are_told_and_what_they_raise_ends_nothing(run: Any, more: str, note: str | None) -> None:
+    done = run(LISTENER.format(more=more))
+    batches = [(0, 1, 1, 1), (1, 1, 1, 1)]
+    assert done.variables["told"] == [("started", "orders"), *batches, ("ended", None)]
+    first, *rest = done.notes
+    assert "Spark calls the listener Metrics beside the batches" in first
+    assert [other.startswith(str(note)) for other in rest] == [True] * (note is not None)
+    assert _names(done) == ["orders"]
+
+
+def test_listener_that_was_removed_is_told_nothing(run: Any) -> None:
+    done = run(LISTENER.format(more="pass").replace("addListener(Metrics())", "removeListener(Metrics())"))
+    assert (done.variables["told"], done.notes) == ([], ())
+
+
 LACKS = {
     "a variable": ('os.environ["BROKERS"]', "job.py:8: .*BROKERS.*Give it: --env BROKERS=...$"),
     "a variable that is None": (

@@ -14,6 +14,7 @@ from uuid import UUID
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import types as t
 
+from headrace_sim.spark.client.listeners import Listeners
 from headrace_sim.spark.client.script_time import ScriptTime
 from headrace_sim.spark.job import SparkJob
 
@@ -23,6 +24,8 @@ LIFE_S = 60.0
 """Choice: how long a query that nobody stops runs, in simulated seconds."""
 BATCH_S = 10.0
 """Choice: how long each of its batches takes, in simulated seconds."""
+_BATCHES_TOLD = 2
+"""Choice: of how many batches of each query listeners are told."""
 _LOOK_S = 1.0
 """Choice: how much time passes whenever a program looks at a query, in simulated seconds."""
 
@@ -67,6 +70,11 @@ class QueryLife:
         """The id of this run."""
         return str(UUID(int=(self.starts << 64) + self.number + 1))
 
+    @property
+    def ids(self) -> dict[str, str]:
+        """Its id and that of its run, as Spark tells them."""
+        return {"id": self.id, "runId": self.run_id}
+
     def look(self) -> bool:
         """Let some time pass, and return whether it is active."""
         self.time.wait(_LOOK_S)
@@ -100,9 +108,10 @@ class QueryLife:
     def progress(self) -> list[str]:
         """What Spark tells of each of its batches so far, as JSON."""
         passed_s = min(self.time.passed_s - self._since_s, LIFE_S)
-        return [self._batch(number) for number in range(int(passed_s / BATCH_S))]
+        return [json.dumps(self.batch(number)) for number in range(int(passed_s / BATCH_S))]
 
-    def _batch(self, number: int) -> str:
+    def batch(self, number: int) -> dict[str, Any]:
+        """Return what Spark tells of a batch."""
         source = {
             "description": "source", "startOffset": str(number), "endOffset": str(number + 1),
             "latestOffset": str(number + 1), "numInputRows": 1, "inputRowsPerSecond": 0.1,
@@ -111,13 +120,12 @@ class QueryLife:
         times = (
             "addBatch", "commitOffsets", "getBatch", "latestOffset", "queryPlanning", "triggerExecution", "walCommit",
         )  # fmt: skip
-        told = {
-            "id": self.id, "runId": self.run_id, "name": self.name, "timestamp": f"2030-01-01T00:00:{number:02}.000Z",
+        return {
+            **self.ids, "name": self.name, "timestamp": f"2030-01-01T00:00:{number:02}.000Z",
             "batchId": number, "batchDuration": 100, "numInputRows": 1, "inputRowsPerSecond": 0.1,
             "processedRowsPerSecond": 10.0, "durationMs": dict.fromkeys(times, 10), "eventTime": {}, "stateOperators": [],
             "sources": [source], "sink": {"description": "sink", "numOutputRows": 1, "metrics": {}}, "observedMetrics": {},
         }  # fmt: skip
-        return json.dumps(told)
 
 
 @dataclass(slots=True)
@@ -126,6 +134,7 @@ class StartedQueries:
 
     time: ScriptTime  # the program's
     lives: list[QueryLife] = field(default_factory=list)  # of each query, in order
+    listeners: Listeners = field(default_factory=Listeners)  # who is told of them
 
     @property
     def jobs(self) -> list[SparkJob]:
@@ -152,7 +161,13 @@ class StartedQueries:
                 other.start_again()
                 return other
         self.lives.append(life)
+        self.listeners.started(life.ids, life.name)
         return life
+
+    def tell_ends(self) -> None:
+        """Tell the listeners of the batches of each query, and of its end."""
+        for life in self.lives:
+            self.listeners.ended(life.ids, map(life.batch, range(_BATCHES_TOLD)))
 
     def get(self, query_id: str) -> QueryLife | None:
         """Return a query by its id."""

@@ -156,6 +156,7 @@ def run_script(script: Script, module: ModuleType) -> ScriptRun:
     ):
         vars(module).update(notebook_globals(session))
         failure = _failure_of(lambda: exec(code, vars(module)))  # noqa: S102  it is what the user runs
+        session.queries.tell_ends()
         queries = tuple(session.queries.lives)
     heard = next((error for error in HEARD if isinstance(error, CannotFollowError)), None)
     refused = _refused(failure) if heard is None else None
@@ -191,6 +192,7 @@ def _refused(failure: BaseException | None) -> SparkJobError | None:
 
 def _notes(queries: StartedQueries) -> Iterator[str]:
     """Yield what is worth knowing of how a program ran."""
+    yield from queries.listeners.notes()
     for place in dict.fromkeys(queries.time.interrupted):
         yield f"it waits at {shown_place(place)} until somebody ends it: that was done"
     for life in queries.lives:

@@ -222,10 +222,6 @@ def _called(function: UserDefinedFunction, *columns: Any, **named: Any) -> Any:
     return made(*columns, **named)
 
 
-def _nothing(_queries: Any, _listener: Any) -> None:
-    """Do nothing: nothing happens that a listener could be told of."""
-
-
 def _checkpointed(frame: Any, *_: Any, **__: Any) -> Any:
     """Return a frame of the rows that another has now."""
     session = frame._session
@@ -310,8 +306,9 @@ def connected(session: Session) -> Iterator[Session]:
         for name, found in (("rdd", RowsOfFrame), ("_jdf", _java_frame)):
             patches.enter_context(patch.object(DataFrame, name, property(found), create=True))
         put(UserDefinedFunction, "__call__", _called)
-        for name in ("addListener", "removeListener"):
-            put(StreamingQueryManager, name, _nothing)
+        listeners = session.answers.queries.listeners
+        put(StreamingQueryManager, "addListener", lambda _queries, listener: listeners.add(listener))
+        put(StreamingQueryManager, "removeListener", lambda _queries, listener: listeners.remove(listener))
         patches.enter_context(patch.object(DataStreamWriter, "table", DataStreamWriter.toTable, create=True))
         put(DataFrame, "toJSON", lambda frame: JsonTexts(frame))  # noqa: PLW0108  a class is not bound
         for name in ("checkpoint", "localCheckpoint"):
