@@ -89,8 +89,8 @@ def payments(folder: Path) -> Path:
     ("target", "code", "told"),
     [
         ("append", 1, "payments.py:13: In batch 0 the driver died after write on payments.txt"),
-        ("replace", 0, "Holds, after"),
-        ("build", 0, "Holds, after"),
+        ("replace", 0, "Holds with PySpark "),
+        ("build", 0, "Holds with PySpark "),
         ("build_with_a_function", 1, "then payments.txt has A once too often"),
         ("show", 3, "UNKNOWN: no effect of the sink was seen"),
     ],
@@ -262,7 +262,7 @@ def test_key_of_a_table_is_asked_for_and_declared(
 def test_a_question_fails_with_strict_and_stays_a_question(folder: Path, run: Run) -> None:
     (folder / "store.py").write_text(STORE)
     done = run("verify", "store:store", *SCHEMA, "--strict")
-    assert (done.exit_code, "\nUndeclared, after " in done.output) == (1, True), done.output
+    assert (done.exit_code, "\nUndeclared with PySpark " in done.output) == (1, True), done.output
 
 
 LATEST = """
