@@ -25,6 +25,8 @@ class SinkFaultKind(Enum):
     """Nothing: the run shows it as it is."""
     REDELIVER = "delivered twice"
     """Nothing fails, but the source delivers rows again."""
+    TASK = "task died"
+    """A task dies behind its effect, and Spark runs it again. The driver lives."""
     RESTART = "restarted"
     """The process dies after the batch was committed, and is not processed again."""
 

@@ -19,9 +19,10 @@ from headrace_sim.spark.job import Source
 from headrace_sim.spark.laboratory.inputs import read_from
 from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
 from headrace_sim.spark.laboratory.places import watch_commands, watch_paths
-from headrace_sim.spark.laboratory.postgres import PostgresDatabase
+from headrace_sim.spark.laboratory.postgres import PostgresDatabase, is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
 from headrace_sim.spark.laboratory.watched_frames import watch_queries, watch_writes
+from headrace_sim.spark.laboratory.workers import batches_of, raised_in_worker, watch_workers
 from headrace_sim.spark.refusals import place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.effects import Failed, Probe, Refused
@@ -84,12 +85,15 @@ def drive(
             watch_commands(folder, spark.sparkContext._jsc.hadoopConfiguration())
             watch_paths(folder, folder.parent)
             read_from(folder.parent / "input", program.sources)
+            watch_workers(folder, probe, seed, database)
             watch_writes(probe)
-            watch_queries(probe, fault)
+            written = watch_queries(probe, fault)
             if prepare is not None and probe.attempt == 0:
                 prepare()
             time.sleep = _resting(time.sleep, spark)  # type: ignore[assignment]
+            before = batches_of(folder, "commits")
             status = _run(probe, vars(module), spark)
+            probe.wrote(sorted(batches_of(folder, "commits") - before), written)
             clients.send_waiting()
     except BaseException:  # noqa: BLE001  a bug of ours: it must be seen
         probe.ledger.append(Refused(traceback.format_exc()))
@@ -129,9 +133,13 @@ def _failed(probe: Probe, error: BaseException) -> int:
     )
     if not own:
         message = str(error).split("\n\nJVM stacktrace:")[0]
-        probe.ledger.append(
-            Failed(probe.attempt, -1, type(error).__name__, message, place_of_error(error), locked=False)
+        name, message, place = raised_in_worker(message) or (
+            type(error).__name__,
+            message,
+            place_of_error(error),
         )
+        locked = "locked" in message or "busy" in message or is_lock_timeout(error)
+        probe.ledger.append(Failed(probe.attempt, -1, name, message, place, locked))
     return 1
 
 

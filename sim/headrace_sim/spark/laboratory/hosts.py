@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace_sim.spark.laboratory.driver import LaboratoryProgram, drive
-from headrace_sim.spark.laboratory.inputs import write_batch
+from headrace_sim.spark.laboratory.inputs import held_back, write_batch
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.laboratory.outputs import collected
 from headrace_sim.spark.laboratory.places import ROOT, copied, settings_of
@@ -15,8 +15,13 @@ from headrace_sim.spark.laboratory.postgres import PostgresDatabase, server_for
 from headrace_sim.spark.laboratory.postgres import contents as tables_of
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import Effect, Ledger
+from headrace_sim.spark.sinks.effects import KILLED, Effect, Ledger, Returned
 from headrace_sim.spark.sinks.processes import Attempt, Sink
+
+_BETWEEN = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}
+"""What may strike between two batches, where no function of the user's is called: such a query gets the batches up to there."""
+_LAST_BATCH = "spark.sql.streaming.noDataMicroBatches.enabled"
+"""Whether a batch without rows follows the last one, for what the watermark then lets go."""
 
 
 @dataclass(slots=True)
@@ -29,6 +34,7 @@ class RealDrivers:
         home: The owner's working directory.
         most_runs: As `Host` has it.
         postgres: The URL of the owner's PostgreSQL for tests, in which each trial has a database. "": of ours.
+        runs_tasks_again: As `Host` has it.
 
     """
 
@@ -37,10 +43,12 @@ class RealDrivers:
     home: Path = field(default_factory=Path.cwd)
     most_runs: int = 8
     postgres: str = ""
+    runs_tasks_again: bool = True
     _known: dict[Path, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     _sessions: dict[Path, Any] = field(default_factory=dict)
     _database: PostgresDatabase | None = None
     _alive: dict[Path, int] = field(default_factory=dict)
+    _has_function: bool = True
 
     def begin(self, sink: Sink, folder: Path) -> None:
         """Copy the owner's files, write the input, and open a catalog."""
@@ -69,16 +77,19 @@ class RealDrivers:
     ) -> "RealAttempt":
         """Start an attempt. Spark's checkpoint says with which batch it begins."""
         del first
+        rows = folder.parent / "input"
         if reordered is not None:
-            write_batch(
-                folder.parent / "input", self.program.sources, reordered, sink.batches[reordered][::-1]
-            )
+            write_batch(rows, self.program.sources, reordered, sink.batches[reordered][::-1])
         before = self._sessions[folder]
         session = self.jvm.successor_of(before, overtaken=bool(self._alive.get(folder)))
         self._sessions[folder] = session
         self._alive[folder] = self._alive.get(folder, 0) + 1
         seed = number + 2 if chance is None else chance
         os.environ.setdefault("TZ", "UTC")
+        cut = None if self._has_function or fault is None or fault.kind not in _BETWEEN else fault
+        if cut is not None:
+            held_back(rows, cut.batch - (cut.effect == 0))
+            session.conf().set(_LAST_BATCH, "false")
         # Spark notes a batch as done after the function has returned, where no probe is: `watch_queries` waits for it.
         restarted = fault is not None and fault.kind is SinkFaultKind.RESTART
         run = Attempt(
@@ -89,12 +100,14 @@ class RealDrivers:
             number,
             None if restarted else fault,
         )
-        return RealAttempt(run, self, folder, session)
+        return RealAttempt(run, self, sink, folder, session, ledger, cut)
 
-    def ended(self, folder: Path, session: Any) -> None:
+    def ended(self, attempt: "RealAttempt") -> None:
         """End what an attempt that has ended left running in Java."""
+        folder = attempt.folder
         self._alive[folder] -= 1
-        self.jvm.end_queries(session, jobs=not self._alive[folder])
+        self.jvm.end_queries(attempt.session, jobs=not self._alive[folder])
+        self._has_function = any(isinstance(entry, Returned) for entry in attempt.ledger.entries())
 
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left, without what was there before it."""
@@ -108,8 +121,11 @@ class RealAttempt:
 
     run: Attempt
     host: RealDrivers
+    sink: Sink
     folder: Path
     session: Any
+    ledger: Ledger
+    cut: SinkFault | None
 
     def paused(self) -> bool:
         """Wait until it pauses or ends; return whether it paused."""
@@ -118,6 +134,19 @@ class RealAttempt:
     def finish(self) -> int:
         """Resume it if it paused; wait for its end; return its exit status."""
         try:
-            return self.run.finish()
+            status = self.run.finish()
         finally:
-            self.host.ended(self.folder, self.session)
+            self.host.ended(self)
+        return status if self.cut is None else self._died_between(status, self.cut)
+
+    def _died_between(self, status: int, cut: SinkFault) -> int:
+        """Let what ran to the end of a batch have died before or behind the entry of the commit log."""
+        for batch in range(cut.batch, len(self.sink.batches)):
+            write_batch(
+                self.folder.parent / "input", self.host.program.sources, batch, self.sink.batches[batch]
+            )
+        if status == 0 and cut.effect and cut.kind is not SinkFaultKind.RESTART:
+            for name in (f"{cut.batch}", f".{cut.batch}.crc"):
+                for entry in self.folder.rglob(f"commits/{name}"):
+                    entry.unlink()
+        return status or KILLED

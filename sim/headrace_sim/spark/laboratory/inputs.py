@@ -38,6 +38,13 @@ def write_batch(folder: Path, sources: Sequence[Source], batch: int, rows: Rows)
         os.utime(into, (_EPOCH_S + batch, _EPOCH_S + batch))
 
 
+def held_back(folder: Path, after: int) -> None:
+    """Take the batches after this one away."""
+    for path in folder.glob("*/*.parquet"):
+        if int(path.stem) > after:
+            path.unlink()
+
+
 def read_from(folder: Path, sources: Sequence[Source]) -> None:
     """Let this process's programs read these streams from files, irreversibly; others are as they are.
 

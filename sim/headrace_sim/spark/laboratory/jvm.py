@@ -8,6 +8,7 @@ Rules of this file:
 """
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,7 +23,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from headrace.spark.runtime.session import process_environment
+from headrace.spark.runtime.session import process_environment, worker_path
 from headrace_sim.spark.laboratory.postgres import find_jdbc_jar
 
 MASTER = "local[2,4]"
@@ -33,6 +34,8 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.warehouse.dir": "/warehouse",
+    "spark.python.daemon.module": "headrace_sim.spark.laboratory.task_workers",
+    "spark.python.worker.reuse": "false",
     # A task dies because its program did; its node is as good as before.
     "spark.excludeOnFailure.enabled": "false",
     # For a few rows at a time:
@@ -164,7 +167,7 @@ def _started(settings: Mapping[str, str], hosts: Path) -> SparkJvm:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     with tempfile.TemporaryFile() as log, patch.dict(os.environ, kept, clear=True):
         os.environ["SPARK_SUBMIT_OPTS"] = f"{_JAVA} -Djdk.net.hosts.file={hosts}"
-        os.environ.update(process_environment(MASTER, launched=True))
+        os.environ.update(process_environment(MASTER, launched=True), PYTHONPATH=worker_path())
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
     context = gateway.jvm.org.apache.spark.api.java.JavaSparkContext(gateway.jvm.SparkConf())
     context.setLogLevel("OFF")
@@ -184,6 +187,7 @@ def attach(running_jvm: SparkJvm, session: Any) -> SparkSession:
         False  # its sockets are the parent's: nothing may be said there
     )
     os.environ.update(zip(_GATEWAY, (str(running_jvm.port), running_jvm.secret), strict=True))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
     gateway = launch_gateway()

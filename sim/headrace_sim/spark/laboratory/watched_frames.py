@@ -1,7 +1,7 @@
 """What a program does with DataFrames, seen by the probe: each write is an effect, and each action may fail."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, DataFrameWriter
@@ -11,7 +11,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from headrace_sim.spark.laboratory.places import shown
 from headrace_sim.spark.laboratory.postgres import is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_statements import plain_table
-from headrace_sim.spark.refusals import definition_of, place_of_error
+from headrace_sim.spark.refusals import definition_of, place_of_error, users_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import Failed, Probe, die
 
@@ -105,9 +105,13 @@ def _acting(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
     return act
 
 
-def watch_queries(probe: Probe, fault: SinkFault | None) -> None:
-    """Let each query of this process run through what is there and end, and tell the probe of each batch, irreversibly."""
-    really_each_batch, really_start = DataStreamWriter.foreachBatch, DataStreamWriter.start
+def watch_queries(probe: Probe, fault: SinkFault | None) -> Sequence[tuple[str, str, str]]:
+    """Let each query of this process run through what is there and end, and tell the probe of each batch, irreversibly.
+
+    Return what will be the queries that Spark writes itself: how, where to, and the ``file:line`` of their start.
+    """
+    written: list[tuple[str, str, str]] = []
+    really_each_batch = DataStreamWriter.foreachBatch
     died_after = fault.batch + 1 if fault is not None and fault.kind is SinkFaultKind.RESTART else None
 
     def for_each_batch(self: DataStreamWriter, function: Callable[[Any, int], None]) -> DataStreamWriter:
@@ -127,13 +131,26 @@ def watch_queries(probe: Probe, fault: SinkFault | None) -> None:
                 raise
             probe.returned()
 
+        vars(self).setdefault("_headrace", {})["function"] = called
         return really_each_batch(self, called)
 
-    def start(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
-        self._jwrite = self._jwrite.trigger(
-            self._spark._jvm.org.apache.spark.sql.streaming.Trigger.AvailableNow()
-        )
-        return really_start(self, *args, **options)
+    def starting(really: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(really)
+        def start(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
+            told = {**vars(self).get("_headrace", {}), **options}
+            if "function" not in told:
+                target = (*args, told.get("path") or told.get("tableName") or "")[0]
+                written.append((told.get("format") or "write", shown(target), users_place()))
+            available = self._spark._jvm.org.apache.spark.sql.streaming.Trigger.AvailableNow()
+            self._jwrite = self._jwrite.trigger(available)
+            return really(self, *args, **options)
+
+        return start
 
     DataStreamWriter.foreachBatch = for_each_batch
-    DataStreamWriter.start = start
+    DataStreamWriter.format = _noted("format", DataStreamWriter.format)
+    for name in ("option", "options"):
+        setattr(DataStreamWriter, name, _noting_options(getattr(DataStreamWriter, name)))
+    for name in ("start", "toTable"):
+        setattr(DataStreamWriter, name, starting(getattr(DataStreamWriter, name)))
+    return written

@@ -6,7 +6,8 @@ in its ledger, a file to which each attempt appends its effects.
 
 import os
 import pickle
-from collections.abc import Callable, Iterator
+import signal
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 
 PLACE_OF_START = "_headrace_started_at"
 """The attribute of a thread that says where it was started, ``file:line``."""
+_DEADLY = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.TEAR}
 KILLED = 137
 """The exit status of a process that was killed."""
 
@@ -107,7 +109,15 @@ class Loaded:
     modules: tuple[str, ...]
 
 
-Entry = Effect | Acted | RolledBack | Returned | Failed | Swallowed | Refused | Loaded
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A fault has struck this attempt, in whichever of its processes, and does not strike it again."""
+
+    attempt: int
+    is_end: bool  # whether it is dead, and nothing that is left of it may do anything
+
+
+Entry = Effect | Acted | RolledBack | Returned | Failed | Swallowed | Refused | Loaded | Struck
 
 
 class Ledger:
@@ -166,17 +176,24 @@ class Probe:
         attempt: The number of this process.
         fault: What strikes it, or None.
         pause: Called where it is overtaken; returns when the process continues.
+        driver: The id of its driver's process, where it has several processes, which count together; None: it has this one.
 
     """
 
     def __init__(
-        self, ledger: Ledger, attempt: int, fault: SinkFault | None, pause: Callable[[], None]
+        self,
+        ledger: Ledger,
+        attempt: int,
+        fault: SinkFault | None,
+        pause: Callable[[], None],
+        driver: int | None = None,
     ) -> None:
         self.ledger = ledger
         self.attempt = attempt
         self.was_paused = False
-        self._fault = fault
-        self._pause = pause
+        self.fault = fault
+        self.pause = pause
+        self.driver = driver
         self._batch = -1
         self._count = 0
         self._busy = self._acting = self._is_behind = False
@@ -196,6 +213,10 @@ class Probe:
         self._pause_if_due()
         self._count = 0
 
+    def join(self, batch: int) -> None:
+        """Go on counting for a batch that has begun in another process of the attempt."""
+        self._batch = batch
+
     @property
     def is_preparing(self) -> bool:
         """Whether no batch has begun: nothing strikes then."""
@@ -207,22 +228,47 @@ class Probe:
 
     def returned(self) -> None:
         """Record that the function returned; inject the fault here if it is due."""
+        self._count_together()
         self.ledger.append(Returned(self.attempt, self._batch))
         if self._due(SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART):
-            die()
+            self._die()
 
     def _pause_if_due(self) -> None:
         if self._due(SinkFaultKind.PAUSE):
             self.was_paused = True
-            self._pause()
+            self.pause()
 
     def _due(self, *kinds: SinkFaultKind) -> bool:
-        fault = self._fault
-        return (
+        fault = self.fault
+        due = (
             fault is not None
             and fault.kind in kinds
             and (fault.batch, fault.effect) == (self._batch, self._count)
         )
+        if due and self.driver is not None:
+            self.fault = None
+            self.ledger.append(Struck(self.attempt, kinds[0] in _DEADLY))
+        return due
+
+    def _die(self) -> NoReturn:
+        if self.driver not in {None, os.getpid()}:
+            os.kill(self.driver, signal.SIGKILL)
+        die()
+
+    def _count_together(self) -> None:
+        """Learn what the other processes of this attempt have done. One that is left of a dead attempt ends here."""
+        if self.driver is None:
+            return
+        mine = [
+            entry
+            for entry in self.ledger.entries()
+            if isinstance(entry, Effect | Struck) and entry.attempt == self.attempt
+        ]
+        if any(isinstance(entry, Struck) for entry in mine):
+            self.fault = None
+        if any(isinstance(entry, Struck) and entry.is_end for entry in mine):
+            die()
+        self._count = sum(isinstance(entry, Effect) and entry.batch == self._batch for entry in mine)
 
     @contextmanager
     def effect(
@@ -264,15 +310,16 @@ class Probe:
         if is_library(place.rpartition(":")[0]) or place.startswith("unknown:"):
             place = getattr(current_thread(), PLACE_OF_START, place)
         try:
+            self._count_together()
             if self._due(SinkFaultKind.KILL, SinkFaultKind.REORDER):
-                die()
+                self._die()
             self._pause_if_due()
             if self._due(SinkFaultKind.REFUSE):
-                self._fault = None  # or else a loop that tries again would never end
+                self.fault = None  # or else a loop that tries again would never end
                 raise ConnectionRefusedError(111, "Connection refused")
-            if self._due(SinkFaultKind.TEAR) and half is not None:
+            if half is not None and self._due(SinkFaultKind.TEAR):
                 half()
-                die()
+                self._die()
             yield
             done = Effect(
                 self.attempt, self._batch, action, target, place, half is not None, replied, pending(), payload(), connection,
@@ -281,6 +328,8 @@ class Probe:
             self.ledger.append(done)
             lost = self._due(SinkFaultKind.LOSE_REPLY)
             self._count += 1
+            if running_partition() is not None and self._due(SinkFaultKind.TASK):
+                die()
         finally:
             self._busy = False
         if lost:
@@ -295,9 +344,10 @@ class Probe:
         if self._acting or self._busy or self._batch < 0:  # part of another one, or of the preparation
             yield
             return
+        self._count_together()
         self.ledger.append(Acted(self._batch, self._count))
         if self._due(SinkFaultKind.FAIL):
-            self._fault = None  # or else a loop that tries again would never end
+            self.fault = None  # or else a loop that tries again would never end
             raise PySparkException("Job aborted due to stage failure: an executor was lost")
         self._acting = True
         try:
@@ -308,6 +358,19 @@ class Probe:
     def rolled_back(self, connection: int) -> None:
         """Record that a connection's pending changes were discarded on purpose."""
         self.ledger.append(RolledBack(connection))
+
+    def wrote(self, batches: Iterable[int], writes: Iterable[tuple[str, str, str]]) -> None:
+        """Record what Spark itself wrote of batches in which nothing else had an effect.
+
+        Args:
+            batches: Their numbers.
+            writes: What is done for each, to what, and the ``file:line`` of the user's code.
+
+        """
+        seen = {entry.batch for entry in self.ledger.effects() if entry.attempt == self.attempt}
+        for batch in batches:
+            for action, target, place in () if batch in seen else writes:
+                self.ledger.append(Effect(self.attempt, batch, action, target, place))
 
     def note(self, action: str, target: str, payload: Any) -> None:
         """Record the first part of an effect, in the middle of which the process dies."""

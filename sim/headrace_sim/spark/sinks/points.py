@@ -9,9 +9,12 @@ from headrace_sim.spark.sinks.effects import Acted, Effect
 
 
 def fault_points(
-    by_batch: list[list[Effect]], actions: list[Acted], *, overtaken: bool
+    by_batch: list[list[Effect]], actions: list[Acted], *, overtaken: bool, tasks: bool
 ) -> Iterator[SinkFault]:
-    """Yield every fault at every effect of every batch, batch by batch; then what strikes between effects, or in one."""
+    """Yield every fault at every effect of every batch, batch by batch; then what strikes between effects, or in one.
+
+    ``tasks``: whether a task can die alone.
+    """
     for batch, effects in enumerate(by_batch):
         last = len(effects)
         for place, effect in enumerate(effects):
@@ -33,6 +36,11 @@ def fault_points(
             SinkFault(SinkFaultKind.TEAR, batch, place)
             for place, effect in enumerate(effects)
             if effect.parts
+        )
+        yield from (
+            SinkFault(SinkFaultKind.TASK, batch, done)
+            for done, effect in enumerate(effects, 1)
+            if tasks and effect.partition is not None
         )
     for action in dict.fromkeys(actions):
         yield SinkFault(SinkFaultKind.FAIL, action.batch, action.effect)

@@ -67,7 +67,7 @@ class Sink:
     """A sink's function and what it is called with.
 
     Attributes:
-        function: What the user gives to ``foreachBatch``.
+        function: What the user gives to ``foreachBatch``; None: the query has another sink, and only a real Spark runs it.
         schema: That of the rows.
         batches: The rows of each micro-batch, whose ids are 0, 1, and so on.
         prepare: Called once, in the trial's directory, before the first batch: it makes tables, or directories. Or None.
@@ -80,7 +80,7 @@ class Sink:
 
     """
 
-    function: SinkFunction
+    function: SinkFunction | None
     schema: t.StructType
     batches: tuple[tuple[tuple[Any, ...], ...], ...]
     prepare: Callable[[], Any] | None
@@ -110,6 +110,32 @@ class OutsideError(HeadraceError):
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Where an attempt waits until another has taken over: the ends of two pipes.
+
+    Attributes:
+        paused: Says that it waits.
+        resumed: Ends when it goes on.
+
+    """
+
+    paused: int
+    resumed: int
+
+    def __call__(self) -> None:
+        """Say so, and wait."""
+        os.write(self.paused, b"paused")
+        os.read(self.resumed, 1)
+
+    def of_process(self, pid: int) -> "Halt":
+        """Return the same for this process, if another one has those ends."""
+        folder = f"/proc/{pid}/fd"
+        return Halt(
+            os.open(f"{folder}/{self.paused}", os.O_WRONLY), os.open(f"{folder}/{self.resumed}", os.O_RDONLY)
+        )
+
+
 class Attempt:
     """A process that runs a sink.
 
@@ -137,15 +163,11 @@ class Attempt:
             )  # one in the child would unwind the parent's code
             self._pid = os.fork()
         if self._pid == 0:
-            run(Probe(ledger, number, fault, self._pause))
+            os.close(self._resume_writer)
+            run(Probe(ledger, number, fault, Halt(self._paused_writer, self._resume_reader)))
         signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         os.close(self._paused_writer)
         os.close(self._resume_reader)
-
-    def _pause(self) -> None:
-        os.write(self._paused_writer, b"paused")
-        os.close(self._resume_writer)
-        os.read(self._resume_reader, 1)
 
     def paused(self) -> bool:
         """Wait until it pauses or ends; return whether it paused."""
@@ -180,10 +202,12 @@ class Host(Protocol):
 
     Attributes:
         most_runs: How many runs are made for rows that leave no trace. Choice: as many as take some seconds.
+        runs_tasks_again: Whether a task that dies is run again.
 
     """
 
     most_runs: int
+    runs_tasks_again: bool
 
     def begin(self, sink: Sink, folder: Path) -> None:
         """Make a trial's directory ready."""
@@ -222,6 +246,7 @@ class SimulatedDrivers:
     """Attempts that call a sink's function with frames in memory."""
 
     most_runs = 40
+    runs_tasks_again = False
 
     def begin(self, sink: Sink, folder: Path) -> None:
         """Leave the directory empty."""
@@ -279,6 +304,7 @@ def _process(
         action=probe.action, watch=probe, keys=sink.keys, state=session.answers.state.copy()
     )
     of_query = Session(batches)
+    assert sink.function is not None
     for batch in range(first, len(sink.batches)):
         rows = sink.batches[batch]
         parts = [rows] if sink.in_order else [rows[0::2], rows[1::2]]
@@ -408,7 +434,13 @@ def settle(
     answer_databases()
     answer_http(probe)
     clients = StoreClients(probe, keys or {})
-    sys.addaudithook(_guard(str(folder.parent), loopback=loopback))
+
+    def heard(error: OutsideError) -> None:
+        refusals.HEARD.append(error)
+        if loopback:  # this process may not be the one that looks there
+            probe.ledger.append(Refused(str(error)))
+
+    sys.addaudithook(_guard(str(folder.parent), heard, loopback=loopback))
     return clients
 
 
@@ -424,12 +456,14 @@ def _settle_chance(seed: int) -> None:
     time.sleep = clock.shift  # type: ignore[assignment]  # who waits for something to pass need not
 
 
-def _guard(folder: str, *, loopback: bool) -> Callable[[str, tuple[Any, ...]], None]:
+def _guard(
+    folder: str, heard: Callable[[OutsideError], None], *, loopback: bool
+) -> Callable[[str, tuple[Any, ...]], None]:
     """An audit hook that refuses access outside the folder: a trial must not touch anything real."""
 
     def refuse(what: str) -> NoReturn:
         error = OutsideError(what, refusals.users_place())
-        refusals.HEARD.append(error)
+        heard(error)
         raise error
 
     def inside(path: Any) -> bool:

@@ -259,15 +259,19 @@ class Story:
             case SinkFaultKind.REORDER if at is not None:
                 how = "another order" if at.partition is None else "one partition"
                 return f"in {batch} the driver died {after}{before}, and its rows came back in {how}"
-            case SinkFaultKind.NONE:
-                return "undisturbed"
-            case SinkFaultKind.REDELIVER:
-                return "the source delivers rows twice"
+            case SinkFaultKind.TASK:
+                return f"in {batch} a task died after {_named(effects[place - 1])}, and Spark ran it again"
+            case SinkFaultKind.NONE | SinkFaultKind.REDELIVER:
+                return _UNSTRUCK[self.fault.kind]
             case SinkFaultKind.REORDER | SinkFaultKind.RESTART:
                 return f"the driver died after {batch}, before Spark noted it as done, and its rows came back in another order"
 
 
 _NONE = frozenset[str]()
+_UNSTRUCK = {
+    SinkFaultKind.NONE: "undisturbed",
+    SinkFaultKind.REDELIVER: "the source delivers rows twice",
+}
 
 
 def _remedy(blamed: list[Effect]) -> str:

@@ -314,7 +314,9 @@ class _Check:
             self._judge_calm(usual, by_batch)
         if duplicates and any(by_batch):
             self._redeliver(by_batch)
-        faults = list(fault_points(by_batch, actions, overtaken=overtaken)) if any(by_batch) else []
+        tasks = self.sink.host.runs_tasks_again
+        points = fault_points(by_batch, actions, overtaken=overtaken, tasks=tasks)
+        faults = list(points) if any(by_batch) else []
         judged = 0
         for done, fault in enumerate(faults, 1):
             trial = self._trial(fault)

@@ -1,6 +1,6 @@
 """A program as it is on the real Spark, which dies at each of its effects; what it names is redirected into its trial."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 from headrace_sim.spark.client.scripts import Script, run_script, surroundings
 from headrace_sim.spark.laboratory.driver import LaboratoryProgram
 from headrace_sim.spark.laboratory.hosts import RealDrivers
-from headrace_sim.spark.laboratory.jvm import SparkJvm, running
+from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
 from headrace_sim.spark.sinks.trial import OneTrial, try_fault_of
@@ -33,12 +33,6 @@ spark.stop()
 """
 ROWS = (((1, 10), (2, 20)), ((3, 30),), ((4, 40),))
 OUT = "/data/out"
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[SparkJvm]:
-    with running({}) as started:
-        yield started
 
 
 def tried(

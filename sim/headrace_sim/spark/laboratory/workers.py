@@ -1,0 +1,165 @@
+"""What runs in Spark's Python workers: functions of tasks, writers of data sources. Their effects are those of their attempt.
+
+Whatever is sent to a worker is pickled by one function of PySpark's. There, a note goes with it that says of which attempt it is,
+and the worker settles in the attempt's trial before it reads on (`restored`). Each task has a worker of its own, a fork of
+`task_workers`: none knows two trials.
+"""
+
+import os
+import random
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.core import rdd
+from pyspark.serializers import CPickleSerializer
+
+from headrace_sim.spark.laboratory.places import watch_paths
+from headrace_sim.spark.laboratory.postgres import PostgresDatabase
+from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
+from headrace_sim.spark.refusals import is_library
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks.effects import Ledger, Probe
+from headrace_sim.spark.sinks.processes import Halt, settle
+
+_BATCH = "streaming.sql.batchId"
+"""The local property in which Spark tells a task its batch."""
+_settled = False
+"""Whether this process has settled in a trial: it is a driver, or what it read told it of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptNote:
+    """Of which attempt a worker is.
+
+    Attributes:
+        folder: The trial's working directory.
+        number: The attempt's number.
+        fault: What strikes it.
+        driver: The id of its driver's process.
+        halt: Where it waits, as the driver has it.
+        seed: Of its clock and of its random numbers.
+        path: Where it finds modules.
+        database: What stands for each PostgreSQL, or None.
+
+    """
+
+    folder: Path
+    number: int
+    fault: SinkFault | None
+    driver: int
+    halt: Halt
+    seed: int
+    path: tuple[str, ...]
+    database: PostgresDatabase | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """What is sent, with its note."""
+
+    note: AttemptNote
+    pickled: bytes
+
+    def __reduce__(self) -> Any:
+        return restored, (self.note, self.pickled)
+
+
+def watch_workers(folder: Path, probe: Probe, seed: int, database: PostgresDatabase | None) -> None:
+    """Let what this driver sends to workers carry the note of its attempt, irreversibly.
+
+    Args:
+        folder: The trial's working directory.
+        probe: That of the driver.
+        seed: Of its clock and of its random numbers.
+        database: What stands for each PostgreSQL, or None.
+
+    """
+    global _settled  # noqa: PLW0603  a process settles once
+    _settled = True
+    probe.driver = os.getpid()
+    assert isinstance(probe.pause, Halt)
+    note = AttemptNote(
+        folder, probe.attempt, probe.fault, os.getpid(), probe.pause, seed, tuple(sys.path), database
+    )
+    really_prepare = rdd._prepare_for_python_RDD
+
+    def prepare(context: Any, command: Any) -> Any:
+        pickled, *rest = really_prepare(context, command)
+        return CPickleSerializer().dumps(_Noted(note, pickled)), *rest
+
+    rdd._prepare_for_python_RDD = prepare
+
+
+def restored(note: AttemptNote, pickled: bytes) -> Any:
+    """Return what was sent. A worker that reads it settles in the note's trial first."""
+    if not _settled:
+        _settle(note)
+    return CPickleSerializer().loads(pickled)
+
+
+def raised_in_worker(message: str) -> tuple[str, str, str] | None:
+    """Return the class, the message and the place of an error that a worker raised, if Spark says of one."""
+    traceback = _TRACEBACK.search(message)
+    if traceback is None:
+        return None
+    places = [f"{file}:{line}" for file, line in _PLACE.findall(traceback[0]) if not is_library(file)]
+    return (
+        traceback["error"].rpartition(".")[2],
+        traceback["message"].removesuffix(" SQLSTATE: 38000"),
+        (places or [""])[-1],
+    )
+
+
+_TRACEBACK = re.compile(
+    r"Traceback \(most recent call last\):\n(?:[ ].*\n)+(?P<error>[\w.]+): (?P<message>.*)"
+)
+_PLACE = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def _settle(note: AttemptNote) -> None:
+    global _settled  # noqa: PLW0603  a process settles once
+    _settled = True
+    sys.path[:] = [*sys.path, *(place for place in note.path if place not in sys.path)]
+    is_paused = note.fault is not None and note.fault.kind is SinkFaultKind.PAUSE
+    halt = note.halt.of_process(note.driver) if is_paused else note.halt
+    probe = Probe(Ledger(note.folder.parent / "ledger"), note.number, note.fault, halt, note.driver)
+    context = TaskContext.get()
+    probe.join(_running_batch(context, note.folder))
+    if note.database is not None:
+        watch_postgres(probe, note.database)
+    settle(note.folder, probe, note.seed, loopback=True)
+    _settle_chance(f"{note.seed} {context and context.partitionId()} {len(probe.ledger.entries())}")
+    watch_paths(note.folder, note.folder.parent)
+    _pass_on(note)
+
+
+def _settle_chance(seed: str) -> None:
+    """Let no two tasks of an attempt draw the same."""
+    random.seed(seed)
+    os.urandom = random.Random(seed).randbytes
+    random._urandom = os.urandom  # type: ignore[attr-defined]
+
+
+def _running_batch(context: TaskContext | None, folder: Path) -> int:
+    """Return the batch that runs: a task knows it, and of what else Spark does for it the log of offsets says it."""
+    told = context and context.getLocalProperty(_BATCH)
+    if told:
+        return int(told)
+    return max(batches_of(folder, "offsets"), default=-1)
+
+
+def batches_of(folder: Path, log: str) -> set[int]:
+    """Return the batches that a log of the checkpoints in a folder has: ``offsets``, ``commits``."""
+    return {int(path.name) for path in folder.rglob(f"{log}/*") if path.name.isdigit()}
+
+
+def _pass_on(note: AttemptNote) -> None:
+    """Let what this worker makes for other workers, such as a data source's writer, carry the note, too."""
+    from pyspark.worker_util import pickleSer  # noqa: PLC0415  it is there in workers only
+
+    really_dump = pickleSer.dumps
+    pickleSer.dumps = lambda sent: CPickleSerializer().dumps(_Noted(note, really_dump(sent)))

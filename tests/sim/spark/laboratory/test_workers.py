@@ -1,0 +1,106 @@
+"""A program whose effects Spark has in its workers, or does itself: each can die there, or between two batches."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import types as t
+
+from headrace_sim.spark.client.scripts import Script
+from headrace_sim.spark.job import Source
+from headrace_sim.spark.laboratory.driver import LaboratoryProgram
+from headrace_sim.spark.laboratory.hosts import RealDrivers
+from headrace_sim.spark.laboratory.jvm import SparkJvm
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks.processes import Sink
+from headrace_sim.spark.sinks.trial import OneTrial, try_fault_of
+
+pytestmark = pytest.mark.spark
+
+READ = """
+import sqlite3
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+spark = SparkSession.builder.appName("payments").getOrCreate()
+payments = spark.readStream.schema("id LONG, amount LONG").json("/data/in")
+"""
+START = '.option("checkpointLocation", "/data/checkpoint").start().awaitTermination()\n'
+WRITER = """
+class Writer:
+    def open(self, partition, epoch):
+        self.db = sqlite3.connect("out.db", isolation_level=None)
+        self.db.execute("CREATE TABLE IF NOT EXISTS payments (id INTEGER, amount INTEGER)")
+        self.db.execute("CREATE TABLE IF NOT EXISTS done (partition INTEGER, epoch INTEGER, UNIQUE (partition, epoch))")
+        self.db.execute("BEGIN IMMEDIATE")
+        NOTED
+        return True
+
+    def process(self, row):
+        self.db.execute("INSERT INTO payments VALUES (?, ?)", (row.id, row.amount))
+
+    def close(self, error):
+        self.db.execute("ROLLBACK" if error else "COMMIT")
+
+payments.writeStream.foreach(Writer())"""
+NOTES = 'if not self.db.execute("INSERT OR IGNORE INTO done VALUES (?, ?)", (partition, epoch)).rowcount: return False'
+APPENDING, ONCE = (READ + WRITER.replace("NOTED", code) + START for code in ("pass", NOTES))
+FILES = f'{READ}payments.writeStream.format("parquet").option("path", "/data/out"){START}'
+ROWS = (((1, 10), (2, 20)), ((3, 30),), ((4, 40),))
+SCHEMA = t.StructType([t.StructField(name, t.LongType()) for name in ("id", "amount")])
+PAYMENTS = "out.db: payments"
+KILL, TASK, RESTART, PAUSE = (
+    SinkFaultKind.KILL,
+    SinkFaultKind.TASK,
+    SinkFaultKind.RESTART,
+    SinkFaultKind.PAUSE,
+)
+NIGHTLY = pytest.mark.nightly
+
+
+def tried(jvm: SparkJvm, folder: Path, program: str, fault: SinkFault) -> OneTrial:
+    file = folder / "stream.py"
+    file.write_text(program)
+    places = [
+        f"{file}:{line}" for line, text in enumerate(program.splitlines(), 1) if "spark.readStream" in text
+    ]
+    sources = tuple(Source(f"in{n}", "json", SCHEMA, place=place) for n, place in enumerate(places))
+    host = RealDrivers(LaboratoryProgram(Script(str(file)), sources), jvm, folder)
+    rows = (
+        ROWS if len(sources) == 1 else tuple(tuple((row,) * len(sources) for row in batch) for batch in ROWS)
+    )
+    return try_fault_of(Sink(None, SCHEMA, rows, None, host=host), fault)
+
+
+@pytest.mark.parametrize(
+    ("program", "fault", "twice"),
+    [
+        (APPENDING, SinkFault(TASK, 1, 5), True),
+        pytest.param(ONCE, SinkFault(TASK, 1, 6), False, marks=NIGHTLY),
+        pytest.param(APPENDING, SinkFault(KILL, 1, 4), False, marks=NIGHTLY),
+        pytest.param(APPENDING, SinkFault(KILL, 1, 5), True, marks=NIGHTLY),
+        pytest.param(ONCE, SinkFault(KILL, 1, 6), False, marks=NIGHTLY),
+        pytest.param(APPENDING, SinkFault(PAUSE, 1, 0), True, marks=NIGHTLY),
+        pytest.param(APPENDING, SinkFault(RESTART, 1, 5), False, marks=NIGHTLY),
+    ],
+)
+def test_a_writer_of_rows_is_tried_in_its_task(
+    jvm: SparkJvm, tmp_path: Path, program: str, fault: SinkFault, *, twice: bool
+) -> None:
+    trial = tried(jvm, tmp_path, program, fault)
+    assert {effect.partition for effect in trial.undisturbed} == {0}
+    assert trial.fault == fault
+    assert [finding.destination for finding in trial.findings] == [PAYMENTS] * twice
+    assert sum(trial.left[PAYMENTS].values()) == 4 + twice
+
+
+@pytest.mark.parametrize("kind", [pytest.param(KILL, marks=NIGHTLY), pytest.param(RESTART, marks=NIGHTLY)])
+def test_a_file_sink_is_sound_where_spark_dies_before_its_commit(
+    jvm: SparkJvm, tmp_path: Path, kind: SinkFaultKind
+) -> None:
+    trial = tried(jvm, tmp_path, FILES, SinkFault(kind, 1, 1))
+    assert [(effect.action, effect.target, effect.batch) for effect in trial.undisturbed] == [
+        ("parquet", "/data/out", batch) for batch in range(3)
+    ]
+    assert [effect.batch for effect in trial.effects] == [0, 1, *[1] * (kind is KILL), 2]
+    assert not trial.findings
+    assert sum(trial.left["/data/out"].values()) == 4
