@@ -1,5 +1,6 @@
 """What the stand-ins for Spark cannot follow, and where the user's code asks for it."""
 
+import ast
 import inspect
 import os
 import sys
@@ -41,6 +42,7 @@ SPARKS_STATE = (
     "takes its output, with --schema of that"
 )
 """What to do about an operator of Spark that keeps state of its own and is not simulated."""
+_COLUMNS_TOLD = 8
 HEARD: deque[HeadraceError] = deque(maxlen=10)
 """The latest refusals, for callers that must know of one even if the user's code caught it."""
 
@@ -145,6 +147,28 @@ def label_of(place: str) -> str:
     """Return what a user calls a table, a path, or a query in parentheses: its last part, or its alias."""
     last = place.strip("`/").rpartition("/")[2]
     return last.rpartition(" ")[2].strip(")") if place.startswith("(") else last
+
+
+def columns_named(file: str) -> str:
+    """Return columns that a file asks for by `col("name")` and does not make, as a schema to begin with."""
+    try:
+        calls = [
+            node
+            for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8-sig")))
+            if isinstance(node, ast.Call)
+        ]
+    except (OSError, SyntaxError, ValueError):
+        return "word STRING"
+    named = dict[str, list[str]]()
+    for call in calls:
+        text = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+        if isinstance(text, str) and text.isidentifier():
+            named.setdefault(getattr(call.func, "attr", getattr(call.func, "id", "")), []).append(text)
+    made = {name for call in ("alias", "withColumn", "name") for name in named.get(call, ())}
+    wanted = [
+        name for name in dict.fromkeys([*named.get("col", ()), *named.get("column", ())]) if name not in made
+    ]
+    return ", ".join(f"{name} STRING" for name in wanted[:_COLUMNS_TOLD]) or "word STRING"
 
 
 def gap_in(error: BaseException) -> CannotFollowError | None:

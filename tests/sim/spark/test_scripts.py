@@ -322,6 +322,13 @@ LACKS = {
         "job.py:8: it ends itself, with exit code 3. If it lacks arguments, .* -- ...$",
     ),
     "what it catches": ("try: 1 / 0\nexcept Exception: sys.exit(3)", "job.py:8: it raises ZeroDivisionError"),
+    "a schema": (
+        """from pyspark.sql.functions import *
+rows = spark.readStream.format('delta').load('/lake/orders')
+rows.withColumn('big', col('amount') > 9).filter(col('big') & col('id').isNotNull())
+""",
+        "job.py:9: .*without Spark. Give it: --schema 'orders=amount STRING, id STRING'$",
+    ),
     "a table": (
         "try: spark.read.parquet('s3://lake/regions')\nexcept Exception: sys.exit()",
         "job.py:8: cannot follow reading s3://lake/regions.* --schema 'regions=word STRING'",

@@ -38,7 +38,7 @@ from headrace_sim.spark.job import (
 from headrace_sim.spark.plan.expressions import expressions_in, kind_of, refuse_unread, user_function
 from headrace_sim.spark.plan.relations import Compiler, Computed, join_of
 from headrace_sim.spark.plan.sides import marked, placed
-from headrace_sim.spark.refusals import SPARKS_STATE, CannotFollowError
+from headrace_sim.spark.refusals import SPARKS_STATE, CannotFollowError, columns_named
 from headrace_sim.spark.state.tasks import expect_processor
 from headrace_sim.spark.versions import PythonEvalType
 
@@ -153,9 +153,9 @@ class Splitter:
             fixed = _FIXED_SCHEMAS.get(options["cloudFiles.format"] if is_text else kind)
             schema = self.known(source) if fixed is None else parse_schema(fixed)
         if schema is None:
-            remedy = (
-                f"Say readStream.schema('word STRING'), or give it: --schema '{source.label}=word STRING'"
-            )
+            given = f"--schema '{source.label}={columns_named(place.rpartition(':')[0])}'"
+            own = "" if kind in {"delta", "iceberg", "table"} else "Say readStream.schema('word STRING'), or "
+            remedy = f"{own}{'give' if own else 'Give'} it: {given}"
             raise CannotFollowError(f"readStream of {kind} without a schema", place, remedy)
         return replace(source, name=name or f"stream{next(self.numbers)}", schema=schema)
 
