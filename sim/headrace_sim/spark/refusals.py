@@ -92,7 +92,9 @@ def place_in_other_threads() -> str:
     for number, top in sys._current_frames().items():
         frame: FrameType | None = top
         waits = False
-        while frame is not None and is_library(frame.f_code.co_filename):
+        while frame is not None and (
+            is_library(frame.f_code.co_filename) or frame.f_code.co_filename.startswith("<")
+        ):
             waits = waits or frame.f_code.co_filename.endswith(_WAITING)
             frame = frame.f_back
         if frame is not None and number != own:

@@ -219,10 +219,18 @@ def test_a_wrong_sink_is_told_from_a_sound_one(
     assert wrong(server, tmp_path, sink, *kinds) == found
 
 
+GENERATED = compile("with psycopg.connect(URL) as db: db.execute(PAY, (batch, *rows[0]))", "<flush>", "exec")
+
+
+def by_generated_code(rows: Rows, batch: int) -> None:
+    exec(GENERATED, globals(), {"rows": rows, "batch": batch})  # noqa: S102  as SQLAlchemy's
+
+
+@pytest.mark.parametrize("sink", [append, by_generated_code])
 def test_a_commit_is_an_effect_of_its_own_and_an_insert_without_one_is_left_pending(
-    server: PostgresServer, tmp_path: Path
+    sink: Sink, server: PostgresServer, tmp_path: Path
 ) -> None:
-    left, entries = trial(server, tmp_path, append, None)
+    left, entries = trial(server, tmp_path, sink, None)
     one = [
         ("INSERT INTO public.payments", "postgres: payments", True, False),
         ("commit", "postgres", False, True),

@@ -280,10 +280,10 @@ class _Relay:
         self._unit, self._executed = [], []
         changes = [
             change
-            for sql in executed
+            for sql in dict.fromkeys(executed)
             for change in changes_of(sql, self._temporary, self._database.functions)
         ]
-        copies = any(map(copies_from_client, executed))
+        copies = any(map(copies_from_client, {*executed}))
         while self._awaited and (changes or copies):
             self._pass_on(self._replies.read())
         if copies:  # its rows follow
@@ -312,7 +312,7 @@ class _Relay:
             with self._probe.effect(
                 "; ".join(dict.fromkeys(change.action for change in changes)),
                 f"postgres: {table}" if table else "postgres",
-                replied=commits or (at_once and not any(map(begins, executed))),
+                replied=commits or (at_once and not any(map(begins, {*executed}))),
                 pending=lambda: self._status != _IDLE or self._is_unsynced,
                 connection=self._number,
                 place=place_in_other_threads(),
