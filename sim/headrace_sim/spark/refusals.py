@@ -185,8 +185,9 @@ def gap_in(error: BaseException) -> CannotFollowError | None:
         remedy = f"If it is there before the job, say what it has: {given}, or let prepare() write it"
         return CannotFollowError(what, place_of_error(error), remedy)
     is_known = isinstance(error, PySparkException | OSError) or not isinstance(error, Exception)
-    is_known |= isinstance(error, AttributeError) and _is_lacking_in_spark(error)
-    lacks = isinstance(error, AttributeError) and _lacks_what_spark_has(error)
+    classic_has = _classic_has(error) if isinstance(error, AttributeError) else None
+    is_known |= classic_has is False
+    lacks = classic_has or (isinstance(error, AttributeError) and _lacks_what_spark_has(error))
     if is_known or type(error).__module__ != "builtins" or not (lacks or _is_raised_by_stand_in(error)):
         return None
     remedy = (
@@ -196,10 +197,13 @@ def gap_in(error: BaseException) -> CannotFollowError | None:
     return CannotFollowError("a call in this line", place_of_error(error), remedy)
 
 
-def _is_lacking_in_spark(error: AttributeError) -> bool:
-    """Return whether Spark's own class lacks an attribute, too: one of a newer release, say."""
-    classic = getattr(pyspark.sql, type(error.obj).__name__, None)
-    return classic is not None and not hasattr(classic, error.name or "")
+def _classic_has(error: AttributeError) -> bool | None:
+    """Return whether classic Spark's class has what an object of PySpark's client lacks; None: the object is another."""
+    kind = type(error.obj)
+    classic = (
+        getattr(pyspark.sql, kind.__name__, None) if kind.__module__.startswith("pyspark.sql.") else None
+    )
+    return None if classic is None else hasattr(classic, error.name or "")
 
 
 def _lacks_what_spark_has(error: AttributeError) -> bool:

@@ -63,3 +63,11 @@ def test_call_that_the_release_lacks_is_the_users_error() -> None:
     with connected(Session()) as session, pytest.raises((AttributeError, TypeError)) as caught:
         session.createDataFrame([(1,)], "i INT").of_another_release()
     assert gap_in(caught.value) is None
+
+
+def test_call_of_classic_spark_that_its_client_lacks_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DataFrame, "of_the_jvm", None, raising=False)
+    with connected(Session()) as session:
+        frame = session.createDataFrame([(1,)], "i INT")
+        error = AttributeError(name="of_the_jvm", obj=frame)
+    assert "cannot follow a call in this line" in str(gap_in(error))
