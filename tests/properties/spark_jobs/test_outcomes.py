@@ -33,7 +33,7 @@ from tests.properties.spark_jobs.trials import found, held
 @pytest.mark.parametrize("name", MORE)
 def test_mistake_is_found_with_its_cause(name: str) -> None:
     planted, feed, cause = MORE[name]
-    report = check_job(planted, feed, schedules=40)
+    report = check_job(planted, feed, schedules=15)
     assert report.findings[0].trial.cause.value == cause, [str(finding) for finding in report.findings]
 
 
