@@ -234,6 +234,8 @@ from pyspark.sql import functions as F
 files = spark.readStream.format("cloudFiles").option("cloudFiles.format", "text").load("/landing")
 named = files.withColumn("file", F.input_file_name()).withColumn("at", F.col("_metadata.file_modification_time"))
 assert named.columns == ["value", "file", "at"] and dict(named.dtypes)["at"] == "timestamp"
+bodies = spark.readStream.format("eventhubs").load().selectExpr("CAST(body AS STRING) AS body")
+assert bodies.selectExpr("body:sensor.id", "CAST(body:celsius AS INT) AS celsius").columns == ["id", "celsius"]
 named.writeStream.trigger(continuous="1 second").option("checkpointLocation", "/c").table("bronze.lines")
 """
 

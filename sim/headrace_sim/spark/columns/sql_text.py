@@ -230,6 +230,15 @@ def _case(reader: _Reader, tree: Any) -> Recorded:
     return node if default is None else reader.called("otherwise", node, reader.read(default))
 
 
+def _json_field(reader: _Reader, tree: Any) -> Recorded:
+    """Read Databricks' ``document:customer.name``."""
+    first, *keys = tree.expression.expressions
+    if not (isinstance(first, exp.JSONPathRoot) and all(isinstance(key, exp.JSONPathKey) for key in keys)):
+        reader.refuse(tree)
+    path = ".".join(["$", *(key.this for key in keys)])
+    return reader.named(reader.called("get_json_object", reader.read(tree.this), path), keys[-1].this)
+
+
 def _item(reader: _Reader, tree: Any) -> Recorded:
     if len(tree.expressions) != 1:
         reader.refuse(tree)
@@ -438,6 +447,7 @@ _FORMS: dict[type, tuple[tuple[str, ...], Callable[[_Reader, Any], Any]]] = {
     exp.Identifier: (("this", "quoted"), _variable),
     exp.IgnoreNulls: (("this",), _ignoring_nulls),
     exp.ILike: (("this", "expression", "negate"), _like("ilike")),
+    exp.JSONExtract: (("this", "expression", "variant_extract", "requires_json"), _json_field),
     exp.In: (("this", "expressions"), _in),
     exp.Interval: (("this", "unit"), _interval),
     exp.Is: (_TWO, _is),
