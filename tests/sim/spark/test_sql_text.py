@@ -43,7 +43,6 @@ def test_text_that_spark_cannot_parse_is_refused(text: str) -> None:
         ("x between 1 and 2 = true", "at 'x BETWEEN 1 AND 2 = TRUE'"),
         ("a in (select 1)", "at 'a IN (SELECT 1)'"),
         ("exists (select 1)", "at 'EXISTS(SELECT 1)'"),
-        ("value:order.no", "at 'value:order.no'"),
         ("a like 'x' escape '/'", "ESCAPE '/'"),
         ("a like any ('x', 'y')", "at \"a LIKE ANY ('x', 'y')\""),
         ("f(a,,b)", "an argument is missing"),
