@@ -114,6 +114,26 @@ def test_rows_written_twice_to_a_server_are_found(function: Callable[..., Any]) 
     assert found == {(Wrong.TWICE, destination)}
 
 
+def _upserts(df: Any, batch_id: int) -> None:
+    with connect("dbname=bank") as db:
+        sql = "INSERT INTO balances (account, amount) VALUES (%s, %s) ON CONFLICT (account) DO UPDATE SET amount = 1"
+        db.cursor().executemany(sql, df.collect())
+
+
+def _inserts(df: Any, batch_id: int) -> None:
+    with connect("dbname=bank") as db:
+        db.cursor().executemany("INSERT INTO moves (account, amount) VALUES (%s, %s)", df.collect())
+
+
+@pytest.mark.parametrize(("function", "wrong"), [(_upserts, set()), (_inserts, {Wrong.TWICE})])
+def test_table_that_nothing_makes_is_as_its_insert_says(
+    function: Callable[..., Any], wrong: set[Wrong]
+) -> None:
+    report = check_sink(function, [[("ann", 10)]], "account STRING, amount INT")
+    assert {finding.wrong for finding in report.findings} == wrong
+    assert "nothing has made the table" in report.notes[0]
+
+
 def test_sql_unknown_to_sqlite_raises_the_modules_error() -> None:
     def lock(df: Any, batch_id: int) -> None:
         connect("dbname=bank").cursor().execute("SELECT id FROM batches FOR UPDATE")

@@ -30,6 +30,10 @@ from headrace_sim.spark.stores.server_modules import EXTRAS
 
 _CAST = re.compile(r"::\s*\w+(?:\s*\([\d, ]+\))?(?:\[\])?")
 _DATABASE = re.compile(r"(?:\bdbname\s*=\s*|\w/)['\"]?(\w+)['\"]?(?:\?.*)?(?:\s|$)")
+_INSERTED = re.compile(
+    r"\s*(?:INSERT|REPLACE)\s+(?:OR\s+\w+\s+)?INTO\s+[\"`]?(\w+)[\"`]?\s*\(([^)]*)\)", re.IGNORECASE
+)
+_CONFLICT = re.compile(r"ON\s+CONFLICT\s*\(([^)]*)\)", re.IGNORECASE)
 _NAMES = ("dbname", "database", "db", "service_name")
 _OWN = "sqlite3"
 _bootstrap: Any = importlib._bootstrap
@@ -135,6 +139,7 @@ class _Passing:
         yield
 
     def rolled_back(self, _connection: int) -> None: ...
+    def assumed(self, _target: str) -> None: ...
 
 
 def answer_databases() -> None:
@@ -198,6 +203,7 @@ class _ServerCursor(Cursor):
 
     def execute(self, sql: str, parameters: Any = None, /) -> Any:
         module = self._module()
+        self._assume_table(sql)
         with _errors_of(module):
             if parameters is None:
                 return super().execute(_CAST.sub("", sql))
@@ -205,8 +211,21 @@ class _ServerCursor(Cursor):
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
         module = self._module()
+        self._assume_table(sql)
         with _errors_of(module):
             return super().executemany(_as_sqlite(sql, module.paramstyle), list(map(_plain, parameters)))
+
+    def _assume_table(self, sql: str) -> None:
+        """Make a table that nothing has made, as a statement says that inserts into it: its columns, and its key."""
+        found, key = _INSERTED.match(sql), _CONFLICT.search(sql)
+        if found is None:
+            return
+        look = sqlite3.Connection.cursor(self.connection, sqlite3.Cursor)
+        if look.execute("SELECT 1 FROM sqlite_master WHERE lower(name) = lower(?)", (found[1],)).fetchone():
+            return
+        unique = f", UNIQUE ({key[1]})" if key is not None else ""
+        look.execute(f'CREATE TABLE "{found[1]}" ({found[2]}{unique})')
+        self.probe.assumed(f"{getattr(self.connection, 'shown', '')}: {found[1]}")
 
     def __enter__(self) -> Self:
         return self

@@ -46,6 +46,13 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class AssumedTable:
+    """A table that nothing has made: it is made as a statement that inserts into it says."""
+
+    is_assumed = True
+
+
+@dataclass(frozen=True, slots=True)
 class Acted:
     """The function began an action on a DataFrame, such as ``collect``, after so many effects of this batch."""
 
@@ -354,6 +361,11 @@ class Probe:
             yield
         finally:
             self._acting = False
+
+    def assumed(self, target: str) -> None:
+        """Record that a table is taken to be there."""
+        made = Effect(self.attempt, -1, "CREATE TABLE", target, users_place(), payload=AssumedTable())
+        self.ledger.append(made)
 
     def rolled_back(self, connection: int) -> None:
         """Record that a connection's pending changes were discarded on purpose."""

@@ -29,6 +29,7 @@ from headrace_sim.spark.sinks.contents import Contents, Expected, Item, Raw, exp
 from headrace_sim.spark.sinks.databases import BEGIN
 from headrace_sim.spark.sinks.effects import (
     Acted,
+    AssumedTable,
     Effect,
     Entry,
     Failed,
@@ -353,10 +354,11 @@ class _Check:
             self.findings.clear()
         looks: list[tuple[Raw, list[Effect]]] = []
         trial = self._trial(fault, looks)
+        of_batches = tuple(effect for effect in trial.effects if effect.batch >= 0)
         self._judge(trial, fault, usual, by_batch)
         found = self._found()
         return OneTrial(
-            found, calm, tuple(trial.effects), fault, Story(fault, trial.effects, by_batch).struck(), usual.contents,
+            found, calm, of_batches, fault, Story(fault, trial.effects, by_batch).struck(), usual.contents,
             usual.read(*looks[0]) if looks else None, usual.read(trial.contents, trial.effects), self._asked(found),
         )  # fmt: skip
 
@@ -594,7 +596,7 @@ def _assumed(effects: list[Effect]) -> tuple[str, ...]:
     assumed = (
         effect.target
         for effect in effects
-        if isinstance(effect.payload, Version) and effect.payload.is_assumed
+        if isinstance(effect.payload, Version | AssumedTable) and effect.payload.is_assumed
     )
     return tuple(
         f"nothing has made the table {name}: it is taken to be there, and empty. Let prepare() make it to try it with rows"
