@@ -116,7 +116,7 @@ def test_rows_written_twice_to_a_server_are_found(function: Callable[..., Any]) 
 
 def _upserts(df: Any, batch_id: int) -> None:
     with connect("dbname=bank") as db:
-        sql = "INSERT INTO balances (account, amount) VALUES (%s, %s) ON CONFLICT (account) DO UPDATE SET amount = 1"
+        sql = "INSERT INTO balances (account, amount) VALUES (%s, %s) ON CONFLICT (account) DO NOTHING"
         db.cursor().executemany(sql, df.collect())
 
 
