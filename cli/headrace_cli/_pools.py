@@ -17,6 +17,7 @@ class PoolName(enum.StrEnum):
 
     HERE = "here"
     SPARK = "spark"
+    BOTH = "both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class PoolOptions:
         typer.Option(
             "--on",
             help="Share the runs among processes of this machine (here) or the executors of a Spark cluster (spark). The"
-            " result is the same.",
+            " result is the same. Programs: simulate Spark (here), run them on the real one (spark), or compare (both).",
         ),
     ] = PoolName.HERE
     master: Annotated[
@@ -59,6 +60,8 @@ class PoolOptions:
             raise OptionsError(
                 "jobs", self.jobs, "left out with --on spark, which uses every core of the executors"
             )
+        if self.on is PoolName.BOTH:
+            raise OptionsError("on", "both", "given for a program that runs on Spark")
         if self.on is not PoolName.SPARK and self.master is not None:
             raise OptionsError("master", self.master, "given with --on spark")
 

@@ -39,7 +39,7 @@ def rerun_spark(
         HistoryFormatError: the file has implausible numbers.
         HeadraceError: the job is not there, or PySpark is missing.
     """
-    loaded = _loaded(source, trial.feed_seed, options)
+    loaded = _loaded(source, trial, options)
     from headrace_properties.spark_trials import Again  # noqa: PLC0415  it needs PySpark
 
     again, showing = Again(replay, trial, replace(loaded, limits=options.limits)), options.showing
@@ -62,8 +62,9 @@ def rerun_spark(
     )
 
 
-def _loaded(source: SparkSource, seed: int, options: ReplayOptions) -> "SparkTarget":
+def _loaded(source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayOptions) -> "SparkTarget":
     """Load a target, or run the program that starts it, whose surroundings last as long as the command."""
+    seed = trial.feed_seed
     if not source.is_program:
         return load_spark_target(source.name, source.schemas, source.feed, seed, samples=source.samples)
     from headrace_properties.spark_jobs.programs import ProgramInput, program_of, run_program  # noqa: PLC0415
@@ -74,7 +75,12 @@ def _loaded(source: SparkSource, seed: int, options: ReplayOptions) -> "SparkTar
     script = replace(script, schemas=source.schemas)
     run = run_program(script, options.context.with_resource(surroundings(script)))
     given = ProgramInput(feed_name=source.feed, keys=source.keys, samples=source.samples)
-    return program_of(script, run, given, seed, source.query).queries[source.query]
+    target = program_of(script, run, given, seed, source.query).queries[source.query]
+    if not (isinstance(trial, SinkTrial) and trial.spark):
+        return target
+    from headrace_properties.spark_jobs.laboratory import Laboratory  # noqa: PLC0415
+
+    return replace(target, laboratory=Laboratory(script))
 
 
 def _tell(replay: Replay, found: Finding | None, explanation: "Explanation | None", console: Console) -> None:

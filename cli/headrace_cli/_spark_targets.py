@@ -89,6 +89,9 @@ def program_trials(
     search: Search,
     options: SparkOptions,
     limits: CodeLimits,
+    *,
+    real: bool,
+    beside: bool,
 ) -> "ProgramTrials":
     """Run a program, and say how its queries are tried.
 
@@ -99,12 +102,15 @@ def program_trials(
         search: How many schedules, and of which seed.
         options: What is known of it.
         limits: Of each call of its code.
+        real: Whether they are tried on the real Spark.
+        beside: Whether they are then simulated, too.
 
     Raises:
         HeadraceError: The program is not there, starts no query, or does something that is refused.
 
     """
     from headrace_properties.program_trials import TrialOptions, trials_of_program  # noqa: PLC0415
+    from headrace_properties.spark_jobs.laboratory import Laboratory  # noqa: PLC0415
     from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
     from headrace_properties.spark_jobs.targets import causes_named, keys_named  # noqa: PLC0415
 
@@ -115,7 +121,10 @@ def program_trials(
         samples=_samples(options.samples),
         limits=limits,
     )
-    how = TrialOptions(search.seed, search.runs, causes_named(names), options.duplicates)
+    laboratory = Laboratory(script, beside) if real else None
+    how = TrialOptions(
+        search.seed, search.runs, causes_named(names), options.duplicates, laboratory=laboratory
+    )
     trials = trials_of_program(script, module, given, how, query)
     for part in trials.parts:
         part.target = dataclasses.replace(

@@ -1,12 +1,16 @@
 """``headrace verify``: search for a fault schedule that breaks a pipeline, and shrink it."""
 
+import shlex
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.api.errors import HeadraceError
 from headrace.histories import header_of
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import print_document, stdout_reserved
@@ -25,7 +29,7 @@ from headrace_cli._options import (
     VerboseOption,
     with_options,
 )
-from headrace_cli._pools import PoolOptions
+from headrace_cli._pools import PoolName, PoolOptions
 from headrace_cli._programs import ArgumentsOption, ProgramOptions
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
@@ -76,6 +80,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify my_job:pipeline --json > report.json
   headrace verify jobs/stream.py --env BROKERS=kafka:9092 -- --topic orders
   headrace verify -m package.stream --query orders
+  headrace verify jobs/stream.py --on spark
   headrace verify my_spark_job:write_batch --schema 'account STRING, amount INT'
 
 [bold]Exit codes[/]
@@ -276,11 +281,13 @@ def verify(
         files = OutputFiles(force=force)
         files.claim(save, "--save")
         files.claim(history, HISTORY)
-        pools.check()
+        is_program = program.is_program(pipeline)
+        if not is_program:
+            pools.check()
         confinement = Confinement(CodeLimits(call_s=options.code_timeout), target.allow)
         with stdout_reserved(), confinement.entered(verbose=verbose):
             trials: AnyTrials
-            if program.is_program(pipeline):
+            if is_program:
                 trials = _program(
                     context,
                     program.script(pipeline, arguments or ()),
@@ -288,13 +295,18 @@ def verify(
                     options,
                     target,
                     confinement.limits,
+                    pools.on,
                 )
             else:
                 trials = _trials(pipeline, options, scope.scope, target, confinement.limits)
             refuse_unheeded_options(context, trials.kind)
             check_allowed(names_of(target.allow), trials.kind)
             session = Session(trials, memory(failures, trials.source))
-            with pools.pool() as jobs, SearchProgress(trials.expected) as progress:
+            with (
+                _offered(pipeline, pools.on) if is_program else nullcontext(),
+                nullcontext(1) if is_program else pools.pool() as jobs,
+                SearchProgress(trials.expected) as progress,
+            ):
                 stopped_by = _run(trials, session, jobs, progress)
         with confinement.entered():  # codecs and promises are asked for what is told
             save_findings(session, save, files)
@@ -305,6 +317,41 @@ def verify(
             else:
                 report.print(output_console(), verbose=verbose)
         raise typer.Exit(files.code(report.code))
+
+
+@contextmanager
+def _offered(name: str, engine: PoolName) -> Iterator[None]:
+    """Name the real Spark to who hears within that the simulation cannot follow a program.
+
+    Raises:
+        CannotSimulateError: The simulation cannot.
+
+    """
+    try:
+        yield
+    except HeadraceError as error:
+        if engine is not PoolName.HERE or type(error).__name__ not in _REFUSALS:
+            raise
+        raise CannotSimulateError(str(error), name) from error
+
+
+_REFUSALS = frozenset({"CannotFollowError", "UnfollowableSinkError"})
+"""The names of what the simulation refuses with; their modules need PySpark."""
+
+
+class CannotSimulateError(HeadraceError):
+    """The simulation cannot follow a program, which the real Spark runs as it is. Fields: problem, program."""
+
+    def __init__(self, problem: str, program: str) -> None:
+        super().__init__(problem, program)
+        self.problem, self.program = problem, program
+
+    def __str__(self) -> str:
+        """Repeat the problem, and name the command."""
+        return (
+            f"{self.problem}. Or let the real Spark run it as it is, some seconds a trial: headrace verify"
+            f" {shlex.quote(self.program)} --on spark"
+        )
 
 
 def _trials(
@@ -328,13 +375,18 @@ def _program(
     options: SearchOptions,
     asked: TargetOptions,
     limits: CodeLimits,
+    engine: PoolName,
 ) -> "ProgramTrials":
     """Run a program, whose surroundings last as long as the command, and say how its queries are tried."""
     from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415  it needs PySpark
 
     script = replace(script, schemas=schemas_named(script.name, asked.schema or ()))
     module = context.with_resource(surroundings(script))
-    return program_trials(script, module, query, options.search(Scope()), asked.of_spark, limits)
+    search = options.search(Scope())
+    return program_trials(
+        script, module, query, search, asked.of_spark, limits, real=engine is not PoolName.HERE,
+        beside=engine is PoolName.BOTH,
+    )  # fmt: skip
 
 
 def _run(

@@ -1,7 +1,7 @@
 """The trials of a program: those of each of its queries, and what they do to each other, in one session."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding, ranked
 from headrace_properties.kept_failures import KeptFailures, Retried
 from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.laboratory import Laboratory
 from headrace_properties.spark_jobs.outcomes import SCHEDULES
 from headrace_properties.spark_jobs.programs import Program, ProgramInput, program_of, run_program
 from headrace_properties.spark_jobs.shared_tables import shared_tables
@@ -163,6 +164,7 @@ class TrialOptions:
     allow: Collection[Cause] = ()
     duplicates: bool = False
     allow_unknown: Collection[str] = ()
+    laboratory: Laboratory | None = None  # as in `SparkTarget`
 
 
 def trials_of_program(
@@ -188,11 +190,13 @@ def trials_of_program(
 
     def part(label: str, target: SparkTarget) -> SparkTrials:
         def target_of(seed: int) -> SparkTarget:
-            return program_of(script, run, given, seed, label).queries[label]
+            return replace(
+                program_of(script, run, given, seed, label).queries[label], laboratory=options.laboratory
+            )
 
         return SparkTrials(
-            target, target_of, structs.replace(source, query=label), options.seed, options.schedules, options.allow,
-            options.duplicates, options.allow_unknown,
+            replace(target, laboratory=options.laboratory), target_of, structs.replace(source, query=label), options.seed,
+            options.schedules, options.allow, options.duplicates, options.allow_unknown,
         )  # fmt: skip
 
     return ProgramTrials(

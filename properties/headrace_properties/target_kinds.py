@@ -95,7 +95,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "options": Heeded(_PIPELINE, _OWN_FAULTS, _RANDOM),
     "protocol": _SEARCHED,
     "jobs": Heeded(),  # at most so many processes: one is enough
-    "on": Heeded(_PIPELINE, _HERE),
+    "on": Heeded(_PIPELINE | _PROGRAM, _HERE),
     "master": Heeded(_PIPELINE, _HERE),
     "version": Heeded(_PIPELINE, "it is not deployed anew while it runs"),
     "feed": Heeded(),

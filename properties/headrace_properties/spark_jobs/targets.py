@@ -18,6 +18,7 @@ from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.explaining import placed
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport, finding_of
+from headrace_properties.spark_jobs.laboratory import Laboratory
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.query_review import QueryReview, is_for_looking, review_query
@@ -51,7 +52,7 @@ from headrace_sim.spark.refusals import definition_of, place_of_error, shown_pla
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import OneTrial, RowsOf, SinkFinding, SinkReport, check_sink, try_fault
 from headrace_sim.spark.sinks.foreach_writers import function_of_writer
-from headrace_sim.spark.sinks.trial import Progress
+from headrace_sim.spark.sinks.trial import Progress, check_sink_of, try_fault_of
 
 FEED = "feed"
 PREPARE = "prepare"
@@ -80,6 +81,26 @@ class SparkReport:
     written: tuple[int, ...] = ()  # the number of rows that reach a sink which is not code, by batch
 
 
+def compared(simulated: SparkReport, real: SparkReport) -> SparkReport:
+    """Return what the simulation and the real Spark say of one query, and in what they differ."""
+    found = {(finding.kind, finding.place): finding for finding in simulated.findings}
+    also = {(finding.kind, finding.place): finding for finding in real.findings}
+    only = [
+        f"only {whose} finds: {finding.kind.title} at {finding.place}"
+        for whose, keys, other in (("the simulation", found, also), ("the real Spark", also, found))
+        for key, finding in keys.items()
+        if key not in other and finding.trial is not None
+    ]
+    agreed = f"the simulation and the real Spark both find {len(found.keys() & also.keys())} of {len(found | also)}"
+    return replace(
+        simulated,
+        sink=real.sink or simulated.sink,
+        findings=ranked([*(also | found).values()]),
+        unknown=(*simulated.unknown, *(why for why in real.unknown if why not in simulated.unknown)),
+        notes=tuple(dict.fromkeys([*simulated.notes, *real.notes, agreed, *only])),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class SparkTarget:
     """A job or a sink, with its input."""
@@ -93,6 +114,7 @@ class SparkTarget:
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     limits: CodeLimits = field(default_factory=CodeLimits)  # of each call of its code
     assumed: bool = False  # whether nothing is known of the query before the sink, and its rows are drawn
+    laboratory: Laboratory | None = None  # where it is tried on the real Spark; None: it is simulated
     feed_seed: int = 0  # from which the rows are drawn, or made
 
     @property
@@ -130,6 +152,22 @@ class SparkTarget:
 
         """
         judged, review = None, review_query(self.job, allow)
+        if self.laboratory is not None and self.laboratory.beside:
+            simulated, real = (
+                replace(self, laboratory=engine).verify(
+                    schedules=schedules,
+                    seed=seed,
+                    allow=allow,
+                    duplicates=duplicates,
+                    overtaken=overtaken,
+                    allow_unknown=allow_unknown,
+                    progress=progress,
+                )
+                for engine in (None, replace(self.laboratory, beside=False))
+            )
+            return compared(simulated, real)
+        if self.laboratory is not None:
+            return self._in_laboratory(self.laboratory, review, allow, progress, overtaken=overtaken)
         if (refusal := self._refusal()) is not None:
             return SparkReport(self.name, None, None, (refusal,))
         if self.kind is TargetKind.QUERY:
@@ -157,6 +195,27 @@ class SparkTarget:
         findings = ranked([*findings, *self._shown(sink), *review.findings])
         return SparkReport(self.name, judged, sink, findings, (*unknown, *sink.unknown), review.notes)
 
+    def _in_laboratory(
+        self,
+        laboratory: Laboratory,
+        review: QueryReview,
+        allow: Collection[Cause],
+        progress: Progress | None,
+        *,
+        overtaken: bool,
+    ) -> SparkReport:
+        """Try the query on the real Spark, at each of its effects."""
+        sink = check_sink_of(
+            laboratory.sink(self.job, self.feed, self.keys),
+            overtaken=overtaken,
+            rows_of=self._rows_of(),
+            allow=self._allowed_of_sink(allow),
+            progress=progress,
+        )
+        findings = ranked([*self._shown(sink), *review.findings])
+        told = f"Spark {self._spark} ran it as it is; paths and tables were the trials' own"
+        return SparkReport(self.name, None, sink, findings, sink.unknown, (told, *review.notes))
+
     def _refusal(self) -> Finding | None:
         """Return the finding that Spark refuses to start a query of its own operators."""
         if not any(isinstance(step, SparksOwn) for step in self.job.stateful):
@@ -176,8 +235,9 @@ class SparkTarget:
 
     def _shown(self, sink: SinkReport) -> Iterator[Finding]:
         """Yield what was found of the sink, and what is asked. Findings are shrunk unless the search was stopped."""
-        yield from map(self._unshrunk if sink.stopped else self._shrunk, sink.findings)
-        yield from (question_of_sink(asked, self.feed_seed, None) for asked in sink.questions)
+        whole = sink.stopped or self.laboratory is not None
+        yield from map(self._unshrunk if whole else self._shrunk, sink.findings)
+        yield from (question_of_sink(asked, self.feed_seed, None, self._spark) for asked in sink.questions)
 
     def _allowed_of_sink(self, allow: Collection[Cause]) -> list[str]:
         declares = self.job.declares
@@ -196,6 +256,9 @@ class SparkTarget:
             JobFailsError: As `verify` does; so are the others.
 
         """
+        if self.laboratory is not None:
+            sink = self.laboratory.sink(self.job, self.feed, self.keys)
+            return try_fault_of(sink, fault, self._rows_of(), self._allowed_of_sink(()))
         return try_fault(
             *self.sink_call(), fault, prepare=self.prepare_call(), keys=self.keys, rows_of=self._rows_of(),
             allow=self._allowed_of_sink(()), state=self.job.state,
@@ -264,7 +327,12 @@ class SparkTarget:
         return [rows for _, rows in sorted(outcome.outputs.items())]
 
     def _unshrunk(self, finding: SinkFinding) -> Finding:
-        return finding_of_sink(finding, self.feed_seed, None)
+        return finding_of_sink(finding, self.feed_seed, None, self._spark)
+
+    @property
+    def _spark(self) -> str:
+        """The version of the real Spark that tries it, or ""."""
+        return "" if self.laboratory is None else self.laboratory.jvm.version
 
     def _shrunk(self, finding: SinkFinding) -> Finding:
         """Leave out rows as long as the same fault still shows the finding, and record the remaining rows."""

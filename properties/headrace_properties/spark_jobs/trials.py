@@ -25,3 +25,4 @@ class SinkTrial(msgspec.Struct, frozen=True, tag="sink"):
     fault: SinkFault  # what happens to the process that runs it
     feed_seed: int = 0
     kept: tuple[int, ...] | None = None  # which rows to keep
+    spark: str = ""  # the version of the real Spark that ran it; "": it was simulated

@@ -6,6 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,11 +22,11 @@ from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
 from headrace_sim.spark.laboratory.places import watch_commands, watch_paths
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
-from headrace_sim.spark.laboratory.watched_frames import watch_queries, watch_writes
+from headrace_sim.spark.laboratory.watched_frames import watch_queries, watch_writes, without_trace
 from headrace_sim.spark.laboratory.workers import batches_of, raised_in_worker, watch_workers
 from headrace_sim.spark.refusals import place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
-from headrace_sim.spark.sinks.effects import Failed, Probe, Refused
+from headrace_sim.spark.sinks.effects import Failed, Probe, Refused, Returned
 from headrace_sim.spark.sinks.processes import settle
 
 _REST_S = 0.02
@@ -39,12 +40,13 @@ class LaboratoryProgram:
     Attributes:
         script: It.
         sources: The streams that are read from files.
-        run: Calls it, where it is no script: a function that starts queries.
+        within: Gives the context in which it runs.
 
     """
 
     script: Script
     sources: tuple[Source, ...]
+    within: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 def drive(
@@ -76,29 +78,40 @@ def drive(
     gc.freeze()
     try:
         script = program.script
-        with surroundings(script) as module:
+        with program.within(), surroundings(script) as module:
             if database is not None:
                 watch_postgres(probe, database)
-            clients = settle(folder, probe, seed, loopback=True)
+            probe.private = os.path.relpath(jvm.folder, folder)
+            clients = settle(folder, probe, seed, sparks=jvm.folder)
             spark = attach(jvm, session)
             _keep_running(spark)
             watch_commands(folder, spark.sparkContext._jsc.hadoopConfiguration())
-            watch_paths(folder, folder.parent)
+            watch_paths(folder, (folder.parent, jvm.folder))
             read_from(folder.parent / "input", program.sources)
-            watch_workers(folder, probe, seed, database)
+            watch_workers(folder, jvm.folder, probe, seed, database)
             watch_writes(probe)
             written = watch_queries(probe, fault)
             if prepare is not None and probe.attempt == 0:
                 prepare()
             time.sleep = _resting(time.sleep, spark)  # type: ignore[assignment]
+            _be_quiet()
             before = batches_of(folder, "commits")
             status = _run(probe, vars(module), spark)
             probe.wrote(sorted(batches_of(folder, "commits") - before), written)
+            if status == 0:  # its batches may all have been done before
+                probe.ledger.append(Returned(probe.attempt, -1))
             clients.send_waiting()
     except BaseException:  # noqa: BLE001  a bug of ours: it must be seen
         probe.ledger.append(Refused(traceback.format_exc()))
     finally:
         os._exit(status)
+
+
+def _be_quiet() -> None:
+    """Let nothing that this process prints, in whatever way, reach who reads the verdict."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
 
 
 def _run(probe: Probe, variables: dict[str, Any], spark: SparkSession) -> int:
@@ -132,10 +145,9 @@ def _failed(probe: Probe, error: BaseException) -> int:
         isinstance(entry, Failed) and entry.attempt == probe.attempt for entry in probe.ledger.entries()
     )
     if not own:
-        message = str(error).split("\n\nJVM stacktrace:")[0]
-        name, message, place = raised_in_worker(message) or (
+        name, message, place = raised_in_worker(str(error)) or (
             type(error).__name__,
-            message,
+            without_trace(error),
             place_of_error(error),
         )
         locked = "locked" in message or "busy" in message or is_lock_timeout(error)

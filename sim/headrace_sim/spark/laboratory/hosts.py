@@ -107,7 +107,9 @@ class RealDrivers:
         folder = attempt.folder
         self._alive[folder] -= 1
         self.jvm.end_queries(attempt.session, jobs=not self._alive[folder])
-        self._has_function = any(isinstance(entry, Returned) for entry in attempt.ledger.entries())
+        self._has_function = any(
+            isinstance(entry, Returned) and entry.batch >= 0 for entry in attempt.ledger.entries()
+        )
 
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left, without what was there before it."""

@@ -7,11 +7,12 @@ Rules of this file:
 * It resolves no host but this one, and has no other network (`Network`).
 """
 
+import atexit
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -53,6 +54,8 @@ _SETTINGS = {
     "spark.hadoop.fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
 }
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+_OBJECTS = 1_000_000
+"""How many objects of one process are told apart from those of others."""
 _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 
 
@@ -65,6 +68,7 @@ class SparkJvm:
         port: Where it listens to further processes, on the loopback interface.
         secret: What it expects of them.
         context: Java's own ``SparkContext``.
+        folder: Of its temporary files.
         version: Of Spark.
         trials: Their numbers. Java caches file systems by name: none may be used twice.
 
@@ -74,6 +78,7 @@ class SparkJvm:
     port: int
     secret: str
     context: Any
+    folder: Path
     version: str
     trials: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -151,28 +156,45 @@ def running(settings: Mapping[str, str]) -> Iterator[SparkJvm]:
 
     """
     with tempfile.TemporaryDirectory(prefix="headrace-spark-") as made:
-        hosts = Path(made) / "hosts"
-        hosts.write_text("127.0.0.1 localhost\n")
+        folder = Path(os.path.realpath(made))
+        (folder / "hosts").write_text("127.0.0.1 localhost\n")
         jar = find_jdbc_jar()
         jars = {"spark.driver.extraClassPath": str(jar)} if jar else {}
-        jvm = _started({**_SETTINGS, "spark.local.dir": made, **jars, **settings}, hosts)
+        jvm = _started({**_SETTINGS, "spark.local.dir": str(folder), **jars, **settings}, folder)
         try:
             yield jvm
         finally:
             jvm.stop()
 
 
-def _started(settings: Mapping[str, str], hosts: Path) -> SparkJvm:
+_SHARED: list[SparkJvm] = []
+
+
+def shared() -> SparkJvm:
+    """Return the Spark of this process, which is started now if it does not run; it ends with the process.
+
+    Raises:
+        JavaNotFoundError: There is no Java.
+
+    """
+    if not _SHARED:
+        kept = ExitStack()
+        _SHARED.append(kept.enter_context(running({})))
+        atexit.register(kept.close)
+    return _SHARED[0]
+
+
+def _started(settings: Mapping[str, str], folder: Path) -> SparkJvm:
     conf = SparkConf(loadDefaults=False).setMaster(MASTER).setAll(list(settings.items()))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     with tempfile.TemporaryFile() as log, patch.dict(os.environ, kept, clear=True):
-        os.environ["SPARK_SUBMIT_OPTS"] = f"{_JAVA} -Djdk.net.hosts.file={hosts}"
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{_JAVA} -Djdk.net.hosts.file={folder / 'hosts'}"
         os.environ.update(process_environment(MASTER, launched=True), PYTHONPATH=worker_path())
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
     context = gateway.jvm.org.apache.spark.api.java.JavaSparkContext(gateway.jvm.SparkConf())
     context.setLogLevel("OFF")
     told = getattr(gateway, "java_parameters", gateway.gateway_parameters)
-    return SparkJvm(gateway, told.port, told.auth_token, context, context.version())
+    return SparkJvm(gateway, told.port, told.auth_token, context, folder, context.version())
 
 
 def attach(running_jvm: SparkJvm, session: Any) -> SparkSession:
@@ -191,6 +213,8 @@ def attach(running_jvm: SparkJvm, session: Any) -> SparkSession:
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
     gateway = launch_gateway()
+    # Java forgets objects of a process that has died when it comes to it, and tells who has taken over: ids must not be the same.
+    gateway.gateway_property.pool.next_id = os.getpid() * _OBJECTS
     SparkContext._ensure_initialized(gateway=gateway)
     of_java = JavaObject(session._target_id, gateway._gateway_client)
     java_context = JavaObject(running_jvm.context._target_id, gateway._gateway_client)

@@ -35,11 +35,11 @@ def collected(folder: Path, effects: list[Effect], known: Mapping[str, tuple[int
         known: The files that were there before, by relative path.
 
     """
-    checkpoints = [path.parent for path in folder.rglob("metadata") if (path.parent / "offsets").is_dir()]
-    tables = {_table_of(path, folder) for path in folder.rglob("part-*") if path.is_file()}
-    tables |= {path.parent for name in _LOGS for path in folder.rglob(name)}
-    skipped = [*checkpoints, *tables]
     unchanged = {name for name, told in looked_at(folder).items() if known.get(name) == told}
+    changed = [path for path in folder.rglob("part-*") if str(path.relative_to(folder)) not in unchanged]
+    checkpoints = [path.parent for path in folder.rglob("metadata") if (path.parent / "offsets").is_dir()]
+    tables = {_table_of(path, folder) for path in changed if path.is_file()}
+    skipped = [*checkpoints, *tables, *(path.parent for name in _LOGS for path in folder.rglob(name))]
 
     def counts(path: Path) -> bool:
         return str(path.relative_to(folder)) not in unchanged and not any(

@@ -10,7 +10,7 @@ import getpass
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ _OF_THIS_MACHINE = re.compile(rf"{_BEGIN}file:(?://(?:localhost)?)?(?=/)", re.MU
 _VIEW = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
 _COMMITTER = "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitterFactory"
 _HOME = "/headrace"
-ROOT = "root"
+ROOT = "headrace-root"
 """The directory of a trial's working directory that is the root of absolute paths."""
 MOST_BYTES = 50_000_000
 """Choice: what is copied into a trial of the owner's files, at most."""
@@ -76,15 +76,15 @@ def watch_commands(folder: Path, hadoop: Any) -> None:
     ClientServerConnection.send_command = send
 
 
-def watch_paths(folder: Path, scratch: Path) -> None:
+def watch_paths(folder: Path, left: Sequence[Path]) -> None:
     """Redirect the absolute paths that this process opens or changes, irreversibly. What is only read may be the owner's.
 
     Args:
         folder: The trial's working directory.
-        scratch: Its directory of temporary files.
+        left: The directories whose paths are as they should be.
 
     """
-    inside = tuple(f"{place}{os.sep}" for place in (folder, scratch, "/dev", "/proc"))
+    inside = tuple(f"{place}{os.sep}" for place in (*left, "/dev", "/proc"))
 
     def moved(path: Any, *, changes: bool) -> Any:
         if not isinstance(path, str | bytes | os.PathLike):

@@ -1,6 +1,7 @@
 """What a program does with DataFrames, seen by the probe: each write is an effect, and each action may fail."""
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -64,6 +65,11 @@ def _noting_options(really: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def without_trace(error: BaseException) -> str:
+    """Return an error's message without the stack frames of Java."""
+    return re.split(r"\n\s*(?:at |JVM stacktrace:)", str(error))[0].strip()
+
+
 def _noted(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(really)
     def called(self: Any, value: Any) -> Any:
@@ -125,8 +131,9 @@ def watch_queries(probe: Probe, fault: SinkFault | None) -> Sequence[tuple[str, 
             except BaseException as error:
                 place = place_of_error(error, definition_of(function))
                 locked = "locked" in str(error) or "busy" in str(error) or is_lock_timeout(error)
+                told = without_trace(error)
                 probe.ledger.append(
-                    Failed(probe.attempt, batch_id, type(error).__name__, str(error), place, locked)
+                    Failed(probe.attempt, batch_id, type(error).__name__, told, place, locked)
                 )
                 raise
             probe.returned()

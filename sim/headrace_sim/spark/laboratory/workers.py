@@ -37,6 +37,7 @@ class AttemptNote:
 
     Attributes:
         folder: The trial's working directory.
+        sparks: The directory of Spark's temporary files.
         number: The attempt's number.
         fault: What strikes it.
         driver: The id of its driver's process.
@@ -48,6 +49,7 @@ class AttemptNote:
     """
 
     folder: Path
+    sparks: Path
     number: int
     fault: SinkFault | None
     driver: int
@@ -68,11 +70,14 @@ class _Noted:
         return restored, (self.note, self.pickled)
 
 
-def watch_workers(folder: Path, probe: Probe, seed: int, database: PostgresDatabase | None) -> None:
+def watch_workers(
+    folder: Path, sparks: Path, probe: Probe, seed: int, database: PostgresDatabase | None
+) -> None:
     """Let what this driver sends to workers carry the note of its attempt, irreversibly.
 
     Args:
         folder: The trial's working directory.
+        sparks: The directory of Spark's temporary files.
         probe: That of the driver.
         seed: Of its clock and of its random numbers.
         database: What stands for each PostgreSQL, or None.
@@ -83,7 +88,7 @@ def watch_workers(folder: Path, probe: Probe, seed: int, database: PostgresDatab
     probe.driver = os.getpid()
     assert isinstance(probe.pause, Halt)
     note = AttemptNote(
-        folder, probe.attempt, probe.fault, os.getpid(), probe.pause, seed, tuple(sys.path), database
+        folder, sparks, probe.attempt, probe.fault, os.getpid(), probe.pause, seed, tuple(sys.path), database
     )
     really_prepare = rdd._prepare_for_python_RDD
 
@@ -131,9 +136,10 @@ def _settle(note: AttemptNote) -> None:
     probe.join(_running_batch(context, note.folder))
     if note.database is not None:
         watch_postgres(probe, note.database)
-    settle(note.folder, probe, note.seed, loopback=True)
+    probe.private = os.path.relpath(note.sparks, note.folder)
+    settle(note.folder, probe, note.seed, sparks=note.sparks)
     _settle_chance(f"{note.seed} {context and context.partitionId()} {len(probe.ledger.entries())}")
-    watch_paths(note.folder, note.folder.parent)
+    watch_paths(note.folder, (note.folder.parent, note.sparks))
     _pass_on(note)
 
 

@@ -198,6 +198,7 @@ class Probe:
         self.ledger = ledger
         self.attempt = attempt
         self.was_paused = False
+        self.private = ""  # what targets of Spark's own begin with
         self.fault = fault
         self.pause = pause
         self.driver = driver
@@ -309,8 +310,8 @@ class Probe:
             ConnectionRefusedError: If this is the request that is refused. It is not.
 
         """
-        if self._busy or self._batch < 0:  # part of another effect, or of the preparation
-            yield
+        if self._busy or self._batch < 0 or (self.private and target.startswith(self.private)):
+            yield  # part of another effect, or of the preparation, or nothing of the user's
             return
         self._busy = True
         place = place or users_place()

@@ -14,7 +14,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -404,7 +404,7 @@ def settle(
     probe: Probe,
     seed: int,
     *,
-    loopback: bool = False,
+    sparks: Path | None = None,
     keys: Mapping[str, tuple[str, ...]] | None = None,
 ) -> StoreClients:
     """Confine this process to the folder, and report its effects to the probe. Return what answers clients of stores.
@@ -413,7 +413,7 @@ def settle(
         folder: The trial's directory.
         probe: Told of effects.
         seed: Of the clock and of random numbers.
-        loopback: Whether it may connect to this machine.
+        sparks: The directory of a real Spark's temporary files, which it may use, and this machine's network; or None.
         keys: The columns of the keys of tables, as the author says them, by table.
 
     """
@@ -437,10 +437,11 @@ def settle(
 
     def heard(error: OutsideError) -> None:
         refusals.HEARD.append(error)
-        if loopback:  # this process may not be the one that looks there
+        if sparks is not None:  # this process may not be the one that looks there
             probe.ledger.append(Refused(str(error)))
 
-    sys.addaudithook(_guard(str(folder.parent), heard, loopback=loopback))
+    folders = [folder.parent, *([sparks] if sparks else [])]
+    sys.addaudithook(_guard(folders, heard, loopback=sparks is not None))
     return clients
 
 
@@ -457,9 +458,10 @@ def _settle_chance(seed: int) -> None:
 
 
 def _guard(
-    folder: str, heard: Callable[[OutsideError], None], *, loopback: bool
+    folders: Sequence[Path], heard: Callable[[OutsideError], None], *, loopback: bool
 ) -> Callable[[str, tuple[Any, ...]], None]:
-    """An audit hook that refuses access outside the folder: a trial must not touch anything real."""
+    """An audit hook that refuses access outside the folders: a trial must not touch anything real."""
+    places = tuple(f"{folder}{os.sep}" for folder in folders)
 
     def refuse(what: str) -> NoReturn:
         error = OutsideError(what, refusals.users_place())
@@ -469,7 +471,7 @@ def _guard(
     def inside(path: Any) -> bool:
         if isinstance(path, int) or path in {os.devnull, ":memory:", ""}:
             return True
-        return os.path.realpath(os.fsdecode(path).removeprefix("file:")).startswith(folder + os.sep)
+        return os.path.realpath(os.fsdecode(path).removeprefix("file:")).startswith(places)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":

@@ -1,0 +1,44 @@
+"""A query of a program in the laboratory: what tries it is the real Spark, which runs the program as it is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace_properties.search.guard import effects_let_through
+from headrace_sim.spark.client.scripts import Script
+from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.laboratory.driver import LaboratoryProgram
+from headrace_sim.spark.laboratory.hosts import RealDrivers
+from headrace_sim.spark.laboratory.jvm import SparkJvm, shared
+from headrace_sim.spark.sinks.processes import Sink
+
+
+@dataclass(frozen=True, slots=True)
+class Laboratory:
+    """Where a program runs on the real Spark."""
+
+    script: Script
+    beside: bool = False  # whether its queries are simulated, too, and what both find is compared
+
+    @property
+    def jvm(self) -> SparkJvm:
+        """Spark, which is started when it is first asked for.
+
+        Raises:
+            JavaNotFoundError: There is no Java.
+
+        """
+        return shared()
+
+    def sink(
+        self, job: SparkJob, feed: Sequence[Sequence[tuple[Any, ...]]], keys: Mapping[str, Sequence[str]]
+    ) -> Sink:
+        """Return what is tried: the query from its streams to its sink."""
+        host = RealDrivers(LaboratoryProgram(self.script, job.sources, effects_let_through), self.jvm)
+        declared = {table: tuple(columns) for table, columns in keys.items()}
+        function = job.sink.function or _written_by_spark
+        return Sink(function, job.input, tuple(map(tuple, feed)), None, declared, host=host)
+
+
+def _written_by_spark(_frame: Any, _batch_id: int) -> None:
+    """Stand for a sink that is no code of the program's."""

@@ -1,0 +1,90 @@
+"""``headrace verify jobs/stream.py --on spark``: the program as it is, on the real Spark, which dies at each of its effects."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace_properties.replays import read_replay
+from headrace_properties.spark_jobs.trials import SinkTrial
+from tests.cli.rig import Run
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = """
+from pyspark.sql import SparkSession, functions as F
+
+spark = SparkSession.builder.appName("payments").getOrCreate()
+payments = spark.readStream.schema("id LONG, amount LONG").json("/landing/payments")
+feed = [[(1, 10)]]
+
+
+def write(df, batch_id):
+    rows = df.rdd.map(lambda row: (row.id, row.amount)).collect()
+    frame = spark.createDataFrame(rows, "id LONG, amount LONG"){dated}
+    frame.write.mode("{mode}").json(f"s3a://lake/payments{place}")
+
+
+payments.writeStream.foreachBatch(write).option("checkpointLocation", "s3a://lake/_checkpoint").start()
+spark.streams.awaitAnyTermination()
+spark.stop()
+"""
+DOUBLED = PROGRAM.format(mode="append", place="", dated="")
+SOUND = PROGRAM.format(mode="overwrite", place="/batch={batch_id}", dated="")
+
+
+def line_of(program: str, call: str) -> int:
+    return next(number for number, line in enumerate(program.splitlines(), 1) if call in line)
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADRACE_NO_COLOR", "1")
+    return Path("stream.py")
+
+
+def test_job_that_only_the_real_spark_runs_is_found_to_double_its_rows(job: Path, run: Run) -> None:
+    job.write_text(DOUBLED)
+    simulated = run("verify", str(job))
+    assert simulated.exit_code == 2
+    assert "stream.py:10: cannot follow DataFrame.rdd.map without Spark" in simulated.output
+    assert f"headrace verify {job} --on spark" in simulated.output
+    result = run("verify", str(job), "--on", "spark", "--json")
+    assert result.exit_code == 1, result.output
+    document = json.loads(result.stdout)
+    (finding,) = document["findings"]
+    assert finding["place"]["line"] == line_of(DOUBLED, ".write.mode")
+    assert "(id=1, amount=10) once too often" in finding["message"]
+    assert any(note.startswith("Spark 4") for note in document["queries"][0]["notes"])
+    file = Path(finding["replay_file"])
+    trial = read_replay(file).trial
+    assert isinstance(trial, SinkTrial)
+    assert trial.spark
+    again = run("replay", str(file))
+    assert again.exit_code == 1
+    assert "VIOLATED again" in again.output
+    assert "headrace-root" not in result.output + again.output
+    assert {path.name for path in Path().iterdir()} <= {"stream.py", ".headrace"}
+
+
+@pytest.mark.nightly
+def test_sound_job_holds_on_the_real_spark(job: Path, run: Run) -> None:
+    job.write_text(SOUND)
+    result = run("verify", str(job), "--on", "spark")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.nightly
+def test_both_engines_are_compared(job: Path, run: Run) -> None:
+    job.write_text(DOUBLED.replace("df.rdd.map(lambda row: (row.id, row.amount)).collect()", "df.collect()"))
+    result = run("verify", str(job), "--on", "both")
+    assert result.exit_code == 1, result.output
+    assert "the simulation and the real Spark both find 1 of 1" in result.output
+
+
+def test_real_spark_runs_programs_and_no_function(job: Path, run: Run) -> None:
+    job.write_text(DOUBLED)
+    result = run("verify", "stream:write", "--schema", "id LONG", "--on", "both")
+    assert result.exit_code == 2
+    assert "given for a program" in result.output
