@@ -135,6 +135,8 @@ def arrow_table(rows: list[Any], schema: t.StructType) -> pa.Table:
     """Return rows as Arrow, converted as PySpark does."""
     if not rows:
         return pa.schema(list(arrow_type(schema))).empty_table()
+    if not schema.fields:  # whose number 4.0 and 4.1 lose
+        return pa.Table.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
     options = {"use_large_var_types": False} if VERSION >= (4, 0) else {}
     return _LocalDataToArrow.convert(rows, schema, **options)
 

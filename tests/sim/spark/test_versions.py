@@ -71,3 +71,9 @@ def test_call_of_classic_spark_that_its_client_lacks_is_a_gap(monkeypatch: pytes
         frame = session.createDataFrame([(1,)], "i INT")
         error = AttributeError(name="of_the_jvm", obj=frame)
     assert "cannot follow a call in this line" in str(gap_in(error))
+
+
+def test_frame_with_rows_is_not_empty() -> None:
+    with connected(Session()) as session:
+        df = session.createDataFrame([(1,), (2,)], "i INT")
+        assert (df.isEmpty(), df.filter("i > 2").isEmpty(), df.select().collect()) == (False, True, [(), ()])
