@@ -68,7 +68,7 @@ test: $(READY) ## run the tests and doctests (JOBS=3 processes; ARGS='-k waterma
 	$(BIN)/python -m pytest --numprocesses $(JOBS) $(ARGS)
 
 # Spark jobs are verified with whatever PySpark is installed: what needs no Java, on another release of it.
-conformance: ## run the tests of Spark jobs on another PySpark (PYSPARK=4.0 or 4.1), in .venv-pyspark-4.0
+conformance: ## run the tests of Spark jobs on another PySpark (PYSPARK=3.5, 4.0 or 4.1), in .venv-pyspark-4.0
 	@$(require_python) && test -n "$(PYSPARK)" || { echo "Name a release: PYSPARK=4.0 make conformance" >&2; exit 1; }
 	@test -x $(OTHER)/bin/pip || { echo "Setting up $(OTHER) (some minutes the first time)"; $(PYTHON) -m venv $(OTHER); }
 	@sed '/^pyspark==/d' constraints.txt > $(OTHER)/constraints.txt

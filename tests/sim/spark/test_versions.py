@@ -77,3 +77,15 @@ def test_frame_with_rows_is_not_empty() -> None:
     with connected(Session()) as session:
         df = session.createDataFrame([(1,), (2,)], "i INT")
         assert (df.isEmpty(), df.filter("i > 2").isEmpty(), df.select().collect()) == (False, True, [(), ()])
+
+
+def test_packages_that_pyspark_does_not_bring_are_named_with_what_installs_them() -> None:
+    code = (
+        "import importlib.util as util; found = util.find_spec; "
+        "util.find_spec = lambda name, *more: None if name.startswith('grpc') else found(name, *more); "
+        "import headrace_sim.spark.client"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith(
+        "not installed: grpcio, grpcio-status. Install them: pip install 'headrace[spark]'"
+    )
