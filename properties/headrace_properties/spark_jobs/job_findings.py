@@ -56,7 +56,8 @@ class JobFailsError(HeadraceError):
     def __str__(self) -> str:
         """Show the error and its place."""
         error = self.error.rstrip(".")
-        return f"{shown_place(self.place)}: the job fails without faults: {error}. Fix it first"
+        remedy = "Fix it first, or give it rows that it takes: --sample FILE"
+        return f"{shown_place(self.place)}: the job fails without faults: {error}. {remedy}"
 
 
 EFFECT_FIRST = (
