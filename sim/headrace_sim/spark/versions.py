@@ -38,6 +38,8 @@ VARIANTS: tuple[type[t.DataType], ...] = (t.VariantType,) if hasattr(t, "Variant
 """VARIANT, which 3.5 does not have."""
 NO_SUCH_SETTING: Any = _found("errors", "SparkNoSuchElementException", errors.UnsupportedOperationException)
 """What ``spark.conf.get`` raises for a name without a value."""
+rdd: Any = _found("core.rdd") or _found("rdd")
+"""The module of RDDs."""
 PythonEvalType: Any = _found("util" if VERSION >= (4, 0) else "rdd", "PythonEvalType")
 _CONVERSION = "sql.conversion" if VERSION >= (4, 0) else "sql.connect.conversion"
 _LocalDataToArrow = _found(_CONVERSION, "LocalDataToArrowConversion")

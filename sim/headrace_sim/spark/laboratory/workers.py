@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
-from pyspark.core import rdd
 from pyspark.serializers import CPickleSerializer
 
 from headrace_sim.spark.laboratory.places import watch_paths
@@ -24,6 +23,7 @@ from headrace_sim.spark.refusals import is_library
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import Ledger, Probe
 from headrace_sim.spark.sinks.processes import Halt, settle
+from headrace_sim.spark.versions import rdd
 
 _BATCH = "streaming.sql.batchId"
 """The local property in which Spark tells a task its batch."""
