@@ -103,7 +103,12 @@ def test_other_changes_of_tables_are_values() -> None:
     assert meaning_of("DROP TABLE IF EXISTS t") == DropTable("t", may_lack=True)
     assert meaning_of("DROP VIEW v") == DropView("v")
     assert meaning_of("SET spark.sql.shuffle.partitions = 2") == Setting("spark.sql.shuffle.partitions", "2")
-    assert meaning_of("CREATE DATABASE IF NOT EXISTS d") == NoChange()
+    for text in (
+        "CREATE DATABASE IF NOT EXISTS d",
+        "CREATE NAMESPACE c.d",
+        "create catalog c",
+    ):
+        assert meaning_of(text) == NoChange()
     schema = t.StructType().add("a", t.IntegerType(), False, {"comment": "key"}).add("day", t.StringType())
     text = (
         "CREATE TABLE IF NOT EXISTS t (a INT NOT NULL COMMENT 'key', day STRING) USING delta PARTITIONED BY (day, bucket(16, a)) "

@@ -111,6 +111,7 @@ class SqlText:
         return made
 
 
+_WITHOUT_ROWS = re.compile(r"\s*CREATE\s+CATALOG\b", re.IGNORECASE)
 _EVOLVES = re.compile(r"^\s*MERGE\s+WITH\s+SCHEMA\s+EVOLUTION\b", re.IGNORECASE)
 _IS_QUERY = re.compile(r"[\s(]*(SELECT|WITH|VALUES|FROM|TABLE)\b", re.IGNORECASE)
 
@@ -136,6 +137,8 @@ class _Statements:
 
     def read(self, tree: exp.Expr) -> Meaning:
         found = _KINDS.get(type(tree))
+        if isinstance(tree, exp.Command) and _WITHOUT_ROWS.match(tree.sql()):
+            return NoChange()
         if found is None:
             raise SqlTextError("which is no query and no change of tables that is simulated")
         allowed, form = found
