@@ -52,6 +52,15 @@ class ProgramOptions:
         ),
     ] = ""
 
+    postgres: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            show_default="one that is installed",
+            help="Programs with --on spark: a PostgreSQL for tests, in which each trial makes a database of its own.",
+        ),
+    ] = ""
+
     def is_program(self, name: str) -> bool:
         """Return whether a target is a program."""
         return self.module or is_file_of_program(name)

@@ -19,6 +19,7 @@ from headrace_properties.target_kinds import check_allowed
 
 if TYPE_CHECKING:
     from headrace_properties.program_trials import ProgramTrials
+    from headrace_properties.spark_jobs.laboratory import Laboratory
     from headrace_properties.spark_jobs.targets import SparkTarget
     from headrace_properties.spark_trials import SparkTrials
     from headrace_sim.spark.client.scripts import Script
@@ -89,9 +90,7 @@ def program_trials(
     search: Search,
     options: SparkOptions,
     limits: CodeLimits,
-    *,
-    real: bool,
-    beside: bool,
+    laboratory: "Laboratory | None",
 ) -> "ProgramTrials":
     """Run a program, and say how its queries are tried.
 
@@ -102,15 +101,13 @@ def program_trials(
         search: How many schedules, and of which seed.
         options: What is known of it.
         limits: Of each call of its code.
-        real: Whether they are tried on the real Spark.
-        beside: Whether they are then simulated, too.
+        laboratory: Where they are tried on the real Spark; None: they are simulated.
 
     Raises:
         HeadraceError: The program is not there, starts no query, or does something that is refused.
 
     """
     from headrace_properties.program_trials import TrialOptions, trials_of_program  # noqa: PLC0415
-    from headrace_properties.spark_jobs.laboratory import Laboratory  # noqa: PLC0415
     from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
     from headrace_properties.spark_jobs.targets import causes_named, keys_named  # noqa: PLC0415
 
@@ -121,7 +118,6 @@ def program_trials(
         samples=_samples(options.samples),
         limits=limits,
     )
-    laboratory = Laboratory(script, beside) if real else None
     how = TrialOptions(
         search.seed, search.runs, causes_named(names), options.duplicates, laboratory=laboratory
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace import OptionsError
 from headrace.api.errors import HeadraceError
 from headrace.histories import header_of
 from headrace_cli._consoles import output_console
@@ -296,6 +297,7 @@ def verify(
                     target,
                     confinement.limits,
                     pools.on,
+                    program.postgres,
                 )
             else:
                 trials = _trials(pipeline, options, scope.scope, target, confinement.limits)
@@ -376,17 +378,21 @@ def _program(
     asked: TargetOptions,
     limits: CodeLimits,
     engine: PoolName,
+    postgres: str,
 ) -> "ProgramTrials":
     """Run a program, whose surroundings last as long as the command, and say how its queries are tried."""
     from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415  it needs PySpark
 
     script = replace(script, schemas=schemas_named(script.name, asked.schema or ()))
     module = context.with_resource(surroundings(script))
+    from headrace_properties.spark_jobs.laboratory import Laboratory  # noqa: PLC0415  as above
+
+    if postgres and engine is PoolName.HERE:
+        raise OptionsError("postgres", postgres, "given with --on spark, or --on both")
+    on_spark = Laboratory(script, engine is PoolName.BOTH, postgres)
+    laboratory = None if engine is PoolName.HERE else on_spark
     search = options.search(Scope())
-    return program_trials(
-        script, module, query, search, asked.of_spark, limits, real=engine is not PoolName.HERE,
-        beside=engine is PoolName.BOTH,
-    )  # fmt: skip
+    return program_trials(script, module, query, search, asked.of_spark, limits, laboratory)
 
 
 def _run(

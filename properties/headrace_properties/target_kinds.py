@@ -119,6 +119,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "stand_in": Heeded(_PROGRAM, _NO_PROGRAM),
     "stand_ins": Heeded(_PROGRAM, _NO_PROGRAM),
     "query": Heeded(_PROGRAM, _NO_PROGRAM),
+    "postgres": Heeded(_PROGRAM, _NO_PROGRAM),
     "ordered": Heeded(_SPARK, _SPARK_HAS_IT),
     "running": Heeded(_SPARK, _SPARK_HAS_IT),
     "repeated": Heeded(_SPARK, _SPARK_HAS_IT),

@@ -89,6 +89,7 @@ SAMPLES = {
     "env": ("--env", "A=1"),
     "stand_in": ("--stand-in", "a"),
     "query": ("--query", "a"),
+    "postgres": ("--postgres", "postgresql://localhost/test"),
     "strict": ("--strict",),
     "force": ("--force",),
     "verbose": ("--verbose",),

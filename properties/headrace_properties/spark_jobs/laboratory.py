@@ -20,6 +20,8 @@ class Laboratory:
     script: Script
     beside: bool = False  # whether its queries are simulated, too, and what both find is compared
 
+    postgres: str = ""  # the URL of the owner's server for tests; "": of one that is installed
+
     @property
     def jvm(self) -> SparkJvm:
         """Spark, which is started when it is first asked for.
@@ -34,7 +36,9 @@ class Laboratory:
         self, job: SparkJob, feed: Sequence[Sequence[tuple[Any, ...]]], keys: Mapping[str, Sequence[str]]
     ) -> Sink:
         """Return what is tried: the query from its streams to its sink."""
-        host = RealDrivers(LaboratoryProgram(self.script, job.sources, effects_let_through), self.jvm)
+        host = RealDrivers(
+            LaboratoryProgram(self.script, job.sources, effects_let_through), self.jvm, postgres=self.postgres
+        )
         declared = {table: tuple(columns) for table, columns in keys.items()}
         function = job.sink.function or _written_by_spark
         return Sink(function, job.input, tuple(map(tuple, feed)), None, declared, host=host)

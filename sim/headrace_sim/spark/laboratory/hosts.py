@@ -86,7 +86,11 @@ class RealDrivers:
         self._alive[folder] = self._alive.get(folder, 0) + 1
         seed = number + 2 if chance is None else chance
         os.environ.setdefault("TZ", "UTC")
-        cut = None if self._has_function or fault is None or fault.kind not in _BETWEEN else fault
+        is_last = fault is not None and fault == SinkFault(
+            SinkFaultKind.RESTART, len(sink.batches) - 1, fault.effect
+        )
+        has_no_cut = self._has_function or fault is None or fault.kind not in _BETWEEN or is_last
+        cut = None if has_no_cut else fault  # behind the last batch nothing comes that a restart could change
         if cut is not None:
             held_back(rows, cut.batch - (cut.effect == 0))
             session.conf().set(_LAST_BATCH, "false")
