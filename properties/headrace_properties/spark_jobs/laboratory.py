@@ -19,7 +19,6 @@ class Laboratory:
 
     script: Script
     beside: bool = False  # whether its queries are simulated, too, and what both find is compared
-
     postgres: str = ""  # the URL of the owner's server for tests; "": of one that is installed
 
     @property
@@ -40,9 +39,4 @@ class Laboratory:
             LaboratoryProgram(self.script, job.sources, effects_let_through), self.jvm, postgres=self.postgres
         )
         declared = {table: tuple(columns) for table, columns in keys.items()}
-        function = job.sink.function or _written_by_spark
-        return Sink(function, job.input, tuple(map(tuple, feed)), None, declared, host=host)
-
-
-def _written_by_spark(_frame: Any, _batch_id: int) -> None:
-    """Stand for a sink that is no code of the program's."""
+        return Sink(job.sink.function, job.input, tuple(map(tuple, feed)), None, declared, host=host)
