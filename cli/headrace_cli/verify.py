@@ -289,16 +289,17 @@ def verify(
         with stdout_reserved(), confinement.entered(verbose=verbose):
             trials: AnyTrials
             if is_program:
-                trials = _program(
-                    context,
-                    program.script(pipeline, arguments or ()),
-                    program.query,
-                    options,
-                    target,
-                    confinement.limits,
-                    pools.on,
-                    program.postgres,
-                )
+                with _offered(pipeline, pools.on):
+                    trials = _program(
+                        context,
+                        program.script(pipeline, arguments or ()),
+                        program.query,
+                        options,
+                        target,
+                        confinement.limits,
+                        pools.on,
+                        program.postgres,
+                    )
             else:
                 trials = _trials(pipeline, options, scope.scope, target, confinement.limits)
             refuse_unheeded_options(context, trials.kind)

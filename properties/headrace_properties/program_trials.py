@@ -19,7 +19,8 @@ from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_trials import SparkTrials
 from headrace_properties.target import SparkSource
 from headrace_properties.target_kinds import TargetKind
-from headrace_sim.spark.client.scripts import Script
+from headrace_sim.spark.client.scripts import Script, ScriptRun
+from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.sinks.trial import Progress
 from headrace_sim.spark.versions import INSTALLED
 
@@ -184,24 +185,37 @@ def trials_of_program(
         HeadraceError: The program starts no query, or does something that is refused.
 
     """
-    run = run_program(script, module)
+    run, laboratory, is_read = read_program(script, module, options.laboratory)
     program = program_of(script, run, given, options.seed, query)
     source = source_of(script, given, query)
 
+    def engaged(target: SparkTarget) -> SparkTarget:
+        return replace(target, laboratory=laboratory, assumed=target.assumed or not is_read)
+
     def part(label: str, target: SparkTarget) -> SparkTrials:
         def target_of(seed: int) -> SparkTarget:
-            return replace(
-                program_of(script, run, given, seed, label).queries[label], laboratory=options.laboratory
-            )
+            return engaged(program_of(script, run, given, seed, label).queries[label])
 
         return SparkTrials(
-            replace(target, laboratory=options.laboratory), target_of, structs.replace(source, query=label), options.seed,
+            engaged(target), target_of, structs.replace(source, query=label), options.seed,
             options.schedules, options.allow, options.duplicates, options.allow_unknown,
         )  # fmt: skip
 
     return ProgramTrials(
         program, source, tuple(part(label, target) for label, target in program.queries.items())
     )
+
+
+def read_program(
+    script: Script, module: Any, laboratory: Laboratory | None
+) -> tuple[ScriptRun, Laboratory | None, bool]:
+    """Run a program in the simulation, or, if that cannot read it, in the laboratory; return where, and whether it was read."""
+    try:
+        return run_program(script, module), laboratory, True
+    except CannotFollowError as error:
+        if laboratory is None:
+            raise
+        return laboratory.looked(str(error)), replace(laboratory, beside=False), False
 
 
 def source_of(script: Script, given: ProgramInput, query: str = "") -> SparkSource:

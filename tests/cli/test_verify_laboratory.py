@@ -75,6 +75,44 @@ def test_sound_job_holds_on_the_real_spark(job: Path, run: Run) -> None:
     assert result.exit_code == 0, result.output
 
 
+UNREAD = """
+from pyspark.sql import SparkSession, functions as F
+
+spark = SparkSession.builder.getOrCreate()
+known = spark.sparkContext.parallelize([("ann", "gold")]).toDF(["user", "level"])
+events = spark.readStream.format("kafka").option("subscribe", "events").load()
+users = events.select(F.col("key").cast("string").alias("user")).join(F.broadcast(known), "user", "left")
+feed = [[(b"ann", b"{}", "events", 0, 0, None, 0)]]
+
+
+def save(df, batch_id):
+    df.write.mode("append").parquet("/lake/users")
+
+
+users.writeStream.foreachBatch(save).option("checkpointLocation", "/lake/checkpoint").start().awaitTermination()
+"""
+
+
+def test_program_that_the_simulation_cannot_read_is_offered_the_real_spark(job: Path, run: Run) -> None:
+    job.write_text(UNREAD)
+    result = run("verify", str(job))
+    assert result.exit_code == 2
+    assert "cannot follow SparkContext.parallelize" in result.output
+    assert f"headrace verify {job} --on spark" in result.output
+
+
+@pytest.mark.nightly
+def test_program_that_only_the_real_spark_reads_is_judged_and_replayed(job: Path, run: Run) -> None:
+    job.write_text(UNREAD)
+    result = run("verify", str(job), "--on", "spark", "--json")
+    assert result.exit_code == 1, result.output
+    document = json.loads(result.stdout)
+    (finding,) = document["findings"]
+    assert "(user='ann', level='gold') once too often" in finding["message"]
+    assert document["notes"][0].startswith("only the real Spark can read the program")
+    assert run("replay", finding["replay_file"]).exit_code == 1
+
+
 @pytest.mark.nightly
 def test_both_engines_are_compared(job: Path, run: Run) -> None:
     job.write_text(DOUBLED.replace("df.rdd.map(lambda row: (row.id, row.amount)).collect()", "df.collect()"))

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace_properties.search.guard import effects_let_through
-from headrace_sim.spark.client.scripts import Script
+from headrace_sim.spark.client.query_lives import QueryLife
+from headrace_sim.spark.client.script_time import ScriptTime
+from headrace_sim.spark.client.scripts import Script, ScriptRun
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.driver import LaboratoryProgram
-from headrace_sim.spark.laboratory.hosts import RealDrivers
+from headrace_sim.spark.laboratory.hosts import RealDrivers, looked
 from headrace_sim.spark.laboratory.jvm import SparkJvm, shared
 from headrace_sim.spark.sinks.processes import Sink
 
@@ -31,6 +33,13 @@ class Laboratory:
         """
         return shared()
 
+    def looked(self, why: str) -> ScriptRun:
+        """Run the program without rows, which the simulation cannot read; ``why``: it says. Raises as `looked` does."""
+        jobs, variables = looked(LaboratoryProgram(self.script, (), effects_let_through), self.jvm)
+        time = ScriptTime(_no_time, _no_time)
+        lives = tuple(QueryLife(number, job, time) for number, job in enumerate(jobs))
+        return ScriptRun(lives, variables, (f"only the real Spark can read the program: {why}",))
+
     def sink(
         self, job: SparkJob, feed: Sequence[Sequence[tuple[Any, ...]]], keys: Mapping[str, Sequence[str]]
     ) -> Sink:
@@ -40,3 +49,7 @@ class Laboratory:
         )
         declared = {table: tuple(columns) for table, columns in keys.items()}
         return Sink(job.sink.function, job.input, tuple(map(tuple, feed)), None, declared, host=host)
+
+
+def _no_time(_seconds: float) -> None:
+    """Let no time pass: the program has ended."""

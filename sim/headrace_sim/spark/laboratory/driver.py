@@ -5,8 +5,8 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +19,7 @@ from headrace_sim.spark.client.scripts import Script, surroundings
 from headrace_sim.spark.job import Source
 from headrace_sim.spark.laboratory.inputs import read_from
 from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
+from headrace_sim.spark.laboratory.looks import SourcesLook, kept_variables, note_queries
 from headrace_sim.spark.laboratory.places import watch_commands, watch_paths
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
@@ -28,6 +29,7 @@ from headrace_sim.spark.refusals import place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.effects import Failed, Probe, Refused, Returned
 from headrace_sim.spark.sinks.processes import settle
+from headrace_sim.spark.sinks.store_clients import StoreClients
 
 _REST_S = 0.02
 """How long, in real seconds, a wait of the program's takes at most: its query runs in real time."""
@@ -77,26 +79,15 @@ def drive(
     status = 1
     gc.freeze()
     try:
-        script = program.script
-        with program.within(), surroundings(script) as module:
-            if database is not None:
-                watch_postgres(probe, database)
-            probe.private = os.path.relpath(jvm.folder, folder)
-            clients = settle(folder, probe, seed, sparks=jvm.folder)
-            spark = attach(jvm, session)
-            _keep_running(spark)
-            watch_commands(folder, spark.sparkContext._jsc.hadoopConfiguration())
-            watch_paths(folder, (folder.parent, jvm.folder))
+        with _settled(program, jvm, session, folder, probe, seed, database) as (variables, spark, clients):
             read_from(folder.parent / "input", program.sources)
             watch_workers(folder, jvm.folder, probe, seed, database)
             watch_writes(probe)
             written = watch_queries(probe, fault)
             if prepare is not None and probe.attempt == 0:
                 prepare()
-            time.sleep = _resting(time.sleep, spark)  # type: ignore[assignment]
-            _be_quiet()
             before = batches_of(folder, "commits")
-            status = _run(probe, vars(module), spark)
+            status = _run(probe, variables, spark)
             probe.wrote(sorted(batches_of(folder, "commits") - before), written)
             if status == 0:  # its batches may all have been done before
                 probe.ledger.append(Returned(probe.attempt, -1))
@@ -105,6 +96,50 @@ def drive(
         probe.ledger.append(Refused(traceback.format_exc()))
     finally:
         os._exit(status)
+
+
+def look(program: LaboratoryProgram, jvm: SparkJvm, session: Any, folder: Path, probe: Probe) -> NoReturn:
+    """Run the program without rows in this process, a fork, note its queries and its variables in the ledger, and never return.
+
+    The arguments are those of `drive`.
+    """
+    status = 1
+    try:
+        with _settled(program, jvm, session, folder, probe, 0, None) as (variables, spark, _):
+            watch_workers(folder, jvm.folder, probe, 0, None)
+            tell = probe.ledger.append
+            note_queries(SourcesLook(folder.parent / "input", program.script.schemas, tell), tell)
+            status = _run(probe, variables, spark)
+            probe.ledger.append(kept_variables(variables))
+    except BaseException:  # noqa: BLE001  a bug of ours: it must be seen
+        probe.ledger.append(Refused(traceback.format_exc()))
+    finally:
+        os._exit(status)
+
+
+@contextmanager
+def _settled(
+    program: LaboratoryProgram,
+    jvm: SparkJvm,
+    session: Any,
+    folder: Path,
+    probe: Probe,
+    seed: int,
+    database: PostgresDatabase | None,
+) -> Iterator[tuple[dict[str, Any], SparkSession, StoreClients]]:
+    """Let this process be a driver in its trial, irreversibly; give the program's variables, its session and its clients."""
+    with program.within(), surroundings(program.script) as module:
+        if database is not None:
+            watch_postgres(probe, database)
+        probe.private = os.path.relpath(jvm.folder, folder)
+        clients = settle(folder, probe, seed, sparks=jvm.folder)
+        spark = attach(jvm, session)
+        _keep_running(spark)
+        watch_commands(folder, spark.sparkContext._jsc.hadoopConfiguration())
+        watch_paths(folder, (folder.parent, jvm.folder))
+        time.sleep = _resting(time.sleep, spark)  # type: ignore[assignment]
+        _be_quiet()
+        yield vars(module), spark, clients
 
 
 def _be_quiet() -> None:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace_sim.spark.laboratory.driver import LaboratoryProgram, drive
+from headrace_sim.spark.client.script_needs import ProgramError
+from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.laboratory.driver import LaboratoryProgram, drive, look
 from headrace_sim.spark.laboratory.inputs import held_back, write_batch
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.laboratory.outputs import collected
@@ -15,8 +17,9 @@ from headrace_sim.spark.laboratory.postgres import PostgresDatabase, server_for
 from headrace_sim.spark.laboratory.postgres import contents as tables_of
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import KILLED, Effect, Ledger, Returned
+from headrace_sim.spark.sinks.effects import KILLED, Effect, Failed, Ledger, Refused, Returned
 from headrace_sim.spark.sinks.processes import Attempt, Sink
+from headrace_sim.spark.sinks.trial import UnfollowableSinkError, trial_folder
 
 _BETWEEN = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}
 """What may strike between two batches, where no function of the user's is called: such a query gets the batches up to there."""
@@ -156,3 +159,31 @@ class RealAttempt:
                 for entry in self.folder.rglob(f"commits/{name}"):
                     entry.unlink()
         return status or KILLED
+
+
+def looked(program: LaboratoryProgram, jvm: SparkJvm) -> tuple[tuple[SparkJob, ...], dict[str, Any]]:
+    """Run a program that the simulation cannot read, without rows; return its queries and its variables.
+
+    Raise `ProgramError` if it starts no query, fails before, or does not say the schema of a stream, and
+    `UnfollowableSinkError` if it does something outside its trial.
+    """
+    with trial_folder() as (folder, ledger):
+        (folder / ROOT).mkdir()
+        copied(Path.cwd(), folder)
+        session = jvm.new_catalog(settings_of(f"look{next(jvm.trials)}", folder))
+        Attempt(lambda probe: look(program, jvm, session, folder, probe), ledger, 0, None).finish()
+        jvm.end_queries(session, jobs=True)
+        entries: list[Any] = ledger.entries()
+    jobs = tuple(entry for entry in entries if isinstance(entry, SparkJob))
+    for entry in entries:
+        match entry:
+            case ProgramError():
+                raise entry
+            case Refused():
+                raise UnfollowableSinkError(entry.message)
+            case Failed() if not jobs:
+                problem = f"it raises {entry.error}: {entry.message}"
+                raise ProgramError(problem, entry.place, "Fix it so that Spark runs it up to its queries")
+    if not jobs:
+        raise ProgramError("it starts no query", program.script.name, "Let it call what starts its query")
+    return jobs, next((entry for entry in entries if isinstance(entry, dict)), {})

@@ -17,7 +17,7 @@ from headrace_sim.spark.versions import arrow_table
 
 Rows = Sequence[tuple[Any, ...]]
 _EPOCH_S = 1_700_000_000
-_READS = ("csv", "json", "load", "orc", "parquet", "table", "text", "xml")
+READS = ("csv", "json", "load", "orc", "parquet", "table", "text", "xml")
 
 
 def write_batch(folder: Path, sources: Sequence[Source], batch: int, rows: Rows) -> None:
@@ -67,6 +67,6 @@ def read_from(folder: Path, sources: Sequence[Source]) -> None:
 
         return read
 
-    for name in _READS:
+    for name in READS:
         if hasattr(DataStreamReader, name):
             setattr(DataStreamReader, name, reading(getattr(DataStreamReader, name)))

@@ -44,7 +44,7 @@ from headrace_sim.spark.versions import PythonEvalType
 
 PARAMETER = "headrace parameter"
 """The format of a stream that a function takes as a parameter. Its option ``name`` is the parameter's."""
-_FIXED_SCHEMAS = {
+FIXED_SCHEMAS = {
     "eventhubs": "body BINARY, partition STRING, offset STRING, sequenceNumber LONG, enqueuedTime TIMESTAMP, publisher STRING, "
     "partitionKey STRING, properties MAP<STRING, STRING>, systemProperties MAP<STRING, STRING>",
     "kinesis": "partitionKey STRING, data BINARY, stream STRING, shardId STRING, sequenceNumber STRING, "
@@ -150,7 +150,7 @@ class Splitter:
             schema: t.StructType | None = _schema_of(message.data_source.schema)
         else:
             is_text = kind == "cloudfiles" and options.get("cloudFiles.format") in {"binaryFile", "text"}
-            fixed = _FIXED_SCHEMAS.get(options["cloudFiles.format"] if is_text else kind)
+            fixed = FIXED_SCHEMAS.get(options["cloudFiles.format"] if is_text else kind)
             schema = self.known(source) if fixed is None else parse_schema(fixed)
         if schema is None:
             given = f"--schema '{source.label}={columns_named(place.rpartition(':')[0])}'"

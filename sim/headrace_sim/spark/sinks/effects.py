@@ -135,7 +135,7 @@ class Ledger:
         self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND)
         self._write = os.write  # `os.write` itself is watched in attempts
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: Any) -> None:
         """Append an entry, at once and whole."""
         self._write(self._file, pickle.dumps(entry))
 

@@ -260,7 +260,7 @@ def undisturbed(sink: Sink, chance: int = 0) -> Trial:
     ``chance``: the seed of its clock and of its random numbers. Raise `SinkFailsError` if the function fails, or
     `UnfollowableSinkError` if it does something that cannot be simulated.
     """
-    with _trial_folder() as (folder, ledger):
+    with trial_folder() as (folder, ledger):
         sink.host.begin(sink, folder)
         sink.host.attempt(sink, folder, ledger, 0, chance=chance).finish()
         trial = _left(None, sink, folder, ledger)
@@ -492,7 +492,7 @@ class _Check:
     ) -> Trial:
         """Run the sink under a fault. ``looks``: takes what is there before another process takes over."""
         sink = replace(self.sink, heard=heard)
-        with _trial_folder() as (folder, ledger):
+        with trial_folder() as (folder, ledger):
             sink.host.begin(sink, folder)
             struck = sink.host.attempt(sink, folder, ledger, 0, fault=fault)
             first = fault.batch + (fault.kind is SinkFaultKind.RESTART)
@@ -659,7 +659,7 @@ def _failing(error: SinkFailsError) -> SinkFinding:
 
 
 @contextlib.contextmanager
-def _trial_folder() -> Iterator[tuple[Path, Ledger]]:
+def trial_folder() -> Iterator[tuple[Path, Ledger]]:
     """Create a working directory and a ledger, and remove both afterwards."""
     parent = Path(os.path.realpath(tempfile.mkdtemp(prefix="headrace-sink-")))
     ledger = Ledger(parent / "ledger")

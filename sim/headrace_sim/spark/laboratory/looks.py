@@ -1,0 +1,130 @@
+"""A look at a program that the simulation cannot read: the real Spark runs it without rows, and its queries are noted."""
+
+import functools
+import pickle
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import types as t
+from pyspark.sql.streaming import DataStreamReader, DataStreamWriter
+
+from headrace_sim.spark.client.script_needs import ProgramError
+from headrace_sim.spark.columns.ddl import parse_schema
+from headrace_sim.spark.job import OutputMode, Source, SparkJob, SparkSink
+from headrace_sim.spark.laboratory.inputs import READS
+from headrace_sim.spark.plan.streams import FIXED_SCHEMAS
+from headrace_sim.spark.refusals import users_place
+
+Schemas = Mapping[str, str] | str | None
+
+
+class SourcesLook:
+    """Notes the streams that this process reads, and lets each be empty, irreversibly.
+
+    ``folder``: where each gets a directory. ``schemas``: of streams that do not say theirs: of all, or by `Source.label`.
+    ``tell``: told of what is missing.
+    """
+
+    def __init__(self, folder: Path, schemas: Schemas, tell: Callable[[Exception], object]) -> None:
+        self.folder, self.schemas, self.tell = folder, schemas, tell
+        self.sources: list[Source] = []
+        for name in ("format", "schema", "option", "options"):
+            setattr(DataStreamReader, name, _noted(name, getattr(DataStreamReader, name)))
+        really_parquet = DataStreamReader.parquet
+        for name in READS:
+            if hasattr(DataStreamReader, name):
+                setattr(DataStreamReader, name, self._reading(name, really_parquet))
+
+    def _reading(self, name: str, really_parquet: Callable[..., Any]) -> Callable[..., Any]:
+        def read(reader: DataStreamReader, *args: Any, **options: Any) -> Any:
+            told = vars(reader).get("_headrace", {}) | options
+            format_ = told.pop("format", "") if name in {"load", "table"} else name
+            path = str(next(iter(args), told.get("path", "")) or "")
+            settings = tuple((key, str(value)) for key, value in told.items() if key != "schema")
+            source = Source(
+                f"stream{len(self.sources) + 1}", format_, t.StructType(), settings, path, users_place()
+            )
+            schema = self._schema_of(source, told.get("schema"))
+            empty = self.folder / str(len(self.sources))
+            empty.mkdir(parents=True)
+            self.sources.append(
+                Source(source.name, format_, schema, source.options, source.path, source.place)
+            )
+            return really_parquet(reader._spark.readStream.schema(schema), empty.as_uri())
+
+        return read
+
+    def _schema_of(self, source: Source, told: Any) -> t.StructType:
+        """Return the schema of a stream. Raise `ProgramError` if nobody says it."""
+        given = self.schemas.get(source.label) if isinstance(self.schemas, Mapping) else self.schemas
+        schema = told or FIXED_SCHEMAS.get(source.format.lower()) or given
+        if schema is None:
+            problem = f"the schema of the stream {source.label} is not known"
+            error = ProgramError(problem, source.place, f"Write --schema '{source.label}=COLUMN TYPE, ...'")
+            self.tell(error)
+            raise error
+        return parse_schema(schema) if isinstance(schema, str) else schema
+
+
+def note_queries(look: SourcesLook, tell: Callable[[SparkJob], object]) -> None:
+    """Tell of each query that this process starts, irreversibly. ``look``: knows their streams."""
+    for name in ("format", "outputMode", "option", "options", "queryName", "foreachBatch", "foreach"):
+        setattr(DataStreamWriter, name, _noted(name, getattr(DataStreamWriter, name)))
+    really_start = DataStreamWriter.start
+
+    def start(self: DataStreamWriter, path: str | None = None, *args: Any, **options: Any) -> Any:
+        told = vars(self).get("_headrace", {}) | options
+        plan = self._df._jdf.queryExecution().analyzed().toString()
+        read = [
+            source
+            for number, source in enumerate(look.sources)
+            if f"{(look.folder / str(number)).as_uri().removeprefix('file://')}" in plan
+        ]
+        names = {"format", "outputMode", "queryName", "foreachBatch", "foreach"}
+        function = told.get("foreachBatch") or told.get("foreach")
+        sink = SparkSink(
+            function=called_in_laboratory if function is not None else None,
+            format=told.get("format", "") if function is None else "",
+            output_mode=OutputMode(told.get("outputMode", "append").lower()),
+            options=tuple((key, str(value)) for key, value in told.items() if key not in names),
+            target=path or str(told.get("path", "")),
+            name=told.get("queryName", ""),
+            place=users_place(),
+        )
+        alone = read[0].schema if len(read) == 1 else None
+        several = [t.StructField(source.name, source.schema) for source in read]
+        available = self._spark._jvm.org.apache.spark.sql.streaming.Trigger.AvailableNow()
+        self._jwrite = self._jwrite.trigger(available)
+        tell(SparkJob(alone or t.StructType(several), sink=sink, sources=tuple(read)))
+        return really_start(self, path, *args, **options)
+
+    DataStreamWriter.start = start
+
+
+def called_in_laboratory(_frame: Any, _batch_id: int) -> None:
+    """Stand for a function of the program's, which only the real Spark calls."""
+
+
+def kept_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables of a program that another process can read: lists and dicts of what is not its own."""
+    found = {}
+    for name, value in variables.items():
+        with suppress(Exception):  # whatever its pickling raises
+            if isinstance(value, list | dict) and b"__main__" not in pickle.dumps(value):
+                found[name] = value
+    return found
+
+
+def _noted(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(really)
+    def called(self: Any, *given: Any, **options: Any) -> Any:
+        told = vars(self).setdefault("_headrace", {})
+        if name in {"option", "options"}:
+            told.update([given] if given else options)
+        else:
+            told[name] = given[0] if given else next(iter(options.values()))
+        return really(self, *given, **options)
+
+    return called
