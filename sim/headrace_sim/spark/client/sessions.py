@@ -33,6 +33,9 @@ from headrace_sim.spark.columns.draws import batch_of_draws, new_batch
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.input_files import read_from_file
 from headrace_sim.spark.columns.task_context import task
+from headrace_sim.spark.columns.time_texts import DEFAULT as TIME_DEFAULT
+from headrace_sim.spark.columns.time_texts import SETTING as TIME_POLICY
+from headrace_sim.spark.columns.time_texts import policy
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.plan.handles import handle
 from headrace_sim.spark.plan.relations import Computed
@@ -287,8 +290,10 @@ def connected(session: Session) -> Iterator[Session]:
         def put(owner: Any, name: str, value: Any) -> None:
             patches.enter_context(patch.object(owner, name, value, create=True))  # 3.5 lacks some
 
-        chosen = session.answers.state.settings.values.get(ANSI)
+        values = session.answers.state.settings.values
+        chosen = values.get(ANSI)
         patches.enter_context(ansi() if chosen is None else ansi(on=chosen.lower() == "true"))
+        patches.enter_context(policy(values.get(TIME_POLICY, TIME_DEFAULT)))
         patches.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="WARN WindowExpression: No Partition Defined")
         patches.enter_context(patch.dict(os.environ, {"SPARK_CONNECT_MODE_ENABLED": "1"}))

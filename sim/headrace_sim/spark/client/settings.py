@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from headrace_sim.spark.columns.ansi import SETTING as ANSI
 from headrace_sim.spark.columns.ansi import set_ansi
+from headrace_sim.spark.columns.time_texts import SETTING as TIME_POLICY
+from headrace_sim.spark.columns.time_texts import set_policy
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.versions import NO_SUCH_SETTING, VERSION
 
@@ -38,10 +40,12 @@ class Settings:
     values: dict[str, str] = field(default_factory=dict)
 
     def set(self, key: str, value: str) -> None:
-        """Store a setting. That of ANSI mode is in force from now on."""
+        """Store a setting. ANSI mode, and how times are read from text, are in force from now on."""
         self.values[key] = value
         if key == ANSI:
             set_ansi(value)
+        elif key == TIME_POLICY:
+            set_policy(value)
 
     def get(self, key: str, *default: str | None) -> str | None:
         """Return a setting that was made here, the default, or Spark's own where it is known.

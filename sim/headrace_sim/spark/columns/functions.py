@@ -13,15 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-from pyspark.errors import ArithmeticException, DateTimeException
+from pyspark.errors import ArithmeticException
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.ansi import is_ansi
 from headrace_sim.spark.columns.casts import in_range, saturated
 from headrace_sim.spark.columns.json_values import json_object
+from headrace_sim.spark.columns.time_texts import time_of_text
 from headrace_sim.spark.refusals import NotSimulatedError
 
 _TEXT, _INT, _LONG, _DOUBLE = t.StringType(), t.IntegerType(), t.LongType(), t.DoubleType()
@@ -156,36 +157,6 @@ def _formatted(at: datetime, form: str) -> str:
     return "".join(made)
 
 
-_DIGITS = {
-    "yyyy": r"\d{4}", "MM": r"\d\d", "M": r"\d\d?", "dd": r"\d\d", "d": r"\d\d?", "HH": r"\d\d", "H": r"\d\d?", "mm": r"\d\d",
-    "ss": r"\d\d", "SSS": r"\d{3}", "SSSSSS": r"\d{6}",
-}  # fmt: skip
-"""What a letter of a pattern takes when text is read by it."""
-
-
-@cache
-def _reader(form: str) -> re.Pattern[str]:
-    """Return what reads text by a pattern of Java's, with a group for each letter."""
-    made = []
-    for quoted, letters, _, other in re.findall(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z']+)", form):
-        if letters and (letters not in _DIGITS or "[" in form):
-            raise NotSimulatedError(f"{letters!r} in the pattern {form!r} (known are {', '.join(_DIGITS)})")
-        made.append(f"(?P<{letters[0]}>{_DIGITS[letters]})" if letters else re.escape(quoted or other))
-    return re.compile("".join(made), re.ASCII)
-
-
-def _time_of_text(text: str, form: str) -> datetime:
-    found = _reader(form).fullmatch(text)
-    parts = found.groupdict() if found is not None else {"M": "0"}  # there is no such month
-    try:
-        year, month, day = int(parts.get("y", 1970)), int(parts.get("M", 1)), int(parts.get("d", 1))
-        hour, minute, second = (int(parts.get(letter, 0)) for letter in "Hms")
-        return datetime(year, month, day, hour, minute, second, int(parts.get("S", "0").ljust(6, "0")))
-    except ValueError as error:
-        problem = f"Text {text!r} could not be parsed by {form!r}: use `try_to_timestamp`"
-        raise DateTimeException(message=f"[CANNOT_PARSE_TIMESTAMP] {problem}") from error
-
-
 def _of_day(call: Callable[[date], int]) -> Function:
     return Function((_DATE,), _INT, call)
 
@@ -258,8 +229,8 @@ FUNCTIONS: dict[str, Function] = {
 """The functions, by the names of Java's API."""
 PARSED = {
     "to_date": Function(
-        (_TEXT, _TEXT), _DATE, lambda text, form: _time_of_text(text, form).date(), exact=True
+        (_TEXT, _TEXT), _DATE, lambda text, form: time_of_text(text, form).date(), exact=True
     ),
-    "to_timestamp": Function((_TEXT, _TEXT), _TIME, _time_of_text, exact=True),
+    "to_timestamp": Function((_TEXT, _TEXT), _TIME, time_of_text, exact=True),
 }
 """Functions that read text by a pattern, if they are given one."""
