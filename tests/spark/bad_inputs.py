@@ -7,6 +7,7 @@ import tempfile
 
 from headrace.spark import session
 from tests.sim.spark.bad_inputs import BUILDS, REFUSALS, ROWS, SCHEMA
+from tests.sim.spark.outcomes import keep
 from tests.spark.test_stateful_conformance import ROCKS
 
 _RAISED = re.compile(r"^\s*(?:\w+\.)*(\w*(?:Error|Exception|Invalid)\b(?:: .*)?)$", re.MULTILINE)
@@ -50,7 +51,7 @@ def main() -> int:
                     kept[name] = refusal(error)
                 sys.stdout.write(f"{name}: {kept[name]}\n")
                 sys.stdout.flush()
-    REFUSALS.write_text(json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False) + "\n")
+    keep(REFUSALS, dict(sorted(kept.items())))
     return 0
 
 

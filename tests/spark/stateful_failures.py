@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.spark import session
 from tests.sim.spark.failures import FAILED, FAILURES, After, Failure, Totals, case
+from tests.sim.spark.outcomes import keep
 from tests.sim.spark.processors import INPUT, OUTPUT, told
 from tests.spark.test_stateful_conformance import ROCKS, offset_log, state_of, stateful, write_batches
 
@@ -183,7 +184,7 @@ def main() -> int:
                 kept[name] = on_spark(spark, FAILURES[name], Path(folder) / str(number))
                 sys.stdout.write(f"{name}: {json.dumps(kept[name])}\n")
                 sys.stdout.flush()
-                FAILED.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+                keep(FAILED, kept)
     return 0
 
 

@@ -1,7 +1,6 @@
 """What frames in memory are judged by is what Spark gives: names, types and rows, or an error of the same class."""
 
 import json
-import os
 from random import Random
 
 import pytest
@@ -11,6 +10,7 @@ from headrace_sim.spark.client.sessions import Session, connected
 from tests.sim.spark import sql_queries, sql_texts
 from tests.sim.spark.drawn_expressions import drawn_expression
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
+from tests.sim.spark.outcomes import keep_if_asked
 
 SAMPLE = ("add overflows", "logic of nulls", "to string", "from json", "totals", "udf by names")
 
@@ -53,8 +53,7 @@ def test_hundreds_of_drawn_expressions_mean_what_they_mean_to_spark(spark: Spark
 @pytest.mark.nightly
 def test_spark_gives_what_is_recorded_of_it_for_all_programs(spark: SparkSession) -> None:
     outcomes = _of_spark(spark, tuple(PROGRAMS))
-    if os.environ.get("WRITE") == "yes":
-        OUTCOMES.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False) + "\n")
+    keep_if_asked(OUTCOMES, outcomes)
     assert outcomes == json.loads(OUTCOMES.read_text())
 
 
@@ -62,8 +61,7 @@ def test_spark_gives_what_is_recorded_of_it_for_all_programs(spark: SparkSession
 def test_spark_gives_what_is_recorded_of_it_for_sql_texts(spark: SparkSession) -> None:
     df = spark.createDataFrame(ROWS, SCHEMA).coalesce(1).cache()
     outcomes = {text: outcome(df, program) for text, program in sql_texts.programs().items()}
-    if os.environ.get("WRITE") == "yes":
-        sql_texts.OUTCOMES.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False) + "\n")
+    keep_if_asked(sql_texts.OUTCOMES, outcomes)
     assert outcomes == json.loads(sql_texts.OUTCOMES.read_text())
 
 
@@ -73,6 +71,5 @@ def test_spark_gives_what_is_recorded_of_it_for_sql_queries(spark: SparkSession)
         spark.createDataFrame(rows, schema).createOrReplaceTempView(name)
     given = [*((text, None) for text in sql_queries.QUERIES), *sql_queries.SELECT_WITH]
     outcomes = {text: outcome(spark, lambda spark: spark.sql(text, args)) for text, args in given}  # noqa: B023
-    if os.environ.get("WRITE") == "yes":
-        sql_queries.OUTCOMES.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False) + "\n")
+    keep_if_asked(sql_queries.OUTCOMES, outcomes)
     assert outcomes == json.loads(sql_queries.OUTCOMES.read_text())

@@ -1,7 +1,6 @@
 """What Spark gives for ``applyInPandasWithState`` is what is recorded of it."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.sim.spark.group_functions import CASES, FEED, INPUT, OUTCOMES, grouped
+from tests.sim.spark.outcomes import keep_if_asked
 from tests.spark.test_stateful_conformance import write_batches
 
 
@@ -35,6 +35,5 @@ def on_spark(spark: SparkSession, name: str, place: Path) -> dict[str, Any]:
 @pytest.mark.nightly
 def test_spark_gives_what_is_recorded_of_it(fresh_session: SparkSession, tmp_path: Path) -> None:
     outcomes = {name: on_spark(fresh_session, name, tmp_path / name) for name in CASES}
-    if os.environ.get("WRITE") == "yes":
-        OUTCOMES.write_text(json.dumps(outcomes, indent=1, sort_keys=True) + "\n")
+    keep_if_asked(OUTCOMES, outcomes, sort_keys=True)
     assert outcomes == json.loads(OUTCOMES.read_text())

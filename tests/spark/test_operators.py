@@ -4,7 +4,6 @@ The simulated Spark is compared with what is recorded, in tests/sim/spark/test_o
 """
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from tests.sim.spark.operated import CASES, OPERATED, Operated, told
+from tests.sim.spark.outcomes import keep_if_asked
 from tests.sim.spark.processors import INPUT
 from tests.spark.test_stateful_conformance import offset_log, write_batches
 
@@ -70,8 +70,5 @@ def test_spark_gives_what_is_recorded_of_all(fresh_session: SparkSession, tmp_pa
         name: on_spark(fresh_session, case, tmp_path / str(number))
         for number, (name, case) in enumerate(CASES.items())
     }
-    if os.environ.get("WRITE") == "yes":
-        OPERATED.write_text(
-            json.dumps(outcomes, indent=None, ensure_ascii=False).replace('}, "', '},\n"') + "\n"
-        )
+    keep_if_asked(OPERATED, outcomes, indent=None)
     assert outcomes == json.loads(OPERATED.read_text())

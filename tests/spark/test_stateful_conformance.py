@@ -14,6 +14,7 @@ from hypothesis import Phase, given, settings
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace_sim.spark.job import TimeMode, TransformWithState
+from tests.sim.spark.outcomes import keep_if_asked
 from tests.sim.spark.processors import (
     CASES,
     CLOCKED,
@@ -174,7 +175,7 @@ def test_spark_gives_what_is_recorded_of_it_for_all_processors(rocks: SparkSessi
         name: on_spark(rocks, case, tmp_path / str(number))
         for number, (name, case) in enumerate(CASES.items())
     }
-    _keep(OUTCOMES, outcomes)
+    keep_if_asked(OUTCOMES, outcomes)
     assert outcomes == json.loads(OUTCOMES.read_text())
 
 
@@ -185,7 +186,7 @@ def test_ttl_and_timers_by_the_clock_agree_with_spark_at_the_same_times(
     outcomes = {
         name: json.loads(json.dumps(on_spark(rocks, case, tmp_path / name))) for name, case in CLOCKED.items()
     }
-    _keep(CLOCKED_OUTCOMES, outcomes)
+    keep_if_asked(CLOCKED_OUTCOMES, outcomes)
     again = {name: simulated(case, outcomes[name]["clock"]) for name, case in CLOCKED.items()}
     assert json.loads(json.dumps(again)) == outcomes
 
@@ -202,10 +203,5 @@ def test_programs_drawn_anew_agree_with_spark(rocks: SparkSession, tmp_path: Pat
 
     draw()
     outcome = json.loads(json.dumps(on_spark(rocks, case_of(programs), tmp_path)))
-    _keep(RECORDED, {"programs": programs, "outcome": outcome})
+    keep_if_asked(RECORDED, {"programs": programs, "outcome": outcome})
     assert json.loads(json.dumps(simulated(case_of(programs)))) == outcome, programs
-
-
-def _keep(file: Path, outcomes: Any) -> None:
-    if os.environ.get("WRITE") == "yes":
-        file.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False) + "\n")

@@ -4,7 +4,6 @@ The simulated Spark is compared with what is recorded, in tests/sim/spark/test_u
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace_sim.spark.job import TimeMode
+from tests.sim.spark.outcomes import keep_if_asked
 from tests.sim.spark.processors import INPUT, told
 from tests.sim.spark.unions import CASES, UNITED, United, timed_apart_and_together
 from tests.spark.test_stateful_conformance import ROCKS, offset_log, state_of, write_batches
@@ -85,6 +85,5 @@ def test_spark_gives_what_is_recorded_of_all(fresh_session: SparkSession, tmp_pa
         name: on_spark(fresh_session, case, tmp_path / str(number))
         for number, (name, case) in enumerate(CASES.items())
     }
-    if os.environ.get("WRITE") == "yes":
-        UNITED.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False) + "\n")
+    keep_if_asked(UNITED, outcomes)
     assert outcomes == json.loads(UNITED.read_text())

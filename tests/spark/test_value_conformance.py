@@ -1,12 +1,12 @@
 """What Spark makes of a value of each type, in each place that a stateful job can put it, is what is recorded of it."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.sim.spark.outcomes import keep_if_asked
 from tests.sim.spark.value_table import FEED, INPUT, OUTCOMES, QUERIES, told
 from tests.spark.test_stateful_conformance import ROCKS, write_batches
 
@@ -30,6 +30,5 @@ def on_spark(spark: SparkSession, name: str, place: Path) -> dict[str, str]:
 def test_spark_makes_of_values_what_is_recorded_of_it(fresh_session: SparkSession, tmp_path: Path) -> None:
     fresh_session.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS)
     outcomes = {name: on_spark(fresh_session, name, tmp_path / name) for name in QUERIES}
-    if os.environ.get("WRITE") == "yes":
-        OUTCOMES.write_text(json.dumps(outcomes, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    keep_if_asked(OUTCOMES, outcomes, sort_keys=True)
     assert outcomes == json.loads(OUTCOMES.read_text())
