@@ -8,7 +8,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-pytest_plugins = ["tests.skips", "tests.cpu"]
+pytest_plugins = ["tests.skips", "tests.cpu", "tests.releases"]
 
 SPARK_TESTS = "tests/spark/"
 OWN_SPARK = (

@@ -10,7 +10,7 @@ from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.columns.recorded import shown
 from headrace_sim.spark.columns.sql_text import parse_expression
 from headrace_sim.spark.refusals import CannotFollowError
-from tests.sim.spark.frame_programs import ROWS, SCHEMA, outcome
+from tests.sim.spark.frame_programs import ROWS, SCHEMA, outcome, set_as_recorded
 from tests.sim.spark.sql_texts import OUTCOMES, programs
 
 _BROKEN = frozenset({"i >", "cast(n as foo)", "f(", "(i", "1 2"})
@@ -20,6 +20,7 @@ _BROKEN = frozenset({"i >", "cast(n as foo)", "f(", "(i", "1 2"})
 def df() -> Iterator[Any]:
     session = Session()
     with connected(session):
+        set_as_recorded(session)
         yield session.createDataFrame(ROWS, SCHEMA)
 
 

@@ -35,8 +35,10 @@ def df() -> Iterator[Any]:
 
 FUNCTIONS = sorted(
     name
-    for name in F.__all__
+    for name in getattr(F, "__all__", dir(F))  # 3.5 lists none
     if inspect.isfunction(getattr(F, name))
+    and not name.startswith("_")
+    and getattr(F, name).__module__.startswith(F.__name__)
     and name not in {"udf", "udtf", "pandas_udf", "arrow_udf", "arrow_udtf", "broadcast"}
 )
 

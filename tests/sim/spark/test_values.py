@@ -10,10 +10,17 @@ from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.columns.values import Altered, altered_told, note_altered
 from headrace_sim.spark.job import SparkJobError
 from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.versions import VERSION
 from tests.sim.spark.bad_inputs import Quiet
 from tests.sim.spark.value_table import FEED, INPUT, OUTCOMES, QUERIES, told
 
 RECORDED = json.loads(OUTCOMES.read_text())
+EARLIER = {
+    "dtype timestamp": ((4, 0), "str 'datetime64[us]'"),
+    "input array": ((4, 2), "ndarray array([ 1., nan])"),
+    "output binary": ((4, 1), r"bytearray bytearray(b'\x00\xff')"),
+}
+"""What functions on pandas frames are given otherwise before a release."""
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -23,7 +30,8 @@ def test_values_of_each_type_are_kept_as_recorded_on_spark(name: str) -> None:
 
     outcome = run_job(record(build, INPUT), FEED)
     assert outcome.failure is None
-    assert told([row for rows in outcome.outputs.values() for row in rows]) == RECORDED[name]
+    earlier = {place: text for place, (before, text) in EARLIER.items() if before > VERSION}
+    assert told([row for rows in outcome.outputs.values() for row in rows]) == RECORDED[name] | earlier
 
 
 @pytest.mark.parametrize(
