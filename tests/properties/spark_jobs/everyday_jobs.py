@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any
 
 import pandas as pd
-from pyspark.sql.streaming import StatefulProcessor
+
+from tests.stateful import StatefulProcessor
 
 SCHEMA = "id STRING, user STRING, at TIMESTAMP, kind STRING, amount INT"
 MINUTE_MS = 60_000

@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor
 
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_sim.spark.columns.ddl import parse_schema
@@ -25,6 +24,7 @@ from headrace_sim.spark.job import (
     TransformWithState,
     Watermark,
 )
+from tests.stateful import StatefulProcessor
 
 INPUT = parse_schema("k STRING, at TIMESTAMP, n INT")
 OUTPUT = parse_schema("k STRING, n INT")

@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
-from pyspark.sql.streaming import StatefulProcessor
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.causes import Cause
@@ -25,6 +24,7 @@ from headrace_sim.spark.columns.drawn_values import UndrawableError
 from tests.sim.spark.apart import call
 from tests.sim.spark.processors import ms
 from tests.sim.spark.recorded_jobs import WORDS, words
+from tests.stateful import StatefulProcessor
 
 SCHEMA = "account STRING, amount INT"
 FEED = [[("ann", 1), ("bob", -2)], [("eve", 3)]]
@@ -264,8 +264,8 @@ def test_rows_are_drawn_for_each_type_from_the_seed() -> None:
         "k MAP<STRING, INT>, l STRUCT<x: INT>"
     )
     assert drawn_batches(schema, 1) == drawn_batches(schema, 1) != drawn_batches(schema, 2)
-    with pytest.raises(UndrawableError, match="VARIANT"):
-        drawn_batches(parse_schema("a VARIANT"), 1)
+    with pytest.raises(UndrawableError, match="INTERVAL YEAR TO MONTH"):
+        drawn_batches(parse_schema("a INTERVAL YEAR TO MONTH"), 1)
 
 
 def append_by_hand(df: Any, batch_id: int | None = None) -> None:

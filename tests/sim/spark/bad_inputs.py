@@ -15,7 +15,8 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import Row
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StatefulProcessor
+
+from tests.stateful import StatefulProcessor
 
 SCHEMA = "word STRING, at TIMESTAMP, n INT"
 ROWS = [("a", datetime(2020, 1, 1), 1), ("a", datetime(2020, 1, 1, 0, 0, 1), 2)]

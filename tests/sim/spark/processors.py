@@ -15,12 +15,12 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import Row
 from pyspark.sql import types as t
-from pyspark.sql.streaming import StatefulProcessor
 
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import InitialState, OutputMode, SparkJob, TimeMode, TransformWithState, Watermark
 from headrace_sim.spark.query.queries import Batch, Outcome, run_job
 from headrace_sim.spark.query.schedules import Schedule
+from tests.stateful import StatefulProcessor
 
 INPUT = parse_schema("k STRING, at TIMESTAMP, n INT")
 OUTPUT = parse_schema("k STRING, said STRING, at TIMESTAMP")

@@ -5,7 +5,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from tests.stateful import StatefulProcessor, StatefulProcessorHandle
 
 WORDS = "word STRING, at TIMESTAMP"
 

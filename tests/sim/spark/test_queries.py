@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import Any
 
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor
 
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode, TransformWithState, Watermark
 from headrace_sim.spark.query.queries import run_job
 from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule, draw_schedule
+from tests.stateful import StatefulProcessor
 
 
 class Counts(StatefulProcessor):

@@ -39,7 +39,7 @@ def test_query_is_recorded_step_by_step() -> None:
         OutputMode.UPDATE,
         TimeMode.NONE,
     )
-    assert counted.place.endswith("recorded_jobs.py:35")
+    assert counted.place.endswith("recorded_jobs.py:36")
     assert job.output == parse_schema("word STRING, n INT")
     assert (job.sink.function, job.sink.output_mode, job.sink.trigger) == (
         write,

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor
 
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.query.queries import run_job
 from tests.sim.spark.failures import FAILED, FAILURES, simulated_failure
 from tests.sim.spark.processors import CASES, CLOCKED, CLOCKED_OUTCOMES, OUTCOMES, simulated
 from tests.sim.spark.programs import case_of, recorded
+from tests.stateful import StatefulProcessor
 
 RECORDED = json.loads(OUTCOMES.read_text())
 RECORDED_BY_CLOCK = json.loads(CLOCKED_OUTCOMES.read_text())

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor
+
+from tests.stateful import StatefulProcessor
 
 OUTCOMES = Path(__file__).parent / "value_outcomes.json"
 """What they came to on Spark 4.3 (local[2]): see tests/spark/test_value_conformance.py."""
