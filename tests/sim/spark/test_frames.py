@@ -114,6 +114,24 @@ def test_pandas_function_that_returns_what_spark_refuses(function: Any, told: st
     assert told in str(caught.value)
 
 
+@pytest.mark.parametrize("mode", ["true", "false"])
+@pytest.mark.parametrize(
+    ("column", "condition"),
+    [("element_at(a, 0)", "INVALID_INDEX_OF_ZERO"), ("map(k, 1, n, 2)", "NULL_MAP_KEY")],
+)
+def test_error_of_a_column_does_not_depend_on_ansi_mode(
+    column: str, condition: str, mode: str, df: Any
+) -> None:
+    df.sparkSession.conf.set("spark.sql.ansi.enabled", mode)
+    with pytest.raises(PySparkException, match=condition):
+        df.selectExpr(column).collect()
+
+
+def test_key_that_a_map_has_twice_is_refused(df: Any) -> None:
+    with pytest.raises(CannotFollowError, match="a key that is given twice"):
+        df.selectExpr("map('k', 1, 'k', 2)").collect()
+
+
 def test_frame_is_a_dataframe_of_a_session(df: Any) -> None:
     assert isinstance(df, DataFrame)
     assert SparkSession.builder.getOrCreate() is df.sparkSession is SparkSession.getActiveSession()

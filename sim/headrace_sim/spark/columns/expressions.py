@@ -16,7 +16,12 @@ from difflib import get_close_matches
 from itertools import compress
 from typing import Any
 
-from pyspark.errors import AnalysisException, ArithmeticException, ArrayIndexOutOfBoundsException
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    SparkRuntimeException,
+)
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.aggregates import NAMES, aggregate
@@ -433,10 +438,18 @@ class _Binder:
         parts = [self.bind(argument) for argument in node.args[0]]
         keys, items = all_alike(parts[::2], node), all_alike(parts[1::2], node)
         kind = t.MapType(keys[0].type, items[0].type, any(item.nullable for item in items))
-        return Bound(
-            shown(node), kind, False,
-            lambda row: {key.value(row): item.value(row) for key, item in zip(keys, items, strict=True)},
-        )  # fmt: skip
+
+        def made(row: Any) -> dict[Any, Any]:
+            entries = [(key.value(row), item.value(row)) for key, item in zip(keys, items, strict=True)]
+            pairs = dict(entries)
+            if None in pairs:
+                raise SparkRuntimeException(message="[NULL_MAP_KEY] Cannot use null as map key")
+            if len(pairs) < len(entries):
+                remedy = "Give each key once: what Spark makes of two depends on spark.sql.mapKeyDedupPolicy"
+                raise CannotFollowError("a map with a key that is given twice", node.place, remedy)
+            return pairs
+
+        return Bound(shown(node), kind, False, made)
 
     def _is_nan(self, node: Recorded) -> Bound:
         value = number(self.bind(node.args[0]), node).value
@@ -668,6 +681,10 @@ def _part_of_text(text: str, start: int, length: int) -> str:
 
 
 def _element_at(values: list[Any], place: int) -> Any:
+    if place == 0:
+        raise SparkRuntimeException(
+            message="[INVALID_INDEX_OF_ZERO] an element has no place 0: they start at 1"
+        )
     if not 0 < abs(place) <= len(values):
         message = f"[INVALID_ARRAY_INDEX_IN_ELEMENT_AT] index {place} of an array with {len(values)} elements"
         raise ArrayIndexOutOfBoundsException(message=message)
