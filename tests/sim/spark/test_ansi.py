@@ -89,3 +89,13 @@ def test_sessions_setting_is_in_force_until_its_session_ends() -> None:
     assert is_ansi() == (VERSION >= (4, 0))
     with connected(Session(Answers(state=session.answers.state.copy()))):
         assert not is_ansi()
+
+
+def test_size_of_null_is_refused_where_a_setting_makes_it_null_without_ansi_mode() -> None:
+    with (
+        connected(Session()) as session,
+        pytest.raises(
+            CannotFollowError, match=r"test_ansi.py:\d+: cannot follow spark.sql.legacy.sizeOfNull=false"
+        ),
+    ):
+        session.conf.set("spark.sql.legacy.sizeOfNull", False)

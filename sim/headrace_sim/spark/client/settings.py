@@ -26,6 +26,7 @@ _DEFAULTS = {
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }  # fmt: skip
 """Spark's own values of settings that nothing has set; local relations are never sent apart."""
+_SIZE_OF_NULL = ("spark.sql.legacy.sizeOfNull", "false")
 _ASKED_BY_CLIENT = (
     "spark.sql.pyspark.", "spark.sql.execution.pandas.", "spark.sql.execution.arrow.", "spark.sql.repl.",
     "spark.sql.session.", "spark.python.",
@@ -40,7 +41,12 @@ class Settings:
     values: dict[str, str] = field(default_factory=dict)
 
     def set(self, key: str, value: str) -> None:
-        """Store a setting. ANSI mode, and how times are read from text, are in force from now on."""
+        """Store a setting. ANSI mode, and how times are read from text, are in force from now on.
+
+        Raise `CannotFollowError` if columns would mean something that they do not mean here.
+        """
+        if (key, value.lower()) == _SIZE_OF_NULL:
+            raise CannotFollowError(f"{key}={value}", users_place(), "Leave it out, or set ANSI mode instead")
         self.values[key] = value
         if key == ANSI:
             set_ansi(value)
