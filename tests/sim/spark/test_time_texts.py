@@ -33,7 +33,7 @@ POLICY = "spark.sql.legacy.timeParserPolicy"
 @pytest.mark.parametrize("text", ONLY_OLD)
 @pytest.mark.parametrize("policy", ["EXCEPTION", "legacy"])
 def test_text_that_the_old_parser_may_read_is_refused(text: str, policy: str) -> None:
-    with pytest.raises(CannotFollowError, match=r"only the date parser of Spark 2 .*set it to CORRECTED"):
+    with pytest.raises(CannotFollowError, match=r"only the date parser of Spark 2 .* with CORRECTED"):
         day(text, (POLICY, policy), ANSI_OFF)
 
 

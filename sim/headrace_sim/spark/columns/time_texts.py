@@ -54,8 +54,8 @@ def time_of_text(text: str, form: str) -> datetime:
     except ValueError as error:
         if found is None and _POLICY.get() != "CORRECTED" and _reader(form, old=True).match(text):
             raise NotSimulatedError(
-                f"the text {text!r}, which only the date parser of Spark 2 may read by {form!r}, with {SETTING} "
-                f"{_POLICY.get()}: set it to CORRECTED, or make the pattern fit"
+                f"the text {text!r}, which only the date parser of Spark 2 may read by {form!r} ({SETTING} is "
+                f"{_POLICY.get()}; with CORRECTED that parser is not asked)"
             ) from error
         problem = f"Text {text!r} could not be parsed by {form!r}: use `try_to_timestamp`"
         raise DateTimeException(message=f"[CANNOT_PARSE_TIMESTAMP] {problem}") from error
