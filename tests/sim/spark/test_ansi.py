@@ -91,6 +91,14 @@ def test_sessions_setting_is_in_force_until_its_session_ends() -> None:
         assert not is_ansi()
 
 
+def test_setting_that_is_unset_is_that_of_the_release_again() -> None:
+    with connected(Session()) as session:
+        session.conf.set("spark.sql.ansi.enabled", str(VERSION < (4, 0)))
+        assert is_ansi() == (VERSION < (4, 0))
+        session.conf.unset("spark.sql.ansi.enabled")
+        assert is_ansi() == (VERSION >= (4, 0))
+
+
 def test_size_of_null_is_refused_where_a_setting_makes_it_null_without_ansi_mode() -> None:
     with (
         connected(Session()) as session,

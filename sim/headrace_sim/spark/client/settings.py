@@ -1,10 +1,11 @@
 """A session's settings, which have no effect but those that something here looks at."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from headrace_sim.spark.columns.ansi import SETTING as ANSI
 from headrace_sim.spark.columns.ansi import set_ansi
+from headrace_sim.spark.columns.time_texts import DEFAULT as TIME_DEFAULT
 from headrace_sim.spark.columns.time_texts import SETTING as TIME_POLICY
 from headrace_sim.spark.columns.time_texts import set_policy
 from headrace_sim.spark.refusals import CannotFollowError, users_place
@@ -34,6 +35,19 @@ _ASKED_BY_CLIENT = (
 """What PySpark's client asks for by itself: everything there is off."""
 
 
+@dataclass(frozen=True, slots=True)
+class _InForce:
+    put: Callable[[str], None]
+    default: str
+
+
+_IN_FORCE = {
+    ANSI: _InForce(set_ansi, str(VERSION >= (4, 0))),
+    TIME_POLICY: _InForce(set_policy, TIME_DEFAULT),
+}
+"""Settings that columns are computed by."""
+
+
 @dataclass(slots=True)
 class Settings:
     """Settings by name."""
@@ -48,10 +62,8 @@ class Settings:
         if (key, value.lower()) == _SIZE_OF_NULL:
             raise CannotFollowError(f"{key}={value}", users_place(), "Leave it out, or set ANSI mode instead")
         self.values[key] = value
-        if key == ANSI:
-            set_ansi(value)
-        elif key == TIME_POLICY:
-            set_policy(value)
+        if key in _IN_FORCE:
+            _IN_FORCE[key].put(value)
 
     def get(self, key: str, *default: str | None) -> str | None:
         """Return a setting that was made here, the default, or Spark's own where it is known.
@@ -73,6 +85,8 @@ class Settings:
     def unset(self, key: str) -> None:
         """Forget a setting."""
         self.values.pop(key, None)
+        if key in _IN_FORCE:
+            _IN_FORCE[key].put(_IN_FORCE[key].default)
 
     def all(self, prefix: str) -> Iterator[tuple[str, str]]:
         """Yield those that were made here and begin with a prefix."""
