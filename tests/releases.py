@@ -35,7 +35,10 @@ _FILES = (
     r"sim/spark/test_(bad_inputs|queries|recording|stateful|unions|values)\.py|"
     r"properties/spark_jobs/test_(declarations|deliveries|outcomes|planted_state|promised|swallowed|targets|unions)\.py"
 )
-_NO_PROCESSORS = r"transformWithState is followed with PySpark 4\.1|has no attribute 'transformWithState"
+_NO_PROCESSORS = (
+    r"transformWithState is followed with PySpark 4\.1|has no attribute 'transformWithState|"
+    r"cannot follow transformWithStateInPandas\(\) with PySpark 4\.0"
+)
 DIFFERENCES = (
     Difference((4, 1), _FILES, "transformWithState cannot run here", _NO_PROCESSORS),
     Difference(

@@ -10,8 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace_sim.spark import versions
+from headrace_sim.spark.client import sessions
 from headrace_sim.spark.client.sessions import Session, connected
-from headrace_sim.spark.refusals import gap_in
+from headrace_sim.spark.refusals import CannotFollowError, gap_in
 
 
 def test_host_says_which_pyspark_it_needs_and_what_works_without() -> None:
@@ -71,6 +72,17 @@ def test_call_of_classic_spark_that_its_client_lacks_is_a_gap(monkeypatch: pytes
         frame = session.createDataFrame([(1,)], "i INT")
         error = AttributeError(name="of_the_jvm", obj=frame)
     assert "cannot follow a call in this line" in str(gap_in(error))
+
+
+def test_processor_on_pandas_is_refused_with_what_to_do_on_4_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "VERSION", (4, 0))
+    with (
+        connected(Session()) as session,
+        pytest.raises(
+            CannotFollowError, match=r"test_versions.py:\d+: .*InPandas\(\) with .* Install 4.1 or newer"
+        ),
+    ):
+        session.createDataFrame([(1,)], "i INT").groupBy("i").transformWithStateInPandas(None, "i INT")
 
 
 def test_frame_with_rows_is_not_empty() -> None:

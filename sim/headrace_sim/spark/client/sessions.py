@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.connect import expressions, functions, plan
 from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.group import GroupedData
 from pyspark.sql.connect.plan import LogicalPlan
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 from pyspark.sql.connect.streaming import readwriter
@@ -40,7 +41,7 @@ from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.plan.handles import handle
 from headrace_sim.spark.plan.relations import Computed
 from headrace_sim.spark.refusals import CannotFollowError, users_place
-from headrace_sim.spark.versions import VERSION
+from headrace_sim.spark.versions import INSTALLED, VERSION
 
 _SESSION_ID = "00000000-0000-4000-8000-000000000001"
 """The same for all: a frame of one session may be joined with those of another, as a restarted driver's code does."""
@@ -279,6 +280,11 @@ class JsonTexts:
         raise CannotFollowError(f"DataFrame.toJSON().{name}", users_place(), _REMEDY)
 
 
+def _needs_newer(*_: Any, **__: Any) -> None:
+    what = f"transformWithStateInPandas() with PySpark {INSTALLED}"
+    raise CannotFollowError(what, users_place(), "Install 4.1 or newer, if the job may run there")
+
+
 @contextmanager
 def connected(session: Session) -> Iterator[Session]:
     """Let user code get a session, and PySpark's functions make columns for it.
@@ -318,6 +324,8 @@ def connected(session: Session) -> Iterator[Session]:
         put(DataFrame, "toJSON", lambda frame: JsonTexts(frame))  # noqa: PLW0108  a class is not bound
         for name in ("checkpoint", "localCheckpoint"):
             put(DataFrame, name, _checkpointed)
+        if VERSION == (4, 0):  # whose client has no processors, though its classic one does
+            put(GroupedData, "transformWithStateInPandas", _needs_newer)
         put(DataFrame, "foreach", _each)
         put(DataFrame, "foreachPartition", _each_partition)
         _IN_FORCE.append(session)
