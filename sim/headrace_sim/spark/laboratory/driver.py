@@ -20,7 +20,7 @@ from headrace_sim.spark.job import Source
 from headrace_sim.spark.laboratory.inputs import read_from
 from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
 from headrace_sim.spark.laboratory.looks import SourcesLook, kept_variables, note_queries
-from headrace_sim.spark.laboratory.places import watch_commands, watch_paths
+from headrace_sim.spark.laboratory.places import watch_commands, watch_paths, watch_reads
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
 from headrace_sim.spark.laboratory.watched_frames import watch_queries, watch_writes, without_trace
@@ -137,6 +137,7 @@ def _settled(
         _keep_running(spark)
         watch_commands(folder, spark.sparkContext._jsc.hadoopConfiguration())
         watch_paths(folder, (folder.parent, jvm.folder))
+        watch_reads(folder)
         time.sleep = _resting(time.sleep, spark)  # type: ignore[assignment]
         _be_quiet()
         yield vars(module), spark, clients

@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from py4j.clientserver import ClientServerConnection
+from pyspark.sql import DataFrameReader
+
+from headrace_sim.spark.client.script_needs import ProgramError
+from headrace_sim.spark.refusals import users_place
 
 REMOTE = ("abfs", "abfss", "dbfs", "gs", "hdfs", "maprfs", "oss", "s3", "s3a", "s3n", "wasb", "wasbs")
 """Schemes of file systems that jobs name."""
@@ -108,6 +112,41 @@ def watch_paths(folder: Path, left: Sequence[Path]) -> None:
         setattr(os, name, _moving(getattr(os, name), lambda path: moved(path, changes=False)))
     for name in _CHANGING:
         setattr(os, name, _moving(getattr(os, name), lambda path: moved(path, changes=True)))
+
+
+def watch_reads(folder: Path) -> None:
+    """Copy the owner's files that this process lets Spark read by an absolute path into the trial, irreversibly.
+
+    Reading raises `ProgramError` where they are too large. ``folder``: the trial's working directory.
+    """
+
+    def bring(path: str) -> None:
+        real = Path(_OF_THIS_MACHINE.sub("", path))
+        copy = folder / ROOT / str(real).lstrip("/")
+        if not real.is_absolute() or copy.exists() or not real.exists() or real.is_relative_to(folder.parent):
+            return
+        files = [real] if real.is_file() else [file for file in real.rglob("*") if file.is_file()]
+        size = sum(file.stat().st_size for file in files)
+        if size > MOST_BYTES:
+            problem = f"{path} has {size:,} bytes, and each trial has a copy of at most {MOST_BYTES:,}"
+            raise ProgramError(problem, users_place(), "Let the program read a smaller one")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy_all = shutil.copy2 if real.is_file() else shutil.copytree
+        copy_all(real, copy)
+
+    def reading(read: Callable[..., Any]) -> Callable[..., Any]:
+        def called(self: Any, *paths: Any, **options: Any) -> Any:
+            for path in (*paths[:1], options.get("path"), options.get("paths")):
+                for one in path if isinstance(path, list | tuple) else [path]:
+                    if isinstance(one, str):
+                        bring(one)
+            return read(self, *paths, **options)
+
+        return called
+
+    for name in ("csv", "json", "load", "orc", "parquet", "text", "xml"):
+        if hasattr(DataFrameReader, name):
+            setattr(DataFrameReader, name, reading(getattr(DataFrameReader, name)))
 
 
 _READING = ("listdir", "scandir", "stat")

@@ -52,7 +52,7 @@ def tried(
     ("kind", "effect", "twice"),
     [
         pytest.param(SinkFaultKind.KILL, 0, False, marks=pytest.mark.nightly),
-        (SinkFaultKind.KILL, 1, True),
+        pytest.param(SinkFaultKind.KILL, 1, True, marks=pytest.mark.nightly),
         pytest.param(SinkFaultKind.KILL, 2, True, marks=pytest.mark.nightly),
         (SinkFaultKind.PAUSE, 0, True),
         pytest.param(SinkFaultKind.RESTART, 2, False, marks=pytest.mark.nightly),
