@@ -1,6 +1,7 @@
 """The code of a Spark job and of its sink is limited and confined wherever it is called from."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -144,13 +145,17 @@ def builds_without_end(rows: Any) -> Any:
         pass
 
 
+ENDLESS = "0.3 s of CPU time|user code never ends"
+"""What is told of a loop: a busy machine may give it less CPU time than it may take, and then its wall time counts."""
+
+
 def test_the_function_that_starts_the_query_starts_no_program() -> None:
     with guarded(), pytest.raises(EffectRefusedError, match="builds_after_a_program"):
         spark_target("job", builds_after_a_program, schemas="n INT")
 
 
 @pytest.mark.parametrize(
-    ("build", "told"), [(builds_and_exits, r"SystemExit\(0\)"), (builds_without_end, "0.3 s of CPU time")]
+    ("build", "told"), [(builds_and_exits, r"SystemExit\(0\)"), (builds_without_end, ENDLESS)]
 )
 def test_the_function_that_starts_the_query_returns(build: Any, told: str) -> None:
     with guarded(), call_time_limited(QUICK), pytest.raises(TargetError, match=told):
@@ -180,9 +185,7 @@ def exits(rows: Any, batch_id: int) -> None:
     os._exit(0)
 
 
-@pytest.mark.parametrize(
-    ("function", "told"), [(loops, "0.3 s of CPU time"), (exits, r"calls os\._exit\(0\)")]
-)
+@pytest.mark.parametrize(("function", "told"), [(loops, ENDLESS), (exits, r"calls os\._exit\(0\)")])
 def test_a_sink_that_does_not_return_fails(function: Any, told: str) -> None:
     call(_sink_fails, function, told)
 
@@ -206,7 +209,7 @@ def test_a_sink_that_does_not_return_in_another_order_is_a_finding() -> None:
 def _sink_is_stuck() -> None:
     with guarded():
         report = tried(sorts).verify()
-    assert any("0.3 s of CPU time" in str(finding) for finding in report.findings)
+    assert any(re.search(ENDLESS, str(finding)) for finding in report.findings)
 
 
 def never_ends(_numbers: list[int]) -> None:
