@@ -67,7 +67,7 @@ def _loaded(source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayO
     seed = trial.feed_seed
     if not source.is_program:
         return load_spark_target(source.name, source.schemas, source.feed, seed, samples=source.samples)
-    from headrace_properties.program_trials import read_program  # noqa: PLC0415
+    from headrace_properties.program_trials import in_laboratory, read_program  # noqa: PLC0415
     from headrace_properties.spark_jobs.laboratory import Laboratory  # noqa: PLC0415
     from headrace_properties.spark_jobs.programs import ProgramInput, program_of  # noqa: PLC0415
     from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415
@@ -80,7 +80,7 @@ def _loaded(source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayO
     run, laboratory, is_read = read_program(script, module, Laboratory(script) if is_real else None)
     given = ProgramInput(feed_name=source.feed, keys=source.keys, samples=source.samples)
     target = program_of(script, run, given, seed, source.query).queries[source.query]
-    return replace(target, laboratory=laboratory, assumed=target.assumed or not is_read)
+    return in_laboratory(target, source.query, run, laboratory, is_read=is_read)
 
 
 def _tell(replay: Replay, found: Finding | None, explanation: "Explanation | None", console: Console) -> None:

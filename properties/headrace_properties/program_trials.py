@@ -16,6 +16,7 @@ from headrace_properties.spark_jobs.outcomes import SCHEDULES
 from headrace_properties.spark_jobs.programs import Program, ProgramInput, program_of, run_program
 from headrace_properties.spark_jobs.shared_tables import shared_tables
 from headrace_properties.spark_jobs.targets import SparkTarget
+from headrace_properties.spark_jobs.together import labels_of
 from headrace_properties.spark_trials import SparkTrials
 from headrace_properties.target import SparkSource
 from headrace_properties.target_kinds import TargetKind
@@ -189,16 +190,16 @@ def trials_of_program(
     program = program_of(script, run, given, options.seed, query)
     source = source_of(script, given, query)
 
-    def engaged(target: SparkTarget) -> SparkTarget:
-        return replace(target, laboratory=laboratory, assumed=target.assumed or not is_read)
+    def engaged(label: str, target: SparkTarget) -> SparkTarget:
+        return in_laboratory(target, label, run, laboratory, is_read=is_read)
 
     def part(label: str, target: SparkTarget) -> SparkTrials:
         def target_of(seed: int) -> SparkTarget:
-            return engaged(program_of(script, run, given, seed, label).queries[label])
+            return engaged(label, program_of(script, run, given, seed, label).queries[label])
 
         return SparkTrials(
-            engaged(target), target_of, structs.replace(source, query=label), options.seed,
-            options.schedules, options.allow, options.duplicates, options.allow_unknown,
+            engaged(label, target), target_of, structs.replace(source, query=label), options.seed, options.schedules,
+            options.allow, options.duplicates, options.allow_unknown,
         )  # fmt: skip
 
     return ProgramTrials(
@@ -216,6 +217,17 @@ def read_program(
         if laboratory is None:
             raise
         return laboratory.looked(str(error)), replace(laboratory, beside=False), False
+
+
+def in_laboratory(
+    target: SparkTarget, label: str, run: ScriptRun, laboratory: Laboratory | None, *, is_read: bool
+) -> SparkTarget:
+    """Return a query of a program with where it is tried. ``is_read``: whether the simulation has read the program."""
+    if laboratory is None:
+        return target
+    number = labels_of(run.queries).index(label)
+    engaged = replace(laboratory, queries=run.queries, number=number)
+    return replace(target, laboratory=engaged, assumed=target.assumed or not is_read)
 
 
 def source_of(script: Script, given: ProgramInput, query: str = "") -> SparkSource:

@@ -113,6 +113,109 @@ def test_program_that_only_the_real_spark_reads_is_judged_and_replayed(job: Path
     assert run("replay", finding["replay_file"]).exit_code == 1
 
 
+BEGIN = """
+from pyspark.sql import SparkSession, functions as F
+
+spark = SparkSession.builder.getOrCreate()
+seen = spark.sparkContext.accumulator(0)  # which the simulation cannot follow
+"""
+PAYMENTS = """
+payments = spark.readStream.schema("id LONG, amount LONG").json("/in")
+feed = [[(1, 10)], [(2, 20)]]
+"""
+START = """
+payments.writeStream.foreachBatch(save).option("checkpointLocation", "{checkpoint}").start().awaitTermination()
+"""
+INSERTED = (
+    BEGIN  # noqa: S608  a program's text
+    + """
+spark.sql("CREATE TABLE IF NOT EXISTS sales (id LONG, amount LONG) USING parquet")
+"""
+    + PAYMENTS
+    + """
+def save(df, batch_id):
+    df.createOrReplaceTempView("batch")
+    df.sparkSession.sql("INSERT INTO sales SELECT * FROM batch")
+"""
+    + START.format(checkpoint="/checkpoint")
+)
+BESIDE = (
+    BEGIN
+    + PAYMENTS
+    + """
+def save(df, batch_id):
+    df.write.mode("overwrite").parquet(f"/out/batch={batch_id}")
+"""
+    + START.format(checkpoint="/out/checkpoint")
+)
+ADDED = (
+    BEGIN
+    + """
+spark.range(1).selectExpr("0L AS total").write.mode("ignore").saveAsTable("totals")
+"""
+    + PAYMENTS
+    + """
+def save(df, batch_id):
+    total = spark.table("totals").first()[0] + df.agg(F.sum("amount")).first()[0]
+    spark.createDataFrame([(total,)], "total LONG").write.mode("overwrite").parquet("/next")
+    spark.read.parquet("/next").write.mode("overwrite").insertInto("totals")
+"""
+    + START.format(checkpoint="/checkpoint")
+)
+TWO = (
+    BEGIN
+    + """
+def topic(name):
+    return spark.readStream.format("kafka").option("subscribe", name).load().selectExpr("CAST(key AS STRING) k")
+
+def save(place):
+    def write(df, batch_id):
+        df.write.mode("overwrite").parquet(f"{place}/batch={batch_id}")
+    return write
+
+topic("orders").writeStream.foreachBatch(save("/orders")).option("checkpointLocation", "/c/orders").start()
+topic("users").writeStream.foreachBatch(save("/users")).option("checkpointLocation", "/c/users").start()
+spark.streams.awaitAnyTermination()
+"""
+)
+LOOKS_UP = (
+    BEGIN
+    + """
+levels = spark.read.option("header", True).csv("{folder}/levels.csv")
+"""
+    + PAYMENTS
+    + """
+def save(df, batch_id):
+    joined = df.join(levels, df.id == levels.number, "left").orderBy("id")
+    joined.write.mode("overwrite").json(f"/out/batch={{batch_id}}")
+"""
+    + START.format(checkpoint="/checkpoint")
+)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("program", "wrong"),
+    [
+        pytest.param(INSERTED, "/warehouse/sales has (id=1, amount=10) once too often", id="sql"),
+        pytest.param(ADDED, "/next has (total=", id="reads_its_own_table"),
+        pytest.param(BESIDE, "", id="checkpoint_below_its_output"),
+        pytest.param(TWO, "", id="two_queries"),
+        pytest.param(LOOKS_UP, "", id="looks_up"),
+    ],
+)
+def test_program_that_only_the_real_spark_follows_is_judged(
+    job: Path, run: Run, tmp_path_factory: pytest.TempPathFactory, program: str, wrong: str
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "levels.csv").write_text("number,level\n1,gold\n")
+    job.write_text(program.replace("{folder}", str(elsewhere)).replace("{{", "{").replace("}}", "}"))
+    result = run("verify", str(job), "--on", "spark")
+    assert result.exit_code == bool(wrong), result.output
+    assert wrong in result.output
+    assert [path.name for path in elsewhere.iterdir()] == ["levels.csv"]
+
+
 @pytest.mark.nightly
 def test_both_engines_are_compared(job: Path, run: Run) -> None:
     job.write_text(DOUBLED.replace("df.rdd.map(lambda row: (row.id, row.amount)).collect()", "df.collect()"))

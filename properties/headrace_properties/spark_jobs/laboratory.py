@@ -22,6 +22,8 @@ class Laboratory:
     script: Script
     beside: bool = False  # whether its queries are simulated, too, and what both find is compared
     postgres: str = ""  # the URL of the owner's server for tests; "": of one that is installed
+    queries: tuple[SparkJob, ...] = ()  # what the program starts, in order
+    number: int = 0  # the place of the query that is tried
 
     @property
     def jvm(self) -> SparkJvm:
@@ -35,7 +37,7 @@ class Laboratory:
 
     def looked(self, why: str) -> ScriptRun:
         """Run the program without rows, which the simulation cannot read; ``why``: it says. Raises as `looked` does."""
-        jobs, variables = looked(LaboratoryProgram(self.script, (), effects_let_through), self.jvm)
+        jobs, variables = looked(LaboratoryProgram(self.script, (), within=effects_let_through), self.jvm)
         time = ScriptTime(_no_time, _no_time)
         lives = tuple(QueryLife(number, job, time) for number, job in enumerate(jobs))
         return ScriptRun(lives, variables, (f"only the real Spark can read the program: {why}",))
@@ -44,9 +46,8 @@ class Laboratory:
         self, job: SparkJob, feed: Sequence[Sequence[tuple[Any, ...]]], keys: Mapping[str, Sequence[str]]
     ) -> Sink:
         """Return what is tried: the query from its streams to its sink."""
-        host = RealDrivers(
-            LaboratoryProgram(self.script, job.sources, effects_let_through), self.jvm, postgres=self.postgres
-        )
+        program = LaboratoryProgram(self.script, self.queries, self.number, effects_let_through)
+        host = RealDrivers(program, self.jvm, postgres=self.postgres)
         declared = {table: tuple(columns) for table, columns in keys.items()}
         return Sink(job.sink.function, job.input, tuple(map(tuple, feed)), None, declared, host=host)
 

@@ -122,6 +122,15 @@ class SparkTarget:
         """Whether it runs under schedules, or is a sink alone."""
         return TargetKind.QUERY if self.promises or self.job.working or self.job.stateful else TargetKind.SINK
 
+    @property
+    def engines(self) -> "tuple[SparkTarget, ...]":
+        """Itself on each engine on which it is tried: simulated, on the real Spark, or both."""
+        if self.laboratory is None or not self.laboratory.beside:
+            return (self,)
+        return replace(self, laboratory=None), replace(
+            self, laboratory=replace(self.laboratory, beside=False)
+        )
+
     def verify(
         self,
         *,
@@ -152,20 +161,6 @@ class SparkTarget:
 
         """
         judged, review = None, review_query(self.job, allow)
-        if self.laboratory is not None and self.laboratory.beside:
-            simulated, real = (
-                replace(self, laboratory=engine).verify(
-                    schedules=schedules,
-                    seed=seed,
-                    allow=allow,
-                    duplicates=duplicates,
-                    overtaken=overtaken,
-                    allow_unknown=allow_unknown,
-                    progress=progress,
-                )
-                for engine in (None, replace(self.laboratory, beside=False))
-            )
-            return compared(simulated, real)
         if self.laboratory is not None:
             return self._in_laboratory(self.laboratory, review, allow, progress, overtaken=overtaken)
         if (refusal := self._refusal()) is not None:

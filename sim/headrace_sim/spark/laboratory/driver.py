@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from headrace_sim.spark.client.scripts import Script, surroundings
-from headrace_sim.spark.job import Source
+from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.inputs import read_from
 from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
 from headrace_sim.spark.laboratory.looks import SourcesLook, kept_variables, note_queries
@@ -41,14 +41,21 @@ class LaboratoryProgram:
 
     Attributes:
         script: It.
-        sources: The streams that are read from files.
+        queries: What it starts, in order.
+        number: The place of the one that is tried. The others read nothing, and write nowhere.
         within: Gives the context in which it runs.
 
     """
 
     script: Script
-    sources: tuple[Source, ...]
+    queries: tuple[SparkJob, ...]
+    number: int = 0
     within: Callable[[], AbstractContextManager[object]] = nullcontext
+
+    @property
+    def job(self) -> SparkJob:
+        """The query that is tried."""
+        return self.queries[self.number]
 
 
 def drive(
@@ -80,10 +87,10 @@ def drive(
     gc.freeze()
     try:
         with _settled(program, jvm, session, folder, probe, seed, database) as (variables, spark, clients):
-            read_from(folder.parent / "input", program.sources)
+            read_from(folder.parent / "input", program.queries, program.number)
             watch_workers(folder, jvm.folder, probe, seed, database)
             watch_writes(probe)
-            written = watch_queries(probe, fault)
+            written = watch_queries(probe, fault, program.queries, program.number)
             if prepare is not None and probe.attempt == 0:
                 prepare()
             before = batches_of(folder, "commits")

@@ -18,7 +18,7 @@ from headrace_sim.spark.laboratory.postgres import contents as tables_of
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
 from headrace_sim.spark.sinks.effects import KILLED, Effect, Failed, Ledger, Refused, Returned
-from headrace_sim.spark.sinks.processes import Attempt, Sink
+from headrace_sim.spark.sinks.processes import Attempt, AttemptPlan, Sink
 from headrace_sim.spark.sinks.trial import UnfollowableSinkError, trial_folder
 
 _BETWEEN = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}
@@ -58,7 +58,7 @@ class RealDrivers:
         (folder / ROOT).mkdir()
         self._known = {folder.parent: copied(self.home, folder)}
         for batch, rows in enumerate(sink.batches):
-            write_batch(folder.parent / "input", self.program.sources, batch, rows)
+            write_batch(folder.parent / "input", self.program.job, batch, rows)
         settings = settings_of(f"trial{next(self.jvm.trials)}", folder)
         self._sessions = {folder: self.jvm.new_catalog(settings)}
         self._alive = {}
@@ -66,28 +66,16 @@ class RealDrivers:
         server = server_for(Path(script.name) if script.is_file else self.home, self.postgres)
         self._database = None if server is None else server.create("trial")
 
-    def attempt(
-        self,
-        sink: Sink,
-        folder: Path,
-        ledger: Ledger,
-        number: int,
-        *,
-        first: int = 0,
-        fault: SinkFault | None = None,
-        reordered: int | None = None,
-        chance: int | None = None,
-    ) -> "RealAttempt":
+    def attempt(self, sink: Sink, folder: Path, ledger: Ledger, plan: AttemptPlan) -> "RealAttempt":
         """Start an attempt. Spark's checkpoint says with which batch it begins."""
-        del first
+        fault, reordered = plan.fault, plan.reordered
         rows = folder.parent / "input"
         if reordered is not None:
-            write_batch(rows, self.program.sources, reordered, sink.batches[reordered][::-1])
+            write_batch(rows, self.program.job, reordered, sink.batches[reordered][::-1])
         before = self._sessions[folder]
         session = self.jvm.successor_of(before, overtaken=bool(self._alive.get(folder)))
         self._sessions[folder] = session
         self._alive[folder] = self._alive.get(folder, 0) + 1
-        seed = number + 2 if chance is None else chance
         os.environ.setdefault("TZ", "UTC")
         is_last = fault is not None and fault == SinkFault(
             SinkFaultKind.RESTART, len(sink.batches) - 1, fault.effect
@@ -101,22 +89,24 @@ class RealDrivers:
         restarted = fault is not None and fault.kind is SinkFaultKind.RESTART
         run = Attempt(
             lambda probe: drive(
-                self.program, self.jvm, session, folder, probe, fault, seed, self._database, sink.prepare
+                self.program, self.jvm, session, folder, probe, fault, plan.seed, self._database, sink.prepare
             ),
             ledger,
-            number,
+            plan.number,
             None if restarted else fault,
         )
-        return RealAttempt(run, self, sink, folder, session, ledger, cut)
+        return RealAttempt(run, self, sink, folder, session, ledger, plan, cut)
 
     def ended(self, attempt: "RealAttempt") -> None:
         """End what an attempt that has ended left running in Java."""
         folder = attempt.folder
         self._alive[folder] -= 1
         self.jvm.end_queries(attempt.session, jobs=not self._alive[folder])
-        self._has_function = any(
-            isinstance(entry, Returned) and entry.batch >= 0 for entry in attempt.ledger.entries()
-        )
+        if attempt.plan == AttemptPlan(
+            chance=attempt.plan.chance
+        ):  # undisturbed: it says what the program calls
+            entries = attempt.ledger.entries()
+            self._has_function = any(isinstance(entry, Returned) and entry.batch >= 0 for entry in entries)
 
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left, without what was there before it."""
@@ -134,6 +124,7 @@ class RealAttempt:
     folder: Path
     session: Any
     ledger: Ledger
+    plan: AttemptPlan
     cut: SinkFault | None
 
     def paused(self) -> bool:
@@ -151,9 +142,7 @@ class RealAttempt:
     def _died_between(self, status: int, cut: SinkFault) -> int:
         """Let what ran to the end of a batch have died before or behind the entry of the commit log."""
         for batch in range(cut.batch, len(self.sink.batches)):
-            write_batch(
-                self.folder.parent / "input", self.host.program.sources, batch, self.sink.batches[batch]
-            )
+            write_batch(self.folder.parent / "input", self.host.program.job, batch, self.sink.batches[batch])
         if status == 0 and cut.effect and cut.kind is not SinkFaultKind.RESTART:
             for name in (f"{cut.batch}", f".{cut.batch}.crc"):
                 for entry in self.folder.rglob(f"commits/{name}"):
@@ -161,15 +150,17 @@ class RealAttempt:
         return status or KILLED
 
 
-def looked(program: LaboratoryProgram, jvm: SparkJvm) -> tuple[tuple[SparkJob, ...], dict[str, Any]]:
-    """Run a program that the simulation cannot read, without rows; return its queries and its variables.
+def looked(
+    program: LaboratoryProgram, jvm: SparkJvm, home: Path | None = None
+) -> tuple[tuple[SparkJob, ...], dict[str, Any]]:
+    """Run a program that the simulation cannot read, without rows, in a copy of ``home``; return its queries and its variables.
 
     Raise `ProgramError` if it starts no query, fails before, or does not say the schema of a stream, and
     `UnfollowableSinkError` if it does something outside its trial.
     """
     with trial_folder() as (folder, ledger):
         (folder / ROOT).mkdir()
-        copied(Path.cwd(), folder)
+        copied(home or Path.cwd(), folder)
         session = jvm.new_catalog(settings_of(f"look{next(jvm.trials)}", folder))
         Attempt(lambda probe: look(program, jvm, session, folder, probe), ledger, 0, None).finish()
         jvm.end_queries(session, jobs=True)

@@ -5,13 +5,14 @@ Each stream of the program is read from a directory of its own. Batch 0 is the o
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from headrace_sim.spark.job import Source
+from headrace_sim.spark.job import Source, SparkJob
 from headrace_sim.spark.refusals import users_place
 from headrace_sim.spark.versions import arrow_table
 
@@ -20,18 +21,19 @@ _EPOCH_S = 1_700_000_000
 READS = ("csv", "json", "load", "orc", "parquet", "table", "text", "xml")
 
 
-def write_batch(folder: Path, sources: Sequence[Source], batch: int, rows: Rows) -> None:
-    """Write the rows of a batch, for each stream its own.
+def write_batch(folder: Path, job: SparkJob, batch: int, rows: Rows) -> None:
+    """Write the rows of a batch, for each stream of a job its own.
 
     Args:
         folder: Of the trial's input.
-        sources: The streams. Where there are several, a row has a value in the column of one of them.
+        job: It.
         batch: Its index.
         rows: As the job takes them.
 
     """
-    for place, source in enumerate(sources):
-        own = rows if len(sources) == 1 else [row[place] for row in rows if row[place] is not None]
+    is_alone = len(job.sources) == 1 and job.input == job.sources[0].schema
+    for place, source in enumerate(job.sources):
+        own = rows if is_alone else [row[place] for row in rows if row[place] is not None]
         into = folder / str(place) / f"{batch:05}.parquet"
         into.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(arrow_table(list(own), source.schema), into)
@@ -45,25 +47,33 @@ def held_back(folder: Path, after: int) -> None:
             path.unlink()
 
 
-def read_from(folder: Path, sources: Sequence[Source]) -> None:
-    """Let this process's programs read these streams from files, irreversibly; others are as they are.
+def read_from(folder: Path, queries: Sequence[SparkJob], number: int) -> None:
+    """Let this process's program read its streams from files, irreversibly: those of one of its queries; others are empty.
 
     Args:
         folder: Of the trial's input.
-        sources: The streams. Those that one line reads come in their order.
+        queries: Those of the program, in order.
+        number: The place of the one that has rows.
 
     """
-    waiting = dict(enumerate(sources))
+    mine = [replace(source, name="") for source in queries[number].sources]
+    waiting: dict[str, list[tuple[Source, int | None]]] = {}
+    for source in (replace(source, name="") for job in queries for source in job.sources):
+        stream = source, mine.index(source) if source in mine else None
+        if stream not in waiting.setdefault(source.place, []):  # else several queries have it
+            waiting[source.place].append(stream)
     really_parquet = DataStreamReader.parquet
 
     def reading(really: Any) -> Any:
         def read(reader: DataStreamReader, *args: Any, **options: Any) -> Any:
-            here = users_place()
-            number = next((number for number, source in waiting.items() if source.place == here), None)
-            if number is None:
+            known = waiting.get(users_place())
+            if known is None:
                 return really(reader, *args, **options)
-            own = reader._spark.readStream.schema(waiting.pop(number).schema)
-            return really_parquet(own.option("maxFilesPerTrigger", 1), (folder / str(number)).as_uri())
+            source, rows = known.pop(0) if len(known) > 1 else known[0]
+            place = folder / ("empty" if rows is None else str(rows))
+            place.mkdir(parents=True, exist_ok=True)
+            own = reader._spark.readStream.schema(source.schema)
+            return really_parquet(own.option("maxFilesPerTrigger", 1), place.as_uri())
 
         return read
 

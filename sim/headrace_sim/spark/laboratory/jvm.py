@@ -25,6 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from headrace.spark.runtime.session import process_environment, worker_path
+from headrace_sim.spark.laboratory.places import WAREHOUSE
 from headrace_sim.spark.laboratory.postgres import find_jdbc_jar
 
 MASTER = "local[2,4]"
@@ -34,7 +35,6 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.warehouse.dir": "/warehouse",
     "spark.python.daemon.module": "headrace_sim.spark.laboratory.task_workers",
     "spark.python.worker.reuse": "false",
     # A task dies because its program did; its node is as good as before.
@@ -108,7 +108,8 @@ class SparkJvm:
                 ours.createTable(theirs.getTable("default", table), True)
         else:
             for name, value in self._settings_of(session):
-                made.conf().set(name, value)
+                if name != WAREHOUSE:
+                    made.conf().set(name, value)
         classes.SparkSession.setDefaultSession(made)
         return made
 

@@ -1,6 +1,5 @@
 """A look at a program that the simulation cannot read: the real Spark runs it without rows, and its queries are noted."""
 
-import functools
 import pickle
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,6 +13,7 @@ from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import OutputMode, Source, SparkJob, SparkSink
 from headrace_sim.spark.laboratory.inputs import READS
+from headrace_sim.spark.laboratory.watched_frames import noted
 from headrace_sim.spark.plan.streams import FIXED_SCHEMAS
 from headrace_sim.spark.refusals import users_place
 
@@ -31,7 +31,7 @@ class SourcesLook:
         self.folder, self.schemas, self.tell = folder, schemas, tell
         self.sources: list[Source] = []
         for name in ("format", "schema", "option", "options"):
-            setattr(DataStreamReader, name, _noted(name, getattr(DataStreamReader, name)))
+            setattr(DataStreamReader, name, noted(name, getattr(DataStreamReader, name)))
         really_parquet = DataStreamReader.parquet
         for name in READS:
             if hasattr(DataStreamReader, name):
@@ -71,7 +71,7 @@ class SourcesLook:
 def note_queries(look: SourcesLook, tell: Callable[[SparkJob], object]) -> None:
     """Tell of each query that this process starts, irreversibly. ``look``: knows their streams."""
     for name in ("format", "outputMode", "option", "options", "queryName", "foreachBatch", "foreach"):
-        setattr(DataStreamWriter, name, _noted(name, getattr(DataStreamWriter, name)))
+        setattr(DataStreamWriter, name, noted(name, getattr(DataStreamWriter, name)))
     really_start = DataStreamWriter.start
 
     def start(self: DataStreamWriter, path: str | None = None, *args: Any, **options: Any) -> Any:
@@ -115,16 +115,3 @@ def kept_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
             if isinstance(value, list | dict) and b"__main__" not in pickle.dumps(value):
                 found[name] = value
     return found
-
-
-def _noted(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(really)
-    def called(self: Any, *given: Any, **options: Any) -> Any:
-        told = vars(self).setdefault("_headrace", {})
-        if name in {"option", "options"}:
-            told.update([given] if given else options)
-        else:
-            told[name] = given[0] if given else next(iter(options.values()))
-        return really(self, *given, **options)
-
-    return called

@@ -71,8 +71,8 @@ def _parts(table: Path) -> Iterator[Path]:
             yield from (path for path in read(table, table / name) if path.is_file())
             return
     for path in sorted(table.rglob("*")):
-        inner = path.relative_to(table).parts
-        if path.is_file() and not any(part.startswith(("_", ".")) for part in inner):
+        *folders, name = path.relative_to(table).parts
+        if path.is_file() and not name.startswith(("_", ".")) and all("=" in folder for folder in folders):
             yield path
 
 

@@ -29,6 +29,8 @@ _OF_THIS_MACHINE = re.compile(rf"{_BEGIN}file:(?://(?:localhost)?)?(?=/)", re.MU
 _VIEW = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
 _COMMITTER = "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitterFactory"
 _HOME = "/headrace"
+WAREHOUSE = "spark.sql.warehouse.dir"
+"""Where tables are that have no place of their own. No session can change it, so that each catalog begins with its own."""
 ROOT = "headrace-root"
 """The directory of a trial's working directory that is the root of absolute paths."""
 MOST_BYTES = 50_000_000
@@ -50,6 +52,7 @@ def settings_of(name: str, folder: Path) -> dict[str, str]:
     return {
         **views,
         "fs.defaultFS": f"viewfs://{name}/",
+        WAREHOUSE: f"viewfs://{name}/warehouse",
         f"{table}.homedir": _HOME,
         f"{table}.link.{_HOME}/{user}": folder.as_uri(),
         f"{table}.linkFallback": (folder / ROOT).as_uri(),

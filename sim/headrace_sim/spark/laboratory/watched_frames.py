@@ -3,18 +3,26 @@
 import functools
 import re
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
+from uuid import uuid4
 
-from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql.readwriter import DataFrameWriterV2
 from pyspark.sql.streaming import DataStreamWriter
 
+from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.places import shown
 from headrace_sim.spark.laboratory.postgres import is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_statements import plain_table
 from headrace_sim.spark.refusals import definition_of, place_of_error, users_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import Failed, Probe, die
+
+try:
+    from pyspark.sql.merge import MergeIntoWriter
+except ImportError:  # before PySpark 4.0
+    MergeIntoWriter = None
 
 _WRITES = ("csv", "insertInto", "jdbc", "json", "orc", "parquet", "save", "saveAsTable", "text", "xml")
 _WRITES_V2 = ("append", "create", "createOrReplace", "overwrite", "overwritePartitions", "replace")
@@ -45,38 +53,53 @@ def watch_writes(probe: Probe) -> None:
     for name in _ACTIONS:
         if hasattr(DataFrame, name):
             setattr(DataFrame, name, _acting(probe, getattr(DataFrame, name)))
-    # What Spark was told stays in Java, where it cannot be asked for.
-    for kind, names in ((DataFrameWriter, ("mode", "format")), (DataFrameWriterV2, ())):
-        for name in names:
-            setattr(kind, name, _noted(name, getattr(kind, name)))
-    for name in ("option", "options"):
-        setattr(DataFrameWriter, name, _noting_options(getattr(DataFrameWriter, name)))
+    if MergeIntoWriter is not None:
+        MergeIntoWriter.merge = _written(probe, "merge", MergeIntoWriter.merge)
+    SparkSession.sql = _commanded(probe, SparkSession.sql)
+    for name in ("mode", "format", "option", "options"):
+        setattr(DataFrameWriter, name, noted(name, getattr(DataFrameWriter, name)))
+
+
+def noted(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of a reader or writer that notes what it is given in its object's ``_headrace``: Java cannot be asked."""
+
+    @functools.wraps(really)
+    def called(self: Any, *given: Any, **options: Any) -> Any:
+        told = vars(self).setdefault("_headrace", {})
+        if name in {"option", "options"}:
+            told.update([given] if given else options)
+        else:
+            told[name] = given[0] if given else next(iter(options.values()))
+        return really(self, *given, **options)
+
+    return called
+
+
+_COMMAND = re.compile(
+    r"""\s*(?:WITH\b.*?\)\s*)?(?P<words>INSERT\s+(?:INTO|OVERWRITE)(?:\s+TABLE)?|MERGE\s+INTO|UPDATE|DELETE\s+FROM|TRUNCATE\s+TABLE
+    |(?:CREATE(?:\s+OR\s+REPLACE)?|REPLACE|DROP|ALTER)(?:\s+EXTERNAL)?\s+TABLE(?:\s+IF\s+(?:NOT\s+)?EXISTS)?)\s+(?P<table>[\w.`]+)""",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+
+
+def _commanded(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(really)
+    def sql(self: SparkSession, text: str, *args: Any, **options: Any) -> Any:
+        command = _COMMAND.match(text)
+        if command is None:
+            return really(self, text, *args, **options)
+        with probe.effect(" ".join(command["words"].upper().split()), command["table"].replace("`", "")):
+            return really(self, text, *args, **options)
+
+    return sql
 
 
 _OF_JDBC = ("url", "dbtable", "mode")
 
 
-def _noting_options(really: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(really)
-    def called(self: Any, *pair: Any, **options: Any) -> Any:
-        vars(self).setdefault("_headrace", {}).update([pair] if pair else options)
-        return really(self, *pair, **options)
-
-    return called
-
-
 def without_trace(error: BaseException) -> str:
     """Return an error's message without the stack frames of Java."""
     return re.split(r"\n\s*(?:at |JVM stacktrace:)", str(error))[0].strip()
-
-
-def _noted(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(really)
-    def called(self: Any, value: Any) -> Any:
-        vars(self).setdefault("_headrace", {})[name] = value
-        return really(self, value)
-
-    return called
 
 
 def _written(probe: Probe, name: str, really: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,13 +134,25 @@ def _acting(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
     return act
 
 
-def watch_queries(probe: Probe, fault: SinkFault | None) -> Sequence[tuple[str, str, str]]:
-    """Let each query of this process run through what is there and end, and tell the probe of each batch, irreversibly.
+def watch_queries(
+    probe: Probe, fault: SinkFault | None, queries: Sequence[SparkJob], number: int
+) -> Sequence[tuple[str, str, str]]:
+    """Let one query of this process run through what is there and end, and tell the probe of each batch, irreversibly.
 
-    Return what will be the queries that Spark writes itself: how, where to, and the ``file:line`` of their start.
+    Return what will be the query, if Spark writes it itself: how, where to, and the ``file:line`` of its start.
+
+    Args:
+        probe: Told of each batch.
+        fault: What strikes.
+        queries: Those of the program, in order.
+        number: The place of the one that is tried. The others write nowhere.
+
     """
+    tried = queries[number].sink.place
+    before = sum(job.sink.place == tried for job in queries[:number])
+    starts = count()
     written: list[tuple[str, str, str]] = []
-    really_each_batch = DataStreamWriter.foreachBatch
+    really_each_batch, really_start = DataStreamWriter.foreachBatch, DataStreamWriter.start
     died_after = fault.batch + 1 if fault is not None and fault.kind is SinkFaultKind.RESTART else None
 
     def for_each_batch(self: DataStreamWriter, function: Callable[[Any, int], None]) -> DataStreamWriter:
@@ -145,19 +180,21 @@ def watch_queries(probe: Probe, fault: SinkFault | None) -> Sequence[tuple[str, 
         @functools.wraps(really)
         def start(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
             told = {**vars(self).get("_headrace", {}), **options}
+            available = self._spark._jvm.org.apache.spark.sql.streaming.Trigger.AvailableNow()
+            self._jwrite = self._jwrite.trigger(available)
+            if users_place() != tried or next(starts) != before:
+                self._jwrite = self._jwrite.format("noop").option("checkpointLocation", f"/{uuid4()}")
+                return really_start(self)
             if "function" not in told:
                 target = (*args, told.get("path") or told.get("tableName") or "")[0]
                 written.append((told.get("format") or "write", shown(target), users_place()))
-            available = self._spark._jvm.org.apache.spark.sql.streaming.Trigger.AvailableNow()
-            self._jwrite = self._jwrite.trigger(available)
             return really(self, *args, **options)
 
         return start
 
     DataStreamWriter.foreachBatch = for_each_batch
-    DataStreamWriter.format = _noted("format", DataStreamWriter.format)
-    for name in ("option", "options"):
-        setattr(DataStreamWriter, name, _noting_options(getattr(DataStreamWriter, name)))
+    for name in ("format", "option", "options"):
+        setattr(DataStreamWriter, name, noted(name, getattr(DataStreamWriter, name)))
     for name in ("start", "toTable"):
         setattr(DataStreamWriter, name, starting(getattr(DataStreamWriter, name)))
     return written

@@ -195,8 +195,8 @@ def destination_of(name: str, names: frozenset[str]) -> str:
     """Return the name, or the pattern of names that vary between runs."""
     if name in names or ": " in name:
         return name
-    path = Path(name)
-    return str(path.parent / f"*{path.suffix}")
+    folder, slash, file = name.rpartition("/")
+    return f"{folder}{slash}*{Path(file).suffix}"
 
 
 def _passing(first: Counter[Item], second: Counter[Item]) -> frozenset[str]:

@@ -187,6 +187,22 @@ class Attempt:
         return os.waitstatus_to_exitcode(status)
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptPlan:
+    """How an attempt of a trial is made."""
+
+    number: int = 0  # its number in the trial
+    first: int = 0  # the index of the first batch that it processes
+    fault: SinkFault | None = None  # what strikes it
+    reordered: int | None = None  # the index of the batch whose rows come in another order
+    chance: int | None = None  # the seed of its clock and of its random numbers; None: one of its own
+
+    @property
+    def seed(self) -> int:
+        """The seed of its clock and of its random numbers."""
+        return self.number + 2 if self.chance is None else self.chance
+
+
 class Running(Protocol):
     """An attempt that has been started."""
 
@@ -212,31 +228,8 @@ class Host(Protocol):
     def begin(self, sink: Sink, folder: Path) -> None:
         """Make a trial's directory ready."""
 
-    def attempt(
-        self,
-        sink: Sink,
-        folder: Path,
-        ledger: Ledger,
-        number: int,
-        *,
-        first: int = 0,
-        fault: SinkFault | None = None,
-        reordered: int | None = None,
-        chance: int | None = None,
-    ) -> Running:
-        """Start an attempt.
-
-        Args:
-            sink: What it runs.
-            folder: The trial's directory, in which it works.
-            ledger: Where it notes what it does.
-            number: Its number in the trial.
-            first: The index of the first batch that it processes.
-            fault: What strikes it.
-            reordered: The index of the batch whose rows come in another order, or None.
-            chance: The seed of its clock and of its random numbers.
-
-        """
+    def attempt(self, sink: Sink, folder: Path, ledger: Ledger, plan: AttemptPlan) -> Running:
+        """Start an attempt that works in the trial's directory and notes in the ledger what it does."""
 
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left."""
@@ -251,21 +244,9 @@ class SimulatedDrivers:
     def begin(self, sink: Sink, folder: Path) -> None:
         """Leave the directory empty."""
 
-    def attempt(
-        self,
-        sink: Sink,
-        folder: Path,
-        ledger: Ledger,
-        number: int,
-        *,
-        first: int = 0,
-        fault: SinkFault | None = None,
-        reordered: int | None = None,
-        chance: int | None = None,
-    ) -> Attempt:
+    def attempt(self, sink: Sink, folder: Path, ledger: Ledger, plan: AttemptPlan) -> Attempt:
         """Start an attempt, as `Host` says."""
-        seed = number + 2 if chance is None else chance
-        return Attempt(lambda probe: _run(sink, folder, probe, first, reordered, seed), ledger, number, fault)
+        return Attempt(lambda probe: _run(sink, folder, probe, plan), ledger, plan.number, plan.fault)
 
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left: files, and what stand-ins keep."""
@@ -275,18 +256,18 @@ class SimulatedDrivers:
 SIMULATED: Host = SimulatedDrivers()
 
 
-def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | None, seed: int) -> NoReturn:
+def _run(sink: Sink, folder: Path, probe: Probe, plan: AttemptPlan) -> NoReturn:
     """Run as an attempt, and never return: none of the parent's cleanup may run here."""
     status = 1
     gc.freeze()  # else each collection here copies all pages of the parent's objects
     try:
-        behind = _Behind(probe, settle(folder, probe, seed, keys=sink.keys), BackgroundThreads())
+        behind = _Behind(probe, settle(folder, probe, plan.seed, keys=sink.keys), BackgroundThreads())
         state = sink.state.copy() if sink.state else SessionState()
         session = Session(Answers(action=probe.action, watch=probe, keys=sink.keys, state=state))
         with connected(session):
             before = len(sys.modules)
             ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, (), probe, -1)
-            status = 0 if ready and _process(sink, session, probe, behind, first, reordered) else 1
+            status = 0 if ready and _process(sink, session, probe, behind, plan) else 1
             # Only the last ones: to read the names of all would copy their pages.
             latest = islice(reversed(sys.modules), max(0, len(sys.modules) - before))
             probe.ledger.append(Loaded(tuple(filter(refusals.is_installed, latest))[::-1]))
@@ -296,19 +277,17 @@ def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | No
         os._exit(status)
 
 
-def _process(
-    sink: Sink, session: Session, probe: Probe, behind: "_Behind", first: int, reordered: int | None
-) -> bool:
+def _process(sink: Sink, session: Session, probe: Probe, behind: "_Behind", plan: AttemptPlan) -> bool:
     """Call the function for each batch. Return whether all went well."""
     session.answers.batches = batches = Answers(
         action=probe.action, watch=probe, keys=sink.keys, state=session.answers.state.copy()
     )
     of_query = Session(batches)
     assert sink.function is not None
-    for batch in range(first, len(sink.batches)):
+    for batch in range(plan.first, len(sink.batches)):
         rows = sink.batches[batch]
         parts = [rows] if sink.in_order else [rows[0::2], rows[1::2]]
-        frame = of_query.frame(sink.schema, [rows[::-1]] if batch == reordered else parts)
+        frame = of_query.frame(sink.schema, [rows[::-1]] if batch == plan.reordered else parts)
         begin_batch(sink.first_id + batch)
         probe.begin(batch)
         behind.go_on()

@@ -42,7 +42,7 @@ from headrace_sim.spark.sinks.effects import (
 )
 from headrace_sim.spark.sinks.losses import RowsOf, redelivered, redeliveries, swallowed_in_trial, told_losses
 from headrace_sim.spark.sinks.points import fault_points
-from headrace_sim.spark.sinks.processes import Sink, SinkFunction
+from headrace_sim.spark.sinks.processes import AttemptPlan, Sink, SinkFunction
 from headrace_sim.spark.sinks.story import (
     ONE_ROW_OF_EACH_KEY,
     Asked,
@@ -262,7 +262,7 @@ def undisturbed(sink: Sink, chance: int = 0) -> Trial:
     """
     with trial_folder() as (folder, ledger):
         sink.host.begin(sink, folder)
-        sink.host.attempt(sink, folder, ledger, 0, chance=chance).finish()
+        sink.host.attempt(sink, folder, ledger, AttemptPlan(chance=chance)).finish()
         trial = _left(None, sink, folder, ledger)
     for entry in trial.entries:
         if isinstance(entry, Failed):
@@ -494,25 +494,20 @@ class _Check:
         sink = replace(self.sink, heard=heard)
         with trial_folder() as (folder, ledger):
             sink.host.begin(sink, folder)
-            struck = sink.host.attempt(sink, folder, ledger, 0, fault=fault)
+            struck = sink.host.attempt(sink, folder, ledger, AttemptPlan(fault=fault))
             first = fault.batch + (fault.kind is SinkFaultKind.RESTART)
             if fault.kind is SinkFaultKind.PAUSE and struck.paused():
                 _look(sink, folder, ledger, looks)
-                self._take_over(sink, folder, ledger, 1, first, None)
+                sink.host.attempt(sink, folder, ledger, AttemptPlan(1, first)).finish()
                 struck.finish()
                 if _last_failure(ledger, 1, locked=True):  # the paused process held a lock
-                    self._take_over(sink, folder, ledger, 2, first, None)
+                    sink.host.attempt(sink, folder, ledger, AttemptPlan(2, first)).finish()
             elif struck.finish() != 0:
                 _look(sink, folder, ledger, looks)
-                self._take_over(
-                    sink, folder, ledger, 1, first, fault.batch if fault.kind is SinkFaultKind.REORDER else None,
-                )  # fmt: skip
+                reordered = fault.batch if fault.kind is SinkFaultKind.REORDER else None
+                plan = AttemptPlan(1, first, reordered=reordered)
+                sink.host.attempt(sink, folder, ledger, plan).finish()
             return _left(fault, sink, folder, ledger)
-
-    def _take_over(
-        self, sink: Sink, folder: Path, ledger: Ledger, number: int, first: int, reordered: int | None
-    ) -> None:
-        sink.host.attempt(sink, folder, ledger, number, first=first, reordered=reordered).finish()
 
     def _judge(self, trial: Trial, fault: SinkFault, usual: Expected, by_batch: list[list[Effect]]) -> None:
         story = Story(fault, trial.effects, by_batch)

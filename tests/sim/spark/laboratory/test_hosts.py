@@ -44,7 +44,7 @@ def tried(
     with surroundings(script) as module:
         (job,) = run_script(script, module).queries
     assert job.sink.function is not None
-    host = RealDrivers(LaboratoryProgram(script, job.sources), jvm, folder)
+    host = RealDrivers(LaboratoryProgram(script, (job,)), jvm, folder)
     return try_fault_of(Sink(job.sink.function, job.input, tuple(rows), None, host=host), fault)
 
 

@@ -74,7 +74,7 @@ def tried(jvm: SparkJvm, folder: Path, program: str, kind: SinkFaultKind, effect
         run = run_script(script, module)
     (job,) = run.queries
     assert job.sink.function is not None
-    host = RealDrivers(LaboratoryProgram(script, job.sources), jvm, folder)
+    host = RealDrivers(LaboratoryProgram(script, (job,)), jvm, folder)
     sink = Sink(job.sink.function, job.input, ROWS, run.variables.get("prepare"), host=host)
     return try_fault_of(sink, SinkFault(kind, 0, effect))
 

@@ -6,9 +6,8 @@ import pytest
 from pyspark.sql import types as t
 
 from headrace_sim.spark.client.scripts import Script
-from headrace_sim.spark.job import Source
 from headrace_sim.spark.laboratory.driver import LaboratoryProgram
-from headrace_sim.spark.laboratory.hosts import RealDrivers
+from headrace_sim.spark.laboratory.hosts import RealDrivers, looked
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
@@ -60,15 +59,16 @@ NIGHTLY = pytest.mark.nightly
 def tried(jvm: SparkJvm, folder: Path, program: str, fault: SinkFault) -> OneTrial:
     file = folder / "stream.py"
     file.write_text(program)
-    places = [
-        f"{file}:{line}" for line, text in enumerate(program.splitlines(), 1) if "spark.readStream" in text
-    ]
-    sources = tuple(Source(f"in{n}", "json", SCHEMA, place=place) for n, place in enumerate(places))
-    host = RealDrivers(LaboratoryProgram(Script(str(file)), sources), jvm, folder)
+    script = Script(str(file))
+    (job,), _ = looked(LaboratoryProgram(script, ()), jvm, folder)
+    host = RealDrivers(LaboratoryProgram(script, (job,)), jvm, folder)
+    several = range(len(job.sources))
     rows = (
-        ROWS if len(sources) == 1 else tuple(tuple((row,) * len(sources) for row in batch) for batch in ROWS)
+        ROWS
+        if len(several) == 1
+        else tuple(tuple(tuple(row for _ in several) for row in batch) for batch in ROWS)
     )
-    return try_fault_of(Sink(None, SCHEMA, rows, None, host=host), fault)
+    return try_fault_of(Sink(None, job.input, rows, None, host=host), fault)
 
 
 @pytest.mark.parametrize(

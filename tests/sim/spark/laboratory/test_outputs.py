@@ -1,0 +1,52 @@
+"""What a trial of the laboratory left, read as any reader of its tables would. Spark itself is not needed."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace_sim.spark.laboratory.outputs import collected
+from headrace_sim.spark.laboratory.places import looked_at
+
+pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
+
+
+def part(path: Path, *numbers: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"n": list(numbers)}), path)
+
+
+def checkpoint(folder: Path) -> None:
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "0").write_text("v1")
+    (folder / "metadata").write_text(json.dumps({"id": "x"}))
+
+
+def test_partitions_are_one_table_and_a_checkpoint_below_it_is_no_row(tmp_path: Path) -> None:
+    part(tmp_path / "headrace-root/out/day=1/part-0.snappy.parquet", 1)
+    part(tmp_path / "headrace-root/out/day=2/part-0.snappy.parquet", 2)
+    part(tmp_path / "headrace-root/out/_temporary/0/part-1.snappy.parquet", 3)
+    checkpoint(tmp_path / "headrace-root/out/checkpoint")
+    assert collected(tmp_path, [], {}) == {
+        "/out": [(("n", "1"), ("day", "'1'")), (("n", "2"), ("day", "'2'"))]
+    }
+
+
+def test_only_what_the_log_of_a_file_sink_counts_is_there(tmp_path: Path) -> None:
+    part(tmp_path / "s3a/lake/out/part-0.parquet", 1)
+    part(tmp_path / "s3a/lake/out/part-1.parquet", 1)
+    log = tmp_path / "s3a/lake/out/_spark_metadata/0"
+    log.parent.mkdir()
+    log.write_text("v1\n" + json.dumps({"path": "s3a://lake/out/part-0.parquet", "action": "add"}))
+    assert collected(tmp_path, [], {}) == {"s3a://lake/out": [(("n", "1"),)]}
+
+
+def test_what_was_there_before_is_not_what_a_trial_left(tmp_path: Path) -> None:
+    part(tmp_path / "rates/part-0.parquet", 1)
+    (tmp_path / "config.yaml").write_text("a: 1")
+    known = looked_at(tmp_path)
+    part(tmp_path / "out/part-0.parquet", 2)
+    assert collected(tmp_path, [], known) == {"out": [(("n", "2"),)]}
