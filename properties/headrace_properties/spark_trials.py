@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,7 +16,7 @@ from headrace_properties.spark_jobs.explaining import Explanation, explain_query
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_again
 from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
 from headrace_properties.spark_jobs.smaller_feeds import narrowed
-from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
+from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget, compared
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import SparkSource
 from headrace_properties.target_kinds import TargetKind
@@ -89,10 +90,14 @@ class SparkTrials:
 
     def search(self) -> None:
         """Run the schedules and the trials of the sink."""
-        self.report = self.target.verify(
-            schedules=self.schedules, seed=self.seed, allow=self.allow, duplicates=self.duplicates,
-            allow_unknown=self.allow_unknown, progress=self.progress,
-        )  # fmt: skip
+        reports = [
+            target.verify(
+                schedules=self.schedules, seed=self.seed, allow=self.allow, duplicates=self.duplicates,
+                allow_unknown=self.allow_unknown, progress=self.progress,
+            )
+            for target in self.target.engines
+        ]  # fmt: skip
+        self.report = reduce(compared, reports)
 
     @property
     def expected(self) -> int:
