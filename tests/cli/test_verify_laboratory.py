@@ -1,6 +1,7 @@
 """``headrace verify jobs/stream.py --on spark``: the program as it is, on the real Spark, which dies at each of its effects."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,20 @@ def test_program_that_only_the_real_spark_follows_is_judged(
     assert result.exit_code == bool(wrong), result.output
     assert wrong in result.output
     assert [path.name for path in elsewhere.iterdir()] == ["levels.csv"]
+
+
+@pytest.mark.nightly
+def test_session_of_a_module_beside_the_program_is_the_real_one(
+    job: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("sessions.py").write_text(
+        "from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n"
+    )
+    monkeypatch.delitem(sys.modules, "sessions", raising=False)
+    made = 'spark = SparkSession.builder.appName("payments").getOrCreate()'
+    job.write_text(SOUND.replace(made, "from sessions import spark"))
+    result = run("verify", str(job), "--on", "spark")
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.nightly

@@ -25,7 +25,7 @@ from headrace_sim.spark.laboratory.postgres import PostgresDatabase, is_lock_tim
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
 from headrace_sim.spark.laboratory.watched_frames import watch_queries, watch_writes, without_trace
 from headrace_sim.spark.laboratory.workers import batches_of, raised_in_worker, watch_workers
-from headrace_sim.spark.refusals import place_of_error
+from headrace_sim.spark.refusals import is_library, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.effects import Failed, Probe, Refused, Returned
 from headrace_sim.spark.sinks.processes import settle
@@ -135,6 +135,7 @@ def _settled(
     database: PostgresDatabase | None,
 ) -> Iterator[tuple[dict[str, Any], SparkSession, StoreClients]]:
     """Let this process be a driver in its trial, irreversibly; give the program's variables, its session and its clients."""
+    forget_users_modules()
     with program.within(), surroundings(program.script) as module:
         if database is not None:
             watch_postgres(probe, database)
@@ -148,6 +149,15 @@ def _settled(
         time.sleep = _resting(time.sleep, spark)  # type: ignore[assignment]
         _be_quiet()
         yield vars(module), spark, clients
+
+
+def forget_users_modules() -> None:
+    """Forget the modules of the user's that this process has, irreversibly: they may hold what the simulation gave them."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        is_installed = is_library(file) or f"{os.sep}dist-packages{os.sep}" in file
+        if file.endswith(".py") and name != "__main__" and not is_installed:
+            del sys.modules[name]
 
 
 def _be_quiet() -> None:
