@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, current_thread
 from typing import Any, NoReturn
 
+from py4j.clientserver import FinalizerWorker
 from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -214,9 +216,12 @@ class _OverError(BaseException):
 
 def _resting(shift: Callable[[float], Any], spark: SparkSession) -> Callable[[float], None]:
     """Return what a program waits with: its clock moves, and it goes on as soon as others had a moment."""
-    real_sleep, started = __import__("threading").Event().wait, []
+    real_sleep, started = Event().wait, []
 
     def rest(seconds: float) -> None:
+        if isinstance(current_thread(), FinalizerWorker):  # Py4J's own, which waits all the time
+            real_sleep(seconds)
+            return
         shift(seconds)
         real_sleep(min(seconds, _REST_S))
         if spark.streams.active:

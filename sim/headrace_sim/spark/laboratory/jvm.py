@@ -219,7 +219,11 @@ def attach(running_jvm: SparkJvm, session: Any) -> SparkSession:
     of_java = JavaObject(session._target_id, gateway._gateway_client)
     java_context = JavaObject(running_jvm.context._target_id, gateway._gateway_client)
     conf = SparkConf(_jvm=gateway.jvm, _jconf=of_java.sparkContext().conf())
-    return SparkSession(SparkContext(gateway=gateway, jsc=java_context, conf=conf), of_java)
+    with patch.object(
+        SparkConf, "getAll", lambda _conf: []
+    ):  # some 200 questions to Java, for variables of executors
+        context = SparkContext(gateway=gateway, jsc=java_context, conf=conf)
+    return SparkSession(context, of_java)
 
 
 def _list(sequence: Any) -> Iterator[Any]:
