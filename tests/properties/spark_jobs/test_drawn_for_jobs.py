@@ -29,6 +29,7 @@ from headrace_sim.spark.client.recording import captured, record
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.job import Columns, SparkJob, Union
 from headrace_sim.spark.plan.streams import inputs_of
+from headrace_sim.spark.query.queries import run_job
 
 ORDER = t.StructType(
     [
@@ -334,6 +335,64 @@ def test_event_times_span_windows_and_some_rows_come_behind_later_ones() -> None
     assert len({at.timestamp() // 300 for at in times}) > 3
     assert any(len({row["sensor"] for row in batch}) < len(batch) for batch in documents)
     assert times[-1] - times[-2] >= timedelta(days=3)
+
+
+def payments(spark: Any) -> Any:
+    schema = "id STRING, account STRING, amount DOUBLE, kind STRING, at TIMESTAMP"
+    text = kafka(spark, "payments").select(F.from_json(F.col("value").cast("string"), schema).alias("p"))
+    return text.select("p.*").where("amount > 0").withWatermark("at", "10 minutes")
+
+
+def in_windows(spark: Any) -> Any:
+    return payments(spark).groupBy(F.window("at", "5 minutes"), "account")
+
+
+TOTALS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "count": (lambda spark: in_windows(spark).count(), "count > 20"),
+    "average": (lambda spark: in_windows(spark).agg(F.avg("amount").alias("mean")), "mean >= 5000"),
+    "sum and count": (
+        lambda spark: in_windows(spark).agg(F.sum("amount").alias("total"), F.count("*").alias("n")),
+        "total > 900 AND n >= 4",
+    ),
+    "of those alike": (
+        lambda spark: in_windows(spark).agg(
+            F.sum(F.when(F.col("kind") == "view", 1).otherwise(0)).alias("views"),
+            F.sum(F.expr("CASE WHEN kind = 'sale' THEN 1 ELSE 0 END")).alias("sales"),
+        ),
+        "views > 30 AND sales < 2",
+    ),
+    "of different ones": (
+        lambda spark: in_windows(spark).agg(F.approx_count_distinct("kind").alias("kinds")),
+        "kinds >= 6",
+    ),
+    "without duplicates": (
+        lambda spark: payments(spark).dropDuplicates(["id"]).groupBy("account").agg(F.count("id").alias("n")),
+        "n > 9",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOTALS)
+def test_groups_pass_and_fail_each_threshold(case: str) -> None:
+    build, condition = TOTALS[case]
+    for wanted in (condition, f"NOT ({condition})"):
+
+        def started(spark: Any, wanted: str = wanted) -> Any:
+            rows = build(spark).filter(wanted)
+            return rows.writeStream.outputMode("update").foreachBatch(lambda frame, number: None).start()
+
+        job = record(started)
+        assert run_job(job, feed_of(job, 0, {})).rows(), wanted
+
+
+def test_having_in_sql_is_passed() -> None:
+    def started(spark: Any) -> Any:
+        payments(spark).createOrReplaceTempView("payments")
+        often = spark.sql("SELECT account, count(*) AS n FROM payments GROUP BY account HAVING count(*) > 25")
+        return often.writeStream.outputMode("complete").format("console").start()
+
+    job = record(started)
+    assert run_job(job, feed_of(job, 0, {})).rows()
 
 
 def test_rows_follow_from_the_seed_in_every_process() -> None:

@@ -48,13 +48,34 @@ def batches_for(hints: Hints, seed: int, *, with_state: bool = False) -> list[li
     for place, source in enumerate(sources):
         chance, count = random.Random(f"{seed}/values/{place}"), len(times[place :: len(sources)])
         drawn.append(_values(hints, source, met[place], chance, count, first_key))
-    made = []
+    made, counts = [], [0] * len(sources)
     for number, at in enumerate(times):
         place, turn = number % len(sources), number // len(sources)
         chance = random.Random(f"{seed}/row/{number}")
-        row = RowValues(drawn[place][turn], drawn[place][turn - 1], turn, at, chance)
-        made.append(one_of(row.value(sources[place]), place, len(sources)))
-    return in_batches(made, rows, with_state=with_state)
+        group = []
+        for known in _alike(hints, sources[place], drawn[place][turn]):
+            row = RowValues(known, drawn[place][turn - 1], counts[place], at, chance)
+            group.append(one_of(row.value(sources[place]), place, len(sources)))
+            counts[place] += 1
+        made.append(group)
+    batches = in_batches(made, rows, with_state=with_state)
+    return [[row for group in batch for row in group] for batch in batches]
+
+
+def _alike(hints: Hints, row: InputSlot, known: Known) -> Iterator[Known]:
+    """Yield the values of each row of a group, which differ where the job counts or keeps different ones."""
+    size = hints.group_sizes.get(row.name)
+    leaves = [leaf for leaf in row.leaves if Use.DISTINCT in leaf.uses]
+    for number in range(known.get(size.name, 1) if size else 1):
+        yield known | {leaf.name: _another(known[leaf.name], number) for leaf in leaves if leaf.name in known}
+
+
+def _another(value: Any, number: int) -> Any:
+    if isinstance(value, bool) or not number:
+        return value
+    return (
+        f"{value}{number}" if isinstance(value, str) else value + number if isinstance(value, int) else value
+    )
 
 
 def one_of(row: tuple[Any, ...], place: int, sources: int) -> tuple[Any, ...]:
@@ -85,7 +106,8 @@ def _values(
     """Return the values of the rows of a source: those that meet its goals, and more of those that pass its filters."""
     needed, passing = met
     leaves = [leaf for leaf in row.leaves if leaf.counted is None and not leaf.is_time]
-    more = [chance.choice(passing or needed or [{}]) for _ in range(count)]
+    size = hints.group_sizes.get(row.name)
+    more = [_alone(chance.choice(passing or needed or [{}]), size) for _ in range(count)]
     made: list[Known] = []
     for number, known in enumerate(map(dict, [*needed[:1], more[0], *needed[1:], *more[1:]][:count])):
         for name in [name for name, value in known.items() if _is_free(hints.slots[name], value)]:
@@ -96,8 +118,13 @@ def _values(
             elif leaf.name not in known:
                 known[leaf.name] = _usual(leaf, chance)
         made.append(known)
-    made[-1] = dict(made[0])
+    made[-1] = _alone(made[0], size)
     return made
+
+
+def _alone(known: Known, size: InputSlot | None) -> Known:
+    """Return the values of one row of a group."""
+    return {name: value for name, value in known.items() if size is None or name != size.name}
 
 
 def _is_free(slot: InputSlot, value: Any) -> bool:

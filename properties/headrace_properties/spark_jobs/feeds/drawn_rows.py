@@ -4,10 +4,12 @@ import random
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace_sim.spark.columns.ddl import Schema
 from headrace_sim.spark.columns.drawn_values import START, value_of
+
+_Row = TypeVar("_Row")
 
 BATCHES = 3
 ROWS = 2
@@ -63,7 +65,7 @@ def drawn_times(
     return [START + timedelta(seconds=at) for at in accumulate(gaps)]
 
 
-def in_batches(drawn: list[tuple[Any, ...]], rows: int, *, with_state: bool) -> list[list[tuple[Any, ...]]]:
+def in_batches(drawn: list[_Row], rows: int, *, with_state: bool) -> list[list[_Row]]:
     """Return rows that were drawn, in batches."""
     first, second, *rest = (drawn[start : start + rows] for start in range(0, len(drawn), rows))
     return [first, second, *(batch for late in rest for batch in (*(_NO_ROWS if with_state else ()), late))]

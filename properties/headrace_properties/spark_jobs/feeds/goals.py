@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.spark_jobs.feeds.hints import Hints, RowGoal, names_in
+from headrace_properties.spark_jobs.feeds.hints import Hints, RowGoal, names_in, outermost
 from headrace_properties.spark_jobs.feeds.slots import InputSlot, Use
 from headrace_sim.spark.columns.bound import literal
 from headrace_sim.spark.columns.casts import cast_value, is_number
@@ -27,6 +27,8 @@ MOST = 12
 """Choice: the largest number of rows that are drawn for goals, of each source."""
 _STARTS = 12
 """Choice: from how many values at random the search for a goal begins."""
+MOST_ALIKE = 120
+"""Choice: the largest number of rows of one group that are drawn for a threshold of a count or a sum."""
 _JOINED = 4
 """Choice: of how many texts that a job looks for two are tried one behind the other: a prefix, and what is contained."""
 _TEXTS = ("ann", "ann@example.com", "42", "2030-01-01", "A-1")
@@ -55,6 +57,8 @@ class Aims:
         self._hints, self._row, self._at, self._chance = hints, row, at, chance
         self._bound: dict[int, _Asked | None] = {}
         self._tried: dict[str, list[Any]] = {}
+        size = hints.group_sizes.get(row.name)
+        self._size = size and size.name
 
     def rows(self, count: int) -> tuple[list[Known], list[Known]]:
         """Return values for rows that meet the goals that can be met; and those among them that pass all filters.
@@ -75,8 +79,11 @@ class Aims:
             room = MOST if goal.needed else count
             if parts and len(made) < room and not any(self._meets(parts, known) for known in made):
                 asked_of = [asked for asked, _ in parts]
-                passing = [*parts, *(part for part in first if part[0] not in asked_of)]
-                base = made[0] if made else {}
+                more = [part for part in first if part[0] not in asked_of and self._size not in part[0].names]
+                passing = [*parts, *more]
+                base = {
+                    name: value for name, value in (made[0] if made else {}).items() if name != self._size
+                }
                 found = self._reached(passing, base) or self._reached(parts, base)
                 made += [found] if found is not None else []
         return made, [known for known in made if self._meets(first, known)]
@@ -87,7 +94,7 @@ class Aims:
     def _asked(self, condition: Recorded) -> _Asked | None:
         if id(condition) not in self._bound:
             names = tuple(dict.fromkeys(names_in(condition)))
-            own = names and all(_row_of(self._hints.slots[name]) is self._row for name in names)
+            own = names and all(outermost(self._hints.slots[name]) is self._row for name in names)
             self._bound[id(condition)] = self._binding(condition, names) if own else None
         return self._bound[id(condition)]
 
@@ -130,12 +137,21 @@ class Aims:
                         if score > best:
                             known, best, improved = trial, score, True
             if best == len(parts):
-                return known
+                return self._with_fewest(parts, known)
         return None
+
+    def _with_fewest(self, parts: Sequence[tuple[_Asked, bool]], known: Known) -> Known:
+        """Return values with the fewest rows in the group that still meet all parts."""
+        if self._size is None or self._size not in known:
+            return known
+        tried = ({**known, self._size: size} for size in self._values(self._size))
+        return next(trial for trial in tried if self._meets(parts, trial))
 
     def _values(self, name: str) -> list[Any]:
         if name not in self._tried:
-            self._tried[name] = list(_candidates(self._hints.slots[name], self._at))
+            slot = self._hints.slots[name]
+            is_size = name == self._size
+            self._tried[name] = _sizes(slot) if is_size else list(_candidates(slot, self._at))
         return self._tried[name]
 
 
@@ -152,10 +168,6 @@ def _split(condition: Recorded, wanted: bool) -> Iterator[tuple[Recorded, bool]]
             yield from _split(part, wanted) if isinstance(part, Recorded) else ()
     else:
         yield condition, wanted
-
-
-def _row_of(slot: InputSlot) -> InputSlot:
-    return slot if slot.outer is None else _row_of(slot.outer)
 
 
 def _seen(slot: InputSlot, known: Known) -> Any:
@@ -183,6 +195,11 @@ def _candidates(slot: InputSlot, at: datetime) -> Iterator[Any]:
         yield from dict.fromkeys([*tried, *both, *_usual(slot, at)])
     if Use.NULL in slot.uses and slot.nullable:
         yield None
+
+
+def _sizes(slot: InputSlot) -> list[int]:
+    tried = {1, 2, *(number for value in slot.literals for number in _around(value, slot))}
+    return sorted(number for number in tried if 0 < number <= MOST_ALIKE)
 
 
 def _time(slot: InputSlot, at: datetime) -> date:

@@ -35,6 +35,7 @@ class ColumnScope:
 
     columns: tuple[tuple[str, str, Term], ...] | None  # qualifier, name and term of each; None: unknown
     passed: Conditions = ()  # the filters
+    group_size: InputSlot | None = None  # while the rows of a group are aggregated: how many there are
 
     @property
     def names(self) -> list[str]:
@@ -67,6 +68,8 @@ class Hints:
     through: list[Conditions] = field(default_factory=list)
     windows_us: set[int] = field(default_factory=set)  # the lengths of windows, in microseconds
     delays_us: set[int] = field(default_factory=set)  # the delays of watermarks
+    # how many rows of a group have the same values, by the slot of the source's row: what thresholds of counts ask for
+    group_sizes: dict[str, InputSlot] = field(default_factory=dict)
 
     @property
     def tell(self) -> bool:
@@ -94,6 +97,22 @@ class Hints:
             slot = self.of(term)
             if slot is not None and not slot.is_time:
                 slot.uses.add(Use.KEY)
+
+    def distinct(self, terms: Iterable[Term]) -> None:
+        """Note that values of some columns count once."""
+        for slot in map(self.of, terms):
+            if slot is not None and not slot.is_time:
+                slot.uses.add(Use.DISTINCT)
+
+    def group_size(self, scope: ColumnScope) -> InputSlot | None:
+        """Return the slot that counts the rows of a group; None where the rows are unknown, or are groups already."""
+        slots = [self.slots[name] for _, _, term in scope.columns or () for name in names_in(term)]
+        rows = [row for slot in slots if (row := outermost(slot)) in self.rows.values()]
+        if not rows or any(slot in self.group_sizes.values() for slot in slots):
+            return None
+        if rows[0].name not in self.group_sizes:
+            self.group_sizes[rows[0].name] = self.slot(t.LongType(), "rows", rows[0])
+        return self.group_sizes[rows[0].name]
 
     def slot(self, kind: t.DataType, label: str = "", outer: InputSlot | None = None) -> InputSlot:
         """Return a new slot, with those of its parts."""
@@ -154,6 +173,11 @@ _COUNTED: dict[str, Callable[[dict[str, str]], dict[str, Callable[[int], Any]]]]
 def column(slot: InputSlot) -> Recorded:
     """Return the column that stands for a slot."""
     return Recorded("col", (slot.name,), "")
+
+
+def outermost(slot: InputSlot) -> InputSlot:
+    """Return the row that a slot is in."""
+    return slot if slot.outer is None else outermost(slot.outer)
 
 
 def names_in(term: Any) -> Iterator[str]:

@@ -195,16 +195,20 @@ class _Relations:
 
     def _deduplicate(self, message: Any) -> list[ColumnScope]:
         for scope in (scopes := self.scopes(message.input)):
-            self.hints.keyed(scope.find(f"`{name}`")[0] for name in message.column_names)
+            terms = [scope.find(f"`{name}`")[0] for name in message.column_names]
+            self.hints.keyed(terms)
+            self.hints.distinct(terms)
         return scopes
 
     def _aggregate(self, message: Any) -> list[ColumnScope]:
         made = []
         keys = list(map(self._node, message.grouping_expressions))
+        values = list(map(self._node, message.aggregate_expressions))
         for scope in self.scopes(message.input):
-            self._terms(message.aggregate_expressions, scope)
             columns = [column for node in keys for column in self._named(node, scope)]
             self.hints.keyed(term for _, _, term in columns)
+            group = replace(scope, group_size=self.hints.group_size(scope))
+            columns += [column for node in values for column in self._named(node, group)]
             made.append(replace(scope, columns=tuple(columns)))
         return made
 

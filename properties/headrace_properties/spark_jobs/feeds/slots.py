@@ -26,6 +26,8 @@ class Use(Enum):
     KEY = auto()
     NULL = auto()
     """It asks whether it is null."""
+    DISTINCT = auto()
+    """It counts different values, or drops rows that repeat one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,8 @@ class Terms:
         """Return a column in terms of slots, and note what it compares; None: unknown."""
         if not isinstance(node, Recorded):
             return node
+        if scope.group_size is not None and node.name in _OF_GROUPS:
+            return self._of_group(node, scope, column(scope.group_size))
         if node.name in _TERMS:
             return _TERMS[node.name](self, node, scope)
         if node.name in _UNKNOWN:
@@ -70,6 +72,17 @@ class Terms:
             else:
                 made.append(term)
         return None if _LOST in made else type(arguments)(made)
+
+    def _of_group(self, node: Recorded, scope: ColumnScope, size: Recorded) -> Term:
+        """Return what an aggregate is of a group whose rows have the same values, but for those that count once."""
+        terms = self.all(node.args, scope)
+        if node.name.endswith("count_distinct"):
+            self.hints.distinct(flat(terms or ()))
+        if "count" in node.name:
+            return size
+        if terms is None or node.name != "sum":
+            return terms and terms[0]
+        return Recorded("multiply", (terms[0], size), node.place)
 
     def _compared(self, term: Recorded, scope: ColumnScope) -> None:
         slots = [self.hints.slots[name] for name in dict.fromkeys(names_in(term))]
@@ -318,6 +331,21 @@ _COMPARISONS = _OF_NULLS | {
     "array_contains", "between", "contains", "endsWith", "equalTo", "geq", "gt", "isin", "isnan", "leq", "like", "lt", "notEqual",
     "ilike", "rlike", "startsWith",
 }  # fmt: skip
+_OF_GROUPS = frozenset(
+    {
+        "any_value",
+        "approx_count_distinct",
+        "avg",
+        "count",
+        "count_distinct",
+        "first",
+        "last",
+        "max",
+        "mean",
+        "min",
+        "sum",
+    }
+)
 _UNKNOWN = frozenset({
     USER_FUNCTION, LAMBDA, LAMBDA_VARIABLE, "current_date", "current_timestamp", "now", "monotonically_increasing_id", "rand",
     "input_file_name", "randn", "shuffle", "spark_partition_id", "uuid",
