@@ -28,6 +28,7 @@ import pyspark
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.sinks.contents import Raw
+from headrace_sim.spark.stores.client_modules import is_made
 
 LOCK_TIMEOUT_S = 1
 """How long a statement waits for a lock. Who holds it is a paused process: to wait longer is futile."""
@@ -210,6 +211,9 @@ _INSTALL = (
     "Install a server (Debian: apt-get install postgresql; or pip install 'headrace[postgres]', which carries one), "
     "or name yours for tests with --postgres URL"
 )
+
+
+_DRIVER = "Install psycopg: pip install 'psycopg[binary]'"
 
 
 def contents(database: PostgresDatabase) -> Raw:
@@ -403,10 +407,12 @@ def _connected(database: PostgresDatabase) -> Any:
 
 def _driver() -> Any:
     try:
-        return importlib.import_module("psycopg")
+        driver = importlib.import_module("psycopg")
     except ImportError as error:
-        remedy = "Install psycopg: pip install 'psycopg[binary]'"
-        raise NoPostgresError(f"the PostgreSQL driver is not installed ({error})", remedy) from error
+        raise NoPostgresError(f"the PostgreSQL driver is not installed ({error})", _DRIVER) from error
+    if is_made(driver):
+        raise NoPostgresError("the PostgreSQL driver is not installed", _DRIVER)
+    return driver
 
 
 def _quoted(name: str) -> str:
