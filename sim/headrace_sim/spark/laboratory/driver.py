@@ -70,6 +70,8 @@ def drive(
     seed: int,
     database: PostgresDatabase | None = None,
     prepare: Callable[[], Any] | None = None,
+    *,
+    heard: bool = False,
 ) -> NoReturn:
     """Run the program in this process, a fork, and never return.
 
@@ -83,6 +85,7 @@ def drive(
         seed: Of its clock and its random numbers.
         database: What stands for each PostgreSQL that it names. None: as in the simulation.
         prepare: Makes what the program takes for granted, before its first attempt. Or None.
+        heard: Whether the errors are noted that the query's own code catches.
 
     """
     status = 1
@@ -90,9 +93,9 @@ def drive(
     try:
         with _settled(program, jvm, session, folder, probe, seed, database) as (variables, spark, clients):
             read_from(folder.parent / "input", program.queries, program.number)
-            watch_workers(folder, jvm.folder, probe, seed, database)
+            watch_workers(folder, jvm.folder, probe, seed, database, heard=heard)
             watch_writes(probe)
-            written = watch_queries(probe, fault, program.queries, program.number)
+            written = watch_queries(probe, fault, program.queries, program.number, heard=heard)
             if prepare is not None and probe.attempt == 0:
                 prepare()
             before = batches_of(folder, "commits")
@@ -115,7 +118,7 @@ def look(program: LaboratoryProgram, jvm: SparkJvm, session: Any, folder: Path, 
     status = 1
     try:
         with _settled(program, jvm, session, folder, probe, 0, None) as (variables, spark, _):
-            watch_workers(folder, jvm.folder, probe, 0, None)
+            watch_workers(folder, jvm.folder, probe, 0, None, heard=False)
             tell = probe.ledger.append
             note_queries(SourcesLook(folder.parent / "input", program.script.schemas, tell), tell)
             status = _run(probe, variables, spark)

@@ -89,7 +89,16 @@ class RealDrivers:
         restarted = fault is not None and fault.kind is SinkFaultKind.RESTART
         run = Attempt(
             lambda probe: drive(
-                self.program, self.jvm, session, folder, probe, fault, plan.seed, self._database, sink.prepare
+                self.program,
+                self.jvm,
+                session,
+                folder,
+                probe,
+                fault,
+                plan.seed,
+                self._database,
+                sink.prepare,
+                heard=sink.heard,
             ),
             ledger,
             plan.number,

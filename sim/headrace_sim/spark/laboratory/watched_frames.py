@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -18,6 +19,7 @@ from headrace_sim.spark.laboratory.postgres_statements import plain_table
 from headrace_sim.spark.refusals import definition_of, place_of_error, users_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import Failed, Probe, die
+from headrace_sim.spark.sinks.heard_errors import HeardErrors
 
 try:
     from pyspark.sql.merge import MergeIntoWriter
@@ -135,7 +137,7 @@ def _acting(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watch_queries(
-    probe: Probe, fault: SinkFault | None, queries: Sequence[SparkJob], number: int
+    probe: Probe, fault: SinkFault | None, queries: Sequence[SparkJob], number: int, *, heard: bool
 ) -> Sequence[tuple[str, str, str]]:
     """Let one query of this process run through what is there and end, and tell the probe of each batch, irreversibly.
 
@@ -146,6 +148,7 @@ def watch_queries(
         fault: What strikes.
         queries: Those of the program, in order.
         number: The place of the one that is tried. The others write nowhere.
+        heard: Whether the errors are noted that its function catches.
 
     """
     tried = queries[number].sink.place
@@ -162,7 +165,8 @@ def watch_queries(
                 die()
             probe.begin(batch_id)
             try:
-                function(frame, batch_id)
+                with HeardErrors(probe, batch_id) if heard else nullcontext():
+                    function(frame, batch_id)
             except BaseException as error:
                 place = place_of_error(error, definition_of(function))
                 locked = "locked" in str(error) or "busy" in str(error) or is_lock_timeout(error)

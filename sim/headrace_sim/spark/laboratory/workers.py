@@ -9,6 +9,7 @@ import os
 import random
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,14 @@ from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
 from headrace_sim.spark.refusals import is_library
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import Ledger, Probe
+from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.processes import Halt, settle
 from headrace_sim.spark.versions import rdd
 
 _BATCH = "streaming.sql.batchId"
 """The local property in which Spark tells a task its batch."""
+_OF_RDD = 4
+"""How many parts the command of a task has that runs a function over its rows; functions of columns have two."""
 _settled = False
 """Whether this process has settled in a trial: it is a driver, or what it read told it of one."""
 
@@ -45,6 +49,7 @@ class AttemptNote:
         seed: Of its clock and of its random numbers.
         path: Where it finds modules.
         database: What stands for each PostgreSQL, or None.
+        heard: Whether the errors are noted that a task's own code catches.
 
     """
 
@@ -57,6 +62,7 @@ class AttemptNote:
     seed: int
     path: tuple[str, ...]
     database: PostgresDatabase | None
+    heard: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ class _Noted:
 
 
 def watch_workers(
-    folder: Path, sparks: Path, probe: Probe, seed: int, database: PostgresDatabase | None
+    folder: Path, sparks: Path, probe: Probe, seed: int, database: PostgresDatabase | None, *, heard: bool
 ) -> None:
     """Let what this driver sends to workers carry the note of its attempt, irreversibly.
 
@@ -81,6 +87,7 @@ def watch_workers(
         probe: That of the driver.
         seed: Of its clock and of its random numbers.
         database: What stands for each PostgreSQL, or None.
+        heard: Whether the errors are noted that a task's own code catches.
 
     """
     global _settled  # noqa: PLW0603  a process settles once
@@ -88,8 +95,8 @@ def watch_workers(
     probe.driver = os.getpid()
     assert isinstance(probe.pause, Halt)
     note = AttemptNote(
-        folder, sparks, probe.attempt, probe.fault, os.getpid(), probe.pause, seed, tuple(sys.path), database
-    )
+        folder, sparks, probe.attempt, probe.fault, os.getpid(), probe.pause, seed, tuple(sys.path), database, heard,
+    )  # fmt: skip
     really_prepare = rdd._prepare_for_python_RDD
 
     def prepare(context: Any, command: Any) -> Any:
@@ -101,9 +108,17 @@ def watch_workers(
 
 def restored(note: AttemptNote, pickled: bytes) -> Any:
     """Return what was sent. A worker that reads it settles in the note's trial first."""
-    if not _settled:
-        _settle(note)
-    return CPickleSerializer().loads(pickled)
+    probe = None if _settled else _settle(note)
+    command = CPickleSerializer().loads(pickled)
+    if probe is None or not note.heard or not isinstance(command, tuple) or len(command) != _OF_RDD:
+        return command
+    function, *rest = command
+
+    def heard(*given: Any) -> Iterator[Any]:
+        with HeardErrors(probe, probe.batch):
+            yield from function(*given)
+
+    return heard, *rest
 
 
 def raised_in_worker(message: str) -> tuple[str, str, str] | None:
@@ -125,7 +140,8 @@ _TRACEBACK = re.compile(
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def _settle(note: AttemptNote) -> None:
+def _settle(note: AttemptNote) -> Probe:
+    """Let this worker be one of a trial; return its probe."""
     global _settled  # noqa: PLW0603  a process settles once
     _settled = True
     sys.path[:] = [*sys.path, *(place for place in note.path if place not in sys.path)]
@@ -141,6 +157,7 @@ def _settle(note: AttemptNote) -> None:
     _settle_chance(f"{note.seed} {context and context.partitionId()} {len(probe.ledger.entries())}")
     watch_paths(note.folder, (note.folder.parent, note.sparks))
     _pass_on(note)
+    return probe
 
 
 def _settle_chance(seed: str) -> None:

@@ -226,6 +226,11 @@ class Probe:
         self._batch = batch
 
     @property
+    def batch(self) -> int:
+        """The index of the batch that runs; -1: none yet."""
+        return self._batch
+
+    @property
     def is_preparing(self) -> bool:
         """Whether no batch has begun: nothing strikes then."""
         return self._batch < 0

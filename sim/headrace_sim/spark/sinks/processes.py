@@ -15,12 +15,11 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn, Protocol
 
 import time_machine
@@ -39,8 +38,9 @@ from headrace_sim.spark.sinks.background_threads import BackgroundThreads
 from headrace_sim.spark.sinks.contents import Raw, collected
 from headrace_sim.spark.sinks.database_servers import answer_databases, is_database, loaded
 from headrace_sim.spark.sinks.databases import watch_sqlite
-from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Loaded, Probe, Refused, Swallowed
+from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Loaded, Probe, Refused
 from headrace_sim.spark.sinks.file_effects import watch_files
+from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.requests_over_http import answer_http
 from headrace_sim.spark.sinks.store_clients import StoreClients, is_store_client
 
@@ -291,11 +291,9 @@ def _process(sink: Sink, session: Session, probe: Probe, behind: "_Behind", plan
         begin_batch(sink.first_id + batch)
         probe.begin(batch)
         behind.go_on()
-        listener = _Listener(probe, batch)
-        with listener if sink.heard else nullcontext():
-            if not _call(sink.function, (frame, sink.first_id + batch), probe, batch):
-                return False
-        listener.report()
+        heard = HeardErrors(probe, batch) if sink.heard else nullcontext()
+        if not _call(sink.function, (frame, sink.first_id + batch), probe, batch, heard):
+            return False
         probe.returned()
         if probe.was_paused:
             break  # its commit of the batch is refused, or overwritten by the process that took over
@@ -320,48 +318,18 @@ class _Behind:
             self.clients.send_waiting()
 
 
-class _Listener:
-    """Hears of each error that passes through the user's code. If the function returns, it caught them all."""
-
-    def __init__(self, probe: Probe, batch: int) -> None:
-        self._probe, self._batch = probe, batch
-        self._errors: list[Swallowed] = []
-        self._last = 0
-
-    def __enter__(self) -> None:
-        sys.settrace(self._trace)
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-
-    def _trace(self, frame: FrameType, event: str, given: Any) -> Any:
-        file = frame.f_code.co_filename
-        if event == "call" and (refusals.is_library(file) or file.startswith("<frozen ")):
-            return None
-        frame.f_trace_lines = False
-        error = given[1] if event == "exception" else None
-        if (
-            isinstance(error, BaseException)
-            and not isinstance(error, StopIteration)
-            and id(error) != self._last
-        ):
-            # The error itself is not kept: it would keep the frames' connections open.
-            self._last, place = id(error), f"{file}:{frame.f_lineno}"
-            told = (type(error).__name__, str(error).rstrip("."), place)
-            self._errors.append(Swallowed(self._probe.attempt, self._batch, *told))
-        return self._trace
-
-    def report(self) -> None:
-        """Note the errors in the ledger."""
-        for error in self._errors:
-            self._probe.ledger.append(error)
-
-
-def _call(function: Callable[..., Any], given: tuple[Any, ...], probe: Probe, batch: int) -> bool:
-    """Call the user's code. Record what it raises."""
+def _call(
+    function: Callable[..., Any],
+    given: tuple[Any, ...],
+    probe: Probe,
+    batch: int,
+    within: AbstractContextManager[object] = nullcontext(),  # noqa: B008  it has no state
+) -> bool:
+    """Call the user's code in a context. Record what it raises."""
     error: BaseException | None = None
     try:
-        function(*given)
+        with within:
+            function(*given)
     except BaseException as raised:  # noqa: BLE001  SystemExit ends a driver too
         error = raised
         refusals.gap_in(raised)  # it is heard
