@@ -19,6 +19,7 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
 from headrace_sim.spark.sinks.effects import KILLED, Effect, Failed, Ledger, Refused, Returned
 from headrace_sim.spark.sinks.processes import Attempt, AttemptPlan, Sink
+from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink
 from headrace_sim.spark.sinks.trial import UnfollowableSinkError, trial_folder
 
 _BETWEEN = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}
@@ -77,11 +78,7 @@ class RealDrivers:
         self._sessions[folder] = session
         self._alive[folder] = self._alive.get(folder, 0) + 1
         os.environ.setdefault("TZ", "UTC")
-        is_last = fault is not None and fault == SinkFault(
-            SinkFaultKind.RESTART, len(sink.batches) - 1, fault.effect
-        )
-        has_no_cut = self._has_function or fault is None or fault.kind not in _BETWEEN or is_last
-        cut = None if has_no_cut else fault  # behind the last batch nothing comes that a restart could change
+        cut = fault if fault is not None and self._strikes_between(fault, len(sink.batches) - 1) else None
         if cut is not None:
             held_back(rows, cut.batch - (cut.effect == 0))
             session.conf().set(_LAST_BATCH, "false")
@@ -105,6 +102,20 @@ class RealDrivers:
             None if restarted else fault,
         )
         return RealAttempt(run, self, sink, folder, session, ledger, plan, cut)
+
+    def _strikes_between(self, fault: SinkFault, last: int) -> bool:
+        """Return whether a fault strikes where no function of the user's is called. Behind the last batch nothing can change.
+
+        A sink that skips a batch which it has does not read it again, either: Spark then learns the watermark of the last batch,
+        and lets go what that one closes, with the next input only.
+        """
+        if self._has_function or fault.kind not in _BETWEEN:
+            return False
+        if fault.batch < last or fault.effect == 0:
+            return True
+        row = streaming_sink(self.program.job.sink.format)
+        is_skipped = row is not None and row.again is BatchAgain.SKIPPED
+        return fault.kind is not SinkFaultKind.RESTART and not is_skipped
 
     def ended(self, attempt: "RealAttempt") -> None:
         """End what an attempt that has ended left running in Java."""

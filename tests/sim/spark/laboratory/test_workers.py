@@ -104,3 +104,20 @@ def test_a_file_sink_is_sound_where_spark_dies_before_its_commit(
     assert [effect.batch for effect in trial.effects] == [0, 1, *[1] * (kind is KILL), 2]
     assert not trial.findings
     assert sum(trial.left["/data/out"].values()) == 4
+
+
+WINDOWS = """
+windows = (payments.withColumn("at", F.timestamp_seconds(F.col("amount") * 60)).withWatermark("at", "1 minute")
+    .groupBy(F.window("at", "5 minutes")).count().select("window.start", "count"))
+"""
+
+
+@NIGHTLY
+def test_what_the_watermark_of_the_last_batch_closes_is_not_lost_where_its_sink_skips_that_batch(
+    jvm: SparkJvm, tmp_path: Path
+) -> None:
+    program = READ + WINDOWS + FILES.removeprefix(READ).replace("payments", "windows")
+    trial = tried(jvm, tmp_path, program, SinkFault(KILL, 2, 1))
+    assert trial.fault is not None
+    assert trial.left["/data/out"].total() > 1
+    assert not trial.findings
