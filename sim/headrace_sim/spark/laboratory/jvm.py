@@ -8,6 +8,7 @@ Rules of this file:
 """
 
 import atexit
+import logging
 import os
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from py4j import java_gateway
 from py4j.java_gateway import JavaGateway, JavaObject
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -191,6 +193,9 @@ def _started(settings: Mapping[str, str], folder: Path) -> SparkJvm:
         os.environ["SPARK_SUBMIT_OPTS"] = f"{_JAVA} -Djdk.net.hosts.file={folder / 'hosts'}"
         os.environ.update(process_environment(MASTER, launched=True), PYTHONPATH=worker_path())
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+    # A program's own logging is that of this process, too, which has run it: nothing of the gateway's belongs there.
+    vars(java_gateway)["logging"] = logging.getLogger("py4j")
+    logging.getLogger("py4j").propagate = False
     context = gateway.jvm.org.apache.spark.api.java.JavaSparkContext(gateway.jvm.SparkConf())
     context.setLogLevel("OFF")
     told = getattr(gateway, "java_parameters", gateway.gateway_parameters)
