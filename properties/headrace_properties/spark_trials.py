@@ -11,12 +11,13 @@ from typing import ClassVar
 from headrace_properties.findings import Finding, Kind, ranked
 from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
 from headrace_properties.replays import Replay, to_replay
+from headrace_properties.spark_jobs.both_engines import compared
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.explaining import Explanation, explain_query, explain_sink, placed
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_again
 from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
 from headrace_properties.spark_jobs.smaller_feeds import narrowed
-from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget, compared
+from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import SparkSource
 from headrace_properties.target_kinds import TargetKind

@@ -81,26 +81,6 @@ class SparkReport:
     written: tuple[int, ...] = ()  # the number of rows that reach a sink which is not code, by batch
 
 
-def compared(simulated: SparkReport, real: SparkReport) -> SparkReport:
-    """Return what the simulation and the real Spark say of one query, and in what they differ."""
-    found = {(finding.kind, finding.place): finding for finding in simulated.findings}
-    also = {(finding.kind, finding.place): finding for finding in real.findings}
-    only = [
-        f"only {whose} finds: {finding.kind.title} at {finding.place}"
-        for whose, keys, other in (("the simulation", found, also), ("the real Spark", also, found))
-        for key, finding in keys.items()
-        if key not in other and finding.trial is not None
-    ]
-    agreed = f"the simulation and the real Spark both find {len(found.keys() & also.keys())} of {len(found | also)}"
-    return replace(
-        simulated,
-        sink=real.sink or simulated.sink,
-        findings=ranked([*(also | found).values()]),
-        unknown=(*simulated.unknown, *(why for why in real.unknown if why not in simulated.unknown)),
-        notes=tuple(dict.fromkeys([*simulated.notes, *real.notes, agreed, *only])),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class SparkTarget:
     """A job or a sink, with its input."""

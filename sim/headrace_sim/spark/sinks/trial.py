@@ -63,6 +63,14 @@ Progress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True, slots=True)
+class PointOutcome:
+    """What a fault made different; nothing: what is left is the same."""
+
+    fault: SinkFault
+    wrong: frozenset[tuple[Wrong, str]]  # what, and at which destination
+
+
+@dataclass(frozen=True, slots=True)
 class SinkReport:
     """The results of a sink's trials."""
 
@@ -75,6 +83,8 @@ class SinkReport:
     notes: tuple[str, ...] = ()  # what is worth knowing of the undisturbed run, and changes no verdict
     # what only the author can say. It is sound only if they are answered, too
     questions: tuple[SinkQuestion, ...] = ()
+    left: Contents = field(default_factory=dict)  # what the undisturbed run leaves, by destination
+    outcomes: tuple[PointOutcome, ...] = ()  # of each fault that was judged
 
     @property
     def holds(self) -> bool:
@@ -297,6 +307,7 @@ class _Check:
     notes: tuple[str, ...] = ()
     replaced: frozenset[str] = frozenset()
     swallowed: tuple[Swallowed, ...] = ()
+    shown: dict[SinkFault, set[tuple[Wrong, str]]] = field(default_factory=dict)
 
     def run(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
         try:
@@ -331,9 +342,11 @@ class _Check:
             judged = done
         counts = tuple(len(batch) for batch in by_batch)
         found = self._found()
+        outcomes = (PointOutcome(fault, frozenset(self.shown.get(fault, ()))) for fault in faults[:judged])
         return SinkReport(
-            found, tuple(unknown), judged, counts, judged < len(faults), self.notes, self._asked(found)
-        )
+            found, tuple(unknown), judged, counts, judged < len(faults), self.notes, self._asked(found), usual.contents,
+            tuple(outcomes),
+        )  # fmt: skip
 
     def one(self, fault: SinkFault) -> OneTrial:
         try:
@@ -537,6 +550,7 @@ class _Check:
         older = finding.fault.kind is SinkFaultKind.PAUSE and finding.destination in self.replaced
         if older and finding.wrong is Wrong.DIFFERS:
             return
+        self.shown.setdefault(finding.fault, set()).add((finding.wrong, finding.destination))
         question = self.questions.get(finding.destination)
         if question is not None and finding.wrong in _BY_KEY:
             self.asked.setdefault(finding.destination, replace(question, fault=finding.fault))
