@@ -52,14 +52,15 @@ class CorpusVerdict:
         return self.taken and (self.code, self.findings) == (job.code, frozenset(job.findings))
 
 
-def verdict_of(job: CorpusJob) -> CorpusVerdict:
-    """Run ``headrace verify`` on a job in a process of its own."""
+def verdict_of(job: CorpusJob, *options: str) -> CorpusVerdict:
+    """Run ``headrace verify`` on a job in a process of its own. ``options``: further ones of the command."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "jobs"
         shutil.copytree(FOLDER, place)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        verify, *arguments = job.command()
         done = subprocess.run(
-            [sys.executable, "-m", "headrace_cli", *job.command()],
+            [sys.executable, "-m", "headrace_cli", verify, *options, *arguments],
             cwd=place, env=os.environ | {"PYTHONPATH": str(INSTALLED), "COLUMNS": "1000"},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
         )  # fmt: skip

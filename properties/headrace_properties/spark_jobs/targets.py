@@ -1,6 +1,7 @@
 """What a user names: a ``foreachBatch`` function, a function that starts a query, or a `SparkJob`; and its trials."""
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -52,7 +53,7 @@ from headrace_sim.spark.refusals import definition_of, place_of_error, shown_pla
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import OneTrial, RowsOf, SinkFinding, SinkReport, check_sink, try_fault
 from headrace_sim.spark.sinks.foreach_writers import function_of_writer
-from headrace_sim.spark.sinks.trial import Progress, check_sink_of, try_fault_of
+from headrace_sim.spark.sinks.trial import Progress, SinkFailsError, check_sink_of, try_fault_of
 
 FEED = "feed"
 PREPARE = "prepare"
@@ -62,6 +63,8 @@ DECLARES = "declares"
 author promises; and what its outcome may depend on."""
 
 
+_REFUSED = re.compile("output mode", re.IGNORECASE)
+"""What Spark says of a query whose output mode does not fit its operators, or its sink."""
 NO_ROW = "no row came to the sink: nothing could be lost or doubled"
 SINK_TRIES = 3
 """Choice: the number of smaller inputs tried for a finding about a sink. Each takes a few processes."""
@@ -180,16 +183,24 @@ class SparkTarget:
         overtaken: bool,
     ) -> SparkReport:
         """Try the query on the real Spark, at each of its effects."""
-        sink = check_sink_of(
-            laboratory.sink(self.job, self.feed, self.keys),
-            overtaken=overtaken
-            and self.job.sink.function is not None,  # else Spark itself refuses the first one
-            rows_of=self._rows_of(),
-            allow=self._allowed_of_sink(allow),
-            progress=progress,
-        )
-        findings = ranked([*self._shown(sink), *review.findings])
         told = f"Spark {self._spark} ran it as it is; paths and tables were the trials' own"
+        try:
+            sink = check_sink_of(
+                laboratory.sink(self.job, self.feed, self.keys),
+                overtaken=overtaken
+                and self.job.sink.function is not None,  # else Spark itself refuses the first one
+                rows_of=self._rows_of(),
+                allow=self._allowed_of_sink(allow),
+                progress=progress,
+            )
+        except SinkFailsError as error:
+            if error.batch >= 0 or not _REFUSED.search(error.message):
+                raise
+            message = f"Spark refuses to start the query: {error.message}"
+            remedy = "Choose an output mode that fits the query and its sink"
+            refusal = self._refusal() or finding_of(Cause.ERROR, error.place, message, remedy)
+            return SparkReport(self.name, None, None, (refusal,), notes=(told,))
+        findings = ranked([*self._shown(sink), *review.findings])
         return SparkReport(self.name, None, sink, findings, sink.unknown, (told, *review.notes))
 
     def _refusal(self) -> Finding | None:

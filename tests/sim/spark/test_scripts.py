@@ -318,6 +318,14 @@ LACKS = {
         "print(1)",
         "job.py: it starts no query. Name the function that does: headrace verify job:start",
     ),
+    "a query behind a function with hints": (
+        "from pyspark.sql.functions import udf\ndef lower(text: str) -> str: return text.lower()\nudf(lower)",
+        "job.py: it starts no query",
+    ),
+    "a table that a query of JDBC reads": (
+        "spark.read.jdbc('jdbc:postgresql://db', '(SELECT max(n) FROM orders) AS o').first()",
+        "job.py:8: cannot follow reading orders.* --schema 'orders=word STRING'",
+    ),
     "sense": ("1 / 0", "job.py:8: it raises ZeroDivisionError: division by zero"),
     "success": (
         "sys.exit(3)",

@@ -4,6 +4,7 @@ from itertools import count
 
 import pyspark.sql.connect.proto as pb
 import pytest
+from pyspark.errors import ParseException
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.recorded import Recorded, shown
@@ -115,6 +116,13 @@ def test_other_changes_of_tables_are_values() -> None:
         "LOCATION '/x' TBLPROPERTIES ('a' = 'b')"
     )
     assert meaning_of(text) == CreateTable("t", schema, "delta", ("day",), IfExists.KEEP, None, "/x")
+    serde = "ROW FORMAT SERDE 'p.Serde' STORED AS INPUTFORMAT 'p.In' OUTPUTFORMAT 'p.Out'"
+    for text, provider in ((serde, "hive"), ("STORED AS PARQUET", "parquet"), ("USING delta", "delta")):
+        found = meaning_of(f"CREATE EXTERNAL TABLE t (a INT) {text} LOCATION '/x'")
+        assert isinstance(found, CreateTable)
+        assert (found.provider, found.location) == (provider, "/x")
+    with pytest.raises(ParseException, match="at or near 'ICEBERG'"):
+        meaning_of("CREATE TABLE t (a INT) STORED BY ICEBERG")
     found = meaning_of("CREATE OR REPLACE TABLE t USING iceberg AS SELECT id FROM s")
     assert isinstance(found, CreateTable)
     assert (found.if_exists, found.schema, found.source is None) == (IfExists.REPLACE, None, False)

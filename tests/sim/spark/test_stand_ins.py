@@ -16,6 +16,7 @@ from pyspark.sql import (
     SparkSession,
 )
 from pyspark.sql import functions as F
+from pyspark.sql.catalog import Catalog
 
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.sessions import ModuleSession, Session, connected
@@ -175,6 +176,19 @@ def test_job_may_ask_its_session_for_what_changes_nothing() -> None:
         spark.stop()
 
     assert record(build).sink.function is print
+
+
+def test_probe_of_a_database_is_answered(df: Any) -> None:
+    read = df.sparkSession.read
+    assert read.jdbc("jdbc:postgresql://db", "(SELECT 1 AS ok) AS probe").collect() == [(1,)]
+    assert (
+        read.format("jdbc").options(url="jdbc:h2", query="SELECT 'up' AS state").load().first().state == "up"
+    )
+
+
+def test_catalog_of_classic_pyspark_is_that_of_the_session(df: Any) -> None:
+    df.write.saveAsTable("names")
+    assert [Catalog(df.sparkSession).tableExists(name) for name in ("names", "other")] == [True, False]
 
 
 def test_settings_of_a_builder_are_those_of_the_session() -> None:
