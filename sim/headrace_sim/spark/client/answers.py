@@ -27,6 +27,7 @@ from headrace_sim.spark.client.table_commands import merge_statement, reader
 from headrace_sim.spark.client.writes import request_of, request_of_v2
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.grammar import SqlTextError, tree_of
 from headrace_sim.spark.job import Source, SparkJobError
 from headrace_sim.spark.plan.expressions import user_function
 from headrace_sim.spark.plan.handles import object_of
@@ -266,9 +267,22 @@ class Answers:
             if self.batches is not None and name in self.batches.state.views:
                 message = f"[TABLE_OR_VIEW_NOT_FOUND] {name} is a temporary view of the batch's own session"
                 raise AnalysisException(message=f"{message}: ask that one, df.sparkSession.sql() or .table()")
-            return reader(self.tables, relation.read, place, self._known_table)
+            asked = self._asked_of_database(relation.read, place)
+            return asked or reader(self.tables, relation.read, place, self._known_table)
         text = self._unread.get(_text_in(relation), "")
         raise CannotFollowError(f"spark.sql({text})", place, "Write it with the calls of the DataFrame")
+
+    def _asked_of_database(self, read: pb.Read, place: str) -> Computed | None:
+        """Return what answers the query that JDBC is given in place of a table; None if it is none, or cannot be read."""
+        options = {name.lower(): value for name, value in read.data_source.options.items()}
+        table = options.get("dbtable", "").strip()
+        query = options.get("query") or (f"SELECT * FROM {table}" if table.startswith("(") else "")  # noqa: S608  read here
+        if not query or self._known_table(Source("", "jdbc", t.StructType([]), (), table, place)):
+            return None
+        try:
+            return self.compiler().compiled(self._sql_queries(place).relation(tree_of(query)))
+        except SqlTextError:
+            return None
 
     def _catalog(self, asked: Any) -> Rows:
         """Answer what a session knows of tables: those that were written."""
@@ -312,13 +326,14 @@ class Answers:
             raise CannotFollowError(f"a command to Spark ({kind})", users_place(), _REMEDY)
         run(self, getattr(command, kind), answer)
 
-    def _sql(self, command: Any, answer: Any) -> None:
-        place = users_place()
-        queries = Queries(
+    def _sql_queries(self, place: str) -> Queries:
+        return Queries(
             lambda name: self.state.views.get(_view_name(name)), lambda relation: self.schema(relation).names,
             partial(_number_at, place),
         )  # fmt: skip
-        call = sql_command(command, queries, place)
+
+    def _sql(self, command: Any, answer: Any) -> None:
+        call = sql_command(command, self._sql_queries(place := users_place()), place)
         meaning = call.meaning()
         if isinstance(meaning, Unread):
             self._unread[_text_in(meaning.relation)] = f"{call.query.query.strip()!r}, {meaning.problem}"

@@ -11,6 +11,7 @@ import pyspark.sql.connect.proto as pb
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
+from pyspark.sql.catalog import Catalog
 from pyspark.sql.connect import expressions, functions, plan
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.group import GroupedData
@@ -212,6 +213,8 @@ def _refusing(original: Callable[..., None]) -> Callable[..., None]:
 
     def made(self: Any, *args: Any, **options: Any) -> None:
         original(self, *args, **options)
+        if str(self).startswith("[UNSUPPORTED_SIGNATURE]"):
+            return  # any Spark raises it, and catches it: type hints of a UDF that say nothing of pandas
         raise CannotFollowError(f"a call that Spark Connect lacks ({self})", users_place(), _REMEDY)
 
     return made
@@ -224,6 +227,12 @@ def _called(function: UserDefinedFunction, *columns: Any, **named: Any) -> Any:
         function.deterministic,
     )  # fmt: skip
     return made(*columns, **named)
+
+
+def _catalog_of(catalog: Any, session: Any) -> None:
+    """Make a catalog of classic PySpark, `Catalog(spark)`, that of the session."""
+    catalog.__class__ = type(session.catalog)
+    catalog.__init__(session)
 
 
 def _checkpointed(frame: Any, *_: Any, **__: Any) -> Any:
@@ -301,7 +310,8 @@ def connected(session: Session) -> Iterator[Session]:
         patches.enter_context(ansi() if chosen is None else ansi(on=chosen.lower() == "true"))
         patches.enter_context(policy(values.get(TIME_POLICY, TIME_DEFAULT)))
         patches.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("ignore", message="WARN WindowExpression: No Partition Defined")
+        for message in ("WARN WindowExpression: No Partition Defined", "Cannot infer the eval type"):
+            warnings.filterwarnings("ignore", message=message)
         patches.enter_context(patch.dict(os.environ, {"SPARK_CONNECT_MODE_ENABLED": "1"}))
         patches.enter_context(delta_without_java())
         patches.enter_context(noted(_analyze))
@@ -317,6 +327,7 @@ def connected(session: Session) -> Iterator[Session]:
         for name, found in (("rdd", RowsOfFrame), ("_jdf", _java_frame)):
             patches.enter_context(patch.object(DataFrame, name, property(found), create=True))
         put(UserDefinedFunction, "__call__", _called)
+        put(Catalog, "__init__", _catalog_of)
         listeners = session.answers.queries.listeners
         put(StreamingQueryManager, "addListener", lambda _queries, listener: listeners.add(listener))
         put(StreamingQueryManager, "removeListener", lambda _queries, listener: listeners.remove(listener))

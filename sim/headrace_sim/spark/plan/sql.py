@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Never, TypeAlias
 
 import pyspark.sql.connect.proto as pb
+from pyspark.errors import ParseException
 from pyspark.sql import types as t
 from sqlglot import exp
 
@@ -251,8 +252,13 @@ class _Statements:
         partitions: tuple[str, ...] = ()
         provider, location = "", ""
         for each in properties:
+            if isinstance(each, exp.StorageHandlerProperty):  # of Hive's own SQL
+                message = (
+                    f"[PARSE_SYNTAX_ERROR] Syntax error at or near {each.name!r}: Spark has no STORED BY"
+                )
+                raise ParseException(message=message)
             if isinstance(each, exp.FileFormatProperty):
-                provider = each.name.lower()
+                provider = "hive" if isinstance(each.this, exp.InputOutputFormat) else each.name.lower()
             elif isinstance(
                 each, exp.PartitionedByProperty
             ):  # Iceberg's days(at) and the like are no columns
@@ -274,7 +280,9 @@ class _Statements:
         return Setting(".".join(part.name for part in found.left.parts), found.right.name)
 
 
-_WITHOUT_EFFECT = frozenset({exp.Property, exp.SchemaCommentProperty})
+_WITHOUT_EFFECT = frozenset({
+    exp.ExternalProperty, exp.Property, exp.RowFormatDelimitedProperty, exp.RowFormatSerdeProperty, exp.SchemaCommentProperty,
+})  # fmt: skip
 
 
 def _is_star(tree: Any) -> bool:
