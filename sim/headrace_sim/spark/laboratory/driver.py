@@ -104,6 +104,8 @@ def drive(
             if status == 0:  # its batches may all have been done before
                 probe.ledger.append(Returned(probe.attempt, -1))
             clients.send_waiting()
+            if status == 0 and probe.dies_held:  # it dies between two batches
+                probe.die()
     except BaseException:  # noqa: BLE001  a bug of ours: it must be seen
         probe.ledger.append(Refused(traceback.format_exc()))
     finally:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.job import SparkJob
@@ -17,7 +17,7 @@ from headrace_sim.spark.laboratory.postgres import PostgresDatabase, server_for
 from headrace_sim.spark.laboratory.postgres import contents as tables_of
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import KILLED, Effect, Failed, Ledger, Refused, Returned
+from headrace_sim.spark.sinks.effects import KILLED, Effect, Failed, Ledger, Probe, Refused, Returned
 from headrace_sim.spark.sinks.processes import Attempt, AttemptPlan, Sink
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink
 from headrace_sim.spark.sinks.trial import UnfollowableSinkError, trial_folder
@@ -39,6 +39,7 @@ class RealDrivers:
         most_runs: As `Host` has it.
         postgres: The URL of the owner's PostgreSQL for tests, in which each trial has a database. "": of ours.
         runs_tasks_again: As `Host` has it.
+        shares_java: As `Host` has it.
 
     """
 
@@ -48,6 +49,7 @@ class RealDrivers:
     most_runs: int = 8
     postgres: str = ""
     runs_tasks_again: bool = True
+    shares_java: bool = True
     _known: dict[Path, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     _sessions: dict[Path, Any] = field(default_factory=dict)
     _database: PostgresDatabase | None = None
@@ -84,24 +86,26 @@ class RealDrivers:
             session.conf().set(_LAST_BATCH, "false")
         # Spark notes a batch as done after the function has returned, where no probe is: `watch_queries` waits for it.
         restarted = fault is not None and fault.kind is SinkFaultKind.RESTART
-        run = Attempt(
-            lambda probe: drive(
-                self.program,
-                self.jvm,
-                session,
-                folder,
-                probe,
-                fault,
-                plan.seed,
-                self._database,
-                sink.prepare,
+
+        def run(probe: Probe) -> NoReturn:
+            probe.dies_held = plan.with_java
+            drive(
+                self.program, self.jvm, session, folder, probe, fault, plan.seed, self._database, sink.prepare,
                 heard=sink.heard,
-            ),
-            ledger,
-            plan.number,
-            None if restarted else fault,
-        )
-        return RealAttempt(run, self, sink, folder, session, ledger, plan, cut)
+            )  # fmt: skip
+
+        attempt = Attempt(run, ledger, plan.number, None if restarted else fault)
+        return RealAttempt(attempt, self, sink, folder, session, ledger, plan, cut)
+
+    def kill_with_java(self, attempt: "RealAttempt") -> None:
+        """Kill an attempt that waits to die, and Java, with SIGKILL; start another Java, which knows the same tables."""
+        folder, session = attempt.folder, attempt.session
+        settings, tables = dict(self.jvm.settings_of(session)), self.jvm.tables_of(session)
+        attempt.run.kill()
+        self.jvm.restart()
+        self._alive[folder] = 0
+        self._sessions[folder] = self.jvm.new_catalog(settings)
+        self.jvm.make_tables(self._sessions[folder], tables)
 
     def _strikes_between(self, fault: SinkFault, last: int) -> bool:
         """Return whether a fault strikes where no function of the user's is called. Behind the last batch nothing can change.
@@ -152,18 +156,22 @@ class RealAttempt:
         return self.run.paused()
 
     def finish(self) -> int:
-        """Resume it if it paused; wait for its end; return its exit status."""
+        """Resume it if it paused, or kill it with Java if it waits to die; wait for its end; return its exit status."""
+        is_held = self.plan.with_java and self.run.paused()
+        if is_held:
+            self.host.kill_with_java(self)
         try:
             status = self.run.finish()
         finally:
-            self.host.ended(self)
+            if not is_held:
+                self.host.ended(self)
         return status if self.cut is None else self._died_between(status, self.cut)
 
     def _died_between(self, status: int, cut: SinkFault) -> int:
         """Let what ran to the end of a batch have died before or behind the entry of the commit log."""
         for batch in range(cut.batch, len(self.sink.batches)):
             write_batch(self.folder.parent / "input", self.host.program.job, batch, self.sink.batches[batch])
-        if status == 0 and cut.effect and cut.kind is not SinkFaultKind.RESTART:
+        if status in {0, KILLED} and cut.effect and cut.kind is not SinkFaultKind.RESTART:
             for name in (f"{cut.batch}", f".{cut.batch}.crc"):
                 for entry in self.folder.rglob(f"commits/{name}"):
                     entry.unlink()

@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -60,28 +60,40 @@ _OBJECTS = 1_000_000
 _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SparkJvm:
-    """A running Spark.
+    """A Spark that runs from when it is made.
 
     Attributes:
+        settings: Those of the program that no session can change, by name: ``spark.jars``.
+        folder: Of its temporary files.
         gateway: Commands it from this process.
         port: Where it listens to further processes, on the loopback interface.
         secret: What it expects of them.
         context: Java's own ``SparkContext``.
-        folder: Of its temporary files.
         version: Of Spark.
         trials: Their numbers. Java caches file systems by name: none may be used twice.
 
     """
 
-    gateway: JavaGateway
-    port: int
-    secret: str
-    context: Any
+    settings: Mapping[str, str]
     folder: Path
-    version: str
+    gateway: JavaGateway = field(init=False)
+    port: int = field(init=False)
+    secret: str = field(init=False)
+    context: Any = field(init=False)
+    version: str = field(init=False)
     trials: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def __post_init__(self) -> None:
+        """Start it."""
+        self.gateway = _started(self.settings, self.folder)
+        told = getattr(self.gateway, "java_parameters", self.gateway.gateway_parameters)
+        self.port, self.secret = told.port, told.auth_token
+        java = self.gateway.jvm
+        self.context = java.org.apache.spark.api.java.JavaSparkContext(java.SparkConf())
+        self.context.setLogLevel("OFF")
+        self.version = self.context.version()
 
     def new_catalog(self, settings: Mapping[str, str]) -> Any:
         """Return Java's session with a catalog of its own, as of a Spark with another metastore."""
@@ -104,23 +116,39 @@ class SparkJvm:
         classes = self.gateway.jvm.org.apache.spark.sql.classic
         made = session.newSession()
         if overtaken:
-            made = self.new_catalog(dict(self._settings_of(session)))
-            theirs, ours = session.sharedState().externalCatalog(), made.sharedState().externalCatalog()
-            for table in _list(theirs.listTables("default")):
-                ours.createTable(theirs.getTable("default", table), True)
+            made = self.new_catalog(dict(self.settings_of(session)))
+            self.make_tables(made, self.tables_of(session))
         else:
-            for name, value in self._settings_of(session):
+            for name, value in self.settings_of(session):
                 if name != WAREHOUSE:
                     made.conf().set(name, value)
         classes.SparkSession.setDefaultSession(made)
         return made
 
-    def _settings_of(self, session: Any) -> Iterator[tuple[str, str]]:
+    def settings_of(self, session: Any) -> Iterator[tuple[str, str]]:
+        """Yield the settings with which a session was made."""
         settings = session.initialSessionOptions()
         names = settings.keysIterator()
         while names.hasNext():
             name = names.next()
             yield name, settings.apply(name)
+
+    def tables_of(self, session: Any) -> Sequence[bytes]:
+        """Return the tables that a session knows by name, as another Java can read them."""
+        catalog, write = (
+            session.sharedState().externalCatalog(),
+            self.gateway.jvm.org.apache.spark.util.Utils.serialize,
+        )
+        return [write(catalog.getTable("default", name)) for name in _list(catalog.listTables("default"))]
+
+    def make_tables(self, session: Any, tables: Sequence[bytes]) -> None:
+        """Let a session know tables by name, as `tables_of` returns them."""
+        catalog, read = (
+            session.sharedState().externalCatalog(),
+            self.gateway.jvm.org.apache.spark.util.Utils.deserialize,
+        )
+        for table in tables:
+            catalog.createTable(read(table), True)
 
     def end_queries(self, session: Any, *, jobs: bool) -> None:
         """End what still runs for a session whose program has ended.
@@ -137,13 +165,19 @@ class SparkJvm:
             self.context.sc().cancelAllJobs()
 
     def stop(self) -> None:
-        """End the process."""
+        """End the process with SIGKILL."""
         with suppress(Exception):
             self.gateway.shutdown()
         process = self.gateway.proc
         process.stdin.close()
         process.kill()
         process.wait()
+
+    def restart(self) -> None:
+        """End the process with SIGKILL, whatever it does, and start another. What it knew is gone."""
+        self.gateway.proc.kill()
+        self.stop()
+        self.__post_init__()
 
 
 @contextmanager
@@ -160,9 +194,7 @@ def running(settings: Mapping[str, str]) -> Iterator[SparkJvm]:
     with tempfile.TemporaryDirectory(prefix="headrace-spark-") as made:
         folder = Path(os.path.realpath(made))
         (folder / "hosts").write_text("127.0.0.1 localhost\n")
-        jar = find_jdbc_jar()
-        jars = {"spark.driver.extraClassPath": str(jar)} if jar else {}
-        jvm = _started({**_SETTINGS, "spark.local.dir": str(folder), **jars, **settings}, folder)
+        jvm = SparkJvm(settings, folder)
         try:
             yield jvm
         finally:
@@ -186,7 +218,10 @@ def shared() -> SparkJvm:
     return _SHARED[0]
 
 
-def _started(settings: Mapping[str, str], folder: Path) -> SparkJvm:
+def _started(settings: Mapping[str, str], folder: Path) -> JavaGateway:
+    jar = find_jdbc_jar()
+    jars = {"spark.driver.extraClassPath": str(jar)} if jar else {}
+    settings = {**_SETTINGS, "spark.local.dir": str(folder), **jars, **settings}
     conf = SparkConf(loadDefaults=False).setMaster(MASTER).setAll(list(settings.items()))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     with tempfile.TemporaryFile() as log, patch.dict(os.environ, kept, clear=True):
@@ -196,10 +231,7 @@ def _started(settings: Mapping[str, str], folder: Path) -> SparkJvm:
     # A program's own logging is that of this process, too, which has run it: nothing of the gateway's belongs there.
     vars(java_gateway)["logging"] = logging.getLogger("py4j")
     logging.getLogger("py4j").propagate = False
-    context = gateway.jvm.org.apache.spark.api.java.JavaSparkContext(gateway.jvm.SparkConf())
-    context.setLogLevel("OFF")
-    told = getattr(gateway, "java_parameters", gateway.gateway_parameters)
-    return SparkJvm(gateway, told.port, told.auth_token, context, folder, context.version())
+    return gateway
 
 
 def attach(running_jvm: SparkJvm, session: Any) -> SparkSession:

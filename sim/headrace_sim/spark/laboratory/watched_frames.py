@@ -18,7 +18,7 @@ from headrace_sim.spark.laboratory.postgres import is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_statements import plain_table
 from headrace_sim.spark.refusals import definition_of, place_of_error, users_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.effects import Failed, Probe, die
+from headrace_sim.spark.sinks.effects import Failed, Probe
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 
 try:
@@ -162,7 +162,7 @@ def watch_queries(
         @functools.wraps(function)
         def called(frame: Any, batch_id: int) -> None:
             if batch_id == died_after:
-                die()
+                probe.die()
             probe.begin(batch_id)
             try:
                 with HeardErrors(probe, batch_id) if heard else nullcontext():

@@ -50,6 +50,7 @@ class AttemptNote:
         path: Where it finds modules.
         database: What stands for each PostgreSQL, or None.
         heard: Whether the errors are noted that a task's own code catches.
+        dies_held: As its driver's probe has it.
 
     """
 
@@ -63,6 +64,7 @@ class AttemptNote:
     path: tuple[str, ...]
     database: PostgresDatabase | None
     heard: bool
+    dies_held: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def watch_workers(
     assert isinstance(probe.pause, Halt)
     note = AttemptNote(
         folder, sparks, probe.attempt, probe.fault, os.getpid(), probe.pause, seed, tuple(sys.path), database, heard,
+        probe.dies_held,
     )  # fmt: skip
     really_prepare = rdd._prepare_for_python_RDD
 
@@ -145,10 +148,11 @@ def _settle(note: AttemptNote) -> Probe:
     global _settled  # noqa: PLW0603  a process settles once
     _settled = True
     sys.path[:] = [*sys.path, *(place for place in note.path if place not in sys.path)]
-    is_paused = note.fault is not None and note.fault.kind is SinkFaultKind.PAUSE
-    halt = note.halt.of_process(note.driver) if is_paused else note.halt
+    waits = note.dies_held or (note.fault is not None and note.fault.kind is SinkFaultKind.PAUSE)
+    halt = note.halt.of_process(note.driver) if waits else note.halt
     probe = Probe(Ledger(note.folder.parent / "ledger"), note.number, note.fault, halt, note.driver)
     context = TaskContext.get()
+    probe.dies_held = note.dies_held
     probe.join(_running_batch(context, note.folder))
     if note.database is not None:
         watch_postgres(probe, note.database)

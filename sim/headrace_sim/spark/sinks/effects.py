@@ -22,8 +22,9 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 
 PLACE_OF_START = "_headrace_started_at"
 """The attribute of a thread that says where it was started, ``file:line``."""
-_DEADLY = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.TEAR}
-KILLED = 137
+DEADLY = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART, SinkFaultKind.TEAR}
+"""Of what a driver dies."""
+KILLED = -signal.SIGKILL
 """The exit status of a process that was killed."""
 
 
@@ -199,6 +200,7 @@ class Probe:
         self.attempt = attempt
         self.was_paused = False
         self.private = ""  # what targets of Spark's own begin with
+        self.dies_held = False  # whether it waits where it dies, until it is killed together with its Java
         self.fault = fault
         self.pause = pause
         self.driver = driver
@@ -244,7 +246,7 @@ class Probe:
         self._count_together()
         self.ledger.append(Returned(self.attempt, self._batch))
         if self._due(SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART):
-            self._die()
+            self.die()
 
     def _pause_if_due(self) -> None:
         if self._due(SinkFaultKind.PAUSE):
@@ -260,11 +262,14 @@ class Probe:
         )
         if due and self.driver is not None:
             self.fault = None
-            self.ledger.append(Struck(self.attempt, kinds[0] in _DEADLY))
+            self.ledger.append(Struck(self.attempt, kinds[0] in DEADLY))
         return due
 
-    def _die(self) -> NoReturn:
-        if self.driver not in {None, os.getpid()}:
+    def die(self) -> NoReturn:
+        """End the attempt, from whichever of its processes."""
+        if self.dies_held:
+            self.pause()
+        elif self.driver not in {None, os.getpid()}:
             os.kill(self.driver, signal.SIGKILL)
         die()
 
@@ -325,14 +330,14 @@ class Probe:
         try:
             self._count_together()
             if self._due(SinkFaultKind.KILL, SinkFaultKind.REORDER):
-                self._die()
+                self.die()
             self._pause_if_due()
             if self._due(SinkFaultKind.REFUSE):
                 self.fault = None  # or else a loop that tries again would never end
                 raise ConnectionRefusedError(111, "Connection refused")
             if half is not None and self._due(SinkFaultKind.TEAR):
                 half()
-                self._die()
+                self.die()
             yield
             done = Effect(
                 self.attempt, self._batch, action, target, place, half is not None, replied, pending(), payload(), connection,
@@ -396,5 +401,6 @@ class Probe:
 
 
 def die() -> NoReturn:
-    """End this process as SIGKILL would: it flushes, closes and rolls back nothing."""
-    os._exit(KILLED)
+    """End this process with SIGKILL: it flushes, closes and rolls back nothing."""
+    while True:
+        os.kill(os.getpid(), signal.SIGKILL)

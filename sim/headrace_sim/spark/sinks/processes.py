@@ -173,13 +173,17 @@ class Attempt:
         """Wait until it pauses or ends; return whether it paused."""
         return bool(os.read(self._paused_reader, 1))
 
+    def kill(self) -> None:
+        """Kill it with SIGKILL."""
+        os.kill(self._pid, signal.SIGKILL)
+
     def finish(self) -> int:
         """Resume it if it paused; wait for its end; return its exit status. Ctrl-C ends it."""
         os.close(self._resume_writer)
         try:
             _, status = os.waitpid(self._pid, 0)
         except BaseException:
-            os.kill(self._pid, signal.SIGKILL)
+            self.kill()
             os.waitpid(self._pid, 0)
             raise
         finally:
@@ -195,6 +199,7 @@ class AttemptPlan:
     first: int = 0  # the index of the first batch that it processes
     fault: SinkFault | None = None  # what strikes it
     reordered: int | None = None  # the index of the batch whose rows come in another order
+    with_java: bool = False  # whether Java is killed, too, where it dies
     chance: int | None = None  # the seed of its clock and of its random numbers; None: one of its own
 
     @property
@@ -219,11 +224,13 @@ class Host(Protocol):
     Attributes:
         most_runs: How many runs are made for rows that leave no trace. Choice: as many as take some seconds.
         runs_tasks_again: Whether a task that dies is run again.
+        shares_java: Whether all attempts are served by one Java, which does not die with them.
 
     """
 
     most_runs: int
     runs_tasks_again: bool
+    shares_java: bool
 
     def begin(self, sink: Sink, folder: Path) -> None:
         """Make a trial's directory ready."""
@@ -240,6 +247,7 @@ class SimulatedDrivers:
 
     most_runs = 40
     runs_tasks_again = False
+    shares_java = False
 
     def begin(self, sink: Sink, folder: Path) -> None:
         """Leave the directory empty."""

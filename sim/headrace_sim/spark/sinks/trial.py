@@ -28,6 +28,7 @@ from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pat
 from headrace_sim.spark.sinks.contents import Contents, Expected, Item, Raw, expected, ids
 from headrace_sim.spark.sinks.databases import BEGIN
 from headrace_sim.spark.sinks.effects import (
+    DEADLY,
     Acted,
     AssumedTable,
     Effect,
@@ -340,6 +341,8 @@ class _Check:
                 break
             self._judge(trial, fault, usual, by_batch)
             judged = done
+        if judged == len(faults) and self.sink.host.shares_java:
+            unknown += self._kill_with_java(faults, usual, by_batch, progress)
         counts = tuple(len(batch) for batch in by_batch)
         found = self._found()
         outcomes = (PointOutcome(fault, frozenset(self.shown.get(fault, ()))) for fault in faults[:judged])
@@ -367,7 +370,7 @@ class _Check:
             self._judge_calm(usual, by_batch)  # an older whole result is mended by the next one
             self.findings.clear()
         looks: list[tuple[Raw, list[Effect]]] = []
-        trial = self._trial(fault, looks)
+        trial = self._trial(fault, looks, with_java=self.sink.host.shares_java and fault.kind in DEADLY)
         of_batches = tuple(effect for effect in trial.effects if effect.batch >= 0)
         self._judge(trial, fault, usual, by_batch)
         found = self._found()
@@ -500,14 +503,54 @@ class _Check:
                 if found is None or found.get(destination) != usual.contents[destination]:
                     self._add(redelivered(destination, usual, found, by_batch, fault))
 
+    def _kill_with_java(
+        self,
+        faults: list[SinkFault],
+        usual: Expected,
+        by_batch: list[list[Effect]],
+        progress: Progress | None,
+    ) -> list[str]:
+        """Try the deaths that showed something, and two that did not, once more with kill -9 of the driver and Java.
+
+        What that shows counts. Return what it does not show, which is not judged then.
+        """
+        deadly = dict.fromkeys(found.fault for found in self.findings.values() if found.fault.kind in DEADLY)
+        calm = [fault for fault in faults if fault.kind in _PLAIN_DEATHS and fault not in self.shown]
+        sample = [*deadly, *dict.fromkeys([*calm[len(calm) // 2 :][:1], *calm[-1:]])]
+        unlike, done = list[str](), 0
+        for fault in sample:
+            trial = self._trial(fault, with_java=True)
+            if progress is not None and progress(len(faults) + done + 1, len(faults) + len(sample)):
+                break
+            done += 1
+            again = replace(self, findings={}, asked={}, shown={})
+            again._judge(trial, fault, usual, by_batch)
+            known, shown = self.shown.get(fault, set()), again.shown.get(fault, set())
+            struck = Story(fault, trial.effects, by_batch).struck()
+            for wrong, where in sorted(known ^ shown, key=str):
+                only = "only" if (wrong, where) in shown else "not"
+                unlike.append(f"{struck}: {wrong.value} in {where} shows {only} if Java dies, too")
+            kept = [found for found in self.findings.items() if _of(found[1]) not in known - shown]
+            new = [found for found in again.findings.items() if _of(found[1]) not in known]
+            self.findings = dict(new) | dict(kept)
+        if done:
+            told = f"{done} deaths, {min(done, len(deadly))} with a finding, once more with kill -9 of the driver and its Java"
+            self.notes = (*self.notes, f"{told}: {'not ' * bool(unlike)}the same")
+        return unlike
+
     def _trial(
-        self, fault: SinkFault, looks: list[tuple[Raw, list[Effect]]] | None = None, *, heard: bool = False
+        self,
+        fault: SinkFault,
+        looks: list[tuple[Raw, list[Effect]]] | None = None,
+        *,
+        heard: bool = False,
+        with_java: bool = False,
     ) -> Trial:
         """Run the sink under a fault. ``looks``: takes what is there before another process takes over."""
         sink = replace(self.sink, heard=heard)
         with trial_folder() as (folder, ledger):
             sink.host.begin(sink, folder)
-            struck = sink.host.attempt(sink, folder, ledger, AttemptPlan(fault=fault))
+            struck = sink.host.attempt(sink, folder, ledger, AttemptPlan(fault=fault, with_java=with_java))
             first = fault.batch + (fault.kind is SinkFaultKind.RESTART)
             if fault.kind is SinkFaultKind.PAUSE and struck.paused():
                 _look(sink, folder, ledger, looks)
@@ -550,7 +593,7 @@ class _Check:
         older = finding.fault.kind is SinkFaultKind.PAUSE and finding.destination in self.replaced
         if older and finding.wrong is Wrong.DIFFERS:
             return
-        self.shown.setdefault(finding.fault, set()).add((finding.wrong, finding.destination))
+        self.shown.setdefault(finding.fault, set()).add(_of(finding))
         question = self.questions.get(finding.destination)
         if question is not None and finding.wrong in _BY_KEY:
             self.asked.setdefault(finding.destination, replace(question, fault=finding.fault))
@@ -647,6 +690,7 @@ def _load(modules: tuple[str, ...]) -> None:
             importlib.import_module(name)
 
 
+_PLAIN_DEATHS = {SinkFaultKind.KILL, SinkFaultKind.TEAR}
 _BY_KEY = {Wrong.TWICE, Wrong.DIFFERS, Wrong.STALE, Wrong.OVERWRITTEN, Wrong.REDELIVERED}
 """What depends on the key by which a connector writes."""
 _OTHER_IDS = 1_009
@@ -706,6 +750,11 @@ def _last_failure(ledger: Ledger, attempt: int, *, locked: bool) -> Failed | Non
         if isinstance(entry, Failed) and entry.attempt == attempt and entry.locked is locked
     ]
     return failures[-1] if failures else None
+
+
+def _of(finding: SinkFinding) -> tuple[Wrong, str]:
+    """Return what is wrong, and where."""
+    return finding.wrong, finding.destination
 
 
 def _stuck(entries: list[Entry]) -> Failed | None:

@@ -12,7 +12,8 @@ from headrace_sim.spark.laboratory.hosts import RealDrivers
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
-from headrace_sim.spark.sinks.trial import OneTrial, try_fault_of
+from headrace_sim.spark.sinks.story import Wrong
+from headrace_sim.spark.sinks.trial import OneTrial, check_sink_of, try_fault_of
 
 pytestmark = pytest.mark.spark
 
@@ -35,9 +36,7 @@ ROWS = (((1, 10), (2, 20)), ((3, 30),), ((4, 40),))
 OUT = "/data/out"
 
 
-def tried(
-    jvm: SparkJvm, folder: Path, program: str, fault: SinkFault, rows: Sequence[Any] = ROWS
-) -> OneTrial:
+def sink_of(jvm: SparkJvm, folder: Path, program: str, rows: Sequence[Any]) -> Sink:
     file = folder / "stream.py"
     file.write_text(program)
     script = Script(str(file))
@@ -45,7 +44,13 @@ def tried(
         (job,) = run_script(script, module).queries
     assert job.sink.function is not None
     host = RealDrivers(LaboratoryProgram(script, (job,)), jvm, folder)
-    return try_fault_of(Sink(job.sink.function, job.input, tuple(rows), None, host=host), fault)
+    return Sink(job.sink.function, job.input, tuple(rows), None, host=host)
+
+
+def tried(
+    jvm: SparkJvm, folder: Path, program: str, fault: SinkFault, rows: Sequence[Any] = ROWS
+) -> OneTrial:
+    return try_fault_of(sink_of(jvm, folder, program, rows), fault)
 
 
 @pytest.mark.parametrize(
@@ -69,3 +74,58 @@ def test_an_append_is_doubled_where_the_driver_dies_behind_it(
         f"s3a://bucket/totals/{n}" for n in range(3)
     }
     assert not Path("/data/out").exists()
+
+
+IN_JAVA = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+payments = spark.readStream.schema("id LONG, amount LONG").json("/data/in")
+
+def write(df, batch_id):
+    known, mark = spark._jvm.java.lang.System, f"{os.getcwd()} {batch_id}"
+    if not known.getProperty(mark):
+        known.setProperty(mark, "written")
+        df.write.mode("append").parquet("/data/out")
+
+import os
+payments.writeStream.foreachBatch(write).option("checkpointLocation", "/data/checkpoint").start().awaitTermination()
+"""
+
+
+def test_what_a_driver_keeps_in_java_dies_with_it(jvm: SparkJvm, tmp_path: Path) -> None:
+    before = jvm.gateway.proc
+    trial = tried(jvm, tmp_path, IN_JAVA, SinkFault(SinkFaultKind.KILL, 0, 1), ROWS[:1])
+    assert [finding.destination for finding in trial.findings] == [OUT]
+    assert before.poll() is not None
+    assert before.pid != jvm.gateway.proc.pid
+
+
+NAMED = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+spark.sql("CREATE TABLE IF NOT EXISTS sales (id LONG, amount LONG) USING parquet")
+payments = spark.readStream.schema("id LONG, amount LONG").json("/data/in")
+payments.writeStream.foreachBatch(lambda df, batch_id: df.write.insertInto("sales")).option(
+    "checkpointLocation", "/data/checkpoint").start().awaitTermination()
+"""
+
+
+@pytest.mark.nightly
+def test_tables_that_are_known_by_name_outlive_java(jvm: SparkJvm, tmp_path: Path) -> None:
+    trial = tried(jvm, tmp_path, NAMED, SinkFault(SinkFaultKind.KILL, 0, 1), ROWS[:2])
+    assert ["once too often" in finding.story for finding in trial.findings] == [True]
+
+
+@pytest.mark.nightly
+def test_deaths_are_tried_once_more_with_java(jvm: SparkJvm, tmp_path: Path) -> None:
+    # Java remembers the mark of a driver that died before it wrote, so that its rows are missing: the kill takes that back. It
+    # forgets the mark of one that died behind that, whose rows are then there twice: the kill finds that.
+    report = check_sink_of(sink_of(jvm, tmp_path, IN_JAVA, ROWS[:1]), overtaken=False)
+    assert [finding.wrong for finding in report.findings] == [Wrong.TWICE]
+    assert [why.partition(": ")[2].split(" in ")[0] for why in report.unknown] == ["missing", "twice"]
+    assert (
+        "deaths, 1 with a finding, once more with kill -9 of the driver and its Java: not the same"
+        in report.notes[-1]
+    )
