@@ -29,7 +29,8 @@ class PoolOptions:
         typer.Option(
             min=1,
             show_default="all cores",
-            help="Maximum number of processes that share the runs. The result does not depend on it.",
+            help="Maximum number of processes that share the runs. The result does not depend on it. Programs on the real"
+            " Spark: how many of them share the trials, each some 1 GB; 1 unless it is said.",
         ),
     ] = None
     on: Annotated[

@@ -297,7 +297,7 @@ def verify(
                         options,
                         target,
                         confinement.limits,
-                        pools.on,
+                        pools,
                         program.postgres,
                     )
             else:
@@ -378,7 +378,7 @@ def _program(
     options: SearchOptions,
     asked: TargetOptions,
     limits: CodeLimits,
-    engine: PoolName,
+    pools: PoolOptions,
     postgres: str,
 ) -> "ProgramTrials":
     """Run a program, whose surroundings last as long as the command, and say how its queries are tried."""
@@ -388,10 +388,10 @@ def _program(
     module = context.with_resource(surroundings(script))
     from headrace_properties.spark_jobs.laboratory import Laboratory  # noqa: PLC0415  as above
 
-    if postgres and engine is PoolName.HERE:
+    if postgres and pools.on is PoolName.HERE:
         raise OptionsError("postgres", postgres, "given with --on spark, or --on both")
-    on_spark = Laboratory(script, engine is PoolName.BOTH, postgres)
-    laboratory = None if engine is PoolName.HERE else on_spark
+    on_spark = Laboratory(script, pools.on is PoolName.BOTH, postgres, sparks=pools.jobs or 1)
+    laboratory = None if pools.on is PoolName.HERE else on_spark
     search = options.search(Scope())
     return program_trials(script, module, query, search, asked.of_spark, limits, laboratory)
 

@@ -76,6 +76,15 @@ def test_sound_job_holds_on_the_real_spark(job: Path, run: Run) -> None:
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.nightly
+def test_two_sparks_that_share_the_trials_find_the_same(job: Path, run: Run) -> None:
+    job.write_text(DOUBLED)
+    alone, shared = (run("verify", str(job), "--on", "spark", "--json", "--jobs", jobs) for jobs in "12")
+    assert alone.exit_code == shared.exit_code == 1, alone.output + shared.output
+    one, other = (json.loads(result.stdout)["findings"] for result in (alone, shared))
+    assert [finding["message"] for finding in one] == [finding["message"] for finding in other]
+
+
 UNREAD = """
 from pyspark.sql import SparkSession, functions as F
 

@@ -24,6 +24,7 @@ class Laboratory:
     postgres: str = ""  # the URL of the owner's server for tests; "": of one that is installed
     queries: tuple[SparkJob, ...] = ()  # what the program starts, in order
     number: int = 0  # the place of the query that is tried
+    sparks: int = 1  # how many of them share the trials
 
     @property
     def jvm(self) -> SparkJvm:

@@ -192,6 +192,7 @@ class SparkTarget:
                 rows_of=self._rows_of(),
                 allow=self._allowed_of_sink(allow),
                 progress=progress,
+                processes=laboratory.sparks,
             )
         except SinkFailsError as error:
             if error.batch >= 0 or not _REFUSED.search(error.message):

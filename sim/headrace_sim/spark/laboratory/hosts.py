@@ -1,8 +1,9 @@
 """The host of trials on the real Spark: their directories, their sessions of Java, and their attempts."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,7 +11,7 @@ from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.driver import LaboratoryProgram, drive, look
 from headrace_sim.spark.laboratory.inputs import held_back, write_batch
-from headrace_sim.spark.laboratory.jvm import SparkJvm
+from headrace_sim.spark.laboratory.jvm import SparkJvm, running
 from headrace_sim.spark.laboratory.outputs import collected
 from headrace_sim.spark.laboratory.places import ROOT, copied, settings_of
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, server_for
@@ -131,6 +132,12 @@ class RealDrivers:
         ):  # undisturbed: it says what the program calls
             entries = attempt.ledger.entries()
             self._has_function = any(isinstance(entry, Returned) and entry.batch >= 0 for entry in entries)
+
+    @contextmanager
+    def another(self) -> Iterator["RealDrivers"]:
+        """Give one with a Spark of its own."""
+        with running({}) as jvm:
+            yield replace(self, jvm=jvm)
 
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left, without what was there before it."""

@@ -241,6 +241,9 @@ class Host(Protocol):
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left."""
 
+    def another(self) -> AbstractContextManager["Host"]:
+        """Give another process, a fork of this one, a host like this."""
+
 
 class SimulatedDrivers:
     """Attempts that call a sink's function with frames in memory."""
@@ -259,6 +262,10 @@ class SimulatedDrivers:
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left: files, and what stand-ins keep."""
         return collected(folder, effects)
+
+    def another(self) -> AbstractContextManager[Host]:
+        """Give this one, which keeps nothing."""
+        return nullcontext(self)
 
 
 SIMULATED: Host = SimulatedDrivers()

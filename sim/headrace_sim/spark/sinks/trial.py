@@ -42,8 +42,9 @@ from headrace_sim.spark.sinks.effects import (
     Swallowed,
 )
 from headrace_sim.spark.sinks.losses import RowsOf, redelivered, redeliveries, swallowed_in_trial, told_losses
+from headrace_sim.spark.sinks.parallel_trials import in_order
 from headrace_sim.spark.sinks.points import fault_points
-from headrace_sim.spark.sinks.processes import AttemptPlan, Sink, SinkFunction
+from headrace_sim.spark.sinks.processes import AttemptPlan, Host, Sink, SinkFunction
 from headrace_sim.spark.sinks.story import (
     ONE_ROW_OF_EACH_KEY,
     Asked,
@@ -230,11 +231,11 @@ def check_sink_of(
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
     progress: Progress | None = None,
+    processes: int = 1,
 ) -> SinkReport:
-    """Check a sink on its host, as `check_sink` does."""
-    return _Check(sink, frozenset(), rows_of, frozenset(allow)).run(
-        progress, overtaken=overtaken, duplicates=False
-    )
+    """Check a sink on its host, as `check_sink` does. ``processes``: how many share the trials, each with a host like it."""
+    check = _Check(sink, frozenset(), rows_of, frozenset(allow), processes=processes)
+    return check.run(progress, overtaken=overtaken, duplicates=False)
 
 
 def _sink(
@@ -309,6 +310,7 @@ class _Check:
     replaced: frozenset[str] = frozenset()
     swallowed: tuple[Swallowed, ...] = ()
     shown: dict[SinkFault, set[tuple[Wrong, str]]] = field(default_factory=dict)
+    processes: int = 1
 
     def run(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
         try:
@@ -332,15 +334,15 @@ class _Check:
         points = fault_points(by_batch, actions, overtaken=overtaken, tasks=tasks)
         faults = list(points) if any(by_batch) else []
         judged = 0
-        for done, fault in enumerate(faults, 1):
-            trial = self._trial(fault)
-            if progress is not None and progress(
-                done, len(faults)
-            ):  # a signal may have ended this trial's process, too
-                unknown.append(f"the search was stopped after {judged:,} of {len(faults):,} trials")
-                break
-            self._judge(trial, fault, usual, by_batch)
-            judged = done
+        with contextlib.closing(in_order(self._trial_on, self.sink.host, faults, self.processes)) as trials:
+            for done, (fault, trial) in enumerate(zip(faults, trials, strict=True), 1):
+                if progress is not None and progress(
+                    done, len(faults)
+                ):  # a signal may have ended this trial's process, too
+                    unknown.append(f"the search was stopped after {judged:,} of {len(faults):,} trials")
+                    break
+                self._judge(trial, fault, usual, by_batch)
+                judged = done
         if judged == len(faults) and self.sink.host.shares_java:
             unknown += self._kill_with_java(faults, usual, by_batch, progress)
         counts = tuple(len(batch) for batch in by_batch)
@@ -564,6 +566,9 @@ class _Check:
                 plan = AttemptPlan(1, first, reordered=reordered)
                 sink.host.attempt(sink, folder, ledger, plan).finish()
             return _left(fault, sink, folder, ledger)
+
+    def _trial_on(self, host: Host, fault: SinkFault) -> Trial:
+        return replace(self, sink=replace(self.sink, host=host))._trial(fault)
 
     def _judge(self, trial: Trial, fault: SinkFault, usual: Expected, by_batch: list[list[Effect]]) -> None:
         story = Story(fault, trial.effects, by_batch)
