@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace_sim.spark.client.sessions import Session, connected
-from tests.sim.spark import sql_queries, sql_texts
+from tests.sim.spark import settings_table, sql_queries, sql_texts
 from tests.sim.spark.drawn_expressions import drawn_expression
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
 from tests.sim.spark.outcomes import keep_if_asked
@@ -73,3 +73,10 @@ def test_spark_gives_what_is_recorded_of_it_for_sql_queries(spark: SparkSession)
     outcomes = {text: outcome(spark, lambda spark: spark.sql(text, args)) for text, args in given}  # noqa: B023
     keep_if_asked(sql_queries.OUTCOMES, outcomes)
     assert outcomes == json.loads(sql_queries.OUTCOMES.read_text())
+
+
+@pytest.mark.nightly
+def test_spark_gives_what_is_recorded_of_it_under_settings(fresh_session: SparkSession) -> None:
+    outcomes = {name: settings_table.outcomes(fresh_session, name) for name in settings_table.CASES}
+    keep_if_asked(settings_table.OUTCOMES, outcomes)
+    assert outcomes == json.loads(settings_table.OUTCOMES.read_text())

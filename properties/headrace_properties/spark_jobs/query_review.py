@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import place_at
+from headrace_sim.spark.columns.in_force import unheeded
 from headrace_sim.spark.job import Source, SparkJob
 from headrace_sim.spark.plan.drawn_columns import drawn_columns
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, StreamingSink, streaming_sink, written_again
@@ -202,6 +203,11 @@ def _source_of(
     )
 
 
+def _unheeded(job: SparkJob) -> Iterator[tuple[str, str]]:
+    values = {} if job.state is None else job.state.settings.values
+    yield from ((setting, job.sink.place) for setting in unheeded(values))
+
+
 def _triggered(name: str) -> Callable[[SparkJob], Iterator[tuple[str, str]]]:
     def places(job: SparkJob) -> Iterator[tuple[str, str]]:
         if job.sink.trigger is not None and job.sink.trigger[0] == name:
@@ -247,6 +253,11 @@ RULES = (
     ReviewRule(
         "continuous", _triggered("continuous"), "trigger(continuous=...) has no batches: it was tried with micro-batches",
         "What Spark says of it, at least once, holds for every sink", f"{_GUIDE}#continuous-processing", FindingClass.NOTE,
+    ),
+    ReviewRule(
+        "legacy", _unheeded, "{} is set: what is computed on the real Spark has it, and Headrace's own columns are as without it",
+        "Leave it out if the job does not need it",
+        "https://spark.apache.org/docs/latest/sql-migration-guide.html", FindingClass.NOTE,
     ),
     ReviewRule(
         "once", _triggered("once"), "trigger(once=True) is deprecated: it puts the whole backlog into one batch",

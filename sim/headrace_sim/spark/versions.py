@@ -22,7 +22,6 @@ RELEASE = ".".join(INSTALLED.split(".")[:2])
 """``4.3``."""
 VERSION = tuple(map(int, RELEASE.split(".")))
 """``(4, 3)``."""
-SESSION_ZONE = "UTC"
 
 
 def _found(module: str, name: str = "", otherwise: Any = None) -> Any:
@@ -126,10 +125,10 @@ def condition_of(error: Any) -> str:
 # Values
 
 
-def arrow_type(kind: t.DataType) -> pa.DataType:
-    """Return the Arrow type in which Spark and a Python worker exchange a type."""
+def arrow_type(kind: t.DataType, zone: str = "UTC") -> pa.DataType:
+    """Return the Arrow type in which Spark and a Python worker exchange a type. ``zone``: that of times."""
     if VERSION >= (4, 2):
-        return to_arrow_type(kind, timezone=SESSION_ZONE, prefers_large_types=False)
+        return to_arrow_type(kind, timezone=zone, prefers_large_types=False)
     return to_arrow_type(kind)
 
 
@@ -154,42 +153,44 @@ def rows_of(table: pa.Table, schema: t.StructType) -> list[Any]:
     return list(_ArrowToRows.convert(table, schema))
 
 
-def frame_of(batch: pa.RecordBatch) -> Any:
-    """Return a pandas DataFrame of a batch, as functions of the user get it."""
+def frame_of(table: pa.Table, schema: t.StructType, zone: str) -> Any:
+    """Return a pandas DataFrame of a table, as functions of the user get it, with times of a zone."""
     import pandas as pd  # noqa: PLC0415  slow to import, and only for the API that wants it
 
     if VERSION >= (4, 2):
         from pyspark.sql.conversion import ArrowBatchTransformer  # noqa: PLC0415
 
-        return pd.concat(ArrowBatchTransformer.to_pandas(batch, timezone=SESSION_ZONE), axis=1)
-    convert, columns = _serializer().arrow_to_pandas, pa.Table.from_batches([batch]).itercolumns()
+        (batch,) = table.cast(pa.schema(list(arrow_type(schema, zone)))).combine_chunks().to_batches()
+        return pd.concat(ArrowBatchTransformer.to_pandas(batch, timezone=zone), axis=1)
+    convert, columns = _serializer(zone).arrow_to_pandas, table.itercolumns()
     numbered = VERSION >= (4, 1)
     made = [convert(column, at) if numbered else convert(column) for at, column in enumerate(columns)]
-    return pd.concat(made, axis=1, keys=batch.schema.names)
+    return pd.concat(made, axis=1, keys=schema.names)
 
 
-def batch_of(frame: Any, schema: t.StructType) -> pa.RecordBatch:
-    """Return a batch of a pandas DataFrame that the user's function returned, by the names of its columns."""
+def batch_of(frame: Any, schema: t.StructType, zone: str) -> pa.RecordBatch:
+    """Return a batch of a pandas DataFrame that the user's function returned, by the names of its columns.
+
+    ``zone``: that of its times.
+    """
     if VERSION >= (4, 2):
         from pyspark.sql.conversion import PandasToArrowConversion  # noqa: PLC0415
 
         whole = t.StructType([t.StructField("_0", schema)])
         made = PandasToArrowConversion.convert(
-            [frame], whole, timezone=SESSION_ZONE, arrow_cast=True, assign_cols_by_name=True
+            [frame], whole, timezone=zone, arrow_cast=True, assign_cols_by_name=True
         )
     else:
-        made = _serializer()._create_batch([(frame, arrow_type(schema))])
+        made = _serializer(zone)._create_batch([(frame, arrow_type(schema))])
     return pa.RecordBatch.from_struct_array(made.column(0))
 
 
-def _serializer() -> Any:
+def _serializer(zone: str) -> Any:
     """Return what the worker of 3.5 to 4.1 converts with."""
     from pyspark.sql.pandas.serializers import ArrowStreamPandasUDFSerializer  # noqa: PLC0415
 
     newer = VERSION >= (4, 1)
-    return ArrowStreamPandasUDFSerializer(
-        SESSION_ZONE, safecheck=newer, assign_cols_by_name=True, arrow_cast=newer
-    )
+    return ArrowStreamPandasUDFSerializer(zone, safecheck=newer, assign_cols_by_name=True, arrow_cast=newer)
 
 
 def worker_schema(setting: str, schema: t.StructType) -> t.StructType:

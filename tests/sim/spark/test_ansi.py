@@ -5,9 +5,10 @@ from pyspark.errors import PySparkException
 
 from headrace_sim.spark.client.answers import Answers
 from headrace_sim.spark.client.sessions import Session, connected
-from headrace_sim.spark.columns.ansi import ansi, is_ansi
+from headrace_sim.spark.columns.ansi import is_ansi
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.in_force import ANSI, settings_in_force
 from headrace_sim.spark.columns.sql_text import parse_expression
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.versions import VERSION
@@ -61,20 +62,23 @@ def values(text: str) -> str:
 
 @pytest.mark.parametrize(("text", "recorded"), RECORDED.items(), ids=RECORDED)
 def test_what_does_not_fit_is_null_or_wraps_without_ansi_mode(text: str, recorded: str) -> None:
-    with ansi(on=False):
+    with settings_in_force({ANSI: "false"}):
         assert values(text) == recorded
 
 
 @pytest.mark.parametrize("text", ["cast(s as int)", "i + 1", "i / 0", "cast(d as bigint)", "array(1, 2)[i]"])
 def test_what_does_not_fit_is_an_error_in_ansi_mode(text: str) -> None:
-    with ansi(on=True), pytest.raises(PySparkException):
+    with settings_in_force({ANSI: "true"}), pytest.raises(PySparkException):
         values(text)
 
 
 def test_text_and_another_type_in_one_column_follow_other_rules_without_it() -> None:
-    with ansi(on=True), pytest.raises(PySparkException):
+    with settings_in_force({ANSI: "true"}), pytest.raises(PySparkException):
         values("coalesce(s, i)")
-    with ansi(on=False), pytest.raises(CannotFollowError, match="a text and another type without"):
+    with (
+        settings_in_force({ANSI: "false"}),
+        pytest.raises(CannotFollowError, match="a text and another type without"),
+    ):
         values("coalesce(s, i)")
 
 
@@ -97,13 +101,3 @@ def test_setting_that_is_unset_is_that_of_the_release_again() -> None:
         assert is_ansi() == (VERSION < (4, 0))
         session.conf.unset("spark.sql.ansi.enabled")
         assert is_ansi() == (VERSION >= (4, 0))
-
-
-def test_size_of_null_is_refused_where_a_setting_makes_it_null_without_ansi_mode() -> None:
-    with (
-        connected(Session()) as session,
-        pytest.raises(
-            CannotFollowError, match=r"test_ansi.py:\d+: cannot follow spark.sql.legacy.sizeOfNull=false"
-        ),
-    ):
-        session.conf.set("spark.sql.legacy.sizeOfNull", False)

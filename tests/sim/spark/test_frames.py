@@ -127,11 +127,6 @@ def test_error_of_a_column_does_not_depend_on_ansi_mode(
         df.selectExpr(column).collect()
 
 
-def test_key_that_a_map_has_twice_is_refused(df: Any) -> None:
-    with pytest.raises(CannotFollowError, match="a key that is given twice"):
-        df.selectExpr("map('k', 1, 'k', 2)").collect()
-
-
 def test_frame_is_a_dataframe_of_a_session(df: Any) -> None:
     assert isinstance(df, DataFrame)
     assert SparkSession.builder.getOrCreate() is df.sparkSession is SparkSession.getActiveSession()

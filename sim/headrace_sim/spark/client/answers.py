@@ -6,7 +6,7 @@ watches: the model of tables, or a list of started queries.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from headrace_sim.spark.client.writes import request_of, request_of_v2
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.grammar import SqlTextError, tree_of
+from headrace_sim.spark.columns.in_force import settings_in_force
 from headrace_sim.spark.job import Source, SparkJobError
 from headrace_sim.spark.plan.expressions import user_function
 from headrace_sim.spark.plan.handles import object_of
@@ -64,6 +65,10 @@ class SessionState:
     tables: dict[str, Version] = field(default_factory=dict)
     # of sources that do not say theirs, by topic, table or last part of the path; "": of any
     schemas: Mapping[str, t.StructType] = field(default_factory=dict)
+
+    def started(self) -> "SessionState":
+        """Return what a query knows of it that is started: settings as they are now."""
+        return replace(self, settings=self.settings.copy())
 
     def copy(self) -> "SessionState":
         """Return what a new driver begins with, that has run the code up to here."""
@@ -212,7 +217,8 @@ class Answers:
                 "Queries with streaming sources must be executed with writeStream.start() (AnalysisException)"
             )
             raise SparkJobError(problem, users_place(), "Do it in the function given to foreachBatch()")
-        return self.compiler().compiled(relation)()
+        with settings_in_force(self.state.settings.values):  # those of this session, in any thread
+            return self.compiler().compiled(relation)()
 
     def schema(self, relation: pb.Relation) -> t.StructType:
         """Return the schema of a relation. No function of the user's is called.
@@ -227,7 +233,8 @@ class Answers:
         if number not in self._analyzed:
             leaf, functions = self._leaf_without_rows, self.state.functions
             compiler = Compiler(leaf, PLACES, functions, self._analyzed, analysis=True)
-            self._analyzed[number] = partial(_same, compiler.compiled(relation)())
+            with settings_in_force(self.state.settings.values):
+                self._analyzed[number] = partial(_same, compiler.compiled(relation)())
         return self._analyzed[number]().schema
 
     def _leaf_without_rows(self, relation: pb.Relation, place: str) -> Computed:

@@ -72,7 +72,7 @@ def job_started(answers: Answers, command: pb.WriteStreamOperationStart, place: 
     """
     splitter = answers.splitter
     job = job_of(splitter.split(command.input), inlined(command.input, splitter.resolved))
-    return replace(job.into(_sink(command, place)), policy=_policy(answers), state=answers.state)
+    return replace(job.into(_sink(command, place)), policy=_policy(answers), state=answers.state.started())
 
 
 def _sink(command: pb.WriteStreamOperationStart, place: str) -> SparkSink:

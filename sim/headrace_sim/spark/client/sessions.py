@@ -28,16 +28,12 @@ from headrace_sim.spark.client.contexts import Context, JavaName, contexts_witho
 from headrace_sim.spark.client.delta_tables import delta_without_java
 from headrace_sim.spark.client.pyspark_clients import ChannelBuilder, frame_of, noted, with_values
 from headrace_sim.spark.client.rdds import RowsOfFrame
-from headrace_sim.spark.columns.ansi import SETTING as ANSI
-from headrace_sim.spark.columns.ansi import ansi
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.draws import batch_of_draws, new_batch
 from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.in_force import settings_in_force
 from headrace_sim.spark.columns.input_files import read_from_file
 from headrace_sim.spark.columns.task_context import task
-from headrace_sim.spark.columns.time_texts import DEFAULT as TIME_DEFAULT
-from headrace_sim.spark.columns.time_texts import SETTING as TIME_POLICY
-from headrace_sim.spark.columns.time_texts import policy
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.plan.handles import handle
 from headrace_sim.spark.plan.relations import Computed
@@ -305,10 +301,7 @@ def connected(session: Session) -> Iterator[Session]:
         def put(owner: Any, name: str, value: Any) -> None:
             patches.enter_context(patch.object(owner, name, value, create=True))  # 3.5 lacks some
 
-        values = session.answers.state.settings.values
-        chosen = values.get(ANSI)
-        patches.enter_context(ansi() if chosen is None else ansi(on=chosen.lower() == "true"))
-        patches.enter_context(policy(values.get(TIME_POLICY, TIME_DEFAULT)))
+        patches.enter_context(settings_in_force(session.answers.state.settings.values))
         patches.enter_context(warnings.catch_warnings())
         for message in ("WARN WindowExpression: No Partition Defined", "Cannot infer the eval type"):
             warnings.filterwarnings("ignore", message=message)

@@ -1,17 +1,15 @@
 """A session's settings, which have no effect but those that something here looks at."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from headrace_sim.spark.columns.ansi import SETTING as ANSI
-from headrace_sim.spark.columns.ansi import set_ansi
-from headrace_sim.spark.columns.time_texts import DEFAULT as TIME_DEFAULT
-from headrace_sim.spark.columns.time_texts import SETTING as TIME_POLICY
-from headrace_sim.spark.columns.time_texts import set_policy
+from headrace_sim.spark.columns.in_force import DEFAULTS, TIME_TYPE, ZONE
+from headrace_sim.spark.columns.zones import zone_of
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.versions import NO_SUCH_SETTING, VERSION
 
 _DEFAULTS = {
+    **DEFAULTS,
     "spark.connect.session.planCompression.defaultAlgorithm": "NONE", "spark.connect.session.planCompression.threshold": "-1",
     "spark.sql.adaptive.enabled": "true", "spark.sql.autoBroadcastJoinThreshold": "10485760b",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000", "spark.sql.execution.arrow.pyspark.enabled": "false",
@@ -20,14 +18,13 @@ _DEFAULTS = {
     "spark.sql.session.localRelationBatchOfChunksSizeBytes": str(1 << 28),
     "spark.sql.session.localRelationCacheThreshold": str(1 << 30),
     "spark.sql.session.localRelationChunkSizeBytes": str(16 << 20), "spark.sql.session.localRelationChunkSizeRows": "10000",
-    "spark.sql.session.localRelationSizeLimit": str(3 << 30), "spark.sql.session.timeZone": "UTC",
+    "spark.sql.session.localRelationSizeLimit": str(3 << 30),
     "spark.sql.shuffle.partitions": "200", "spark.sql.sources.partitionOverwriteMode": "STATIC",
-    "spark.sql.streaming.multipleWatermarkPolicy": "min", "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.streaming.multipleWatermarkPolicy": "min",
     "spark.sql.streaming.stateStore.providerClass":
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }  # fmt: skip
 """Spark's own values of settings that nothing has set; local relations are never sent apart."""
-_SIZE_OF_NULL = ("spark.sql.legacy.sizeOfNull", "false")
 _ASKED_BY_CLIENT = (
     "spark.sql.pyspark.", "spark.sql.execution.pandas.", "spark.sql.execution.arrow.", "spark.sql.repl.",
     "spark.sql.session.", "spark.python.",
@@ -35,17 +32,11 @@ _ASKED_BY_CLIENT = (
 """What PySpark's client asks for by itself: everything there is off."""
 
 
-@dataclass(frozen=True, slots=True)
-class _InForce:
-    put: Callable[[str], None]
-    default: str
-
-
-_IN_FORCE = {
-    ANSI: _InForce(set_ansi, str(VERSION >= (4, 0))),
-    TIME_POLICY: _InForce(set_policy, TIME_DEFAULT),
+_FIXED = {
+    "spark.sql.retainGroupColumns": ("true", "Drop the columns instead"),
+    TIME_TYPE: (DEFAULTS[TIME_TYPE], "Say TIMESTAMP_NTZ where you mean it"),
 }
-"""Settings that columns are computed by."""
+"""Settings that have Spark's own value alone, and what to do instead."""
 
 
 @dataclass(slots=True)
@@ -55,15 +46,17 @@ class Settings:
     values: dict[str, str] = field(default_factory=dict)
 
     def set(self, key: str, value: str) -> None:
-        """Store a setting. ANSI mode, and how times are read from text, are in force from now on.
+        """Store a setting, which columns are computed by from now on.
 
-        Raise `CannotFollowError` if columns would mean something that they do not mean here.
+        Raise `CannotFollowError` if plans would mean something that they do not mean here, or `IllegalArgumentException` if
+        there is no such time zone.
         """
-        if (key, value.lower()) == _SIZE_OF_NULL:
-            raise CannotFollowError(f"{key}={value}", users_place(), "Leave it out, or set ANSI mode instead")
+        usual, remedy = _FIXED.get(key, (value, ""))
+        if value.lower() != usual.lower():
+            raise CannotFollowError(f"{key}={value}", users_place(), remedy)
+        if key == ZONE:
+            zone_of(value)
         self.values[key] = value
-        if key in _IN_FORCE:
-            _IN_FORCE[key].put(value)
 
     def get(self, key: str, *default: str | None) -> str | None:
         """Return a setting that was made here, the default, or Spark's own where it is known.
@@ -85,8 +78,6 @@ class Settings:
     def unset(self, key: str) -> None:
         """Forget a setting."""
         self.values.pop(key, None)
-        if key in _IN_FORCE:
-            _IN_FORCE[key].put(_IN_FORCE[key].default)
 
     def all(self, prefix: str) -> Iterator[tuple[str, str]]:
         """Yield those that were made here and begin with a prefix."""

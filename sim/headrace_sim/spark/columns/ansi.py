@@ -1,16 +1,12 @@
 """ANSI mode: a value that does not fit is an error, as Spark has it from 4.0 on. Without it, it is null, or wraps."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.errors import PySparkException
 
-from headrace_sim.spark.versions import VERSION
+from headrace_sim.spark.columns.in_force import ANSI, is_on
 
-SETTING = "spark.sql.ansi.enabled"
-_ON: ContextVar[bool] = ContextVar(SETTING, default=VERSION >= (4, 0))
 _ERRORS = (
     "[ARITHMETIC_OVERFLOW", "[CANNOT_PARSE_TIMESTAMP", "[CAST_INVALID_INPUT", "[CAST_OVERFLOW", "[DIVIDE_BY_ZERO",
     "[INVALID_ARRAY_INDEX", "[MAP_KEY_DOES_NOT_EXIST", "[NUMERIC_VALUE_OUT_OF_RANGE", "[REMAINDER_BY_ZERO",
@@ -20,22 +16,7 @@ _ERRORS = (
 
 def is_ansi() -> bool:
     """Return whether columns are computed in ANSI mode."""
-    return _ON.get()
-
-
-def set_ansi(value: str) -> None:
-    """Set the mode for this process: ``true``, or ``false``."""
-    _ON.set(value.lower() == "true")
-
-
-@contextmanager
-def ansi(*, on: bool = VERSION >= (4, 0)) -> Iterator[None]:
-    """Compute columns in ANSI mode, or without, in this block; by default as the installed Spark does."""
-    token = _ON.set(on)
-    try:
-        yield
-    finally:
-        _ON.reset(token)
+    return is_on(ANSI)
 
 
 def or_null(function: Callable[..., Any]) -> Callable[..., Any]:

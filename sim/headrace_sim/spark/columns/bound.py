@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.columns.ansi import SETTING, is_ansi, or_null
+from headrace_sim.spark.columns.ansi import is_ansi, or_null
 from headrace_sim.spark.columns.casts import (
     BITS,
     FRACTIONAL,
@@ -20,6 +20,7 @@ from headrace_sim.spark.columns.casts import (
     single_precision,
 )
 from headrace_sim.spark.columns.decimals import as_decimal, fitted, wider
+from headrace_sim.spark.columns.in_force import ANSI
 from headrace_sim.spark.columns.recorded import Recorded, shown
 from headrace_sim.spark.refusals import CannotFollowError, shown_place
 
@@ -189,7 +190,7 @@ def _common_without_ansi(left: t.DataType, right: t.DataType, node: Recorded) ->
 
 
 def _beside_text(node: Recorded) -> CannotFollowError:
-    what = f"{shown(node)} of a text and another type without {SETTING}"
+    what = f"{shown(node)} of a text and another type without {ANSI}"
     return CannotFollowError(what, node.place, "Cast one to the type of the other")
 
 

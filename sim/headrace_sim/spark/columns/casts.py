@@ -18,6 +18,7 @@ from pyspark.errors import (
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.ansi import is_ansi
+from headrace_sim.spark.columns.zones import instant, wall_time
 
 Cast = Callable[[Any], Any]
 
@@ -51,7 +52,9 @@ def cast_value(source: t.DataType, target: t.DataType) -> Cast | None:
     if isinstance(target, t.BooleanType):
         return _to_boolean(source)
     if isinstance(target, t.DateType):
-        return {t.StringType: _string_to_date, t.TimestampType: lambda value: value.date()}.get(type(source))
+        return {t.StringType: _string_to_date, t.TimestampType: lambda value: wall_time(value).date()}.get(
+            type(source)
+        )
     if isinstance(target, t.TimestampType):
         return _to_timestamp(source)
     return str.encode if isinstance(target, t.BinaryType) and isinstance(source, t.StringType) else None
@@ -64,7 +67,7 @@ def _to_string(source: t.DataType) -> Cast | None:
         return lambda value: java_double(value, single=True)
     shown: dict[type, Cast] = {
         t.BooleanType: lambda value: "true" if value else "false", t.DoubleType: java_double, t.DateType: date.isoformat,
-        t.TimestampType: _shown_timestamp, t.TimestampNTZType: _shown_timestamp,
+        t.TimestampType: lambda at: _shown_timestamp(wall_time(at)), t.TimestampNTZType: _shown_timestamp,
         t.BinaryType: lambda value: bytes(value).decode(errors="replace"), **dict.fromkeys(BITS, str),
     }  # fmt: skip
     return shown.get(type(source))
@@ -227,7 +230,7 @@ def _to_timestamp(source: t.DataType) -> Cast | None:
     if isinstance(source, t.StringType):
         return _string_to_timestamp
     if isinstance(source, t.DateType):
-        return lambda value: datetime.combine(value, time())
+        return lambda value: instant(datetime.combine(value, time()))
     return datetime.fromtimestamp if type(source) in BITS or isinstance(source, FRACTIONAL) else None
 
 
@@ -238,6 +241,5 @@ def _string_to_timestamp(value: str) -> datetime:
     except ValueError:
         if not _DATE.fullmatch(text) or " " in text or "T" in text:
             raise _invalid(value, "timestamp", DateTimeException) from None
-        return datetime.combine(_string_to_date(text), time())
-    # In the session's time zone, as rows have it.
-    return made if made.tzinfo is None else datetime.fromtimestamp(made.timestamp())
+        return instant(datetime.combine(_string_to_date(text), time()))
+    return instant(made) if made.tzinfo is None else made.astimezone().replace(tzinfo=None)

@@ -50,6 +50,15 @@ from headrace_sim.spark.columns.casts import BITS, cast_value
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.decimals import OPERATIONS, as_decimal, fitted
 from headrace_sim.spark.columns.functions import FUNCTIONS, PARSED
+from headrace_sim.spark.columns.in_force import (
+    CORRUPT,
+    MAP_KEYS,
+    SIZE_OF_NULL,
+    expect_followed,
+    folded,
+    in_force,
+    is_on,
+)
 from headrace_sim.spark.columns.input_files import METADATA, metadata_of_file
 from headrace_sim.spark.columns.json_values import from_json, json_writer
 from headrace_sim.spark.columns.recorded import (
@@ -62,6 +71,7 @@ from headrace_sim.spark.columns.recorded import (
     shown,
 )
 from headrace_sim.spark.columns.user_functions import called
+from headrace_sim.spark.columns.zones import days_later, wall_time
 from headrace_sim.spark.refusals import CannotFollowError, NotSimulatedError
 
 _NONE: Mapping[str, int] = {}
@@ -97,7 +107,7 @@ def expand(node: Recorded, schema: t.StructType) -> list[Recorded]:
     if isinstance(name, str) and name.endswith(".*"):
         alias = name.removesuffix(".*")
         fields = zip(_fields(schema, node), schema.fields, strict=True)
-        of_frame = [part for part, field in fields if frame_of(field).lower() == alias.lower()]
+        of_frame = [part for part, field in fields if folded(frame_of(field)) == folded(alias)]
         if of_frame and any(map(is_shared, schema.fields)):
             raise CannotFollowError(f"{name} behind a join on names", node.place, "Name the columns")
         if of_frame:
@@ -143,6 +153,7 @@ class _Binder:
     def bind(self, node: Any) -> Bound:
         if not isinstance(node, Recorded):
             return literal(node)
+        expect_followed(node.name, node.place)
         if node.name in _BINARY:
             return self._binary(node)
         if node.name in NAMES and self.grouped_by is not None:
@@ -159,12 +170,12 @@ class _Binder:
     def _name(self, node: Recorded) -> Bound:
         name = node.args[0]
         first, *inner = parts = _name_parts(name)
-        fields = [(field.name.lower(), frame_of(field).lower()) for field in self.schema.fields]
-        matching = [place for place, (_, frame) in enumerate(fields) if parts[1:] and frame == first.lower()]
+        fields = [(folded(field.name), folded(frame_of(field))) for field in self.schema.fields]
+        matching = [place for place, (_, frame) in enumerate(fields) if parts[1:] and frame == folded(first)]
         if matching:
             first, *inner = inner
         places = matching or range(len(fields))
-        matching = [place for place in places if fields[place][0] == first.lower()]
+        matching = [place for place in places if fields[place][0] == folded(first)]
         if not matching and parts[1:] and any(map(is_shared, self.schema.fields)):
             what = f"{name!r} behind a join on names"
             raise CannotFollowError(what, node.place, "Name the column without an alias")
@@ -174,7 +185,7 @@ class _Binder:
         if len(matching) > 1:
             problem = f"Reference {name!r} is ambiguous: {len(matching)} columns have this name"
             raise refused(node, f"[AMBIGUOUS_REFERENCE] {problem}")
-        if not matching and first.lower() == "_metadata":
+        if not matching and folded(first) == "_metadata":
             found = Bound(first, METADATA, False, lambda _row: metadata_of_file())
         elif not matching:
             problem = f"A column with name {name!r} cannot be resolved. Is it one of: {', '.join(self.schema.names)}"
@@ -208,7 +219,7 @@ class _Binder:
         """One time for all rows, as in a query of Spark's."""
         now, is_date = _NOW.get() or datetime.now(), node.name == "current_date"
         kind = t.DateType() if is_date else t.TimestampType()
-        return Bound(shown(node), kind, False, lambda _row: now.date() if is_date else now)
+        return Bound(shown(node), kind, False, lambda _row: wall_time(now).date() if is_date else now)
 
     def _file(self, node: Recorded) -> Bound:
         return Bound(shown(node), t.StringType(), False, lambda _row: metadata_of_file()[0])
@@ -348,9 +359,9 @@ class _Binder:
 
     def _size(self, node: Recorded) -> Bound:
         inner = self.bind(node.args[0])
-        if not isinstance(inner.type, (t.ArrayType, t.MapType)):
+        if not isinstance(inner.type, (t.ArrayType, t.MapType, t.NullType)):
             raise _mismatch(node, inner, "is no collection")
-        if is_ansi():
+        if is_ansi() or not is_on(SIZE_OF_NULL):
             return lifted(node, t.IntegerType(), len, inner)
         value = inner.value
         return Bound(
@@ -444,9 +455,9 @@ class _Binder:
             pairs = dict(entries)
             if None in pairs:
                 raise SparkRuntimeException(message="[NULL_MAP_KEY] Cannot use null as map key")
-            if len(pairs) < len(entries):
-                remedy = "Give each key once: what Spark makes of two depends on spark.sql.mapKeyDedupPolicy"
-                raise CannotFollowError("a map with a key that is given twice", node.place, remedy)
+            if len(pairs) < len(entries) and in_force(MAP_KEYS).upper() != "LAST_WIN":
+                problem = f"a key is given twice, which {MAP_KEYS} does not allow"
+                raise SparkRuntimeException(message=f"[DUPLICATED_MAP_KEY] {shown(node)}: {problem}")
             return pairs
 
         return Bound(shown(node), kind, False, made)
@@ -509,6 +520,9 @@ class _Binder:
             raise CannotFollowError(what, node.place, "Give a StructType or a text")
         parse = t._parse_datatype_json_string if schema.lstrip().startswith("{") else parse_type
         kind = parse(schema)
+        if isinstance(kind, t.StructType) and in_force(CORRUPT) in kind.names:
+            what = f"from_json() with the column {in_force(CORRUPT)!r} for malformed texts"
+            raise CannotFollowError(what, node.place, "Parse the text in Python")
         return lifted(
             node, kind, lambda text: from_json(text, kind), text(self.bind(node.args[0]), node), nullable=True
         )
@@ -557,13 +571,13 @@ def _field(inner: Bound, name: str, node: Recorded) -> Bound:
         problem = f"{inner.name} is {inner.type.simpleString()}, which has no field {name!r}"
         raise refused(node, f"[INVALID_EXTRACT_BASE_FIELD_TYPE] {problem}")
     fields = inner.type.fields
-    matching = [(place, field) for place, field in enumerate(fields) if field.name.lower() == name.lower()]
+    matching = [(place, field) for place, field in enumerate(fields) if folded(field.name) == folded(name)]
     if not matching:
         problem = f"{inner.name} ({inner.type.simpleString()}) has no field {name!r}"
         raise refused(node, f"[FIELD_NOT_FOUND] {problem}")
     place, field = matching[0]
     return Bound(
-        field.name, field.dataType, inner.nullable or field.nullable,
+        name, field.dataType, inner.nullable or field.nullable,
         lambda row: None if (whole := inner.value(row)) is None else whole[place],
     )  # fmt: skip
 
@@ -583,7 +597,7 @@ def _moved(node: Recorded, left: Bound, right: Bound) -> Bound:
 
     def moved(at: Any, by: timedelta) -> Any:
         part = abs(by) % timedelta(days=1) * (1 if by > timedelta() else -1)
-        day = at + (by - part) * sign
+        day = days_later(at, (by - part) * sign) if isinstance(at, datetime) else at + (by - part) * sign
         if whole_days or not part:
             return day
         return kind.fromInternal(kind.toInternal(day) + part * sign // _MICROSECOND)

@@ -14,6 +14,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.bound import ALIAS, Bound, hashable, time_kept
 from headrace_sim.spark.columns.expressions import bind, expand
+from headrace_sim.spark.columns.in_force import folded
 from headrace_sim.spark.columns.joins import joined, kind_of_join
 from headrace_sim.spark.columns.recorded import OF_A_FRAME, Recorded
 from headrace_sim.spark.columns.whole_columns import Partition, computed_first, windows_in
@@ -85,18 +86,18 @@ class Rows:
         nodes, schema, partitions = self._computed_first([*columns.values()])
         made = zip(columns, (bind(node, schema) for node in nodes), strict=True)
         named = {
-            name.lower(): replace(bound, name=name, metadata=time_kept(bound.metadata)) for name, bound in made
+            folded(name): replace(bound, name=name, metadata=time_kept(bound.metadata)) for name, bound in made
         }  # fmt: skip
         kept = [
-            named.pop(name.lower()) if name.lower() in named else bind(field, schema)
+            named.pop(folded(name)) if folded(name) in named else bind(field, schema)
             for name, field in zip(self.schema.names, expand(column("*"), self.schema), strict=True)
         ]
         return self._computed([*kept, *named.values()], partitions)
 
     def renamed(self, names: Mapping[str, str]) -> "Rows":
         """Rename columns, by their old names, ignoring missing ones."""
-        new_names = {old.lower(): new for old, new in names.items()}
-        return self.named([new_names.get(name.lower(), name) for name in self.schema.names])
+        new_names = {folded(old): new for old, new in names.items()}
+        return self.named([new_names.get(folded(name), name) for name in self.schema.names])
 
     def named(self, names: Sequence[str]) -> "Rows":
         """Rename all columns."""
@@ -108,12 +109,12 @@ class Rows:
 
     def without(self, nodes: Sequence[Recorded]) -> "Rows":
         """Drop columns, ignoring missing ones."""
-        names = [name.lower() for name in self.schema.names]
-        dropped = {str(node.args[0]).strip("`").lower() for node in nodes}
+        names = [folded(name) for name in self.schema.names]
+        dropped = {folded(str(node.args[0]).strip("`")) for node in nodes}
         for node in nodes:
             if node.name != "col":
                 raise CannotFollowError("drop() with a computed column", node.place, "Name the column")
-            if OF_A_FRAME in node.args and names.count(str(node.args[0]).lower()) > 1:
+            if OF_A_FRAME in node.args and names.count(folded(str(node.args[0]))) > 1:
                 bind(node, self.schema)
         fields = expand(column("*"), self.schema)
         return self.select([field for field, name in zip(fields, names, strict=True) if name not in dropped])
@@ -162,9 +163,9 @@ class Rows:
         sort: Any = t.NumericType
         if isinstance(value, (bool, str)):
             sort = t.BooleanType if isinstance(value, bool) else t.StringType
-        chosen = {bind(column(f"`{name}`"), self.schema).name.lower() for name in names or self.schema.names}
+        chosen = {folded(bind(column(f"`{name}`"), self.schema).name) for name in names or self.schema.names}
         alike = [part.name for part in self.schema.fields if isinstance(part.dataType, sort)]
-        return [name for name in alike if name.lower() in chosen]
+        return [name for name in alike if folded(name) in chosen]
 
     def _filled(self, name: str, value: Any) -> Recorded:
         node = column(f"`{name}`")
@@ -196,9 +197,9 @@ class Rows:
 
     def with_columns_of(self, other: "Rows") -> "Rows":
         """Add the columns that it lacks and another frame has, as nulls."""
-        known = {name.lower() for name in self.schema.names}
+        known = {folded(name) for name in self.schema.names}
         nothing = Recorded("lit", (None,), "")
-        lacking = [part for part in other.schema.fields if part.name.lower() not in known]
+        lacking = [part for part in other.schema.fields if folded(part.name) not in known]
         nulls = {part.name: Recorded("cast", (nothing, part.dataType), "") for part in lacking}
         return self.with_columns(nulls)
 

@@ -23,6 +23,7 @@ from headrace_sim.spark.columns.ansi import is_ansi
 from headrace_sim.spark.columns.casts import in_range, saturated
 from headrace_sim.spark.columns.json_values import json_object
 from headrace_sim.spark.columns.time_texts import time_of_text
+from headrace_sim.spark.columns.zones import instant, wall_time
 from headrace_sim.spark.refusals import NotSimulatedError
 
 _TEXT, _INT, _LONG, _DOUBLE = t.StringType(), t.IntegerType(), t.LongType(), t.DoubleType()
@@ -116,7 +117,7 @@ def _months_later(day: date, months: int) -> date:
     return date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
 
 
-def _seconds(at: datetime, _form: str) -> int:
+def _seconds(at: datetime, _form: str = "") -> int:
     return math.floor(at.timestamp())  # Spark looks at the pattern for text alone
 
 
@@ -134,6 +135,11 @@ def _truncated(unit: str, at: datetime) -> datetime | None:
     name = unit.lower()
     cut = _UNITS.get(_NAMES.get(name, name))
     return None if cut is None else cut(at)
+
+
+def _truncated_time(unit: str, at: datetime) -> datetime | None:
+    cut = _truncated(unit, wall_time(at))
+    return None if cut is None else instant(cut)
 
 
 def _truncated_day(day: date, unit: str) -> date | None:
@@ -162,7 +168,7 @@ def _of_day(call: Callable[[date], int]) -> Function:
 
 
 def _of_time(name: str) -> Function:
-    return Function((_TIME,), _INT, operator.attrgetter(name))
+    return Function((_TIME,), _INT, lambda at: getattr(wall_time(at), name))
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -194,15 +200,15 @@ FUNCTIONS: dict[str, Function] = {
     "sha2": Function((_TEXT, _INT), _TEXT, lambda text, bits: _sha2(text.encode(), bits), nullable=True),
     "add_months": Function((_DATE, _INT), _DATE, _months_later),
     "date_add": Function((_DATE, _INT), _DATE, lambda day, days: day + timedelta(days)),
-    "date_format": Function((_TIME, _TEXT), _TEXT, _formatted),
+    "date_format": Function((_TIME, _TEXT), _TEXT, lambda at, form: _formatted(wall_time(at), form)),
     "date_sub": Function((_DATE, _INT), _DATE, lambda day, days: day - timedelta(days)),
-    "date_trunc": Function((_TEXT, _TIME), _TIME, _truncated, nullable=True),
+    "date_trunc": Function((_TEXT, _TIME), _TIME, _truncated_time, nullable=True),
     "datediff": Function((_DATE, _DATE), _INT, lambda end, start: (end - start).days),
     "dayofmonth": _of_day(lambda day: day.day),
     "dayofweek": _of_day(lambda day: day.isoweekday() % 7 + 1),
     "dayofyear": _of_day(lambda day: day.timetuple().tm_yday),
     "from_unixtime": Function(
-        (_LONG, _TEXT), _TEXT, lambda at, form: _formatted(datetime.fromtimestamp(at), form)
+        (_LONG, _TEXT), _TEXT, lambda at, form: _formatted(wall_time(datetime.fromtimestamp(at)), form)
     ),
     "hour": _of_time("hour"),
     "last_day": Function(
@@ -231,6 +237,8 @@ PARSED = {
     "to_date": Function(
         (_TEXT, _TEXT), _DATE, lambda text, form: time_of_text(text, form).date(), exact=True
     ),
-    "to_timestamp": Function((_TEXT, _TEXT), _TIME, time_of_text, exact=True),
+    "to_timestamp": Function(
+        (_TEXT, _TEXT), _TIME, lambda text, form: instant(time_of_text(text, form)), exact=True
+    ),
 }
 """Functions that read text by a pattern, if they are given one."""

@@ -14,6 +14,8 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.databricks import DatabricksParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from headrace_sim.spark.columns.in_force import ESCAPES, is_on
+
 _SYNTACTIC = ("CAST", "EXTRACT", "POSITION", "TRIM", "TRY_CAST")
 """Functions with a syntax of their own. Others are calls with arguments, which stay as they are written."""
 IS_NOT, TYPED_LITERAL = "is not", "typed literal"
@@ -74,6 +76,8 @@ def tree_of(text: str) -> exp.Expr:
 
     Raise `SqlTextError` if sqlglot cannot parse it, or would lose a part of it.
     """
+    if "\\" in text and is_on(ESCAPES):
+        raise SqlTextError(f"a backslash under {ESCAPES}")
     found = _parsed(text)
     if isinstance(found, str):
         raise SqlTextError(found)

@@ -8,6 +8,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.bound import SHARED, hashable
 from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.in_force import folded
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.refusals import CannotFollowError
 
@@ -87,7 +88,7 @@ def _by_condition(left: t.StructType, right: t.StructType, condition: Any) -> Ca
 
 
 def _place(schema: t.StructType, name: str) -> int:
-    matching = [place for place, field in enumerate(schema.fields) if field.name.lower() == name.lower()]
+    matching = [place for place, field in enumerate(schema.fields) if folded(field.name) == folded(name)]
     if len(matching) != 1:
         problem = f"join() on {name!r}, of which one side has {len(matching)}"
         raise AnalysisException(message=f"[UNRESOLVED_USING_COLUMN_FOR_JOIN] {problem}")

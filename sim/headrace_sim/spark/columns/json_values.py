@@ -10,6 +10,8 @@ from pyspark.errors import DateTimeException
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.casts import BITS, FRACTIONAL, cast_value, is_number, java_double
+from headrace_sim.spark.columns.in_force import NO_NULL_FIELDS, is_on
+from headrace_sim.spark.columns.zones import offset_time
 from headrace_sim.spark.refusals import CannotFollowError, NotSimulatedError
 
 
@@ -74,20 +76,21 @@ def _number_from_json(parsed: Any, kind: t.DataType) -> Any:
 
 
 def json_writer(kind: t.DataType, place: str) -> Callable[[Any], str]:
-    """Return what writes a value of a type as ``to_json`` does: fields that are null are left out.
+    """Return what writes a value of a type as ``to_json`` does. Fields that are null are left out, unless a setting keeps them.
 
     Raise `CannotFollowError` if the type is not simulated in JSON.
     """
     match kind:
         case t.StructType(fields=fields):
+            without_nulls = is_on(NO_NULL_FIELDS)
             names = [json.dumps(field.name, ensure_ascii=False) for field in fields]
             writers = [json_writer(field.dataType, place) for field in fields]
 
             def of_row(row: Any) -> str:
                 parts = zip(names, writers, row, strict=True)
-                return _enclosed(
-                    "{}", (f"{name}:{write(item)}" for name, write, item in parts if item is not None)
-                )
+                told = ((name, "null" if item is None else write(item)) for name, write, item in parts)
+                kept = (f"{name}:{text}" for name, text in told if text != "null" or not without_nulls)
+                return _enclosed("{}", kept)
 
             return of_row
         case t.ArrayType(elementType=inner):
@@ -103,7 +106,7 @@ def json_writer(kind: t.DataType, place: str) -> Callable[[Any], str]:
                 ),
             )
         case t.TimestampType():
-            return lambda at: f'"{at.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")}"'
+            return lambda at: f'"{offset_time(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")}"'
         case _:
             return _simple_writer(kind, place)
 

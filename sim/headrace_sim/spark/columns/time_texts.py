@@ -1,21 +1,14 @@
 """Times read from text by a pattern, by the parser of Spark 3 and 4. What only that of Spark 2 may read is refused."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import datetime
 from functools import cache
 
 from pyspark.errors import DateTimeException
 
+from headrace_sim.spark.columns.in_force import TIME_PARSER, in_force
 from headrace_sim.spark.refusals import NotSimulatedError
-from headrace_sim.spark.versions import VERSION
 
-SETTING = "spark.sql.legacy.timeParserPolicy"
-"""``CORRECTED``; or a policy under which the parser of Spark 2 matters as well: ``EXCEPTION``, ``LEGACY``."""
-DEFAULT = "CORRECTED" if VERSION >= (4, 0) else "EXCEPTION"
-_POLICY: ContextVar[str] = ContextVar(SETTING, default=DEFAULT)
 _DIGITS = {
     "yyyy": r"\d{4}", "MM": r"\d\d", "M": r"\d\d?", "dd": r"\d\d", "d": r"\d\d?", "HH": r"\d\d", "H": r"\d\d?", "mm": r"\d\d",
     "ss": r"\d\d", "SSS": r"\d{3}", "SSSSSS": r"\d{6}",
@@ -23,21 +16,6 @@ _DIGITS = {
 """What a letter of a pattern takes when text is read by it."""
 _OLD_DIGITS = r"\s*[-+]?\d+"
 """What any letter takes in Spark 2, which leaves alone what follows the last one."""
-
-
-def set_policy(value: str) -> None:
-    """Set the policy for this process: ``CORRECTED``, ``EXCEPTION`` or ``LEGACY``."""
-    _POLICY.set(value.upper())
-
-
-@contextmanager
-def policy(value: str = DEFAULT) -> Iterator[None]:
-    """Read times by this policy in this block; by default as the installed Spark does."""
-    token = _POLICY.set(value.upper())
-    try:
-        yield
-    finally:
-        _POLICY.reset(token)
 
 
 def time_of_text(text: str, form: str) -> datetime:
@@ -52,10 +30,14 @@ def time_of_text(text: str, form: str) -> datetime:
         hour, minute, second = (int(parts.get(letter, 0)) for letter in "Hms")
         return datetime(year, month, day, hour, minute, second, int(parts.get("S", "0").ljust(6, "0")))
     except ValueError as error:
-        if found is None and _POLICY.get() != "CORRECTED" and _reader(form, old=True).match(text):
+        if (
+            found is None
+            and in_force(TIME_PARSER).upper() != "CORRECTED"
+            and _reader(form, old=True).match(text)
+        ):
             raise NotSimulatedError(
-                f"the text {text!r}, which only the date parser of Spark 2 may read by {form!r} ({SETTING} is "
-                f"{_POLICY.get()}; with CORRECTED that parser is not asked)"
+                f"the text {text!r}, which only the date parser of Spark 2 may read by {form!r} ({TIME_PARSER} is "
+                f"{in_force(TIME_PARSER).upper()}; with CORRECTED that parser is not asked)"
             ) from error
         problem = f"Text {text!r} could not be parsed by {form!r}: use `try_to_timestamp`"
         raise DateTimeException(message=f"[CANNOT_PARSE_TIMESTAMP] {problem}") from error

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.casts import BITS, cast_value, java_double, single_precision
+from headrace_sim.spark.columns.in_force import ZONE, in_force
 from headrace_sim.spark.versions import arrow_table, arrow_type, batch_of, frame_of, rows_of
 
 _AS_GIVEN = (t.LongType, t.StringType, t.DoubleType, t.BooleanType, t.IntegerType)
@@ -310,7 +311,7 @@ class InputRows:
         return pd.DataFrame(columns=self.schema.names)
 
     def _frame(self, given: Sequence[tuple[Any, ...]]) -> Any:
-        return frame_of(self._table(given).combine_chunks().to_batches()[0])
+        return frame_of(self._table(given), self.schema, in_force(ZONE))
 
     def _table(self, given: Sequence[tuple[Any, ...]]) -> pa.Table:
         return arrow_table(list(given), self.schema)
@@ -333,7 +334,7 @@ class OutputRows:
         rows: list[tuple[Any, ...]] = []
         for frame in given:
             _expect_frame(frame)
-            rows += self._collected(batch_of(frame, self.schema))
+            rows += self._collected(batch_of(frame, self.schema, in_force(ZONE)))
         return rows
 
     def _collected(self, batch: pa.RecordBatch) -> list[tuple[Any, ...]]:

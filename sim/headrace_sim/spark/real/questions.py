@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyspark.sql.connect.proto as pb
 from pyspark.sql import types as t
 
+from headrace_sim.spark.columns.in_force import asked_with
 from headrace_sim.spark.real.wire import Question
 from headrace_sim.spark.versions import arrow_table, arrow_type
 
@@ -23,7 +24,7 @@ Table = tuple[t.StructType, Sequence[tuple[Any, ...]]]
 
 
 def question_of(relation: pb.Relation, inputs: Sequence[Table], call: str, place: str) -> Question:
-    """Return the question what a relation gives.
+    """Return the question what a relation gives, under the settings in force.
 
     ``relation``: it, of the user's plan. It is not changed. ``inputs``: what its own inputs give, in the order of the
     protocol's fields.
@@ -42,10 +43,12 @@ def question_of(relation: pb.Relation, inputs: Sequence[Table], call: str, place
         numbers[number] = number
     _normalize(asked, numbers, frozenset(map(id, slots)))
     told = [asked.SerializeToString(deterministic=True).hex(), *(repr(list(rows)) for _, rows in inputs)]
+    settings = asked_with()
+    told += [f"{name}={value}" for name, value in settings.items()]
     for slot, (schema, rows) in zip(slots, inputs, strict=True):
         slot.local_relation.data = _arrow(schema, rows)
     digest = hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
-    return Question(digest, asked.SerializeToString(), call, place)
+    return Question(digest, asked.SerializeToString(), call, place, settings)
 
 
 def _arrow(schema: t.StructType, rows: Sequence[tuple[Any, ...]]) -> bytes:

@@ -31,6 +31,8 @@ from headrace_sim.spark.real.wire import TOKEN, Answer, Question, Reply, Request
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.versions import condition_of
 
+_VALUES = {"spark.sql.session.timeZone": "UTC"}
+"""A setting that changes values, which a session that sets none has."""
 _SETTINGS = {
     "spark.master": "local[1]",
     "spark.app.name": "headrace",
@@ -39,7 +41,7 @@ _SETTINGS = {
     "spark.connect.grpc.binding.port": "0",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
+    **_VALUES,
     # For a few rows at a time:
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
@@ -65,6 +67,7 @@ class Server:
         self._problem = ""
         self._answers: dict[str, Answer] = {}
         self._given: dict[str, Answer] = {}
+        self._settings: dict[str, str] = {}  # those of the last question
 
     def serve(self, connection: socket.socket) -> None:
         """Answer one request."""
@@ -91,12 +94,26 @@ class Server:
                 line = f"starting Spark for what Headrace does not compute itself: {what}\n"
                 os.write(self._talk, line.encode())
                 self._client = _started()
+            if question.settings != self._settings:
+                _set(self._client, {**_VALUES, **question.settings}, self._settings)
+                self._settings = question.settings
             return _answer(self._client, question)
         except JavaNotFoundError as error:
             self._problem = str(error)
         except Exception as error:  # noqa: BLE001  whatever it is, it is told to who asks
             self._problem = f"it cannot be started or has died ({type(error).__name__}: {str(error).splitlines()[0]:.300})"
         return None
+
+
+def _set(client: Any, settings: dict[str, str], before: dict[str, str]) -> None:
+    """Let Spark compute by settings, and no longer by those before."""
+    made = pb.ConfigRequest.Operation()
+    made.unset.keys.extend(before.keys() - settings.keys())
+    client.config(made)
+    made = pb.ConfigRequest.Operation()
+    for name, value in settings.items():
+        made.set.pairs.add(key=name, value=value)
+    client.config(made)
 
 
 def _answer(client: Any, question: Question) -> Answer:

@@ -30,6 +30,7 @@ class Question(msgspec.Struct, frozen=True):
     plan: bytes  # the relation, serialized, with its rows
     call: str  # what Headrace does not compute itself: ``F.soundex``
     place: str  # ``file:line`` of it
+    settings: dict[str, str] = {}  # of the session, that change values
 
 
 class Request(msgspec.Struct, frozen=True):

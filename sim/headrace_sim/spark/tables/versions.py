@@ -15,7 +15,9 @@ from pyspark.sql import types as t
 from headrace_sim.spark.columns.bound import Bound, as_type
 from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.frames import Rows, relabeled
+from headrace_sim.spark.columns.in_force import DEFAULTS, STORE, ansi_mode, in_force
 from headrace_sim.spark.columns.recorded import Recorded
+from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.tables.connectors import Guarantee, Repeated
 
 Row = tuple[Any, ...]
@@ -120,10 +122,23 @@ def aligned(own: t.StructType, rows: tuple[Row, ...], schema: t.StructType) -> l
 
 
 def assigned(bound: Bound, column: t.StructField, node: Recorded) -> Callable[[Row], Any]:
-    """Return the value of a column of a table, converted to its type."""
+    """Return the value of a column of a table, converted to its type in ANSI mode, whatever the session's is.
+
+    Raise `CannotFollowError` if the session's ``storeAssignmentPolicy`` is another one.
+    """
     if bound.type.simpleString() == column.dataType.simpleString():
         return bound.value
-    return as_type(bound, column.dataType, node).value
+    if in_force(STORE).upper() != DEFAULTS[STORE]:
+        what = f"{STORE}={in_force(STORE)} for a column of another type than the table's ({column.name})"
+        raise CannotFollowError(what, node.place or users_place(), "Cast it before it is written")
+    with ansi_mode():
+        value = as_type(bound, column.dataType, node).value
+
+    def converted(row: Row) -> Any:
+        with ansi_mode():
+            return value(row)
+
+    return converted
 
 
 def _schema(table: Version | None, frame: Rows, request: WriteRequest) -> t.StructType:

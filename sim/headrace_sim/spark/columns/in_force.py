@@ -1,0 +1,111 @@
+"""The settings of a session that change values, where columns are bound and computed.
+
+Rules of this file:
+
+* What the evaluator heeds is read here by name. A call that a setting changes and the evaluator does not heed is left to the
+  real Spark (`expect_followed`), which is given all of these settings with each question.
+* A setting that is not here is not known to change a value; one that is of Spark's past (``spark.sql.legacy.``) and is not
+  here is told (`unheeded`).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+
+from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.versions import VERSION
+
+ANSI = "spark.sql.ansi.enabled"
+CORRUPT = "spark.sql.columnNameOfCorruptRecord"
+ESCAPES = "spark.sql.parser.escapedStringLiterals"
+CASES = "spark.sql.caseSensitive"
+MAP_KEYS = "spark.sql.mapKeyDedupPolicy"
+NO_NULL_FIELDS = "spark.sql.jsonGenerator.ignoreNullFields"
+SIZE_OF_NULL = "spark.sql.legacy.sizeOfNull"
+TIME_PARSER = "spark.sql.legacy.timeParserPolicy"
+TIME_TYPE = "spark.sql.timestampType"
+STORE = "spark.sql.storeAssignmentPolicy"
+ZONE = "spark.sql.session.timeZone"
+DEFAULTS = {
+    ANSI: str(VERSION >= (4, 0)).lower(), CASES: "false", CORRUPT: "_corrupt_record", ESCAPES: "false", MAP_KEYS: "EXCEPTION",
+    NO_NULL_FIELDS: "true", SIZE_OF_NULL: "true", STORE: "ANSI", TIME_PARSER: "CORRECTED" if VERSION >= (4, 0) else "EXCEPTION",
+    TIME_TYPE: "TIMESTAMP_LTZ", ZONE: "UTC",
+}  # fmt: skip
+"""Spark's own values of the settings that are heeded."""
+_ARITHMETIC = frozenset({"divide", "minus", "mod", "multiply", "plus"})
+_LEFT: dict[str, tuple[str, frozenset[str]]] = {
+    "spark.sql.decimalOperations.allowPrecisionLoss": ("true", _ARITHMETIC),
+    "spark.sql.json.enablePartialResults": ("true", frozenset({"from_json"})),
+    "spark.sql.json.enableExactStringParsing": ("true", frozenset({"from_json"})),
+}
+"""Settings that the evaluator does not heed: their values in Spark, and the calls that they change."""
+_ASKED_WITH = re.compile(r"spark\.sql\.(legacy|ansi|parser|json)\.")
+"""Which further settings the real Spark is given."""
+_VALUES: ContextVar[Mapping[str, str]] = ContextVar("settings", default=MappingProxyType({}))
+
+
+@contextmanager
+def settings_in_force(values: Mapping[str, str]) -> Iterator[None]:
+    """Compute columns in this block by a session's settings. What is set within counts from then on."""
+    token = _VALUES.set(values)
+    try:
+        yield
+    finally:
+        _VALUES.reset(token)
+
+
+@contextmanager
+def ansi_mode() -> Iterator[None]:
+    """Compute columns in this block in ANSI mode, and else by the settings in force."""
+    with settings_in_force({**_VALUES.get(), ANSI: "true"}):
+        yield
+
+
+def in_force(name: str) -> str:
+    """Return the value of a setting that is heeded, as it is set or as Spark has it."""
+    return _VALUES.get().get(name, DEFAULTS[name])
+
+
+def is_on(name: str) -> bool:
+    """Return whether a setting is ``true``."""
+    return in_force(name).lower() == "true"
+
+
+def is_set(name: str) -> bool:
+    """Return whether the session sets it."""
+    return name in _VALUES.get()
+
+
+def folded(name: str) -> str:
+    """Return a name as names are compared: in lower case, unless the session tells cases apart."""
+    return name if is_on(CASES) else name.lower()
+
+
+def expect_followed(call: str, place: str) -> None:
+    """Expect a call that no setting in force changes in a way that is not heeded.
+
+    Raise `CannotFollowError` if only the real Spark computes it.
+    """
+    values = _VALUES.get()
+    for name, (usual, calls) in _LEFT.items():
+        if call in calls and values.get(name, usual).lower() != usual.lower():
+            raise CannotFollowError(f"{call}() under {name}={values[name]}", place, "Leave the setting out")
+
+
+def asked_with() -> dict[str, str]:
+    """Return the settings in force that the real Spark is asked with."""
+    values = _VALUES.get()
+    return {
+        name: value for name, value in sorted(values.items())
+        if name in DEFAULTS or name in _LEFT or _ASKED_WITH.match(name)
+    }  # fmt: skip
+
+
+def unheeded(values: Mapping[str, str]) -> list[str]:
+    """Return those of a session's settings of which it is not known what they change."""
+    return [
+        f"{name}={value}" for name, value in values.items()
+        if name.startswith("spark.sql.legacy.") and name not in DEFAULTS and name not in _LEFT
+    ]  # fmt: skip

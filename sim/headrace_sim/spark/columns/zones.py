@@ -1,0 +1,62 @@
+"""The session's time zone: a TIMESTAMP is an instant, which rows have in the process's own zone.
+
+Spark's texts, days and hours are those of the session's zone. Without one, both are the same.
+"""
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import cache
+from zoneinfo import ZoneInfo
+
+from pyspark.errors import IllegalArgumentException
+
+from headrace_sim.spark.columns.in_force import ZONE, in_force, is_set
+
+
+def wall_time(at: datetime) -> datetime:
+    """Return what a clock in the session's zone shows at an instant. Of an hour that is there twice, ``fold`` says which."""
+    return at.astimezone(zone_of(in_force(ZONE))).replace(tzinfo=None) if is_set(ZONE) else at
+
+
+def instant(wall: datetime) -> datetime:
+    """Return when a clock in the session's zone shows a time: an hour that is left out counts as the one behind it."""
+    return (
+        wall.replace(tzinfo=zone_of(in_force(ZONE))).astimezone().replace(tzinfo=None)
+        if is_set(ZONE)
+        else wall
+    )
+
+
+def days_later(at: datetime, days: timedelta) -> datetime:
+    """Return the same time of another day, in the session's zone. Of an hour that is there twice, the one with its offset."""
+    wall = wall_time(at) + days
+    second = instant(wall.replace(fold=1))
+    is_second = wall_time(second) == wall and offset_time(second).utcoffset() == offset_time(at).utcoffset()
+    return second if is_second else instant(wall)
+
+
+def offset_time(at: datetime) -> datetime:
+    """Return an instant with the session's zone."""
+    return at.astimezone(zone_of(in_force(ZONE)) if is_set(ZONE) else None)
+
+
+@cache
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone by its name in Java. Raise `IllegalArgumentException`, as Spark does, if there is none."""
+    found = re.fullmatch(r"(?:UTC|GMT|UT)?(?:([+-])(\d\d?)(?::?(\d\d))?(?::?(\d\d))?)?|Z", name)
+    if found:
+        hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
+        away = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return timezone(-away if found[1] == "-" else away) if away else UTC
+    with suppress(KeyError, OSError, ValueError):
+        return ZoneInfo(_SHORT.get(name, name))
+    message = f"[INVALID_CONF_VALUE.TIME_ZONE] The value {name!r} in the config {ZONE!r} is invalid: cannot resolve the time zone"
+    raise IllegalArgumentException(message=message)
+
+
+_SHORT = {
+    "CST": "America/Chicago", "CTT": "Asia/Shanghai", "ECT": "Europe/Paris", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo",
+    "PST": "America/Los_Angeles",
+}  # fmt: skip
+"""Zones that Java knows by three letters, and Python not."""
