@@ -37,7 +37,6 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.python.daemon.module": "headrace_sim.spark.laboratory.task_workers",
     "spark.python.worker.reuse": "false",
     # A task dies because its program did; its node is as good as before.
     "spark.excludeOnFailure.enabled": "false",
@@ -57,6 +56,11 @@ _SETTINGS = {
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _OBJECTS = 1_000_000
 """How many objects of one process are told apart from those of others."""
+_PYTHON = f"""#!/bin/sh
+[ "$2" = pyspark.daemon ] && shift 2 && set -- -m headrace_sim.spark.laboratory.task_workers "$@"
+exec '{sys.executable}' "$@"
+"""
+"""What Spark takes for Python: no setting says how workers of data sources are started, which else import all after each fork."""
 _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 
 
@@ -194,6 +198,8 @@ def running(settings: Mapping[str, str]) -> Iterator[SparkJvm]:
     with tempfile.TemporaryDirectory(prefix="headrace-spark-") as made:
         folder = Path(os.path.realpath(made))
         (folder / "hosts").write_text("127.0.0.1 localhost\n")
+        (folder / "python").write_text(_PYTHON)
+        (folder / "python").chmod(0o700)
         jvm = SparkJvm(settings, folder)
         try:
             yield jvm
@@ -246,7 +252,7 @@ def attach(running_jvm: SparkJvm, session: Any) -> SparkSession:
         False  # its sockets are the parent's: nothing may be said there
     )
     os.environ.update(zip(_GATEWAY, (str(running_jvm.port), running_jvm.secret), strict=True))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = str(running_jvm.folder / "python")
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
     gateway = launch_gateway()

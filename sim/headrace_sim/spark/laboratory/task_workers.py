@@ -1,4 +1,7 @@
-"""The process of which Spark's Python workers are forks: Spark starts it by name, and it has imported what they need."""
+"""The process of which Spark's Python workers are forks: it runs in place of PySpark's own, and has imported what they need."""
+
+import sys
+from importlib import import_module
 
 import pyspark.worker  # noqa: F401  so that no fork does
 from pyspark.daemon import manager
@@ -6,4 +9,5 @@ from pyspark.daemon import manager
 import headrace_sim.spark.laboratory.workers  # noqa: F401  so that no fork does
 
 if __name__ == "__main__":
+    import_module(sys.argv[1])
     manager()

@@ -33,20 +33,22 @@ ADDS = "INSERT INTO payments VALUES (?, ?) ON CONFLICT DO UPDATE SET amount = am
 DATA_SOURCE = (
     READ
     + """
-import json, os
+import json, os, uuid
 from dataclasses import dataclass
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 
 @dataclass
 class Written(WriterCommitMessage):
-    rows: list
+    lines: str
 
 class LedgerWriter(DataSourceStreamWriter):
     def write(self, rows):
-        return Written([row.asDict() for row in rows])
+        lines = "".join(json.dumps(row.asDict()) + "\\n" for row in rows)
+        WRITE
+        return Written(lines)
 
     def commit(self, messages, batch_id):
-        lines = "".join(json.dumps(row) + "\\n" for message in messages for row in message.rows)
+        lines = "".join(message.lines for message in messages)
         COMMIT
 
     def abort(self, messages, batch_id):
@@ -69,6 +71,13 @@ ADDS_LINES = """with open("ledger.jsonl", "a") as file:
 REPLACES_FILE = """with open(f"{batch_id}.tmp", "w") as file:
             file.write(lines)
         os.replace(f"{batch_id}.tmp", f"ledger-{batch_id}.jsonl")"""
+STAGES = """path = f"stage-{uuid.uuid4()}.tmp"
+        with open(path, "w") as file:
+            file.write(lines)
+        lines = path"""
+RENAMES = """for number, message in enumerate(messages):
+            if os.path.exists(message.lines):
+                os.replace(message.lines, f"ledger-{batch_id}-{number}.jsonl")"""
 TIMED = """
 timed = payments.withColumn("at", F.timestamp_seconds("amount")).withWatermark("at", "5 seconds")
 """
@@ -132,6 +141,10 @@ def program(*parts: str, code: str = "", frame: str = "") -> str:
     return text + (EACH_BATCH.format(frame=frame) if frame else "")
 
 
+def source(write: str, commit: str) -> str:
+    return DATA_SOURCE.replace("WRITE", write).replace("COMMIT", commit)
+
+
 @pytest.mark.parametrize(
     ("text", "effect", "found"),
     [
@@ -139,8 +152,11 @@ def program(*parts: str, code: str = "", frame: str = "") -> str:
         pytest.param(
             RDD.replace("SAVE", repr("REPLACE INTO payments VALUES (?, ?)")), 3, "", id="rdd-replaces"
         ),
-        pytest.param(DATA_SOURCE.replace("COMMIT", ADDS_LINES), 2, "ledger.jsonl", id="source-adds"),
-        pytest.param(DATA_SOURCE.replace("COMMIT", REPLACES_FILE), 3, "", id="source-replaces"),
+        pytest.param(source("pass", ADDS_LINES), 2, "ledger.jsonl", id="source-adds"),
+        pytest.param(source("pass", REPLACES_FILE), 3, "", id="source-replaces"),
+        pytest.param(source(ADDS_LINES, "pass"), 2, "ledger.jsonl", id="source-task-adds"),
+        pytest.param(source(STAGES, RENAMES), 2, "", id="source-stages"),
+        pytest.param(source(STAGES, RENAMES), 3, "", id="source-renames"),
         pytest.param(program(READ, SCALA, code=APPEND, frame="payments"), 1, "/data/out", id="scala-appends"),
         pytest.param(program(READ, SCALA, code=OVERWRITE, frame="payments"), 1, "", id="scala-overwrites"),
         pytest.param(
