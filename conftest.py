@@ -8,6 +8,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import huge_pages
+
 pytest_plugins = ["tests.skips", "tests.cpu", "tests.releases"]
 
 SPARK_TESTS = "tests/spark/"
@@ -72,8 +74,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over the tests, which live as long as the process."""
+    """Let the garbage collector pass over the tests, which live as long as the process, and forks share them for little."""
     gc.freeze()
+    huge_pages.collapse()
 
 
 def _place(item: pytest.Item) -> int:

@@ -24,6 +24,7 @@ SERVER.set_forkserver_preload(
         "headrace_properties.program_trials",
         "headrace_properties.spark_trials",
         "headrace_sim.spark.sinks",
+        "tests.huge_forks",
     ]
 )
 """What cannot be imported, for lack of PySpark, it leaves out."""
