@@ -1,4 +1,4 @@
-"""The engine on its simulated cluster, with the message pattern of the lean model (`headrace_benchmarks.lean_model`).
+"""The engine on its simulated cluster: a shuffle of two stages.
 
 Injectors feed a keyed stage, which sends each record on, re-keyed, to a second stage: 100 intervals per stage on 200 workers,
 strong productions, exactly-once, History on, retries on, and random faults for each message. Deliveries of both stages count.
@@ -17,7 +17,7 @@ from headrace_sim import ClusterOptions, FaultSchedule, Feed, FeedBuilder, start
 from headrace_sim.faults import Noise
 
 KEYS = 10_000
-# Coprime to the number of keys, so that each stage gets all of them equally often, as in the lean model.
+# Coprime to the number of keys, so that each stage gets all of them equally often.
 FIRST_STRIDE = 6_173
 SECOND_STRIDE = 7_919
 _WARM_UP_US = 2_900 * MILLISECOND
@@ -25,7 +25,7 @@ _WARM_UP_US = 2_900 * MILLISECOND
 
 @dataclass(frozen=True, slots=True)
 class ShuffleOptions:
-    """The load. The defaults are the lean model's.
+    """The load.
 
     Attributes:
         records: number of injected records; each makes two deliveries.

@@ -1,4 +1,4 @@
-"""The engine's side of the comparison with the lean model: what it does, not how fast."""
+"""The shuffle that is measured: what it does, not how fast."""
 
 from headrace_benchmarks.shuffle import ShuffleOptions, run_shuffle, shuffle_pipeline
 from headrace_properties.checkers import judge

@@ -1,22 +1,21 @@
-"""Simulated deliveries: the engine on its cluster compared with the lean models, by size, and with and without a History."""
+"""Simulated deliveries: the engine on its cluster compared with a minimal loop, by size, and with and without a History."""
 
+from functools import partial
+
+from headrace_benchmarks.kernels import engine_alone
 from headrace_benchmarks.kernels.rounds import Run
-from headrace_benchmarks.lean_model import HeapKernel, LeanOptions, SimpyKernel, run_bare, run_rich
 from headrace_benchmarks.shuffle import ShuffleOptions, run_shuffle
 
-ENGINE, RICH = "engine on the cluster", "rich lean model, SimPy"
+ENGINE, MINIMAL = "engine on the cluster", "a minimal engine loop"
 SMALL, LARGE = "200 workers", "2,000 workers"
 WITHOUT_HISTORY = "without a History"
 
 
 def runs(records: int, seed: int) -> dict[str, Run]:
     """Return the runs by name, each with the same number of records."""
-    lean = LeanOptions(seed=seed, records=records)
     return {
         ENGINE: lambda: run_shuffle(ShuffleOptions(records=records), seed).deliveries_per_second,
-        RICH: lambda: run_rich(lean, SimpyKernel()).deliveries_per_second,
-        "rich lean model, bare heap": lambda: run_rich(lean, HeapKernel()).deliveries_per_second,
-        "bare model, SimPy": lambda: run_bare(lean, SimpyKernel()).deliveries_per_second,
+        MINIMAL: partial(engine_alone.minimal_rate, records),
         WITHOUT_HISTORY: lambda: (
             run_shuffle(ShuffleOptions(records=records, history=False), seed).deliveries_per_second
         ),

@@ -1,6 +1,6 @@
 """The engine alone, compared with a minimal engine loop: the cost of a delivery without any simulation.
 
-Both use a queue and the lean model's pattern: a keyed stage sums values and sends them on, re-keyed, to a second stage. Each
+Both use a queue and one pattern: a keyed stage sums values and sends them on, re-keyed, to a second stage. Each
 delivery is deduplicated, runs user code on the decoded state of its key, is committed under a sequencer together with its
 production, and is ACKed; the production is kept until it is ACKed, and then its checkpoint is deleted.
 
