@@ -57,7 +57,13 @@ def rerun_spark(
         () if found is None else (found.kind,),
         again.changes,
         lambda: document | ({"explanation": explanation} if showing.explain else {}),
-        partial(_tell, replay, found, explanation if showing.explain else None),
+        partial(
+            _tell,
+            replay,
+            found,
+            tuple(again.of_another_release.values()),
+            explanation if showing.explain else None,
+        ),
         partial(_save, source.name, found, explanation, showing.html),
     )
 
@@ -83,12 +89,14 @@ def _loaded(source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayO
     return in_laboratory(target, source.query, run, laboratory, is_read=is_read)
 
 
-def _tell(replay: Replay, found: Finding | None, explanation: "Explanation | None", console: Console) -> None:
-    from headrace_sim.spark.versions import INSTALLED, is_another  # noqa: PLC0415  it needs PySpark
-
-    lines = [] if found is None else [f"  {found}"]
-    if replay.pyspark and is_another(replay.pyspark):
-        lines.append(f"Recorded with PySpark {replay.pyspark}; this is {INSTALLED}")
+def _tell(
+    replay: Replay,
+    found: Finding | None,
+    versions: tuple[str, ...],
+    explanation: "Explanation | None",
+    console: Console,
+) -> None:
+    lines = [*([] if found is None else [f"  {found}"]), *versions]
     if found is not None and not replay.shows(found.kind):
         lines.append(f"Recorded was: {', '.join(kind.title for kind in replay.kinds)}")
     for line in (*lines, *(explanation.paragraphs() if explanation else ())):

@@ -49,7 +49,7 @@ class Replay(msgspec.Struct, frozen=True):
         input_digest: of the records or rows that the trial keeps; ``""``: unknown.
         format: of the file.
         answers: what the real Spark said to the trial, by the digest of the question; not set: nothing was asked.
-        pyspark: the version that judged; not set: none did, or it is not recorded.
+        versions: of what judged a Spark job, by name; not set: it is about no Spark job, or does not say.
     """
 
     source: Source
@@ -60,7 +60,7 @@ class Replay(msgspec.Struct, frozen=True):
     input_digest: str = ""
     format: int = REPLAY_FORMAT
     answers: dict[str, Answer] | msgspec.UnsetType = msgspec.UNSET
-    pyspark: str | msgspec.UnsetType = msgspec.UNSET
+    versions: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -85,6 +85,7 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 _NO_ANSWERS: Mapping[str, Answer] = {}
+_NO_VERSIONS: Mapping[str, str] = {}
 
 
 def to_replay(
@@ -95,7 +96,7 @@ def to_replay(
     digest: str = "",
     input_digest: str = "",
     answers: Mapping[str, Answer] = _NO_ANSWERS,
-    pyspark: str | msgspec.UnsetType = msgspec.UNSET,
+    versions: Mapping[str, str] = _NO_VERSIONS,
 ) -> bytes:
     """Write a finding for a file.
 
@@ -106,14 +107,14 @@ def to_replay(
         digest: of its History.
         input_digest: of its input; ``""``: the file does not say what code and input it came from.
         answers: what the real Spark said.
-        pyspark: the version that judged.
+        versions: of what judged a Spark job.
     """
     found: dict[Family, dict[str, str]] = {}
     for kind, message in messages.items():
         found.setdefault(kind.family, {})[kind.name] = message
     code = code_digest(source.names) if input_digest else ""
-    kept = dict(answers) or msgspec.UNSET
-    replay = Replay(source, trial, found, digest, code, input_digest, answers=kept, pyspark=pyspark)
+    kept, judges = dict(answers) or msgspec.UNSET, dict(versions) or msgspec.UNSET
+    replay = Replay(source, trial, found, digest, code, input_digest, answers=kept, versions=judges)
     return printable_json(replay) + b"\n"
 
 

@@ -28,7 +28,7 @@ from headrace_sim.spark.real.wire import Answer
 from headrace_sim.spark.sink_faults import SinkFaultKind
 from headrace_sim.spark.sinks import ALLOWED, OneTrial
 from headrace_sim.spark.sinks.trial import Progress
-from headrace_sim.spark.versions import INSTALLED, is_another
+from headrace_sim.spark.versions import INSTALLED, differing
 
 
 @dataclass(slots=True)
@@ -125,7 +125,9 @@ class SparkTrials:
             target = self.target_of(trial.feed_seed)
         messages, rows = {finding.kind: str(finding)}, _digest_of_rows(target, trial)
         answers = _answers_to(Replay(self.source, trial, {}), trial, target) if is_used() else {}
-        return to_replay(self.source, trial, messages, input_digest=rows, answers=answers, pyspark=INSTALLED)
+        return to_replay(
+            self.source, trial, messages, input_digest=rows, answers=answers, versions=target.versions
+        )
 
     def file_of(self, finding: Finding) -> Path | None:
         """Return the file of a kept finding that is found again only under its own schedule."""
@@ -156,7 +158,8 @@ class Again:
 
     Attributes:
         wrong: Why it cannot be made, or "".
-        changes: What has changed since it was recorded: ``code``, ``input``, ``PySpark``.
+        changes: What has changed since it was recorded: ``code``, ``input``, ``PySpark``, ``Python``, ``Java``, ``jars``.
+        of_another_release: Says what is, by name.
         finding: What is found, or None.
 
     """
@@ -166,7 +169,8 @@ class Again:
         self._target = target = target if target.keys else dataclasses.replace(target, keys=declared)
         self.wrong = _implausible(trial, target)
         self.changes = replay.changes(_digest_of_rows(target, trial))
-        self.changes += ("PySpark",) * is_another(replay.pyspark or INSTALLED)
+        self.of_another_release = differing(replay.versions or {}, target.versions)
+        self.changes += tuple(self.of_another_release)
         self.finding: Finding | None = None
         self._sink: OneTrial | None = None
         remember(replay.answers or {})

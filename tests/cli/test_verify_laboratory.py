@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headrace_properties.replays import read_replay
@@ -62,9 +63,15 @@ def test_job_that_only_the_real_spark_runs_is_found_to_double_its_rows(job: Path
     trial = read_replay(file).trial
     assert isinstance(trial, SinkTrial)
     assert trial.spark
+    replay = read_replay(file)
+    assert set(replay.versions or {}) == {"PySpark", "Python", "Java", "jars"}
+    others = {"PySpark": "2.4.0", "Python": "2.7.18", "Java": "8.0", "jars": "lost.jar"}
+    file.write_bytes(msgspec.json.encode(msgspec.structs.replace(replay, versions=others)))
     again = run("replay", str(file))
     assert again.exit_code == 1
     assert "VIOLATED again" in again.output
+    for name, version in others.items():
+        assert f"Recorded with {name} {version}; this is " in again.output
     assert "headrace-root" not in result.output + again.output
     assert {path.name for path in Path().iterdir()} <= {"stream.py", ".headrace"}
 

@@ -363,7 +363,7 @@ def test_pyspark_that_judged_is_named_and_replay_on_another_says_so(folder: Path
         run("verify", "payments:append", *SCHEMA, "--save", "failure.json", "--json").stdout
     )
     kept = (folder / "failure.json").read_text()
-    assert f'"pyspark": "{document["pyspark"]}"' in kept
+    assert f'"PySpark": "{document["pyspark"]}"' in kept
     assert "Recorded with" not in run("replay", "failure.json").output
     (folder / "failure.json").write_text(kept.replace(document["pyspark"], "2.4.0"))
     again = run("replay", "failure.json")

@@ -54,6 +54,7 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import OneTrial, RowsOf, SinkFinding, SinkReport, check_sink, try_fault
 from headrace_sim.spark.sinks.foreach_writers import function_of_writer
 from headrace_sim.spark.sinks.trial import Progress, SinkFailsError, check_sink_of, try_fault_of
+from headrace_sim.spark.versions import versions
 
 FEED = "feed"
 PREPARE = "prepare"
@@ -321,6 +322,11 @@ class SparkTarget:
     def _spark(self) -> str:
         """The version of the real Spark that tries it, or ""."""
         return "" if self.laboratory is None else self.laboratory.jvm.version
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """What judges it, by name."""
+        return versions() | ({} if self.laboratory is None else self.laboratory.jvm.versions)
 
     def _shrunk(self, finding: SinkFinding) -> Finding:
         """Leave out rows as long as the same fault still shows the finding, and record the remaining rows."""

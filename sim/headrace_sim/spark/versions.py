@@ -3,7 +3,8 @@
 What a release lacks has a stand-in here that nothing reaches, because PySpark refuses it first or `expect_stateful` does.
 """
 
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from typing import Any
@@ -82,9 +83,32 @@ def expect_stateful() -> None:
         raise PySparkTooOldError("transformWithState", "4.1")
 
 
-def is_another(version: str) -> bool:
-    """Return whether a version is of another release than the installed one."""
-    return version.split(".")[:2] != RELEASE.split(".")
+def versions() -> dict[str, str]:
+    """Return what judges a Spark job, by name, as a replay file has it."""
+    return {"PySpark": INSTALLED, "Python": platform.python_version()}
+
+
+JARS = "jars"
+"""What a replay file calls the jars that PySpark does not bring; they have no release."""
+
+
+def differing(recorded: Mapping[str, str], today: Mapping[str, str]) -> dict[str, str]:
+    """Say what is of another release today, by its name.
+
+    Args:
+        recorded: As `versions` returned it.
+        today: As it returns it now.
+
+    """
+
+    def release(name: str, version: str) -> Sequence[str]:
+        return version if name == JARS else version.split(".")[:2]
+
+    return {
+        name: f"Recorded with {name} {version or 'none'}; this is {today.get(name) or 'none'}"
+        for name, version in recorded.items()
+        if release(name, version) != release(name, today.get(name, ""))
+    }
 
 
 def phase_numbers() -> dict[int, Any]:

@@ -101,3 +101,17 @@ def test_packages_that_pyspark_does_not_bring_are_named_with_what_installs_them(
     assert done.stderr.splitlines()[-1].endswith(
         "not installed: grpcio, grpcio-status. Install them: pip install 'headrace[spark]'"
     )
+
+
+@pytest.mark.parametrize(
+    ("recorded", "said"),
+    [
+        ({"Python": "3.11.9", "Java": "17.0.2", "jars": ""}, ()),
+        ({"Python": "3.10.9"}, ("Recorded with Python 3.10.9; this is 3.11.2",)),
+        ({"Java": "21.0.1"}, ("Recorded with Java 21.0.1; this is 17.0.15",)),
+        ({"jars": "iceberg-1.6.1.jar"}, ("Recorded with jars iceberg-1.6.1.jar; this is none",)),
+    ],
+)
+def test_what_is_of_another_release_is_said(recorded: dict[str, str], said: tuple[str, ...]) -> None:
+    today = {"PySpark": "4.3.0", "Python": "3.11.2", "Java": "17.0.15", "jars": ""}
+    assert tuple(versions.differing(recorded, today).values()) == said

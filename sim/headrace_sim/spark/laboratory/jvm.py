@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, files
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from pyspark.sql import SparkSession
 from headrace.spark.runtime.session import process_environment, worker_path
 from headrace_sim.spark.laboratory.places import WAREHOUSE
 from headrace_sim.spark.laboratory.postgres import find_jdbc_jar
+from headrace_sim.spark.versions import JARS
 
 MASTER = "local[2,4]"
 """Two tasks at a time, each tried up to four times, as on a cluster."""
@@ -98,6 +100,17 @@ class SparkJvm:
         self.context = java.org.apache.spark.api.java.JavaSparkContext(java.SparkConf())
         self.context.setLogLevel("OFF")
         self.version = self.context.version()
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The version of Java, and the jars on its class path that PySpark does not bring."""
+        java = self.gateway.jvm.java.lang.System.getProperty
+        jars = {
+            Path(path).name for path in java("java.class.path").split(os.pathsep) if path.endswith(".jar")
+        }
+        with suppress(PackageNotFoundError):
+            jars -= {path.name for path in files("pyspark") or ()}
+        return {"Java": java("java.version"), JARS: ", ".join(sorted(jars))}
 
     def new_catalog(self, settings: Mapping[str, str]) -> Any:
         """Return Java's session with a catalog of its own, as of a Spark with another metastore."""
