@@ -16,7 +16,6 @@ from headrace_properties.explain.narrative import Narrative, narrate
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.verdict import Verdict
 from headrace_scenarios.pictures.perfetto import perfetto_json
-from headrace_scenarios.pictures.shiviz import shiviz_log
 from headrace_scenarios.pictures.spacetime import spacetime_html
 from headrace_scenarios.pictures.spacetime.still import spacetime_svg
 
@@ -43,10 +42,6 @@ class Showing:
     perfetto: Annotated[
         Path | None,
         typer.Option("--perfetto", metavar="FILE", help="Save a trace for ui.perfetto.dev (JSON)."),
-    ] = None
-    shiviz: Annotated[
-        Path | None,
-        typer.Option("--shiviz", metavar="FILE", help="Save a log with vector clocks for ShiViz."),
     ] = None
     force: ForceOption = False
 
@@ -87,7 +82,6 @@ class Showing:
                 history, verdicts, **said, rates=rates, pipelines=pipelines
             ).encode(),
             "perfetto": lambda: perfetto_json(history, title),
-            "shiviz": lambda: shiviz_log(history).encode(),
         }
         for option, path in self._paths():
             if path is not None:
@@ -114,7 +108,7 @@ class Showing:
             print_narrative(console, narrate(history, verdicts, pipelines=pipelines))
 
     def _paths(self) -> list[tuple[str, Path | None]]:
-        return [("html", self.html), ("svg", self.svg), ("perfetto", self.perfetto), ("shiviz", self.shiviz)]
+        return [("html", self.html), ("svg", self.svg), ("perfetto", self.perfetto)]
 
 
 def print_narrative(console: Console, narrative: Narrative | None) -> None:

@@ -139,7 +139,6 @@ REPLAY_OPTIONS: Mapping[str, Heeded] = {
     "html": Heeded(_PIPELINE | _SPARK, _NO_HISTORY),
     "svg": _SHOWN,
     "perfetto": _SHOWN,
-    "shiviz": _SHOWN,
     "force": Heeded(),
     "pipeline": Heeded(),
     "promise": Heeded(_PIPELINE, "its file names what it breaks"),

@@ -158,7 +158,6 @@ REPLAYS = {
     "html": ("--html", "a.html"),
     "svg": ("--svg", "a.svg"),
     "perfetto": ("--perfetto", "a.perfetto"),
-    "shiviz": ("--shiviz", "a.shiviz"),
     "force": ("--force",),
     "pipeline": (),  # names the target of the file
     "promise": (),  # names one of the module's

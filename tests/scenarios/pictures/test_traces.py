@@ -1,19 +1,15 @@
-"""Runs for other tools: scenarios and runs under chaos satisfy Perfetto's and ShiViz's formats."""
+"""Runs for another tool: scenarios and runs under chaos satisfy Perfetto's format."""
 
 import json
-import re
 from collections import Counter
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from headrace.causes import Causes
-from headrace.history import FaultStruck, History
-from headrace_benchmarks.sampled_runs import case_of
+from headrace.history import History
 from headrace_properties.explain.causality import links_of, messages_of
 from headrace_scenarios.pictures.perfetto import perfetto_json
-from headrace_scenarios.pictures.shiviz import PARSER, shiviz_log, vector_clocks
 
 # Perfetto: the Trace Event Format, JSON Object Format
 
@@ -151,106 +147,3 @@ def test_watermarks_are_counters_in_seconds_that_come_in_order_and_never_fall(hi
     authorities = Counter(entry["pid"] for entry in of_phase(history, "C"))
     if len(authorities) == 1:  # another one may begin behind
         assert all([low for _, low in known] == sorted(low for _, low in known) for known in values.values())
-
-
-# ShiViz: as its own parser and its check of a graph do it
-
-Clocks = dict[tuple[str, int], dict[str, int]]
-
-
-def as_shiviz_reads(log: str) -> Clocks:
-    """Each event's clock by its process and number; fails where ShiViz would refuse the log, or not read all of it."""
-    expression, delimiter, text = log.split("\n", 2)
-    assert delimiter == "", "one run"
-    parser = re.compile(
-        expression.replace("(?<", "(?P<")
-    )  # JavaScript's groups are Python's but for the name's mark
-    assert parser.groupindex.keys() == {"host", "clock", "event"}
-    text = text.strip()
-    assert not parser.sub("", text).strip(), "every line is of an event"
-    clocks: Clocks = {}
-    for found in parser.finditer(text):
-        clock, host = json.loads(found["clock"]), found["host"]
-        assert host in clock, "it counts its own events"
-        assert all(isinstance(count, int) and count >= 1 for count in clock.values())
-        assert (host, clock[host]) not in clocks
-        assert clock[host] == 1 or (host, clock[host] - 1) in clocks, "from 1 on, and by one"
-        clocks[host, clock[host]] = clock
-    assert all(entry in clocks for clock in clocks.values() for entry in clock.items()), (
-        "no event that is not there"
-    )
-    return clocks
-
-
-def joined(clocks: list[dict[str, int]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for clock in clocks:
-        for host, count in clock.items():
-            found[host] = max(found.get(host, 0), count)
-    return found
-
-
-def test_its_default_parser_reads_every_event(history: History) -> None:
-    log = shiviz_log(history)
-    assert log.startswith(f"{PARSER}\n\n")
-    assert PARSER == r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
-    clocks = as_shiviz_reads(log)
-    counts = Counter(event.process or "the-run" for event in history)
-    assert clocks.keys() == {
-        (host, number) for host, count in counts.items() for number in range(1, count + 1)
-    }
-
-
-def test_a_clock_is_that_of_the_event_before_and_of_what_was_heard_and_one_more(history: History) -> None:
-    """So each clock can be computed from those that it names: causality is consistent, and transitive."""
-    clocks = as_shiviz_reads(shiviz_log(history))
-    for (host, number), clock in clocks.items():
-        before = clocks.get((host, number - 1), {})
-        heard = [entry for entry in clock.items() if entry[0] != host and entry[1] > before.get(entry[0], 0)]
-        assert joined([before, *[clocks[entry] for entry in heard], {host: number}]) == clock
-
-
-def test_nothing_is_heard_before_it_has_happened(history: History) -> None:
-    happened: set[tuple[str, int]] = set()
-    for name, clock in as_shiviz_reads(shiviz_log(history)).items():
-        happened.add(name)
-        assert happened.issuperset(clock.items())
-
-
-def test_a_clock_is_after_those_of_its_process_and_of_what_led_to_it(history: History) -> None:
-    clocks = vector_clocks(history)
-    pairs = [(link.cause, link.effect) for link in messages_of(links_of(history))]
-    for address in {event.process for event in history}:
-        pairs += pairwise(number for number, event in enumerate(history) if event.process == address)
-    for before, after in pairs:
-        assert clocks[before] != clocks[after]
-        assert all(clocks[after].get(host, 0) >= count for host, count in clocks[before].items())
-
-
-def test_clocks_are_in_the_order_in_which_events_happen_before_each_other() -> None:
-    history = case_of(0).history()
-    causes, clocks = Causes(history), vector_clocks(history)
-    numbers = [
-        number for number, event in enumerate(history) if event.process and not isinstance(event, FaultStruck)
-    ]
-    for later in numbers[::5]:
-        for earlier in numbers[::3]:
-            host = history[earlier].process
-            heard = clocks[later].get(host, 0) >= clocks[earlier][host] and earlier != later
-            assert heard == causes.happens_before(earlier, later)
-
-
-@pytest.mark.parametrize(
-    ("spoil", "refused"),
-    [
-        (('A {"A":1}', 'A {"A":2}'), "from 1 on"),
-        (('{"A":1,"B":1}', '{"A":1}'), "counts its own"),
-        (('{"A":1,"B":1}', '{"A":3,"B":1}'), "not there"),
-        (("\nB ", "\nB is "), "every line"),
-    ],
-)
-def test_the_reader_of_these_tests_refuses_what_shiviz_would(spoil: tuple[str, str], refused: str) -> None:
-    log = f'{PARSER}\n\nsends\nA {{"A":1}}\nhears\nB {{"A":1,"B":1}}\n'
-    assert as_shiviz_reads(log) == {("A", 1): {"A": 1}, ("B", 1): {"A": 1, "B": 1}}
-    with pytest.raises(AssertionError, match=refused):
-        as_shiviz_reads(log.replace(*spoil))
