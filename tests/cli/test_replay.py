@@ -132,7 +132,7 @@ def test_the_feed_that_was_named_is_replayed(folder: Path, run: Run) -> None:
 def test_a_replay_file_is_readable_without_the_command(folder: Path) -> None:
     """It says of which type its source, its trial and each fault are."""
     content = json.loads(save_zombie(folder).read_text())
-    assert set(Replay.__struct_fields__) - {"answers", "pyspark"} == set(content)  # a pipeline asks no Spark
+    assert set(Replay.__struct_fields__) - {"answers", "versions"} == set(content)  # a pipeline asks no Spark
     trial = content["trial"]
     assert (content["format"], content["source"]["type"], trial["type"]) == (
         REPLAY_FORMAT,
