@@ -1,13 +1,14 @@
 """What frames in memory are judged by is what Spark gives: names, types and rows, or an error of the same class."""
 
 import json
+from pathlib import Path
 from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
 
 from headrace_sim.spark.client.sessions import Session, connected
-from tests.sim.spark import settings_table, sql_queries, sql_texts
+from tests.sim.spark import settings_table, snippets, sql_queries, sql_texts
 from tests.sim.spark.drawn_expressions import drawn_expression
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
 from tests.sim.spark.outcomes import keep_if_asked
@@ -80,3 +81,11 @@ def test_spark_gives_what_is_recorded_of_it_under_settings(fresh_session: SparkS
     outcomes = {name: settings_table.outcomes(fresh_session, name) for name in settings_table.CASES}
     keep_if_asked(settings_table.OUTCOMES, outcomes)
     assert outcomes == json.loads(settings_table.OUTCOMES.read_text())
+
+
+@pytest.mark.nightly
+def test_spark_gives_what_is_recorded_of_it_for_snippets(spark: SparkSession, tmp_path: Path) -> None:
+    names = [name for name in snippets.SNIPPETS if name not in snippets.WITHOUT_JAR]
+    outcomes = {name: snippets.result(spark, name, str(tmp_path)) for name in names}
+    keep_if_asked(snippets.OUTCOMES, outcomes)
+    assert outcomes == json.loads(snippets.OUTCOMES.read_text())

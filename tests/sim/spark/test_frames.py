@@ -54,7 +54,7 @@ def test_column_may_have_any_name_beside_windows_and_items(df: Any) -> None:
             lambda df: df.join(df.select(F.col("i").alias("k")), "k"),
             "join() on columns of types string and int",
         ),
-        (lambda df: df.rdd.map(str), "DataFrame.rdd.map"),
+        (lambda df: df.rdd.groupBy(str), "DataFrame.rdd.groupBy"),
         (lambda df: df.select(F.soundex("k")), "the function soundex()"),
         (lambda df: df.select(F.round("i", -1)), "round() of int"),
         (lambda df: df.select(F.date_format("t", "EEE")), "date_format() with 'EEE' in the pattern 'EEE'"),

@@ -15,6 +15,7 @@ import pyspark
 import pyspark.sql.connect.proto as pb
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
+from pyspark.sql.connect.expressions import LiteralExpression
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.udf import UserDefinedFunction
 
@@ -32,7 +33,7 @@ from headrace_sim.spark.columns.in_force import settings_in_force
 from headrace_sim.spark.job import Source, SparkJobError
 from headrace_sim.spark.plan.expressions import user_function
 from headrace_sim.spark.plan.handles import object_of
-from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows
+from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows, observing
 from headrace_sim.spark.plan.selects import Queries
 from headrace_sim.spark.plan.sql import NoChange, Setting, Unread
 from headrace_sim.spark.plan.streams import Splitter, inlined
@@ -172,11 +173,18 @@ class Answers:
             parts.append(made)
             return made
 
-        if plan.HasField("command"):
-            self._command(plan.command, part())
-        else:
-            with self.action():
-                rows = self.rows(plan.root)
+        rows: Rows | None = None
+        with observing() as observed:
+            if plan.HasField("command"):
+                self._command(plan.command, part())
+            else:
+                with self.action():
+                    rows = self.rows(plan.root)
+        for name, metrics in observed.items():
+            values = zip(metrics.all()[0], metrics.schema.fields, strict=True)
+            told = [LiteralExpression(value, field.dataType).to_plan(None).literal for value, field in values]
+            part().observed_metrics.add(name=name, keys=metrics.columns, values=told)
+        if rows is not None:
             part().schema.CopyFrom(pyspark_types_to_proto_types(rows.schema))
             batch = part().arrow_batch
             batch.row_count, batch.data = _arrow_of(rows)

@@ -3,17 +3,23 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from typing import Any, Self
 from unittest.mock import patch
 
 import pyspark
 from pyspark import SparkConf, SparkContext
+from pyspark.accumulators import Accumulator, AddingAccumulatorParam
 from pyspark.sql import SparkSession
 
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 
 _REMEDY = "Leave it out, or do it outside of the code that is tried"
 _DEFAULTS = {"spark.app.name": "headrace", "spark.app.id": "local-0", "spark.master": "local[2]"}
+
+
+_NUMBERS = count()
+"""Of accumulators."""
 
 
 class Broadcast:
@@ -92,6 +98,12 @@ class Context:
     def broadcast(self, value: Any) -> Broadcast:
         """Return a value that every task can read."""
         return Broadcast(value)
+
+    def accumulator(self, value: Any, accum_param: Any = None) -> Accumulator[Any]:
+        """Return a variable that tasks add to. Raise `TypeError` if it is no number and nothing says how to add."""
+        if accum_param is None and not isinstance(value, int | float | complex):
+            raise TypeError(f"No default accumulator param for type {type(value)}")
+        return Accumulator(next(_NUMBERS), value, accum_param or AddingAccumulatorParam(type(value)(0)))
 
     def sparkUser(self) -> str:
         """Return the name of the user."""

@@ -33,7 +33,6 @@ from headrace_sim.spark.columns.draws import batch_of_draws, new_batch
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.in_force import settings_in_force
 from headrace_sim.spark.columns.input_files import read_from_file
-from headrace_sim.spark.columns.task_context import task
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.plan.handles import handle
 from headrace_sim.spark.plan.relations import Computed
@@ -237,29 +236,6 @@ def _checkpointed(frame: Any, *_: Any, **__: Any) -> Any:
     return frame_of(_Given(session.answers.rows(frame._plan.to_proto(session.client).root)), session)
 
 
-def _each(frame: Any, f: Callable[[Any], None]) -> None:
-    """Call a function for each row, in another process in Spark: here, with a copy of it for each partition."""
-
-    def each(rows: Iterator[Any]) -> None:
-        for row in rows:
-            f(row)
-
-    frame.foreachPartition(each)
-
-
-def _each_partition(frame: Any, f: Callable[[Iterator[Any]], None]) -> None:
-    """Call a function with the rows of each partition; with a pickled copy of it, as it travels in Spark."""
-    from pyspark import cloudpickle  # noqa: PLC0415  few sinks need it
-
-    answers = frame._session.answers
-    with answers.action():
-        rows = answers.rows(frame._plan.to_proto(frame._session.client).root)
-        for number, partition in enumerate(rows.partitions):
-            travelled = cloudpickle.loads(cloudpickle.dumps(f))
-            with task(number):
-                travelled(t._create_row(rows.schema.names, row) for row in partition)
-
-
 class JsonTexts:
     """What `toJSON` gives on classic Spark: texts, and no frame as in PySpark's client."""
 
@@ -330,8 +306,8 @@ def connected(session: Session) -> Iterator[Session]:
             put(DataFrame, name, _checkpointed)
         if VERSION == (4, 0):  # whose client has no processors, though its classic one does
             put(GroupedData, "transformWithStateInPandas", _needs_newer)
-        put(DataFrame, "foreach", _each)
-        put(DataFrame, "foreachPartition", _each_partition)
+        put(DataFrame, "foreach", lambda frame, f: RowsOfFrame(frame).foreach(f))
+        put(DataFrame, "foreachPartition", lambda frame, f: RowsOfFrame(frame).foreachPartition(f))
         _IN_FORCE.append(session)
         patches.callback(_IN_FORCE.pop)
         put(ConnectSession, "_default_session", session)

@@ -4,7 +4,9 @@
 here is refused, and so is a relation of another kind.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -298,6 +300,34 @@ def _to_schema(compiler: Compiler, message: Any, place: str) -> Computed:
     return lambda: inner().select(nodes)
 
 
+def _observed(compiler: Compiler, message: Any, place: str) -> Computed:
+    inner, nodes = compiler.compiled(message.input), compiler.nodes(message.metrics, place)
+
+    def rows() -> Rows:
+        given, metrics = inner(), _METRICS.get()
+        if compiler.analysis:
+            given.aggregate([], nodes, only_schema=True)
+        elif metrics is not None:
+            metrics[message.name] = given.aggregate([], nodes)
+        return given
+
+    return rows
+
+
+_METRICS: ContextVar[dict[str, Rows] | None] = ContextVar("observed metrics", default=None)
+
+
+@contextmanager
+def observing() -> Iterator[dict[str, Rows]]:
+    """Collect what is observed in this block: the metrics of each `observe` as a row, by its name."""
+    metrics: dict[str, Rows] = {}
+    token = _METRICS.set(metrics)
+    try:
+        yield metrics
+    finally:
+        _METRICS.reset(token)
+
+
 Kind = tuple[Callable[[Compiler, Any, str], Computed], frozenset[str]]
 
 
@@ -307,6 +337,7 @@ def _kind(read: Callable[[Compiler, Any, str], Computed], *fields: str) -> Kind:
 
 _KINDS: dict[str, Kind] = {
     "aggregate": _kind(_aggregate, "group_type", "grouping_expressions", "aggregate_expressions"),
+    "collect_metrics": _kind(_observed, "name", "metrics"),
     "deduplicate": _kind(
         _of_input(lambda rows, message: rows.distinct(list(message.column_names))), "column_names", "all_columns_as_keys",
     ),

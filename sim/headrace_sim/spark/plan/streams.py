@@ -340,7 +340,7 @@ _CALLED = {
     "drop_na": "dropna", "fill_na": "fillna", "project": "select", "subquery_alias": "alias", "to_df": "toDF",
     "with_columns": "withColumn", "with_columns_renamed": "withColumnRenamed",
 }  # fmt: skip
-_CHANGES_NOTHING = frozenset({"hint", "repartition", "repartition_by_expression"})
+_CHANGES_NOTHING = frozenset({"collect_metrics", "hint", "repartition", "repartition_by_expression"})
 
 
 def inlined(relation: pb.Relation, resolved: Callable[[pb.Relation], pb.Relation]) -> pb.Relation:

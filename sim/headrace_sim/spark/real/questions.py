@@ -111,8 +111,8 @@ _IN_PYTHON = "a function in Python is called in the same step. Call it in a step
 
 _KINDS = frozenset({
     "aggregate", "approx_quantile", "as_of_join", "corr", "cov", "crosstab", "deduplicate", "describe", "drop",
-    "drop_na", "fill_na", "filter", "join", "limit", "offset", "parse", "project", "replace", "set_op", "sort", "summary",
-    "tail", "to_df", "to_schema", "transpose", "unpivot", "with_columns", "with_columns_renamed",
+    "drop_na", "fill_na", "filter", "join", "limit", "offset", "parse", "project", "replace", "sample", "set_op", "sort",
+    "summary", "tail", "to_df", "to_schema", "transpose", "unpivot", "with_columns", "with_columns_renamed",
 })  # fmt: skip
 """The relations that follow from their rows alone."""
 _CHANCE = "rand|randn|random|randstr|shuffle|uniform|uuid"
