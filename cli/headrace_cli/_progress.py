@@ -159,7 +159,8 @@ class SearchProgress:
 
     def on_trial(self, done: int, wanted: int) -> None:
         """Show how many trials of a Spark job or sink are done."""
-        self._display.show("searching", done, wanted, lambda: f"{done:,} of {wanted:,} trials")
+        text = f"{done:,} of {wanted:,} trials" if wanted else "running undisturbed"
+        self._display.show("searching" if wanted else text, done, wanted, lambda: text)
 
     def _how_far(self, verification: Verification) -> tuple[str, tuple[int, int]]:
         """Show the current part, how much of it is done, and the total."""

@@ -49,6 +49,11 @@ class ProgramTrials:
 
     pyspark: ClassVar[str] = INSTALLED
 
+    def __post_init__(self) -> None:
+        """Hear of the progress of each part."""
+        for part in self.parts:
+            part.progress = self._told
+
     @property
     def kind(self) -> TargetKind:
         """What it is."""
@@ -93,8 +98,8 @@ class ProgramTrials:
         """Try each query. One that cannot be tried leaves the others as they are."""
         for part in self.parts:
             if self._stopped:
-                return
-            part.progress = self._told
+                self.untried.append(f"{part.name}: the search was stopped before its first trial")
+                continue
             try:
                 part.search()
             except HeadraceError as error:

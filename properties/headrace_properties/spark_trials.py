@@ -81,12 +81,13 @@ class SparkTrials:
     def retry(self, kept: KeptFailures) -> Sequence[Retried]:
         """Look for kept findings again, unless the outcome may depend on what they are about."""
         settled = {*self.allow} if self.duplicates else {*self.allow, Cause.DUPLICATES}
-        self.again = tuple(
-            _retried(failure, trial, self.target_of(trial.feed_seed))
-            for failure in kept.load()
-            if isinstance(trial := failure.replay.trial, QueryTrial | SinkTrial)
-            and not _is_allowed(trial, failure.replay, settled)
-        )
+        for failure in kept.load():
+            trial = failure.replay.trial
+            if isinstance(trial, QueryTrial | SinkTrial) and not _is_allowed(trial, failure.replay, settled):
+                again = _retried(failure, trial, self.target_of(trial.feed_seed))
+                if self.progress is not None and self.progress(0, 0):
+                    break  # a signal may have ended this trial's process, too
+                self.again = (*self.again, again)
         return self.again
 
     def search(self) -> None:

@@ -1,8 +1,14 @@
 """``headrace verify jobs/stream.py --on spark``: the program as it is, on the real Spark, which dies at each of its effects."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
+from subprocess import PIPE
 
 import msgspec
 import pytest
@@ -262,3 +268,34 @@ def test_real_spark_runs_programs_and_no_function(job: Path, run: Run) -> None:
     result = run("verify", "stream:write", "--schema", "id LONG", "--on", "both")
     assert result.exit_code == 2
     assert "given for a program" in result.output
+
+
+def living(session: int) -> list[str]:
+    """Return the processes of a session that live, each as the kernel names it."""
+    stats = []
+    for process in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, told = process.read_text().rpartition(")")
+            if int(told.split()[3]) == session:
+                stats.append(name)
+    return stats
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it looks for processes in /proc")
+@pytest.mark.parametrize("when", ["running undisturbed", " of "])
+@pytest.mark.parametrize("sparks", ["1", "2"])
+def test_ctrl_c_tells_what_is_done_and_leaves_no_process(job: Path, sparks: str, when: str) -> None:
+    job.write_text(DOUBLED)
+    command = [sys.executable, "-m", "headrace_cli", "verify", str(job), "--on", "spark", "--jobs", sparks]
+    verifying = subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True)
+    assert verifying.stderr is not None
+    assert any(when in line for line in verifying.stderr)
+    os.killpg(verifying.pid, signal.SIGINT)  # as a terminal does
+    told, _ = verifying.communicate()
+    assert verifying.returncode == 128 + signal.SIGINT
+    assert "UNKNOWN: the search was stopped " in told
+    until = time.monotonic() + 30
+    while (left := living(verifying.pid)) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not left

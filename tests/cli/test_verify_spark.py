@@ -105,6 +105,7 @@ def test_exit_code_reflects_the_findings(payments: Path, run: Run, target: str, 
 @pytest.mark.parametrize(
     ("target", "when", "stopped", "told"),
     [
+        ("append", 0, "before its first trial", "Terminated"),
         ("append", 8, "after 7 of ", "VIOLATED: "),
         ("build_with_a_function", 2, "after 2 of 5 schedules", "Terminated"),
     ],

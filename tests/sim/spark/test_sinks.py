@@ -5,6 +5,7 @@ import http.client
 import inspect
 import json
 import os
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -314,7 +315,18 @@ def test_report_is_the_same_each_time_and_progress_is_reported() -> None:
 
     reports, told = call(check_twice)
     assert reports[0] == reports[1]
-    assert told[reports[0].trials - 1] == (reports[0].trials,) * 2
+    trials = [(done, wanted) for done, wanted in told if wanted]
+    assert trials[reports[0].trials - 1] == (reports[0].trials,) * 2
+
+
+def test_search_that_stops_while_the_sink_runs_undisturbed_says_so_and_accuses_nobody() -> None:
+    # A signal that asks to stop also ends the process that runs, as Ctrl-C at a terminal does: its rows are missing.
+    def killed(df: Any, batch_id: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    report = check_sink(killed, ONE_BATCH, SCHEMA, progress=lambda _done, wanted: wanted == 0)
+    assert (report.findings, report.trials, report.stopped) == ((), 0, True)
+    assert report.unknown == ("the search was stopped before its first trial",)
 
 
 def test_without_zombies_a_fence_need_not_be_in_the_transaction() -> None:

@@ -61,7 +61,10 @@ from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
 from headrace_sim.spark.tables.versions import Version
 
 Progress = Callable[[int, int], object]
-"""Told the number of trials that are done, and of all; what it returns says whether to stop, and to report what was found."""
+"""Told the number of trials that are done, and of all, which is 0 while the sink runs undisturbed.
+
+What it returns says whether to stop, and to report what was found.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +297,10 @@ def undisturbed_run(
     return undisturbed(_sink(function, batches, schema, prepare, None, None))
 
 
+class _StoppedError(Exception):
+    """The search is to stop, and no trial under a fault has been made."""
+
+
 @dataclass(slots=True)
 class _Check:
     """The trials of one sink."""
@@ -309,10 +316,20 @@ class _Check:
     notes: tuple[str, ...] = ()
     replaced: frozenset[str] = frozenset()
     swallowed: tuple[Swallowed, ...] = ()
+    progress: Progress | None = None
     shown: dict[SinkFault, set[tuple[Wrong, str]]] = field(default_factory=dict)
     processes: int = 1
 
     def run(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
+        """Make all trials, until ``progress`` asks to stop."""
+        self.progress = progress
+        try:
+            return self._searched(progress, overtaken=overtaken, duplicates=duplicates)
+        except _StoppedError:
+            told = "the search was stopped before its first trial"
+            return SinkReport(tuple(self.findings.values()), (told,), 0, (), stopped=True)
+
+    def _searched(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
         try:
             usual, by_batch, actions = self._calm()
         except SinkFailsError as error:
@@ -412,7 +429,7 @@ class _Check:
 
     def _calm(self) -> tuple[Expected, list[list[Effect]], list[Acted]]:
         """Run the sink undisturbed, twice; return its results, its effects by batch, and its actions on DataFrames."""
-        calm = [undisturbed(replace(self.sink, heard=chance == 0), chance) for chance in (0, 1)]
+        calm = [self._undisturbed(replace(self.sink, heard=chance == 0), chance) for chance in (0, 1)]
         effects = calm[0].effects
         by_batch = [
             [effect for effect in effects if effect.batch == batch] for batch in range(len(self.sink.batches))
@@ -424,6 +441,14 @@ class _Check:
         self.swallowed = tuple(entry for entry in calm[0].entries if isinstance(entry, Swallowed))
         actions = [entry for entry in calm[0].entries if isinstance(entry, Acted)]
         return expected([(trial.contents, trial.effects) for trial in calm]), by_batch, actions
+
+    def _undisturbed(self, sink: Sink, chance: int) -> Trial:
+        """Run a sink without faults, as `undisturbed` does. Raise `_StoppedError` if the search is to stop."""
+        try:
+            return undisturbed(sink, chance)
+        finally:  # a signal may have ended its process, too: nothing may be said of it
+            if self.progress is not None and self.progress(0, 0):
+                raise _StoppedError
 
     def _judge_calm(self, usual: Expected, by_batch: list[list[Effect]]) -> None:
         """Judge the undisturbed run: each row leaves a trace, and what stays does not depend on how batches are cut."""
@@ -478,7 +503,7 @@ class _Check:
             sink = replace(
                 self.sink, batches=rows, in_order=True, heard=bool(self.swallowed), first_id=first_id
             )
-            return undisturbed(sink, chance)
+            return self._undisturbed(sink, chance)
         except SinkFailsError as error:
             if (
                 MULTIPLE_MATCHES in error.message
