@@ -12,6 +12,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.columns.ddl import SchemaTextError, parse_schema, parse_type
+from headrace_sim.spark.columns.draws import forget_draws
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.versions import VERSION
@@ -156,6 +157,14 @@ def test_each_partition_gets_its_own_copy_of_the_function(df: Any) -> None:
     seen: list[int] = []
     df.repartition(2).foreachPartition(lambda rows: seen.extend(row.i for row in rows))
     assert seen == []  # as in Spark, where the function travels to other processes
+
+
+def test_random_column_is_drawn_anew_by_a_new_driver_unless_it_has_a_seed(df: Any) -> None:
+    own, given = (df.select(drawn.alias("r")) for drawn in (F.rand(), F.rand(7)))
+    before = own.collect(), given.collect()
+    assert (own.collect(), given.collect()) == before
+    forget_draws()
+    assert (own.collect() == before[0], given.collect() == before[1]) == (False, True)
 
 
 def test_frame_has_the_same_ids_in_all_its_actions_and_another_frame_has_others(df: Any) -> None:

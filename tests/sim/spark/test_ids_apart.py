@@ -1,5 +1,6 @@
 """Random ids by which rows of several stores belong together: after a retry, each store must have the same ones."""
 
+import random
 import sqlite3
 import uuid
 from collections.abc import Callable
@@ -30,6 +31,19 @@ def _once(store: str, rows: list[tuple[str, str]], batch: int) -> None:
 
 def drawn_for_both(df: Any, batch_id: int) -> None:
     rows = [(str(uuid.uuid4()), row.item) for row in df.collect()]
+    _once("orders.db", rows, batch_id)
+    _once("items.db", rows, batch_id)
+
+
+def fractions_for_both(df: Any, batch_id: int) -> None:
+    rows = [(str(random.random()), row.item) for row in df.collect()]
+    _once("orders.db", rows, batch_id)
+    _once("items.db", rows, batch_id)
+
+
+def shares_for_both(df: Any, batch_id: int) -> None:
+    """The fractions are those of the rows."""
+    rows = [(str(1 / (3 + len(row.item))), row.item) for row in df.collect()]
     _once("orders.db", rows, batch_id)
     _once("items.db", rows, batch_id)
 
@@ -70,7 +84,7 @@ def _check(sink: Callable[..., Any]) -> SinkReport:
     return call(check_sink, sink, [[("tea",), ("jam",)]], "item STRING", prepare=_prepare)
 
 
-@pytest.mark.parametrize("sink", [drawn_for_both, part_of_the_first])
+@pytest.mark.parametrize("sink", [drawn_for_both, fractions_for_both, part_of_the_first])
 def test_ids_that_a_retry_draws_anew_for_one_of_two_stores_are_found(sink: Callable[..., Any]) -> None:
     (finding,) = (found for found in _check(sink).findings if found.wrong is Wrong.APART)
     assert "orders.db: rows" in finding.story
@@ -82,6 +96,6 @@ def test_ids_that_spark_draws_are_apart_if_a_hung_driver_goes_on() -> None:
     assert (finding.wrong, finding.fault.kind) == (Wrong.APART, SinkFaultKind.PAUSE)
 
 
-@pytest.mark.parametrize("sink", [drawn_for_each, made_of_the_row, made_by_spark])
+@pytest.mark.parametrize("sink", [drawn_for_each, made_of_the_row, made_by_spark, shares_for_both])
 def test_ids_of_one_store_and_ids_made_of_the_row_are_fine(sink: Callable[..., Any]) -> None:
     assert _check(sink).holds

@@ -14,7 +14,9 @@ from typing import Any
 _FRAME: ContextVar[int] = ContextVar("frame", default=0)
 _BATCH: ContextVar[int | None] = ContextVar("batch", default=None)
 _SEEDS: dict[int, int] = {}
-"""The seeds of frames."""
+"""The seeds of frames, and those that stand for what PySpark drew."""
+_DRAWN_BY_PYSPARK = 1 << 40
+"""From here on, a seed is one that PySpark drew up to 2**63, and a new driver would draw anew."""
 
 
 @contextmanager
@@ -50,13 +52,18 @@ def forget_draws() -> None:
 def source_of_draws(given: Any, column: int, partition: int) -> Any:
     """Return what a column draws from, for a partition.
 
-    ``given``: the seed that the user gave, or None. ``column``: the column's place among those that draw. ``partition``: the
-    partition's number.
+    ``given``: the seed in the plan, which the user gave, or PySpark drew when it made the column; or None. ``column``: the
+    column's place among those that draw. ``partition``: the partition's number.
     """
     batch, frame = _BATCH.get(), _FRAME.get()
     if given is not None and batch is None:
-        return Random(f"{given}/{partition}")
+        seed = given if -_DRAWN_BY_PYSPARK < given < _DRAWN_BY_PYSPARK else _seed_of(given)
+        return Random(f"{seed}/{partition}")
     if batch is None and not frame:
         return random
-    seed = f"{batch}/{frame}" if batch is not None else _SEEDS.setdefault(frame, random.getrandbits(64))
+    seed = f"{batch}/{frame}" if batch is not None else _seed_of(frame)
     return Random(f"{seed}/{column}/{partition}")
+
+
+def _seed_of(number: int) -> int:
+    return _SEEDS.setdefault(number, random.getrandbits(64))

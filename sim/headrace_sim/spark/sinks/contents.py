@@ -165,17 +165,20 @@ def _joins(
 
 
 def ids(raw: Raw, names: frozenset[str]) -> dict[Column, set[str]]:
-    """Return the UUIDs in each column of each destination."""
+    """Return the random ids in each column of each destination: UUIDs, and fractions as `random.random` draws them."""
     found: dict[Column, set[str]] = {}
     for name, items in raw.items():
         for item in items:
             for column, value in item if isinstance(item, tuple) else ():
-                if _UUID.search(value):
+                if _DRAWN_ID.search(value):
                     found.setdefault((destination_of(name, names), column), set()).add(value)
     return found
 
 
-_UUID = re.compile(r"\b[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}\b", re.IGNORECASE)
+_DRAWN_ID = re.compile(
+    r"\b[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}\b|(?<![\w.])0\.\d{12,}\b",
+    re.IGNORECASE,
+)
 
 
 def _grouped(raw: Raw, names: frozenset[str], passing: dict[str, frozenset[str]]) -> Contents:
