@@ -18,6 +18,7 @@ from headrace_properties.search.limits import CodeLimits, OverrunError, call_tim
 from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.explaining import placed
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
+from headrace_properties.spark_jobs.feeds.sink_plans import feed_for_sink
 from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport, finding_of
 from headrace_properties.spark_jobs.laboratory import Laboratory
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
@@ -53,7 +54,14 @@ from headrace_sim.spark.refusals import definition_of, place_of_error, shown_pla
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import OneTrial, RowsOf, SinkFinding, SinkReport, check_sink, try_fault
 from headrace_sim.spark.sinks.foreach_writers import function_of_writer
-from headrace_sim.spark.sinks.trial import Progress, SinkFailsError, check_sink_of, try_fault_of
+from headrace_sim.spark.sinks.processes import SinkFunction
+from headrace_sim.spark.sinks.trial import (
+    Progress,
+    SinkFailsError,
+    check_sink_of,
+    try_fault_of,
+    undisturbed_run,
+)
 from headrace_sim.spark.versions import versions
 
 FEED = "feed"
@@ -306,6 +314,15 @@ class SparkTarget:
         computed.__wrapped__ = function  # type: ignore[attr-defined]  # its definition is the place
         return self._confined(computed), self.feed, self.job.input
 
+    def drawn_for_sink(self) -> "SparkTarget":
+        """Return it with rows that are also drawn for what the sink's function does with its frames."""
+
+        def run(function: SinkFunction) -> None:
+            target = replace(self, job=replace(self.job, sink=replace(self.job.sink, function=function)))
+            undisturbed_run(*target.sink_call(), target.prepare_call(), self.job.state)
+
+        return replace(self, feed=feed_for_sink(self.job, self.feed_seed, self.feed, run))
+
     def _outputs(self) -> list[list[tuple[Any, ...]]]:
         """Return the job's output, undisturbed."""
         outcome = run_job(without_sink(self.job), self.feed)
@@ -434,9 +451,11 @@ def spark_target(
         raise TargetError(name, f"declares is {meant!r:.100}", remedy)
     job = replace(job, declares=job.declares | (meant or Declares()))
     assumed = given is None and not job.steps and found is job.sink.function
-    return SparkTarget(
+    target = SparkTarget(
         name, job, taken, prepare, check_promises_of_job(asked), keys or {}, assumed=assumed, feed_seed=seed
     )
+    is_drawn = given is None and not samples and job.sink.function is not None and job.sink.writer is None
+    return target.drawn_for_sink() if is_drawn else target
 
 
 def _with_function(job: SparkJob) -> SparkJob:

@@ -24,12 +24,14 @@ from headrace_properties.spark_jobs.feeds.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.feeds.hints import Hints
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.feeds.query_plans import read_hints
+from headrace_properties.spark_jobs.targets import spark_target
 from headrace_sim.spark.client.answers import Answers
 from headrace_sim.spark.client.recording import captured, record
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.job import Columns, SparkJob, Union
 from headrace_sim.spark.plan.streams import inputs_of
 from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.sinks.trial import undisturbed_run
 
 ORDER = t.StructType(
     [
@@ -393,6 +395,38 @@ def test_having_in_sql_is_passed() -> None:
 
     job = record(started)
     assert run_job(job, feed_of(job, 0, {})).rows()
+
+
+def parsed_in_the_sink(df: Any, _batch_id: int) -> None:
+    """Read what Kafka's text holds, sort out some, and count."""
+    if df.isEmpty():
+        return
+    text = df.select(F.from_json(F.col("value").cast("string"), "sku STRING, price DOUBLE").alias("o"))
+    orders = text.select("o.*").where("price > 0")
+    orders.createOrReplaceTempView("orders")
+    df.sparkSession.sql("SELECT * FROM orders WHERE price > 5000").write.mode("append").saveAsTable("dear")
+    orders.groupBy("sku").count().filter("count > 12").write.mode("append").saveAsTable("often")
+    orders.filter("sku = 'none'").write.mode("append").saveAsTable("none")
+
+
+def test_rows_are_drawn_for_what_the_sink_does_with_its_frames() -> None:
+    def started(spark: Any) -> Any:
+        return kafka(spark, "orders").writeStream.foreachBatch(parsed_in_the_sink).start()
+
+    target = spark_target("job", started)
+    calm = undisturbed_run(*target.sink_call(), target.prepare_call())
+    left = {name: len(items) for name, items in calm.contents.items() if items}
+    assert left.keys() == {"dear", "often", "none"}
+    assert 0 < left["dear"] < sum(map(len, target.feed))
+
+
+def test_sink_that_fails_is_drawn_for_up_to_there() -> None:
+    def sink(df: Any, _batch_id: int) -> None:
+        df.filter("n = 77").count()
+        raise ValueError
+
+    rows = [row for batch in spark_target("job", sink, schemas="n INT").feed for row in batch]
+    assert {(77,)} < set(rows)
 
 
 def test_rows_follow_from_the_seed_in_every_process() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.feeds.drawing import batches_for, one_of
 from headrace_properties.spark_jobs.feeds.drawn_rows import BATCHES, drawn_batches
-from headrace_properties.spark_jobs.feeds.query_plans import read_hints
+from headrace_properties.spark_jobs.feeds.query_plans import SinkPlans, read_hints
 from headrace_properties.spark_jobs.feeds.samples import SampleFile, own_files, rows_of
 from headrace_sim.spark.job import Source, SparkJob, StreamJoin, Union
 
@@ -28,15 +28,18 @@ class UnknownSourceError(HeadraceError):
         return f"{what}. Write --sample NAME=FILE, with a NAME of: {self.known}"
 
 
-def feed_of(job: SparkJob, seed: int, samples: Mapping[str, str]) -> list[_Rows]:
+def feed_of(
+    job: SparkJob, seed: int, samples: Mapping[str, str], sink: SinkPlans | None = None
+) -> list[_Rows]:
     """Return rows for a job: of samples, of the files that its sources read if they are there, or drawn.
 
-    ``seed``: what is drawn follows from it. ``samples``: files, by the name of the source; "": of the only one. Raise
+    ``seed``: what is drawn follows from it. ``samples``: files, by the name of the source; "": of the only one. ``sink``: what
+    its sink does with its output. Raise
     `SampleError` if a sample cannot be read, or does not fit, `UndrawableError` if a type cannot be drawn, or
     `UnknownSourceError` if the job has no source of a sample's name.
     """
     sources = job.sources or (Source("input", "", job.input),)
-    hints = read_hints(job.plan, sources)
+    hints = read_hints(job.plan, sources, sink)
     named = _named(sources, samples)
     files = {source.name: own for source in sources if (own := named.get(source.name) or own_files(source))}
     with_state = bool(job.stateful)

@@ -1,7 +1,7 @@
 """Reads the relations of a query's plan from its sources upwards, for what they tell of the input."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import Any
 
@@ -26,16 +26,30 @@ _MOST_STATIC = 3
 """Choice: how many rows of a static table are matched."""
 
 
-def read_hints(plan: bytes, sources: Iterable[Source]) -> Hints:
+@dataclass(slots=True)
+class SinkPlans:
+    """What the function of a sink did with its batches."""
+
+    batches: list[str] = field(default_factory=list)  # the handles that stand for them in plans
+    relations: list[pb.Relation] = field(default_factory=list)  # of the frames that it made
+
+
+def read_hints(plan: bytes, sources: Iterable[Source], sink: SinkPlans | None = None) -> Hints:
     """Return what the plan of a query tells of its sources.
 
     ``plan``: a serialized ``Relation`` of Spark Connect. ``sources``: what its streams are read from, in the order in which
-    they stand in it.
+    they stand in it. ``sink``: what its sink does with its output.
     """
     hints = hints_of(sources)
+    relations = _Relations(hints)
     if plan:
-        scopes = _Relations(hints).scopes(pb.Relation.FromString(plan))
-        hints.through += [scope.passed for scope in scopes]
+        output = relations.scopes(pb.Relation.FromString(plan))
+        hints.through += [scope.passed for scope in output]
+    else:
+        output = [scope for row in hints.rows.values() for scope in relations._row(row)]
+    if sink is not None:
+        relations.batches = dict.fromkeys(sink.batches, output)
+        list(map(relations.scopes, sink.relations))
     for slot in hints.slots.values():
         slot.literals = list(dict.fromkeys(slot.literals))
     return hints
@@ -49,6 +63,8 @@ class _Relations:
         self.columns = Terms(hints)
         self.unread = list(hints.rows)
         self.seen: dict[int, list[ColumnScope]] = {}
+        # the columns of each batch that a sink is given, by its handle
+        self.batches: dict[str, list[ColumnScope]] = {}
 
     def scopes(self, relation: pb.Relation) -> list[ColumnScope]:
         """Return the columns of a relation: once for each stream that its rows may come from."""
@@ -77,6 +93,8 @@ class _Relations:
         return self._table(schema.names, rows)
 
     def _made(self, message: Any) -> list[ColumnScope]:
+        if message.relation_id in self.batches:
+            return self.batches[message.relation_id]
         made = object_of(message.relation_id.encode())
         rows = made if isinstance(made, Rows) else made()
         return self._table(rows.schema.names, rows.all())

@@ -100,7 +100,7 @@ class Answers:
     _unread: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.splitter = Splitter(self.compiler(), self._resolved, self._known)
+        self.splitter = Splitter(self.compiler(), self.resolved, self._known)
         settings = self.state.settings
         self.tables = Tables(
             self.watch, self.keys, settings=lambda name: settings.get(name, None), frame_of=self.rows, before=self.state.tables,
@@ -249,7 +249,8 @@ class Answers:
         leaf = self._leaf(relation, place)
         return lambda: Rows(leaf().schema, [])
 
-    def _resolved(self, relation: pb.Relation) -> pb.Relation:
+    def resolved(self, relation: pb.Relation) -> pb.Relation:
+        """Return the relation that a temporary view stands for; any other as it is."""
         if relation.WhichOneof("rel_type") == "read" and relation.read.HasField("named_table"):
             name = relation.read.named_table.unparsed_identifier
             return self.state.views.get(_view_name(name), relation)
@@ -274,7 +275,7 @@ class Answers:
             asked = relation.range
             numbers = tuple((number,) for number in range(asked.start, asked.end, asked.step))
             return lambda: Rows(t.StructType([t.StructField("id", t.LongType(), False)]), [numbers])
-        view = self._resolved(relation)
+        view = self.resolved(relation)
         if view is not relation:
             return self.compiler().compiled(view)
         if kind == "read":
@@ -382,7 +383,7 @@ class Answers:
         if not replace and name in self.state.views:
             message = f"Cannot create the temporary view `{name}`: it exists"
             raise AnalysisException(message=f"[TEMP_TABLE_OR_VIEW_ALREADY_EXISTS] {message}")
-        self.state.views[name] = inlined(relation, self._resolved)  # it may replace a view that it reads
+        self.state.views[name] = inlined(relation, self.resolved)  # it may replace a view that it reads
 
     def _register(self, command: Any, _answer: Any) -> None:
         self.state.functions[command.function_name.lower()] = user_function(command)

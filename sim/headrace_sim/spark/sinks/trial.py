@@ -292,9 +292,10 @@ def undisturbed_run(
     batches: Sequence[Iterable[Any]],
     schema: str | t.StructType,
     prepare: Callable[[], Any] | None,
+    state: SessionState | None = None,
 ) -> Trial:
     """Run a sink once without faults; the arguments and the errors are those of `check_sink`."""
-    return undisturbed(_sink(function, batches, schema, prepare, None, None))
+    return undisturbed(_sink(function, batches, schema, prepare, None, state))
 
 
 class _StoppedError(Exception):
