@@ -323,6 +323,8 @@ def _shown(arguments: tuple[Any, ...]) -> str:
 
 
 _QUIET = ("logging", "warnings")
+_STAND_INS = "headrace_sim.spark.stores."
+"""Modules in the place of libraries that are not installed: what they do is done for user code."""
 
 
 def users_line(frame: FrameType | None, quiet: tuple[str, ...] = ()) -> Place | None:
@@ -338,6 +340,9 @@ def users_line(frame: FrameType | None, quiet: tuple[str, ...] = ()) -> Place | 
         if is_users_file(code.co_filename):
             return place_of(code, frame.f_lineno)
         is_quiet = module.partition(".")[0] in quiet or code in collecting
+        if module.startswith(_STAND_INS):
+            frame = frame.f_back
+            continue
         if is_quiet or code.co_filename.startswith("<frozen importlib") or is_our_file(code.co_filename):
             return None
         frame = frame.f_back

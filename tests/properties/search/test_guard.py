@@ -24,6 +24,7 @@ from headrace_properties.search.guard import (
     guarded,
     refusal_in,
 )
+from headrace_sim.spark.stores.http_calls import http_rows
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +54,7 @@ EFFECTS: dict[str, Callable[[], object]] = {
     "getaddrinfo": lambda: socket.getaddrinfo("example.com", 80),
     "gethostbyname": lambda: socket.gethostbyname("example.com"),
     "bind": _binds,
+    "the stand-in of a library": lambda: http_rows("requests")["get"]("http://127.0.0.1:9/"),
 }
 
 
