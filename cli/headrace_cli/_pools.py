@@ -38,7 +38,7 @@ class PoolOptions:
         typer.Option(
             "--on",
             help="Share the runs among processes of this machine (here) or the executors of a Spark cluster (spark). The"
-            " result is the same. Programs: simulate Spark (here), run them on the real one (spark), or compare (both).",
+            " result is the same. Spark jobs: simulate Spark (here), run them on the real one (spark), or compare (both).",
         ),
     ] = PoolName.HERE
     master: Annotated[
@@ -62,7 +62,7 @@ class PoolOptions:
                 "jobs", self.jobs, "left out with --on spark, which uses every core of the executors"
             )
         if self.on is PoolName.BOTH:
-            raise OptionsError("on", "both", "given for a program that runs on Spark")
+            raise OptionsError("on", "both", "given for a Spark job")
         if self.on is not PoolName.SPARK and self.master is not None:
             raise OptionsError("master", self.master, "given with --on spark")
 

@@ -57,7 +57,7 @@ class ProgramOptions:
         typer.Option(
             metavar="URL",
             show_default="one that is installed",
-            help="Programs with --on spark: a PostgreSQL for tests, in which each trial makes a database of its own.",
+            help="Spark jobs with --on spark: a PostgreSQL for tests, in which each trial makes a database of its own.",
         ),
     ] = ""
 

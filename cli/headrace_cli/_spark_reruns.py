@@ -71,22 +71,26 @@ def rerun_spark(
 def _loaded(source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayOptions) -> "SparkTarget":
     """Load a target, or run the program that starts it, whose surroundings last as long as the command."""
     seed = trial.feed_seed
-    if not source.is_program:
-        return load_spark_target(source.name, source.schemas, source.feed, seed, samples=source.samples)
-    from headrace_properties.program_trials import in_laboratory, read_program  # noqa: PLC0415
     from headrace_properties.spark_jobs.laboratory import Laboratory  # noqa: PLC0415
+
+    is_real = isinstance(trial, SinkTrial) and bool(trial.spark)
+    if not source.is_program:
+        return load_spark_target(
+            source.name, source.schemas, source.feed, seed, samples=source.samples,
+            laboratory=Laboratory() if is_real else None,
+        )  # fmt: skip
+    from headrace_properties.program_trials import in_laboratory, read_program  # noqa: PLC0415
     from headrace_properties.spark_jobs.programs import ProgramInput, program_of  # noqa: PLC0415
     from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415
 
     assert options.context is not None
     script = script_of(source.name, source.arguments, options.environment, source.stand_ins)
     script = replace(script, schemas=source.schemas)
-    is_real = isinstance(trial, SinkTrial) and bool(trial.spark)
     module = options.context.with_resource(surroundings(script))
     run, laboratory, is_read = read_program(script, module, Laboratory(script) if is_real else None)
     given = ProgramInput(feed_name=source.feed, keys=source.keys, samples=source.samples)
     target = program_of(script, run, given, seed, source.query).queries[source.query]
-    return in_laboratory(target, source.query, run, laboratory, is_read=is_read)
+    return in_laboratory(target, source.query, run, given, laboratory, is_read=is_read)
 
 
 def _tell(

@@ -50,7 +50,9 @@ class SparkOptions:
     samples: Sequence[str] = ()
 
 
-def spark_trials(name: str, search: Search, options: SparkOptions, limits: CodeLimits) -> "SparkTrials":
+def spark_trials(
+    name: str, search: Search, options: SparkOptions, limits: CodeLimits, laboratory: "Laboratory | None"
+) -> "SparkTrials":
     """Load a Spark job or sink, and say how it is tried.
 
     Args:
@@ -58,6 +60,7 @@ def spark_trials(name: str, search: Search, options: SparkOptions, limits: CodeL
         search: How many schedules, and of which seed.
         options: What is known of it.
         limits: Of each call of its code.
+        laboratory: Where it is tried on the real Spark; None: it is simulated.
 
     Raises:
         HeadraceError: The target is not there, is no Spark job, or PySpark is missing.
@@ -66,7 +69,7 @@ def spark_trials(name: str, search: Search, options: SparkOptions, limits: CodeL
     schemas, samples = schemas_named(name, options.schemas), _samples(options.samples)
 
     def target_of(seed: int) -> "SparkTarget":
-        target = load_spark_target(name, schemas, options.feed_name, seed, options.keys, samples)
+        target = load_spark_target(name, schemas, options.feed_name, seed, options.keys, samples, laboratory)
         promises = picked(name, target.promises, options.promises)
         return dataclasses.replace(target, promises=promises, limits=limits)
 
@@ -137,6 +140,7 @@ def load_spark_target(
     seed: int,
     keys: Sequence[str] = (),
     samples: Mapping[str, str] | None = None,
+    laboratory: "Laboratory | None" = None,
 ) -> "SparkTarget":
     """Import a Spark job or sink, and what it is tried with.
 
@@ -147,13 +151,14 @@ def load_spark_target(
         seed: Of the rows.
         keys: Of tables: ``table=column,column``.
         samples: Files with rows of its input, by the name of the source.
+        laboratory: Where it is tried on the real Spark; None: it is simulated.
 
     Raises:
         HeadraceError: It is not there, is no Spark job, or PySpark is missing.
 
     """
     try:
-        from headrace_properties.spark_jobs.targets import keys_named, spark_target  # noqa: PLC0415
+        from headrace_properties.spark_jobs.targets import keys_named, spark_target_on  # noqa: PLC0415
         from headrace_sim.spark.client.sessions import ModuleSession, connected  # noqa: PLC0415
     except ModuleNotFoundError:
         import headrace.spark  # noqa: F401, PLC0415  it says which packages are missing
@@ -169,9 +174,9 @@ def load_spark_target(
         )
     if samples and feed_name != DEFAULT_FEED:
         raise TargetError(name, "--feed and --sample both give its rows", "Give one of them")
-    return spark_target(
-        name, found, module=module, schemas=schemas, feed=None if samples else feed, seed=seed, keys=keys_named(keys),
-        samples=samples,
+    return spark_target_on(
+        laboratory, name, found, module=module, schemas=schemas, feed=None if samples else feed,
+        seed=seed, keys=keys_named(keys), samples=samples,
     )  # fmt: skip
 
 

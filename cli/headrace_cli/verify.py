@@ -2,7 +2,7 @@
 
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace import OptionsError
 from headrace.api.errors import HeadraceError
 from headrace.histories import header_of
 from headrace_cli._consoles import output_console
@@ -60,6 +59,7 @@ from headrace_sim.faults import Breach
 
 if TYPE_CHECKING:
     from headrace_properties.program_trials import ProgramTrials
+    from headrace_properties.spark_jobs.laboratory import Laboratory
     from headrace_properties.spark_trials import SparkTrials
     from headrace_sim.spark.client.scripts import Script
 
@@ -82,7 +82,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify jobs/stream.py --env BROKERS=kafka:9092 -- --topic orders
   headrace verify -m package.stream --query orders
   headrace verify jobs/stream.py --on spark
-  headrace verify my_spark_job:write_batch --schema 'account STRING, amount INT'
+  headrace verify my_spark_job:write_batch --schema 'account STRING, amount INT' --on spark
 
 [bold]Exit codes[/]
   0 holds; 1 violated: a failure changes what comes out, a promise is broken, something is lost or doubled, or code raises,
@@ -283,13 +283,11 @@ def verify(
         files.claim(save, "--save")
         files.claim(history, HISTORY)
         is_program = program.is_program(pipeline)
-        if not is_program:
-            pools.check()
         confinement = Confinement(CodeLimits(call_s=options.code_timeout), target.allow)
         with stdout_reserved(), confinement.entered(verbose=verbose):
             trials: AnyTrials
-            if is_program:
-                with _offered(pipeline, pools.on):
+            with _offered(pipeline, target.schema or (), pools.on):
+                if is_program:
                     trials = _program(
                         context,
                         program.script(pipeline, arguments or ()),
@@ -300,14 +298,19 @@ def verify(
                         pools,
                         program.postgres,
                     )
-            else:
-                trials = _trials(pipeline, options, scope.scope, target, confinement.limits)
+                else:
+                    trials = _trials(
+                        pipeline, options, scope.scope, target, confinement.limits, pools, program.postgres
+                    )
+            of_pipeline = isinstance(trials, PipelineTrials)
+            if of_pipeline:
+                pools.check()
             refuse_unheeded_options(context, trials.kind)
             check_allowed(names_of(target.allow), trials.kind)
             session = Session(trials, memory(failures, trials.source))
             with (
-                _offered(pipeline, pools.on) if is_program else nullcontext(),
-                nullcontext(1) if is_program else pools.pool() as jobs,
+                _offered(pipeline, target.schema or (), pools.on),
+                pools.pool() if of_pipeline else nullcontext(1) as jobs,
                 SearchProgress(trials.expected) as progress,
             ):
                 stopped_by = _run(trials, session, jobs, progress)
@@ -323,8 +326,8 @@ def verify(
 
 
 @contextmanager
-def _offered(name: str, engine: PoolName) -> Iterator[None]:
-    """Name the real Spark to who hears within that the simulation cannot follow a program.
+def _offered(name: str, schemas: Sequence[str], engine: PoolName) -> Iterator[None]:
+    """Name the real Spark to who hears within that the simulation cannot follow a target. ``schemas``: given with it.
 
     Raises:
         CannotSimulateError: The simulation cannot.
@@ -335,7 +338,8 @@ def _offered(name: str, engine: PoolName) -> Iterator[None]:
     except HeadraceError as error:
         if engine is not PoolName.HERE or type(error).__name__ not in _REFUSALS:
             raise
-        raise CannotSimulateError(str(error), name) from error
+        given = [word for schema in schemas for word in ("--schema", schema)]
+        raise CannotSimulateError(str(error), shlex.join([name, *given])) from error
 
 
 _REFUSALS = frozenset({"CannotFollowError", "UnfollowableSinkError"})
@@ -343,32 +347,44 @@ _REFUSALS = frozenset({"CannotFollowError", "UnfollowableSinkError"})
 
 
 class CannotSimulateError(HeadraceError):
-    """The simulation cannot follow a program, which the real Spark runs as it is. Fields: problem, program."""
+    """The simulation cannot follow a target, which the real Spark runs as it is. Fields: problem, arguments (shell words)."""
 
-    def __init__(self, problem: str, program: str) -> None:
-        super().__init__(problem, program)
-        self.problem, self.program = problem, program
+    def __init__(self, problem: str, arguments: str) -> None:
+        super().__init__(problem, arguments)
+        self.problem, self.arguments = problem, arguments
 
     def __str__(self) -> str:
         """Repeat the problem, and name the command."""
         return (
             f"{self.problem}. Or let the real Spark run it as it is, some seconds a trial: headrace verify"
-            f" {shlex.quote(self.program)} --on spark"
+            f" {self.arguments} --on spark"
         )
 
 
 def _trials(
-    name: str, options: SearchOptions, scope: Scope, asked: TargetOptions, limits: CodeLimits
+    name: str,
+    options: SearchOptions,
+    scope: Scope,
+    asked: TargetOptions,
+    limits: CodeLimits,
+    pools: PoolOptions,
+    postgres: str,
 ) -> "AnyTrials":
     """Load what is verified, and say how."""
     search = options.search(scope)
     if is_spark_job(name) or ((asked.schema or asked.sample) and not is_pipeline(name)):
-        return spark_trials(name, search, asked.of_spark, limits)
+        return spark_trials(name, search, asked.of_spark, limits, _laboratory(pools, postgres))
     protocol = protocol_without(asked.without)
     target = load_target(name, asked.feed, asked.versions or (), asked.promise or (), limits, protocol)
     unknown = invariants_named(asked.allow_unknown, target.deployed, target.promises)
     target.check_input(search.seed)
     return PipelineTrials(target, search, allow_unknown=unknown)
+
+
+def _laboratory(pools: PoolOptions, postgres: str) -> "Laboratory | None":
+    from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415  it needs PySpark
+
+    return laboratory_on(pools.on.value, postgres, pools.jobs or 1)
 
 
 def _program(
@@ -386,12 +402,8 @@ def _program(
 
     script = replace(script, schemas=schemas_named(script.name, asked.schema or ()))
     module = context.with_resource(surroundings(script))
-    from headrace_properties.spark_jobs.laboratory import Laboratory  # noqa: PLC0415  as above
-
-    if postgres and pools.on is PoolName.HERE:
-        raise OptionsError("postgres", postgres, "given with --on spark, or --on both")
-    on_spark = Laboratory(script, pools.on is PoolName.BOTH, postgres, sparks=pools.jobs or 1)
-    laboratory = None if pools.on is PoolName.HERE else on_spark
+    where = _laboratory(pools, postgres)
+    laboratory = None if where is None else replace(where, script=script)
     search = options.search(Scope())
     return program_trials(script, module, query, search, asked.of_spark, limits, laboratory)
 

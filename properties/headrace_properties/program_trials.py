@@ -13,7 +13,13 @@ from headrace_properties.kept_failures import KeptFailures, Retried
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.laboratory import Laboratory
 from headrace_properties.spark_jobs.outcomes import SCHEDULES
-from headrace_properties.spark_jobs.programs import Program, ProgramInput, program_of, run_program
+from headrace_properties.spark_jobs.programs import (
+    Program,
+    ProgramInput,
+    prepare_of,
+    program_of,
+    run_program,
+)
 from headrace_properties.spark_jobs.shared_tables import shared_tables
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_jobs.together import labels_of
@@ -196,7 +202,7 @@ def trials_of_program(
     source = source_of(script, given, query)
 
     def engaged(label: str, target: SparkTarget) -> SparkTarget:
-        return in_laboratory(target, label, run, laboratory, is_read=is_read)
+        return in_laboratory(target, label, run, given, laboratory, is_read=is_read)
 
     def part(label: str, target: SparkTarget) -> SparkTrials:
         def target_of(seed: int) -> SparkTarget:
@@ -225,13 +231,19 @@ def read_program(
 
 
 def in_laboratory(
-    target: SparkTarget, label: str, run: ScriptRun, laboratory: Laboratory | None, *, is_read: bool
+    target: SparkTarget,
+    label: str,
+    run: ScriptRun,
+    given: ProgramInput,
+    laboratory: Laboratory | None,
+    *,
+    is_read: bool,
 ) -> SparkTarget:
     """Return a query of a program with where it is tried. ``is_read``: whether the simulation has read the program."""
     if laboratory is None:
         return target
     number = labels_of(run.queries).index(label)
-    engaged = replace(laboratory, queries=run.queries, number=number)
+    engaged = replace(laboratory, queries=run.queries, number=number, prepare=prepare_of(run, given))
     return replace(target, laboratory=engaged, assumed=target.assumed or not is_read)
 
 

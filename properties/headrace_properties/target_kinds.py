@@ -95,7 +95,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "options": Heeded(_PIPELINE, _OWN_FAULTS, _RANDOM),
     "protocol": _SEARCHED,
     "jobs": Heeded(),  # at most so many processes: one is enough
-    "on": Heeded(_PIPELINE | _PROGRAM, _HERE),
+    "on": Heeded(),
     "master": Heeded(_PIPELINE, _HERE),
     "version": Heeded(_PIPELINE, "it is not deployed anew while it runs"),
     "feed": Heeded(),
@@ -119,7 +119,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "stand_in": Heeded(_PROGRAM, _NO_PROGRAM),
     "stand_ins": Heeded(_PROGRAM, _NO_PROGRAM),
     "query": Heeded(_PROGRAM, _NO_PROGRAM),
-    "postgres": Heeded(_PROGRAM, _NO_PROGRAM),
+    "postgres": Heeded(_SPARK, _SPARK_HAS_IT),
     "ordered": Heeded(_SPARK, _SPARK_HAS_IT),
     "running": Heeded(_SPARK, _SPARK_HAS_IT),
     "repeated": Heeded(_SPARK, _SPARK_HAS_IT),

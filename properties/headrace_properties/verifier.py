@@ -128,6 +128,8 @@ class Verifier:
         promises: Sequence[Promise] | None = None,
         allow_unknown: Collection[str] = (),
         keys: Mapping[str, Sequence[str]] | None = None,
+        on: Literal["here", "spark", "both"] = "here",
+        postgres: str = "",
         **meant: Unpack[Meant],
     ) -> "SparkReport": ...
 
@@ -150,6 +152,8 @@ class Verifier:
         promises: Sequence[Promise] | None = None,
         allow_unknown: Collection[str] = (),
         keys: Mapping[str, Sequence[str]] | None = None,
+        on: Literal["here", "spark", "both"] = "here",
+        postgres: str = "",
         **meant: Unpack[Meant],
     ) -> "ProgramTrials": ...
 
@@ -285,6 +289,8 @@ class Verifier:
         promises: Sequence[Promise] | None = None,
         allow_unknown: Collection[str] = (),
         keys: Mapping[str, Sequence[str]] | None = None,
+        on: Literal["here", "spark", "both"] = "here",
+        postgres: str = "",
         **meant: Unpack[Meant],
     ) -> "SparkReport":
         """Run a Spark job under schedules, try its sink at each of its effects, and fail the test unless all outcomes are equal.
@@ -302,6 +308,8 @@ class Verifier:
             promises: what its author says of it; default: the list ``promises`` of the job's module.
             allow_unknown: promises that no run needs to test.
             keys: the columns by which a connector of ``df.write`` that is not known writes, by table; none: it adds rows.
+            on: simulate it (here), run it on the real Spark (spark), or compare (both).
+            postgres: on the real Spark, the URL of a PostgreSQL for tests; default: one that is installed.
             meant: the fields of `Declares` (``ordered=True``), which add to what its module declares.
 
         Raises:
@@ -311,7 +319,8 @@ class Verifier:
         """
         __tracebackhide__ = True
         # PySpark need not be installed.
-        from headrace_properties.spark_jobs.targets import causes_named, spark_target  # noqa: PLC0415
+        from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415
+        from headrace_properties.spark_jobs.targets import causes_named, spark_target_on  # noqa: PLC0415
         from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
 
         used_seed, runs = self._instead_of(seed, examples)
@@ -322,7 +331,8 @@ class Verifier:
         declared = Declares(**meant)
 
         def target_of(seed: int) -> "SparkTarget":
-            target = spark_target(
+            target = spark_target_on(
+                laboratory_on(on, postgres),
                 names.job,
                 job,
                 schemas=schema,
@@ -375,6 +385,8 @@ class Verifier:
         prepare: Callable[[], Any] | None = None,
         promises: Sequence[Promise] | None = None,
         keys: Mapping[str, Sequence[str]] | None = None,
+        on: Literal["here", "spark", "both"] = "here",
+        postgres: str = "",
         **meant: Unpack[Meant],
     ) -> "ProgramTrials":
         """Run a program that starts queries, as its owner runs it, and try each of its queries as `spark_job` does.
@@ -395,6 +407,8 @@ class Verifier:
             prepare: makes what sinks take for granted.
             promises: what its author says of it.
             keys: the columns by which connectors that are not known write.
+            on: where.
+            postgres: the URL of a PostgreSQL for tests.
             meant: the fields of `Declares`.
 
         Raises:
@@ -405,6 +419,7 @@ class Verifier:
         __tracebackhide__ = True
         # PySpark need not be installed.
         from headrace_properties.program_trials import TrialOptions, trials_of_program  # noqa: PLC0415
+        from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415
         from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
         from headrace_sim.spark.client.scripts import Script, surroundings  # noqa: PLC0415
@@ -416,8 +431,10 @@ class Verifier:
             limits=self._limits,
         )  # fmt: skip
         untested = {*self.allow_unknown, *allow_unknown}
-        how = TrialOptions(used_seed, runs, causes_named(allow), duplicates, untested)
         script = Script(path, tuple(args), env or {}, tuple(stand_ins))
+        where = laboratory_on(on, postgres)
+        laboratory = None if where is None else replace(where, script=script)
+        how = TrialOptions(used_seed, runs, causes_named(allow), duplicates, untested, laboratory)
         with surroundings(script) as module:
             trials = trials_of_program(script, module, beside, how, query)
             session = self._run(Session(trials, self._memory(trials.source)))

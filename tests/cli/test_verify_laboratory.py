@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -263,11 +264,29 @@ def test_both_engines_are_compared(job: Path, run: Run) -> None:
     assert "the simulation and the real Spark both find 1 of 1" in result.output
 
 
-def test_real_spark_runs_programs_and_no_function(job: Path, run: Run) -> None:
-    job.write_text(DOUBLED)
-    result = run("verify", "stream:write", "--schema", "id LONG", "--on", "both")
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "arguments", [["stream:write", "--schema", "id LONG, amount LONG"], ["stream:build"]]
+)
+def test_function_is_a_target_as_a_program_is(job: Path, run: Run, arguments: list[str]) -> None:
+    begin, sink, _ = re.split(r"(?=def write)|(?=payments.writeStream)", DOUBLED)
+    build = """
+def build(spark):
+    payments = spark.readStream.schema("id LONG, amount LONG").json("/in")
+    return payments.writeStream.foreachBatch(write)
+"""
+    job.write_text(begin + sink + build)
+    result = run("verify", *arguments, "--on", "spark", "--json")
+    assert result.exit_code == 1, result.output
+    (finding,) = json.loads(result.stdout)["findings"]
+    assert "(id=1, amount=10) once too often" in finding["message"]
+    assert run("replay", finding["replay_file"]).exit_code == 1
+
+
+def test_both_engines_are_for_spark_jobs(run: Run) -> None:
+    result = run("verify", "headrace_scenarios.zeitgeist:pipeline", "--on", "both")
     assert result.exit_code == 2
-    assert "given for a program" in result.output
+    assert "given for a Spark job" in result.output
 
 
 def living(session: int) -> list[str]:

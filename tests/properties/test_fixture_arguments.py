@@ -43,6 +43,8 @@ SAMPLES: dict[str, Any] = {
     "env": {"A": "1"},
     "stand_ins": ["a"],
     "query": "a",
+    "on": "spark",
+    "postgres": "postgresql://localhost",
 }
 
 

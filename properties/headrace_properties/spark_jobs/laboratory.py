@@ -1,14 +1,16 @@
-"""A query of a program in the laboratory: what tries it is the real Spark, which runs the program as it is."""
+"""A query of a program, or of a function, in the laboratory: what tries it is the real Spark, which runs it as it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace import OptionsError
 from headrace_properties.search.guard import effects_let_through
 from headrace_sim.spark.client.query_lives import QueryLife
 from headrace_sim.spark.client.script_time import ScriptTime
 from headrace_sim.spark.client.scripts import Script, ScriptRun
 from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.laboratory.driver import LaboratoryProgram
 from headrace_sim.spark.laboratory.hosts import RealDrivers, looked
 from headrace_sim.spark.laboratory.jvm import SparkJvm, shared
@@ -17,14 +19,15 @@ from headrace_sim.spark.sinks.processes import Sink
 
 @dataclass(frozen=True, slots=True)
 class Laboratory:
-    """Where a program runs on the real Spark."""
+    """Where a program runs on the real Spark, or a function."""
 
-    script: Script
+    script: Script | Called = Script("")  # noqa: RUF009  it is frozen
     beside: bool = False  # whether its queries are simulated, too, and what both find is compared
     postgres: str = ""  # the URL of the owner's server for tests; "": of one that is installed
     queries: tuple[SparkJob, ...] = ()  # what the program starts, in order
     number: int = 0  # the place of the query that is tried
     sparks: int = 1  # how many of them share the trials
+    prepare: Callable[[], Any] | None = None  # makes what sinks take for granted, as the author says. Or None
 
     @property
     def jvm(self) -> SparkJvm:
@@ -50,7 +53,23 @@ class Laboratory:
         program = LaboratoryProgram(self.script, self.queries, self.number, effects_let_through)
         host = RealDrivers(program, self.jvm, postgres=self.postgres)
         declared = {table: tuple(columns) for table, columns in keys.items()}
-        return Sink(job.sink.function, job.input, tuple(map(tuple, feed)), None, declared, host=host)
+        return Sink(job.sink.function, job.input, tuple(map(tuple, feed)), self.prepare, declared, host=host)
+
+
+def laboratory_on(engine: str, postgres: str = "", sparks: int = 1) -> Laboratory | None:
+    """Return where a query is tried on an engine: ``here`` (None: it is simulated), ``spark`` or ``both``.
+
+    The other arguments are fields of `Laboratory`.
+
+    Raises:
+        OptionsError: There is no such engine, or ``postgres``, the URL of a server for tests, is given for the simulation.
+
+    """
+    if engine not in {"here", "spark", "both"}:
+        raise OptionsError("on", engine, "here, spark or both")
+    if postgres and engine == "here":
+        raise OptionsError("postgres", postgres, "given with on=spark, or on=both")
+    return None if engine == "here" else Laboratory(beside=engine == "both", postgres=postgres, sparks=sparks)
 
 
 def _no_time(_seconds: float) -> None:

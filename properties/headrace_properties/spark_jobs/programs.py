@@ -137,13 +137,18 @@ def _target(
         raise TargetError(name, "it starts several queries, and one feed is given", "Name one: --query NAME")
     elif not alone:
         feed = None
-    prepare = _both(run.prepare, given.prepare or getattr(module, PREPARE))
+    prepare = _both(run.prepare, prepare_of(run, given))
     target = spark_target(
         name, job, module=_without_feed(module), feed=None if given.samples else feed, seed=seed, prepare=prepare,
         promises=given.promises, keys=given.keys if job.sink.function is not None else None, declares=given.declares,
         samples=given.samples,
     )  # fmt: skip
     return replace(target, limits=given.limits)
+
+
+def prepare_of(run: ScriptRun, given: ProgramInput) -> Callable[[], Any] | None:
+    """Return what makes the tables that a program takes for granted, as its author says."""
+    return given.prepare or getattr(_sayings(run.variables, given.feed_name), PREPARE)
 
 
 def _both(first: Callable[[], Any] | None, second: Callable[[], Any] | None) -> Callable[[], Any] | None:

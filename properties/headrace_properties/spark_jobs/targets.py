@@ -47,10 +47,11 @@ from headrace_sim.spark.job import (
     Union,
     Watermark,
 )
+from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.query.queries import hashable, run_job
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.query.stages import planned
-from headrace_sim.spark.refusals import definition_of, place_of_error, shown_place
+from headrace_sim.spark.refusals import CannotFollowError, definition_of, place_of_error, shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import OneTrial, RowsOf, SinkFinding, SinkReport, check_sink, try_fault
 from headrace_sim.spark.sinks.foreach_writers import function_of_writer
@@ -119,9 +120,8 @@ class SparkTarget:
         """Itself on each engine on which it is tried: simulated, on the real Spark, or both."""
         if self.laboratory is None or not self.laboratory.beside:
             return (self,)
-        return replace(self, laboratory=None), replace(
-            self, laboratory=replace(self.laboratory, beside=False)
-        )
+        real = replace(self.laboratory, beside=False)
+        return replace(self, laboratory=None), replace(self, laboratory=real, promises=())
 
     def verify(
         self,
@@ -211,7 +211,8 @@ class SparkTarget:
             refusal = self._refusal() or finding_of(Cause.ERROR, error.place, message, remedy)
             return SparkReport(self.name, None, None, (refusal,), notes=(told,))
         findings = ranked([*self._shown(sink), *review.findings])
-        return SparkReport(self.name, None, sink, findings, sink.unknown, (told, *review.notes))
+        unjudged = (f"promise {promise.name} is not judged on the real Spark" for promise in self.promises)
+        return SparkReport(self.name, None, sink, findings, (*sink.unknown, *unjudged), (told, *review.notes))
 
     def _refusal(self) -> Finding | None:
         """Return the finding that Spark refuses to start a query of its own operators."""
@@ -456,6 +457,25 @@ def spark_target(
     )
     is_drawn = given is None and not samples and job.sink.function is not None and job.sink.writer is None
     return target.drawn_for_sink() if is_drawn else target
+
+
+def spark_target_on(laboratory: Laboratory | None, name: str, found: Any, **given: Any) -> SparkTarget:
+    """Return what a user names, ready to be tried in the laboratory, or simulated; the other arguments are `spark_target`'s."""
+    if laboratory is None:
+        return spark_target(name, found, **given)
+    called = Called(found, name, given.get("schemas"))
+    try:
+        target = spark_target(name, found, **given)
+    except CannotFollowError as error:
+        run = replace(laboratory, script=called).looked(str(error))
+        target = replace(spark_target(name, run.queries[0], **given), assumed=True)
+        laboratory = replace(laboratory, beside=False)
+    if isinstance(found, SparkJob) or target.job.sink.function is found:
+        called = replace(called, job=target.job)
+    queries = (called.query(target.job),)
+    return replace(
+        target, laboratory=replace(laboratory, script=called, queries=queries, prepare=target.prepare)
+    )
 
 
 def _with_function(job: SparkJob) -> SparkJob:

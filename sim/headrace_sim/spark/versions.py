@@ -45,6 +45,21 @@ _CONVERSION = "sql.conversion" if VERSION >= (4, 0) else "sql.connect.conversion
 _LocalDataToArrow = _found(_CONVERSION, "LocalDataToArrowConversion")
 _ArrowToRows = _found(_CONVERSION, "ArrowTableToRowsConversion")
 
+# Java's own classes, in the laboratory.
+
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+CHECKPOINT_FILES = (
+    f"{_STREAMING}{'.checkpointing' * (VERSION >= (4, 1))}.FileSystemBasedCheckpointFileManager"
+)
+"""The class that writes a checkpoint's files without a second file for each checksum."""
+
+
+def java_sessions(jvm: Any) -> Any:
+    """Return Java's package that has the class of classic sessions. ``jvm``: that of a gateway."""
+    package = jvm.org.apache.spark.sql
+    return package.classic if VERSION >= (4, 0) else package
+
+
 # Stateful processors: 3.5 has none, and the worker of 4.0 drives them by another protocol.
 
 _PHASES = "PRE_INIT CREATED INITIALIZED DATA_PROCESSED TIMER_PROCESSED CLOSED"

@@ -11,15 +11,17 @@ from dataclasses import replace
 from typing import Any
 
 import pyspark.sql.connect.proto as pb
+from pyspark.sql import DataFrame as ClassicDataFrame
 from pyspark.sql import types as t
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
+from pyspark.sql.streaming import DataStreamWriter as ClassicWriter
 
 from headrace_sim.spark.client.answers import Answers, SessionState
 from headrace_sim.spark.client.parameters import is_session
 from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
 from headrace_sim.spark.client.script_time import script_time
-from headrace_sim.spark.client.sessions import ModuleSession, Session, connected
+from headrace_sim.spark.client.sessions import ModuleSession, connected
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import OutputMode, SparkJob, SparkJobError, SparkSink, WatermarkPolicy
 from headrace_sim.spark.plan.handles import object_of
@@ -127,21 +129,11 @@ def record(
     several, or `SchemaTextError` if a schema cannot be parsed.
     """
     with captured(SessionState(schemas=parsed_schemas(schemas))) as session:
-        given = {
-            parameter: _argument(parameter, schemas, session, build)
-            for parameter in inspect.signature(build).parameters.values()
-            if parameter.kind not in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}
-        }
-        by_name = {
-            parameter.name: value
-            for parameter, value in given.items()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        }
         try:
-            returned = build(*list(given.values())[: len(given) - len(by_name)], **by_name)
+            returned = built_with(build, schemas, session)
             if not session.queries.jobs:
                 session.place = definition_of(build)
-                _take(returned)
+                take(returned)
         except (CannotFollowError, SparkJobError):
             raise
         except Exception as error:
@@ -169,15 +161,33 @@ def parsed_schemas(
     }
 
 
-def _take(returned: Any) -> None:
-    """Start what a function returns without starting it."""
-    if isinstance(returned, DataFrame) and returned.isStreaming:
+def built_with(build: Callable[..., Any], schemas: Any, session: Any) -> Any:
+    """Call a function that builds a query, with a session and with streams of schemas, and return what it returns.
+
+    Raise `SparkJobError` if the schema of a parameter is not known, or whatever it raises.
+    """
+    given = {
+        parameter: _argument(parameter, schemas, session, build)
+        for parameter in inspect.signature(build).parameters.values()
+        if parameter.kind not in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}
+    }
+    by_name = {
+        parameter.name: value
+        for parameter, value in given.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    return build(*list(given.values())[: len(given) - len(by_name)], **by_name)
+
+
+def take(returned: Any) -> None:
+    """Start what a function returns without starting it: a writer, or a stream."""
+    if isinstance(returned, DataFrame | ClassicDataFrame) and returned.isStreaming:
         returned = returned.writeStream
-    if isinstance(returned, DataStreamWriter):
+    if isinstance(returned, DataStreamWriter | ClassicWriter):
         returned.start()
 
 
-def _argument(parameter: inspect.Parameter, schemas: Any, session: Session, build: Callable[..., Any]) -> Any:
+def _argument(parameter: inspect.Parameter, schemas: Any, session: Any, build: Callable[..., Any]) -> Any:
     if is_session(parameter, build):
         return session
     named = isinstance(schemas, Mapping)

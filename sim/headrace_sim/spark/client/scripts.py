@@ -52,6 +52,11 @@ class Script:
         """Whether it is a file, and no module."""
         return is_script(self.name)
 
+    @property
+    def file(self) -> Path | None:
+        """Its file; None: it is a module."""
+        return Path(self.name) if self.is_file else None
+
 
 def is_script(name: str) -> bool:
     """Return whether a target's name is that of a file with a program."""

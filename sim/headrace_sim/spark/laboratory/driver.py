@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, current_thread
+from types import ModuleType
 from typing import Any, NoReturn
 
 from py4j.clientserver import FinalizerWorker
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from headrace_sim.spark.client.scripts import Script, surroundings
 from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.laboratory.inputs import read_from
 from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
 from headrace_sim.spark.laboratory.looks import SourcesLook, kept_variables, note_queries
@@ -42,14 +44,14 @@ class LaboratoryProgram:
     """A program, and the streams that it reads in a trial.
 
     Attributes:
-        script: It.
+        script: It, or what stands for it.
         queries: What it starts, in order.
         number: The place of the one that is tried. The others read nothing, and write nowhere.
         within: Gives the context in which it runs.
 
     """
 
-    script: Script
+    script: Script | Called
     queries: tuple[SparkJob, ...]
     number: int = 0
     within: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -99,7 +101,7 @@ def drive(
             if prepare is not None and probe.attempt == 0:
                 prepare()
             before = batches_of(folder, "commits")
-            status = _run(probe, variables, spark)
+            status = _run(program.script, probe, variables, spark)
             probe.wrote(sorted(batches_of(folder, "commits") - before), written)
             if status == 0:  # its batches may all have been done before
                 probe.ledger.append(Returned(probe.attempt, -1))
@@ -123,7 +125,7 @@ def look(program: LaboratoryProgram, jvm: SparkJvm, session: Any, folder: Path, 
             watch_workers(folder, jvm.folder, probe, 0, None, heard=False)
             tell = probe.ledger.append
             note_queries(SourcesLook(folder.parent / "input", program.script.schemas, tell), tell)
-            status = _run(probe, variables, spark)
+            status = _run(program.script, probe, variables, spark)
             probe.ledger.append(kept_variables(variables))
     except BaseException:  # noqa: BLE001  a bug of ours: it must be seen
         probe.ledger.append(Refused(traceback.format_exc()))
@@ -143,7 +145,7 @@ def _settled(
 ) -> Iterator[tuple[dict[str, Any], SparkSession, StoreClients]]:
     """Let this process be a driver in its trial, irreversibly; give the program's variables, its session and its clients."""
     forget_users_modules()
-    with program.within(), surroundings(program.script) as module:
+    with program.within(), _surroundings(program.script) as module:
         if database is not None:
             watch_postgres(probe, database)
         probe.private = os.path.relpath(jvm.folder, folder)
@@ -156,6 +158,16 @@ def _settled(
         time.sleep = _resting(time.sleep, spark)  # type: ignore[assignment]
         _be_quiet()
         yield vars(module), spark, clients
+
+
+@contextmanager
+def _surroundings(script: Script | Called) -> Iterator[ModuleType]:
+    """Give what is run its module within."""
+    if isinstance(script, Script):
+        with surroundings(script) as module:
+            yield module
+    else:
+        yield ModuleType("__main__")
 
 
 def forget_users_modules() -> None:
@@ -174,12 +186,15 @@ def _be_quiet() -> None:
         os.dup2(nowhere, stream)
 
 
-def _run(probe: Probe, variables: dict[str, Any], spark: SparkSession) -> int:
+def _run(script: Script | Called, probe: Probe, variables: dict[str, Any], spark: SparkSession) -> int:
     """Run the program to the end of its queries. Return the exit status."""
     try:
-        code = variables.pop("__code__")
-        variables.setdefault("spark", spark)
-        exec(code, variables)  # noqa: S102  it is what the user runs
+        if isinstance(script, Called):
+            script.start(spark)
+        else:
+            code = variables.pop("__code__")
+            variables.setdefault("spark", spark)
+            exec(code, variables)  # noqa: S102  it is what the user runs
         for query in spark.streams.active:
             query.awaitTermination()
     except _OverError:

@@ -67,7 +67,7 @@ class RealDrivers:
         self._sessions = {folder: self.jvm.new_catalog(settings)}
         self._alive = {}
         script = self.program.script
-        server = server_for(Path(script.name) if script.is_file else self.home, self.postgres)
+        server = server_for(script.file or self.home, self.postgres)
         self._database = None if server is None else server.create("trial")
 
     def attempt(self, sink: Sink, folder: Path, ledger: Ledger, plan: AttemptPlan) -> "RealAttempt":

@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from headrace_sim.spark.job import Source, SparkJob
+from headrace_sim.spark.laboratory.watched_frames import noted
+from headrace_sim.spark.plan.streams import FIXED_SCHEMAS, PARAMETER
 from headrace_sim.spark.refusals import users_place
 from headrace_sim.spark.versions import arrow_table
 
@@ -48,7 +50,9 @@ def held_back(folder: Path, after: int) -> None:
 
 
 def read_from(folder: Path, queries: Sequence[SparkJob], number: int) -> None:
-    """Let this process's program read its streams from files, irreversibly: those of one of its queries; others are empty.
+    """Let this process's program read its streams from files, irreversibly: those of one of its queries.
+
+    Others are empty, also those of which it starts no query.
 
     Args:
         folder: Of the trial's input.
@@ -66,17 +70,24 @@ def read_from(folder: Path, queries: Sequence[SparkJob], number: int) -> None:
 
     def reading(really: Any) -> Any:
         def read(reader: DataStreamReader, *args: Any, **options: Any) -> Any:
-            known = waiting.get(users_place())
-            if known is None:
+            told = vars(reader).get("_headrace", {})
+            is_parameter = told.get("format") == PARAMETER
+            known = waiting.get(f"{PARAMETER} {told.get('name', '')}" if is_parameter else users_place())
+            schema, rows = told.get("schema") or FIXED_SCHEMAS.get(str(told.get("format", "")).lower()), None
+            if known is not None:
+                source, rows = known.pop(0) if len(known) > 1 else known[0]
+                schema = source.schema
+            if schema is None:
                 return really(reader, *args, **options)
-            source, rows = known.pop(0) if len(known) > 1 else known[0]
             place = folder / ("empty" if rows is None else str(rows))
             place.mkdir(parents=True, exist_ok=True)
-            own = reader._spark.readStream.schema(source.schema)
+            own = reader._spark.readStream.schema(schema)
             return really_parquet(own.option("maxFilesPerTrigger", 1), place.as_uri())
 
         return read
 
+    for name in ("format", "option", "schema"):
+        setattr(DataStreamReader, name, noted(name, getattr(DataStreamReader, name)))
     for name in READS:
         if hasattr(DataStreamReader, name):
             setattr(DataStreamReader, name, reading(getattr(DataStreamReader, name)))

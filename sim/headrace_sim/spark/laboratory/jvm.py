@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 from headrace.spark.runtime.session import process_environment, worker_path
 from headrace_sim.spark.laboratory.places import WAREHOUSE
 from headrace_sim.spark.laboratory.postgres import find_jdbc_jar
-from headrace_sim.spark.versions import JARS
+from headrace_sim.spark.versions import CHECKPOINT_FILES, JARS, java_sessions
 
 MASTER = "local[2,4]"
 """Two tasks at a time, each tried up to four times, as on a cluster."""
@@ -50,9 +50,7 @@ _SETTINGS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.pollingDelay": "1",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
     "spark.hadoop.fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
 }
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
@@ -117,7 +115,7 @@ class SparkJvm:
         options = self.gateway.jvm.java.util.HashMap()
         for name, value in settings.items():
             options.put(name, value)
-        classes = self.gateway.jvm.org.apache.spark.sql.classic
+        classes = java_sessions(self.gateway.jvm)
         session = classes.SparkSession(self.context.sc(), options)
         classes.SparkSession.setDefaultSession(session)
         return session
@@ -130,7 +128,7 @@ class SparkJvm:
             overtaken: Whether that one still runs. Then the next one is another Spark, which knows the same tables.
 
         """
-        classes = self.gateway.jvm.org.apache.spark.sql.classic
+        classes = java_sessions(self.gateway.jvm)
         made = session.newSession()
         if overtaken:
             made = self.new_catalog(dict(self.settings_of(session)))

@@ -14,7 +14,7 @@ from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import OutputMode, Source, SparkJob, SparkSink
 from headrace_sim.spark.laboratory.inputs import READS
 from headrace_sim.spark.laboratory.watched_frames import noted
-from headrace_sim.spark.plan.streams import FIXED_SCHEMAS
+from headrace_sim.spark.plan.streams import FIXED_SCHEMAS, PARAMETER
 from headrace_sim.spark.refusals import users_place
 
 Schemas = Mapping[str, str] | str | None
@@ -42,9 +42,16 @@ class SourcesLook:
             told = vars(reader).get("_headrace", {}) | options
             format_ = told.pop("format", "") if name in {"load", "table"} else name
             path = str(next(iter(args), told.get("path", "")) or "")
+            given = str(told.pop("name", "")) if format_ == PARAMETER else ""
+            format_ = format_.replace(PARAMETER, "")
             settings = tuple((key, str(value)) for key, value in told.items() if key != "schema")
             source = Source(
-                f"stream{len(self.sources) + 1}", format_, t.StructType(), settings, path, users_place()
+                given or f"stream{len(self.sources) + 1}",
+                format_,
+                t.StructType(),
+                settings,
+                path,
+                users_place(),
             )
             schema = self._schema_of(source, told.get("schema"))
             empty = self.folder / str(len(self.sources))

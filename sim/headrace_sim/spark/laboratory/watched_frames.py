@@ -136,6 +136,9 @@ def _acting(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
     return act
 
 
+_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
+
+
 def watch_queries(
     probe: Probe, fault: SinkFault | None, queries: Sequence[SparkJob], number: int, *, heard: bool
 ) -> Sequence[tuple[str, str, str]]:
@@ -189,6 +192,10 @@ def watch_queries(
             if users_place() != tried or next(starts) != before:
                 self._jwrite = self._jwrite.format("noop").option("checkpointLocation", f"/{uuid4()}")
                 return really_start(self)
+            if "checkpointlocation" not in {name.lower() for name in told} and not self._spark.conf.get(
+                _CHECKPOINTS, ""
+            ):
+                self._jwrite = self._jwrite.option("checkpointLocation", "/checkpoint")
             if "function" not in told:
                 target = (*args, told.get("path") or told.get("tableName") or "")[0]
                 written.append((told.get("format") or "write", shown(target), users_place()))

@@ -1,0 +1,161 @@
+"""What a user names instead of a program: a function, or a `SparkJob`, whose query a driver of the laboratory starts."""
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
+
+from headrace_sim.spark.client.recording import built_with, take
+from headrace_sim.spark.job import (
+    ApplyWithState,
+    Deduplicate,
+    Limit,
+    MapInPandas,
+    Source,
+    SparkJob,
+    SparkJobError,
+    Step,
+    TransformWithState,
+    Watermark,
+)
+from headrace_sim.spark.plan.streams import PARAMETER
+from headrace_sim.spark.refusals import definition_of
+
+_STORE = "spark.sql.streaming.stateStore.providerClass"
+_ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A function or a `SparkJob` that stands for a program.
+
+    Attributes:
+        found: It.
+        name: ``MODULE:NAME``, by which each driver imports a function anew. Without a module: each takes it as it is here.
+        schemas: Of its parameters.
+        job: The query that it stands for; None: the function starts it.
+
+    """
+
+    found: Any
+    name: str
+    schemas: Mapping[str, str] | str | None = None
+    job: SparkJob | None = None
+
+    def query(self, job: SparkJob) -> SparkJob:
+        """Return its query, recorded as ``job``, with the streams and the place that it has in a driver."""
+        streams = job.sources or (Source("", "", job.input),)
+        placed = (
+            stream if stream.format else replace(stream, place=f"{PARAMETER} {stream.name}")
+            for stream in streams
+        )
+        sink = replace(job.sink, place=job.sink.place or self._place)
+        return replace(job, sources=tuple(placed), sink=sink)
+
+    @property
+    def _place(self) -> str:
+        function = self.found.sink.function if isinstance(self.found, SparkJob) else self.found
+        return definition_of(function) or "unknown:0"
+
+    @property
+    def file(self) -> Path:
+        """Where it is defined."""
+        return Path(self._place.rpartition(":")[0])
+
+    def start(self, spark: SparkSession) -> None:
+        """Start its query in this process, a driver.
+
+        Raises:
+            SparkJobError: It is a `SparkJob` with a step that only the simulation computes.
+
+        """
+        found, (module, _, attribute) = self.found, self.name.partition(":")
+        if attribute and not isinstance(found, SparkJob):
+            found = getattr(importlib.import_module(module), attribute)
+        if self.job is None:
+            with _started() as started:
+                returned = built_with(found, self.schemas, spark)
+            if started:
+                return
+        else:
+            is_job = isinstance(found, SparkJob)
+            sink = self.job.sink if is_job else replace(self.job.sink, function=found)
+            returned = _written(replace(self.job, sink=sink), spark)
+        file, _, line = self._place.rpartition(":")
+        code = compile("\n" * (int(line) - 1) + "take(returned)", file, "exec")
+        exec(code, {"take": take, "returned": returned})  # noqa: S102  so that it is started at its place
+
+
+@contextmanager
+def _started() -> Iterator[list[DataStreamWriter]]:
+    """Note the writers that are started within."""
+    started: list[DataStreamWriter] = []
+
+    def noting(really: Callable[..., Any]) -> Callable[..., Any]:
+        def start(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
+            started.append(self)
+            return really(self, *args, **options)
+
+        return start
+
+    with (
+        patch.object(DataStreamWriter, "start", noting(DataStreamWriter.start)),
+        patch.object(DataStreamWriter, "toTable", noting(DataStreamWriter.toTable)),
+    ):
+        yield started
+
+
+def _written(job: SparkJob, spark: SparkSession) -> DataStreamWriter:
+    """Return the writer of a query."""
+    if any(isinstance(step, TransformWithState) for step in job.steps):
+        spark.conf.set(_STORE, _ROCKS_DB)
+    frame = spark.readStream.format(PARAMETER).schema(job.input).load()
+    for step in job.steps:
+        frame = stepped(frame, step)
+    sink = job.sink
+    writer = frame.writeStream.outputMode(sink.output_mode.value).options(**dict(sink.options))
+    if sink.writer is not None:
+        return writer.foreach(sink.writer)
+    if sink.function is not None:
+        return writer.foreachBatch(sink.function)
+    return writer.format(sink.format or "parquet").option("path", sink.target)
+
+
+def stepped(frame: Any, step: Step) -> DataFrame:
+    """Return a stream behind a step. Raise `SparkJobError` if only the simulation computes it."""
+    match step:
+        case Watermark():
+            return frame.withWatermark(step.column, f"{step.delay_us} microseconds")
+        case MapInPandas():
+            return frame.mapInPandas(step.function, step.output)
+        case Limit():
+            return frame.limit(step.count)
+        case Deduplicate(within_watermark=True):
+            return frame.dropDuplicatesWithinWatermark([*step.keys])
+        case Deduplicate():
+            return frame.dropDuplicates([*step.keys])
+        case ApplyWithState():
+            return frame.groupBy(*step.keys).applyInPandasWithState(
+                step.function, step.output, step.state, step.output_mode.value, step.timeout
+            )
+        case TransformWithState(initial=None):
+            groups = frame.groupBy(*step.keys)
+            call = groups.transformWithStateInPandas if step.pandas else groups.transformWithState
+            return call(
+                step.processor,
+                step.output,
+                step.output_mode.value,
+                step.time_mode.value,
+                eventTimeColumnName=step.event_time,
+            )
+        case _:
+            problem = (
+                f"the step {type(step).__name__} of a SparkJob is only what the simulation recorded of it"
+            )
+            raise SparkJobError(problem, step.place, "Name the function that builds the job: MODULE:FUNCTION")
