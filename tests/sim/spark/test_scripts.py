@@ -1,5 +1,6 @@
 """Programs are run as their owners run them, up to their end, and start nothing."""
 
+import importlib
 import json
 import re
 import sys
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 
 from headrace_sim.spark.client.query_lives import LIFE_S, MOST_STARTS
-from headrace_sim.spark.client.script_needs import ProgramError
+from headrace_sim.spark.client.script_needs import ProgramError, stand_ins
 from headrace_sim.spark.client.scripts import Script, ScriptRun, run_script, surroundings
 from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.stores.client_modules import is_made
 
 _BEGIN = """\
 import os, sys, time, threading
@@ -434,3 +436,9 @@ def test_what_a_program_imported_from_time_works_once_it_has_ended(run: Any) -> 
         done.variables["sleep"](0)
     assert done.variables["monotonic"]() > 0
     assert MOST_STARTS > 1
+
+
+def test_client_that_is_missing_has_a_stand_in_within_the_surroundings_of_another_program() -> None:
+    with stand_ins(), stand_ins():  # as a driver of the laboratory has them
+        client = importlib.import_module("pymysql")
+    assert is_made(client)

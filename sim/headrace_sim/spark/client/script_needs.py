@@ -140,7 +140,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def _is_missing(self, fullname: str, path: Sequence[str] | None) -> bool:
-        finders = (finder for finder in sys.meta_path if finder is not self)
+        finders = (finder for finder in sys.meta_path if not isinstance(finder, StandIns))
         return not any(finder.find_spec(fullname, path) for finder in finders)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
