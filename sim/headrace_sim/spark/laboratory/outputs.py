@@ -7,6 +7,7 @@ the log counts is read, as any reader does; what lies in ``_temporary`` counts n
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -24,6 +25,11 @@ _TABLES: Mapping[str, Callable[[Path], list[dict[str, object]]]] = {
     ".parquet": lambda path: pq.ParquetFile(path).read().to_pylist(),
     ".orc": lambda path: orc.ORCFile(path).read().to_pylist(),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class CsvHeader:
+    """What is kept of a write whose files of CSV begin with the names of the columns."""
 
 
 def collected(folder: Path, effects: list[Effect], known: Mapping[str, tuple[int, int]]) -> Raw:
@@ -47,12 +53,24 @@ def collected(folder: Path, effects: list[Effect], known: Mapping[str, tuple[int
         )
 
     found = {shown(name): items for name, items in collected_files(folder, effects, counts).items()}
+    with_header = {effect.target for effect in effects if isinstance(effect.payload, CsvHeader)}
     for table in sorted(tables):
         if not any(table.is_relative_to(place) for place in checkpoints):
-            found[shown(str(table.relative_to(folder)))] = [
-                item for path in _parts(table) for item in _rows(path, table)
-            ]
+            name = shown(str(table.relative_to(folder)))
+            rows = [_rows(path, table) for path in _parts(table)]
+            read = _named if name in with_header else iter
+            found[name] = [item for items in rows for item in read(items)]
     return found
+
+
+def _named(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the rows of a part that begins with the names of their columns; those of its partition have theirs."""
+    header, *rows = [*items] or [()]
+    for row in rows:
+        yield tuple(
+            (name if place.startswith("column ") else place, value)
+            for (place, name), (_, value) in zip(header, row, strict=True)
+        )
 
 
 def _table_of(part: Path, folder: Path) -> Path:

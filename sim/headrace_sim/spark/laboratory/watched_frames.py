@@ -8,11 +8,12 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import DataFrameWriter, SparkSession
 from pyspark.sql.readwriter import DataFrameWriterV2
 from pyspark.sql.streaming import DataStreamWriter
 
 from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.laboratory.outputs import CsvHeader
 from headrace_sim.spark.laboratory.places import shown
 from headrace_sim.spark.laboratory.postgres import is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_statements import plain_table
@@ -21,6 +22,10 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import Failed, Probe
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 
+try:
+    from pyspark.sql.classic import dataframe
+except ImportError:  # before PySpark 4.0
+    from pyspark.sql import dataframe
 try:
     from pyspark.sql.merge import MergeIntoWriter
 except ImportError:  # before PySpark 4.0
@@ -53,8 +58,8 @@ def watch_writes(probe: Probe) -> None:
     for name in _WRITES_V2:
         setattr(DataFrameWriterV2, name, _written(probe, name, getattr(DataFrameWriterV2, name)))
     for name in _ACTIONS:
-        if hasattr(DataFrame, name):
-            setattr(DataFrame, name, _acting(probe, getattr(DataFrame, name)))
+        if hasattr(dataframe.DataFrame, name):
+            setattr(dataframe.DataFrame, name, _acting(probe, getattr(dataframe.DataFrame, name)))
     if MergeIntoWriter is not None:
         MergeIntoWriter.merge = _written(probe, "merge", MergeIntoWriter.merge)
     SparkSession.sql = _commanded(probe, SparkSession.sql)
@@ -90,7 +95,8 @@ def _commanded(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
         command = _COMMAND.match(text)
         if command is None:
             return really(self, text, *args, **options)
-        with probe.effect(" ".join(command["words"].upper().split()), command["table"].replace("`", "")):
+        words = " ".join(command["words"].upper().split())
+        with probe.action(), probe.effect(words, command["table"].replace("`", "")):
             return really(self, text, *args, **options)
 
     return sql
@@ -121,7 +127,9 @@ def _written(probe: Probe, name: str, really: Callable[..., Any]) -> Callable[..
         )
         if "postgresql:" in str(told.get("url")):
             target = f"postgres: {plain_table(str(told.get('dbtable')))}"
-        with probe.effect(" ".join(filter(None, (name, mode))), shown(target)):
+        header = CsvHeader() if str(options.get("header", told.get("header"))).lower() == "true" else None
+        words = " ".join(filter(None, (name, mode)))
+        with probe.action(), probe.effect(words, shown(target), payload=lambda: header):
             return really(self, *args, **options)
 
     return write

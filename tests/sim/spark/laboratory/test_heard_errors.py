@@ -43,3 +43,27 @@ def test_an_error_that_is_only_printed_is_blamed_for_what_is_missing(
     (finding,) = trial.findings
     assert (finding.destination, finding.wrong) == ("out.db: payments", Wrong.MISSING)
     assert "IntegrityError: UNIQUE constraint failed: done.batch" in str(finding)
+
+
+SKIPS = (
+    READ  # noqa: S608  a program's text
+    + """
+def write(df, batch_id):
+    try:
+        rows = df.collect()
+    except Exception:
+        return
+    with sqlite3.connect("out.db") as db:
+        db.execute("CREATE TABLE IF NOT EXISTS payments (id INTEGER, amount INTEGER)")
+        db.executemany("INSERT INTO payments VALUES (?, ?)", [tuple(row) for row in rows])
+
+payments.writeStream.foreachBatch(write)"""
+    + START
+)
+
+
+def test_an_action_that_fails_and_is_caught_loses_its_batch(jvm: SparkJvm, tmp_path: Path) -> None:
+    trial = tried(jvm, tmp_path, SKIPS, SinkFault(SinkFaultKind.FAIL, 1, 0))
+    assert [(finding.destination, finding.wrong) for finding in trial.findings] == [
+        ("out.db: payments", Wrong.MISSING)
+    ]

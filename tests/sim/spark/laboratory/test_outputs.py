@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace_sim.spark.laboratory.outputs import collected
+from headrace_sim.spark.laboratory.outputs import CsvHeader, collected
 from headrace_sim.spark.laboratory.places import looked_at
+from headrace_sim.spark.sinks.effects import Effect
 
 pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
 
@@ -50,3 +51,15 @@ def test_what_was_there_before_is_not_what_a_trial_left(tmp_path: Path) -> None:
     known = looked_at(tmp_path)
     part(tmp_path / "out/part-0.parquet", 2)
     assert collected(tmp_path, [], known) == {"out": [(("n", "2"),)]}
+
+
+def test_the_names_of_columns_in_a_file_of_csv_are_no_row(tmp_path: Path) -> None:
+    for day in (1, 2):
+        path = tmp_path / f"out/day={day}/part-0.csv"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"n,name\n{day},ann\n")
+    (tmp_path / "out/part-1.csv").touch()
+    written = Effect(0, 0, "csv append", "out", "job.py:1", payload=CsvHeader())
+    assert collected(tmp_path, [written], {}) == {
+        "out": [(("n", str(day)), ("name", "ann"), ("day", f"'{day}'")) for day in (1, 2)]
+    }
