@@ -4,10 +4,10 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import ClassVar
 
+from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding, Kind, ranked
 from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
 from headrace_properties.replays import Replay, to_replay
@@ -91,15 +91,21 @@ class SparkTrials:
         return self.again
 
     def search(self) -> None:
-        """Run the schedules and the trials of the sink."""
-        reports = [
-            target.verify(
-                schedules=self.schedules, seed=self.seed, allow=self.allow, duplicates=self.duplicates,
-                allow_unknown=self.allow_unknown, progress=self.progress,
-            )
-            for target in self.target.engines
-        ]  # fmt: skip
-        self.report = reduce(compared, reports)
+        """Run the schedules and the trials of the sink. What the second engine cannot try is said, and the first one's counts."""
+        first, *others = self.target.engines
+        self.report = self._verified(first)
+        for target in others:
+            try:
+                self.report = compared(self.report, self._verified(target))
+            except HeadraceError as error:
+                unknown = (*self.report.unknown, f"on the real Spark: {error}")
+                self.report = dataclasses.replace(self.report, unknown=unknown)
+
+    def _verified(self, target: SparkTarget) -> SparkReport:
+        return target.verify(
+            schedules=self.schedules, seed=self.seed, allow=self.allow, duplicates=self.duplicates,
+            allow_unknown=self.allow_unknown, progress=self.progress,
+        )  # fmt: skip
 
     @property
     def expected(self) -> int:

@@ -53,7 +53,15 @@ from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.query.stages import planned
 from headrace_sim.spark.refusals import CannotFollowError, definition_of, place_of_error, shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks import OneTrial, RowsOf, SinkFinding, SinkReport, check_sink, try_fault
+from headrace_sim.spark.sinks import (
+    OneTrial,
+    RowsOf,
+    SinkFinding,
+    SinkReport,
+    UnfollowableSinkError,
+    check_sink,
+    try_fault,
+)
 from headrace_sim.spark.sinks.foreach_writers import function_of_writer
 from headrace_sim.spark.sinks.processes import SinkFunction
 from headrace_sim.spark.sinks.trial import (
@@ -75,6 +83,8 @@ author promises; and what its outcome may depend on."""
 
 _REFUSED = re.compile("output mode", re.IGNORECASE)
 """What Spark says of a query whose output mode does not fit its operators, or its sink."""
+_MISSING = re.compile(r"(?:ClassNotFoundException|Failed to find (?:the )?data source): ([\w.$]+)")
+"""What Spark says of a connector or a driver whose jar it has not."""
 NO_ROW = "no row came to the sink: nothing could be lost or doubled"
 SINK_TRIES = 3
 """Choice: the number of smaller inputs tried for a finding about a sink. Each takes a few processes."""
@@ -204,6 +214,9 @@ class SparkTarget:
                 processes=laboratory.sparks,
             )
         except SinkFailsError as error:
+            if missing := _MISSING.search(error.message):
+                jar = f"the Spark that is installed lacks {missing[1]}. Put its jar beside Spark's own: pyspark/jars"
+                raise UnfollowableSinkError(f"{error.place}: {jar}") from error
             if error.batch >= 0 or not _REFUSED.search(error.message):
                 raise
             message = f"Spark refuses to start the query: {error.message}"

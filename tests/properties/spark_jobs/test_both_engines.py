@@ -2,14 +2,18 @@
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from headrace_properties.spark_jobs.both_engines import compared
 from headrace_properties.spark_jobs.sink_findings import finding_of_sink
 from headrace_properties.spark_jobs.targets import SparkReport
+from headrace_properties.spark_trials import SparkTrials
+from headrace_properties.target import SparkSource
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks import SinkFinding, SinkReport, Wrong
+from headrace_sim.spark.sinks import SinkFinding, SinkReport, UnfollowableSinkError, Wrong
 from headrace_sim.spark.sinks.contents import Contents
 from headrace_sim.spark.sinks.trial import PointOutcome
 
@@ -60,3 +64,15 @@ def test_what_differs_is_told(simulated: SparkReport, real: SparkReport, notes: 
 
 def test_what_either_finds_counts() -> None:
     assert len(compared(SOUND, WRONG).findings) == len(compared(WRONG, SOUND).findings) == 1
+
+
+def test_what_the_real_spark_cannot_try_is_said_beside_what_the_simulation_found() -> None:
+    def refuse(**_: Any) -> SparkReport:
+        raise UnfollowableSinkError("it lacks a jar")
+
+    engines = (SimpleNamespace(verify=lambda **_: WRONG), SimpleNamespace(verify=refuse))
+    target: Any = SimpleNamespace(engines=engines)
+    trials = SparkTrials(target, lambda _: target, SparkSource("job.py"), 0)
+    trials.search()
+    assert trials.report is not None
+    assert (len(trials.report.findings), trials.report.unknown) == (1, ("on the real Spark: it lacks a jar",))
