@@ -1,4 +1,4 @@
-"""What jobs of the corpus come to at each crash point: ``python -m tests.crash_points NAME ...`` records it of the real Spark.
+"""What jobs of the corpus come to at each crash point: ``python -m tests.crash_points NAME ...`` records the real Spark.
 
 Each job runs in a process of its own, in a copy of its folder, as `tests.corpus` runs it.
 """
@@ -15,8 +15,9 @@ from typing import Any
 
 from tests.corpus import INSTALLED
 from tests.properties.spark_jobs.corpus_table import CORPUS, FOLDER, CorpusJob
+from tests.sim.spark.outcomes import keep
 
-RECORDED = FOLDER.with_name("crash_point_outcomes.json")
+RECORDED = Path(__file__).parent / "sim" / "spark" / "crash_point_outcomes.json"
 """By job and query: the crash points of the real Spark, by what is wrong there (``""``: nothing), and the rows that are left."""
 BATCHES = 2
 """How many of the drawn ones: a point of the third is like one of the second."""
@@ -79,9 +80,7 @@ def main(names: list[str]) -> None:
         return
     for name in names:
         told = outcomes_of(CORPUS[name], "spark")
-        recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
-        text = json.dumps(recorded | {name: told}, indent=1, sort_keys=True)
-        RECORDED.write_text(f"{text}\n")
+        keep(RECORDED, json.loads(RECORDED.read_text()) | {name: told})
 
 
 if __name__ == "__main__":
