@@ -1,5 +1,6 @@
 """``headrace verify jobs/stream.py``: a program that starts queries, run as its owner runs it."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -64,6 +65,12 @@ class ProgramOptions:
     def is_program(self, name: str) -> bool:
         """Return whether a target is a program."""
         return self.module or is_file_of_program(name)
+
+    def on_spark(self, name: str, schemas: Sequence[str], arguments: Sequence[str]) -> str:
+        """Return the command that verifies a target with these schemas, or a program, on the real Spark."""
+        given = [word for schema in schemas for word in ("--schema", schema)]
+        own = ["--", *arguments] if arguments else []
+        return shlex.join(["headrace", "verify", *["-m"] * self.module, name, *given, "--on", "spark", *own])
 
     def script(self, name: str, arguments: Sequence[str]) -> "Script":
         """Return the program."""

@@ -1,8 +1,7 @@
 """``headrace verify``: search for a fault schedule that breaks a pipeline, and shrink it."""
 
-import shlex
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -283,10 +282,11 @@ def verify(
         files.claim(save, "--save")
         files.claim(history, HISTORY)
         is_program = program.is_program(pipeline)
+        on_spark = program.on_spark(pipeline, target.schema or (), arguments or ())
         confinement = Confinement(CodeLimits(call_s=options.code_timeout), target.allow)
         with stdout_reserved(), confinement.entered(verbose=verbose):
             trials: AnyTrials
-            with _offered(pipeline, target.schema or (), pools.on):
+            with _offered(on_spark, pools.on):
                 if is_program:
                     trials = _program(
                         context,
@@ -309,7 +309,7 @@ def verify(
             check_allowed(names_of(target.allow), trials.kind)
             session = Session(trials, memory(failures, trials.source))
             with (
-                _offered(pipeline, target.schema or (), pools.on),
+                _offered(on_spark, pools.on),
                 pools.pool() if of_pipeline else nullcontext(1) as jobs,
                 SearchProgress(trials.expected) as progress,
             ):
@@ -326,8 +326,8 @@ def verify(
 
 
 @contextmanager
-def _offered(name: str, schemas: Sequence[str], engine: PoolName) -> Iterator[None]:
-    """Name the real Spark to who hears within that the simulation cannot follow a target. ``schemas``: given with it.
+def _offered(command: str, engine: PoolName) -> Iterator[None]:
+    """Name the command that verifies a target on the real Spark to who hears within that the simulation cannot follow it.
 
     Raises:
         CannotSimulateError: The simulation cannot.
@@ -338,8 +338,7 @@ def _offered(name: str, schemas: Sequence[str], engine: PoolName) -> Iterator[No
     except HeadraceError as error:
         if engine is not PoolName.HERE or type(error).__name__ not in _REFUSALS:
             raise
-        given = [word for schema in schemas for word in ("--schema", schema)]
-        raise CannotSimulateError(str(error), shlex.join([name, *given])) from error
+        raise CannotSimulateError(str(error), command) from error
 
 
 _REFUSALS = frozenset({"CannotFollowError", "UnfollowableSinkError"})
@@ -347,18 +346,15 @@ _REFUSALS = frozenset({"CannotFollowError", "UnfollowableSinkError"})
 
 
 class CannotSimulateError(HeadraceError):
-    """The simulation cannot follow a target, which the real Spark runs as it is. Fields: problem, arguments (shell words)."""
+    """The simulation cannot follow a target, which the real Spark runs as it is. Fields: problem, command."""
 
-    def __init__(self, problem: str, arguments: str) -> None:
-        super().__init__(problem, arguments)
-        self.problem, self.arguments = problem, arguments
+    def __init__(self, problem: str, command: str) -> None:
+        super().__init__(problem, command)
+        self.problem, self.command = problem, command
 
     def __str__(self) -> str:
         """Repeat the problem, and name the command."""
-        return (
-            f"{self.problem}. Or let the real Spark run it as it is, some seconds a trial: headrace verify"
-            f" {self.arguments} --on spark"
-        )
+        return f"{self.problem}. Or let the real Spark run it as it is, some seconds a trial: {self.command}"
 
 
 def _trials(

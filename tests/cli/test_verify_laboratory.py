@@ -123,6 +123,8 @@ def test_program_that_the_simulation_cannot_read_is_offered_the_real_spark(job: 
     assert result.exit_code == 2
     assert "cannot follow SparkContext.parallelize" in result.output
     assert f"headrace verify {job} --on spark" in result.output
+    with_arguments = run("verify", "-m", "stream", "--", "--topic", "my events")
+    assert "headrace verify -m stream --on spark -- --topic 'my events'" in with_arguments.output
 
 
 @pytest.mark.nightly
