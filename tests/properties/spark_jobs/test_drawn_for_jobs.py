@@ -440,6 +440,14 @@ def test_rows_follow_from_the_seed_in_every_process() -> None:
     assert rows_of(orders) != rows_of(orders, seed=1)
 
 
+def test_text_that_may_not_be_null_is_drawn_as_a_time_of_every_row() -> None:
+    def build(spark: Any) -> Any:
+        rows = spark.readStream.schema("id INT, at STRING NOT NULL").csv("/landing")
+        return rows.withColumn("at", F.to_timestamp("at")).filter(F.col("at").isNull())
+
+    assert all(row[1] for row in rows_of(build))
+
+
 def test_a_table_of_a_sample_is_written_as_the_job_parses_it(tmp_path: Path) -> None:
     (tmp_path / "orders.csv").write_text("status,amount,order_id\nPAID,200.50,7\n")
     [[row]] = feed_of(job_of(orders), 0, {"orders": str(tmp_path / "orders.csv")})

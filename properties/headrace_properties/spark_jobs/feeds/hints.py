@@ -132,6 +132,7 @@ class Hints:
         """Return what is written in a slot; None if it is written in another way, too."""
         if slot.content is None and not slot.parts and written is not None:
             slot.written, slot.content = written, self.slot(kind, slot.label, slot)
+            slot.content.nullable = slot.nullable
         return slot.content if written is not None and slot.written == written else None
 
 
