@@ -173,6 +173,9 @@ def columns_named(file: str) -> str:
     return ", ".join(f"{name} STRING" for name in wanted[:_COLUMNS_TOLD]) or "word STRING"
 
 
+_OF_MODELS = "Let a function of Python's score the rows (udf), or leave the model out"
+
+
 def gap_in(error: BaseException) -> CannotFollowError | None:
     """Return the refusal that an error stands for: one of our stand-ins raised it, and Spark would not have.
 
@@ -180,6 +183,10 @@ def gap_in(error: BaseException) -> CannotFollowError | None:
     exceptions, and errors about what the user's code returns.
     """
     if isinstance(error, UnknownTableError):
+        if any("/pyspark/ml/" in frame.filename for frame in traceback.extract_tb(error.__traceback__)):
+            return CannotFollowError(
+                f"a model of pyspark.ml ({error.name})", place_of_error(error), _OF_MODELS
+            )
         what = f"reading {error.name}, which nothing here has made,"
         given = f"--schema '{label_of(error.name)}=word STRING'"
         remedy = f"If it is there before the job, say what it has: {given}, or let prepare() write it"

@@ -324,6 +324,15 @@ LACKS = {
         "from pyspark.sql.functions import udf\ndef lower(text: str) -> str: return text.lower()\nudf(lower)",
         "job.py: it starts no query",
     ),
+    "a platform": ("import dlt", "job.py:8: a pipeline of Delta Live Tables runs on its platform alone"),
+    "a model": (
+        "from pyspark.ml import PipelineModel\nPipelineModel.load('models/fraud')",
+        r"job.py:9: cannot follow a model of pyspark.ml \(models/fraud/metadata\)",
+    ),
+    "a schema of a source without a path": (
+        "spark.readStream.format('pulsar').load()",
+        "job.py:8: .* or give it: --schema 'word STRING'",
+    ),
     "a table that a query of JDBC reads": (
         "spark.read.jdbc('jdbc:postgresql://db', '(SELECT max(n) FROM orders) AS o').first()",
         "job.py:8: cannot follow reading orders.* --schema 'orders=word STRING'",

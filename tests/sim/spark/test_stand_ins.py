@@ -186,6 +186,25 @@ def test_probe_of_a_database_is_answered(df: Any) -> None:
     )
 
 
+def test_transforms_that_iceberg_partitions_by_are_no_columns(df: Any) -> None:
+    df.writeTo("lake.days").using("iceberg").partitionedBy(
+        getattr(F, "partitioning", F).days("n"), "k"
+    ).create()
+    assert df.sparkSession.table("lake.days").count() == len(ROWS)
+    with pytest.raises(CannotFollowError, match="of a computed column"):
+        df.writeTo("lake.other").partitionedBy(F.upper("k")).create()
+
+
+def test_mqtt_has_a_schema_of_its_own(df: Any) -> None:
+    provider = "org.apache.bahir.sql.streaming.mqtt.MQTTStreamSourceProvider"
+    assert df.sparkSession.readStream.format(provider).load().columns == [
+        "id",
+        "topic",
+        "payload",
+        "timestamp",
+    ]
+
+
 def test_catalog_of_classic_pyspark_is_that_of_the_session(df: Any) -> None:
     df.write.saveAsTable("names")
     assert [Catalog(df.sparkSession).tableExists(name) for name in ("names", "other")] == [True, False]

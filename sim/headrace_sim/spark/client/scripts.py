@@ -252,6 +252,9 @@ def _explained(
     if gap is not None:
         return gap
     place = shown_place(place_of_error(failure))
+    if isinstance(failure, ModuleNotFoundError) and failure.name == "dlt":
+        remedy = "Call the functions of its tables in a program that starts a query"
+        return ProgramError("a pipeline of Delta Live Tables runs on its platform alone", place, remedy)
     if isinstance(failure, ModuleNotFoundError) and failure.name:
         remedy = f"Install it, or put an inert module in its place: --stand-in {failure.name}"
         return ProgramError(f"there is no module {failure.name!r}", place, remedy)

@@ -24,6 +24,7 @@ _READ = frozenset({
     "bucket_by", "clustering_columns", "input", "mode", "options", "partitioning_columns", "path", "sort_column_names",
     "source", "table",
 })  # fmt: skip
+_HIDDEN_PARTITIONS = frozenset({"bucket", "days", "hours", "months", "years"})
 _READ_V2 = frozenset({
     "clustering_columns", "input", "mode", "options", "overwrite_condition", "partitioning_columns", "provider",
     "table_name", "table_properties",
@@ -56,7 +57,7 @@ def request_of_v2(
     """Return what ``df.writeTo`` asks for.
 
     ``tables``: they know the format of the table. ``compiler``: reads the columns that it partitions by and goes by. Raise
-    `CannotFollowError` if it partitions by a transform of a column.
+    `CannotFollowError` if it partitions by a computed column that is no transform of Iceberg's.
     """
     refuse_unread(command, _READ_V2, place)
     name = pb.WriteOperationV2.Mode.Name(command.mode)
@@ -65,9 +66,10 @@ def request_of_v2(
     read: Any = compiler.reading(place)
     partitions = []
     for node in map(read, command.partitioning_columns):
-        if node.name != "col":
+        if node.name == "col":
+            partitions.append(str(node.args[0]).lower())
+        elif node.name not in _HIDDEN_PARTITIONS:
             raise CannotFollowError("partitionedBy() of a computed column", place, "Partition by a column")
-        partitions.append(str(node.args[0]).lower())
     where = read(command.overwrite_condition) if command.HasField("overwrite_condition") else None
     target = command.table_name.lower()
     creates = name in {"MODE_CREATE", "MODE_CREATE_OR_REPLACE", "MODE_REPLACE"}

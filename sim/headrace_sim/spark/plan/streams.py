@@ -50,6 +50,7 @@ FIXED_SCHEMAS = {
     "kinesis": "partitionKey STRING, data BINARY, stream STRING, shardId STRING, sequenceNumber STRING, "
     "approximateArrivalTimestamp TIMESTAMP",
     "kafka": "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, timestampType INT",
+    "org.apache.bahir.sql.streaming.mqtt.mqttstreamsourceprovider": "id INT, topic STRING, payload BINARY, timestamp TIMESTAMP",
     "rate": "timestamp TIMESTAMP, value LONG",
     "rate-micro-batch": "timestamp TIMESTAMP, value LONG",
     "socket": "value STRING",
@@ -153,7 +154,8 @@ class Splitter:
             fixed = FIXED_SCHEMAS.get(options["cloudFiles.format"] if is_text else kind)
             schema = self.known(source) if fixed is None else parse_schema(fixed)
         if schema is None:
-            given = f"--schema '{source.label}={columns_named(place.rpartition(':')[0])}'"
+            named = f"{source.label}=" if source.label else ""
+            given = f"--schema '{named}{columns_named(place.rpartition(':')[0])}'"
             own = "" if kind in {"delta", "iceberg", "table"} else "Say readStream.schema('word STRING'), or "
             remedy = f"{own}{'give' if own else 'Give'} it: {given}"
             raise CannotFollowError(f"readStream of {kind} without a schema", place, remedy)
