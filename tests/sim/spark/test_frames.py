@@ -1,7 +1,9 @@
 """Frames in memory: what Spark gives, and the name and place of what is not simulated."""
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyspark import SparkContext
@@ -10,10 +12,15 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
+from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.columns import frames
 from headrace_sim.spark.columns.ddl import SchemaTextError, parse_schema, parse_type
 from headrace_sim.spark.columns.draws import forget_draws
+from headrace_sim.spark.columns.expressions import bind
+from headrace_sim.spark.columns.in_force import ZONE
 from headrace_sim.spark.columns.recorded import Recorded
+from headrace_sim.spark.query.queries import run_job
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.versions import VERSION
 from tests.sim.spark.frame_programs import PROGRAMS, ROWS, SCHEMA, outcome, recorded, set_as_recorded
@@ -157,6 +164,24 @@ def test_each_partition_gets_its_own_copy_of_the_function(df: Any) -> None:
     seen: list[int] = []
     df.repartition(2).foreachPartition(lambda rows: seen.extend(row.i for row in rows))
     assert seen == []  # as in Spark, where the function travels to other processes
+
+
+def test_columns_of_a_stream_are_bound_once_and_again_under_other_settings(monkeypatch: Any) -> None:
+    bound = Mock(side_effect=bind)
+    monkeypatch.setattr(frames, "bind", bound)
+
+    def build(df: Any) -> Any:
+        texts = df.withColumn("x", F.col("t").cast("string")).filter("x > ''")
+        return texts.writeStream.format("noop").start()
+
+    job = record(build, "t TIMESTAMP")
+    feed = [[(datetime(2024, 1, 1),)]] * 20
+    first, times = run_job(job, feed).rows(), bound.call_count
+    assert times < 20
+    assert run_job(job, feed).rows() == first
+    assert bound.call_count == times
+    job.state.settings.set(ZONE, "Asia/Tokyo")
+    assert {row[1] for row in run_job(job, feed).rows()} == {"2024-01-01 09:00:00"}
 
 
 def test_random_column_is_drawn_anew_by_a_new_driver_unless_it_has_a_seed(df: Any) -> None:

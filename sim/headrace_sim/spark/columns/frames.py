@@ -4,7 +4,7 @@ Rows are tuples with a schema; columns are recorded calls, evaluated in Python (
 not simulated raises `CannotFollowError`, which names the call and its place.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -17,7 +17,7 @@ from headrace_sim.spark.columns.expressions import bind, expand
 from headrace_sim.spark.columns.in_force import folded
 from headrace_sim.spark.columns.joins import joined, kind_of_join
 from headrace_sim.spark.columns.recorded import OF_A_FRAME, Recorded
-from headrace_sim.spark.columns.whole_columns import Partition, computed_first, windows_in
+from headrace_sim.spark.columns.whole_columns import Partition, computed_first, needs_rows, windows_in
 from headrace_sim.spark.columns.window_functions import places_in_order
 from headrace_sim.spark.refusals import CannotFollowError
 
@@ -49,7 +49,8 @@ class Rows:
         self.partitions = tuple(partitions)
         self.streaming = streaming
 
-    def _with(self, schema: t.StructType, partitions: Sequence[Partition]) -> "Rows":
+    def with_rows(self, schema: t.StructType, partitions: Sequence[Partition]) -> "Rows":
+        """Return other rows of the same frame or stream."""
         return Rows(schema, partitions, streaming=self.streaming)
 
     def all(self) -> list[tuple[Any, ...]]:
@@ -63,36 +64,20 @@ class Rows:
 
     def select(self, nodes: Sequence[Recorded]) -> "Rows":
         """Compute columns."""
-        expanded = [part for node in nodes for part in expand(node, self.schema)]
-        bound, schema, partitions = self._computed_first(expanded)
-        return self._computed([bind(node, schema) for node in bound], partitions)
+        return selecting(nodes, self.schema)(self)
 
-    def _computed_first(
+    def computed_first(
         self, nodes: list[Recorded]
     ) -> tuple[list[Recorded], t.StructType, Sequence[Partition]]:
+        """Compute the calls in columns that need more than one row, as `whole_columns.computed_first` does."""
         if self.streaming and any(windows_in(nodes)):
             message = "[NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING] Window functions are for batches: use them in foreachBatch()"
             raise AnalysisException(message=message)
         return computed_first(nodes, self.schema, self.partitions)
 
-    def _computed(self, columns: list[Bound], partitions: Sequence[Partition]) -> "Rows":
-        schema = t.StructType([column.field for column in columns])
-        values = [column.value for column in columns]
-        rows = [tuple(tuple(value(row) for value in values) for row in part) for part in partitions]
-        return self._with(schema, rows)
-
     def with_columns(self, columns: Mapping[str, Recorded]) -> "Rows":
         """Add columns, or replace those with these names."""
-        nodes, schema, partitions = self._computed_first([*columns.values()])
-        made = zip(columns, (bind(node, schema) for node in nodes), strict=True)
-        named = {
-            folded(name): replace(bound, name=name, metadata=time_kept(bound.metadata)) for name, bound in made
-        }  # fmt: skip
-        kept = [
-            named.pop(folded(name)) if folded(name) in named else bind(field, schema)
-            for name, field in zip(self.schema.names, expand(column("*"), self.schema), strict=True)
-        ]
-        return self._computed([*kept, *named.values()], partitions)
+        return adding(columns, self.schema)(self)
 
     def renamed(self, names: Mapping[str, str]) -> "Rows":
         """Rename columns, by their old names, ignoring missing ones."""
@@ -105,7 +90,7 @@ class Rows:
             counts = f"{len(names)} names for {len(self.schema.fields)} columns"
             raise AnalysisException(message=f"[NUM_COLUMNS_MISMATCH] toDF() got {counts}")
         kept = [time_kept(field.metadata) for field in self.schema.fields]
-        return self._with(relabeled(self.schema, names, kept), self.partitions)
+        return self.with_rows(relabeled(self.schema, names, kept), self.partitions)
 
     def without(self, nodes: Sequence[Recorded]) -> "Rows":
         """Drop columns, ignoring missing ones."""
@@ -121,27 +106,18 @@ class Rows:
 
     def filter(self, condition: Recorded) -> "Rows":
         """Keep the rows for which a column is true."""
-        if any(windows_in(condition)):
-            message = "[WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE] A window function is in a condition"
-            raise AnalysisException(message=message)
-        (node,), schema, partitions = self._computed_first([condition])
-        test, width = bind(node, schema), len(self.schema.fields)
-        if not isinstance(test.type, (t.BooleanType, t.NullType)):
-            problem = f"{test.name} is {test.type.simpleString()}, not BOOLEAN"
-            raise AnalysisException(message=f"[DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN] {problem}")
-        kept = [tuple(row[:width] for row in part if test.value(row)) for part in partitions]
-        return self._with(self.schema, kept)
+        return keeping(condition, self.schema)(self)
 
     def first(self, count: int) -> "Rows":
         """Keep the first rows."""
-        return self._with(self.schema, [tuple(self.all()[:count])])
+        return self.with_rows(self.schema, [tuple(self.all()[:count])])
 
     def distinct(self, names: Sequence[str] = ()) -> "Rows":
         """Keep one row for each value of some columns, or of all."""
         nodes = [column(f"`{name}`") for name in names] or expand(column("*"), self.schema)
         keys = [bind(node, self.schema).value for node in nodes]
         kept = {tuple(hashable(key(row)) for key in keys): row for row in reversed(self.all())}
-        return self._with(self.schema, [tuple(reversed(kept.values()))])
+        return self.with_rows(self.schema, [tuple(reversed(kept.values()))])
 
     def without_nulls(self, names: Sequence[str], least: int | None) -> "Rows":
         """Drop rows with fewer values than ``least`` in some columns, or in all; None: with any null."""
@@ -152,7 +128,7 @@ class Rows:
         def kept(row: tuple[Any, ...]) -> bool:
             return sum(value(row) is not None for value in values) >= needed
 
-        return self._with(self.schema, [tuple(filter(kept, part)) for part in self.partitions])
+        return self.with_rows(self.schema, [tuple(filter(kept, part)) for part in self.partitions])
 
     def filled(self, values: Mapping[str, Any]) -> "Rows":
         """Replace nulls, and NaN, by the values of columns."""
@@ -187,7 +163,7 @@ class Rows:
                 types = f"{one.dataType.simpleString()} and {two.dataType.simpleString()}"
                 remedy = f"Cast the column {one.name!r} of both frames to one type before"
                 raise CannotFollowError(f"union() of columns of types {types}", place, remedy)
-        return self._with(self.schema, (*self.partitions, *other.partitions))
+        return self.with_rows(self.schema, (*self.partitions, *other.partitions))
 
     def in_columns_of(self, other: "Rows") -> "Rows":
         """Return it with its columns in the order of another frame."""
@@ -207,13 +183,13 @@ class Rows:
         """Join another frame, by names of columns, or a condition, or neither."""
         sides = (self.schema, self.all()), (other.schema, other.all())
         schema, rows = joined(*sides, kind_of_join(kind), on, place)
-        return self._with(schema, [tuple(rows)])
+        return self.with_rows(schema, [tuple(rows)])
 
     def sort(self, nodes: Sequence[Recorded]) -> "Rows":
         """Sort the rows: nulls first, or last if descending."""
         rows = self.all()
         order = places_in_order(rows, list(nodes), self.schema)
-        return self._with(self.schema, [tuple(rows[place] for place in order)])
+        return self.with_rows(self.schema, [tuple(rows[place] for place in order)])
 
     def coalesce(self, count: int) -> "Rows":
         """Merge the rows into fewer partitions."""
@@ -222,18 +198,18 @@ class Rows:
     def repartition(self, count: int) -> "Rows":
         """Distribute the rows over this many partitions."""
         rows = self.all()
-        return self._with(self.schema, [tuple(rows[start::count]) for start in range(count)])
+        return self.with_rows(self.schema, [tuple(rows[start::count]) for start in range(count)])
 
     def alias(self, alias: str) -> "Rows":
         """Name the frame, for columns such as ``F.col("alias.name")``."""
         known = [{**(time_kept(field.metadata) or {}), ALIAS: alias} for field in self.schema.fields]
-        return self._with(relabeled(self.schema, self.schema.names, known), self.partitions)
+        return self.with_rows(relabeled(self.schema, self.schema.names, known), self.partitions)
 
     def aggregate(
         self, keys: Sequence[Recorded], nodes: Sequence[Recorded], *, only_schema: bool = False
     ) -> "Rows":
         """Group the rows by columns, and aggregate each group; or return only the columns of that."""
-        given, schema, partitions = self._computed_first([*keys])
+        given, schema, partitions = self.computed_first([*keys])
         by = [bind(node, schema) for node in given]
         columns = [bind(node, schema, [key.name for key in by]) for node in nodes]
         groups: dict[Any, list[tuple[Any, ...]]] = {} if by or only_schema else {(): []}
@@ -244,4 +220,75 @@ class Rows:
             (*(key.value(group[0]) for key in by), *(bound.value(group) for bound in columns))
             for group in groups.values()
         ]
-        return self._with(t.StructType(made), [tuple(rows)])
+        return self.with_rows(t.StructType(made), [tuple(rows)])
+
+
+# What is done to all rows of a schema, bound to it once
+
+Change = Callable[[Rows], Rows]
+"""What is done to rows of a schema."""
+_Finish = Callable[[Rows, Sequence[Partition]], Rows]
+
+
+def selecting(nodes: Sequence[Recorded], schema: t.StructType) -> Change:
+    """Return what computes columns."""
+    expanded = [part for node in nodes for part in expand(node, schema)]
+    return _bound(expanded, schema, lambda made, full: _computing([bind(node, full) for node in made]))
+
+
+def adding(columns: Mapping[str, Recorded], schema: t.StructType) -> Change:
+    """Return what adds columns, or replaces those with these names."""
+
+    def bound(made: list[Recorded], full: t.StructType) -> _Finish:
+        named = {
+            folded(name): replace(found, name=name, metadata=time_kept(found.metadata))
+            for name, found in zip(columns, (bind(node, full) for node in made), strict=True)
+        }
+        fields = zip(schema.names, expand(column("*"), schema), strict=True)
+        kept = [
+            named.pop(folded(name)) if folded(name) in named else bind(field, full) for name, field in fields
+        ]
+        return _computing([*kept, *named.values()])
+
+    return _bound([*columns.values()], schema, bound)
+
+
+def keeping(condition: Recorded, schema: t.StructType) -> Change:
+    """Return what keeps the rows for which a column is true."""
+    if any(windows_in(condition)):
+        message = "[WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE] A window function is in a condition"
+        raise AnalysisException(message=message)
+
+    def bound(made: list[Recorded], full: t.StructType) -> _Finish:
+        test, width = bind(made[0], full), len(schema.fields)
+        if not isinstance(test.type, (t.BooleanType, t.NullType)):
+            problem = f"{test.name} is {test.type.simpleString()}, not BOOLEAN"
+            raise AnalysisException(message=f"[DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN] {problem}")
+        return lambda rows, partitions: rows.with_rows(
+            schema, [tuple(row[:width] for row in part if test.value(row)) for part in partitions]
+        )
+
+    return _bound([condition], schema, bound)
+
+
+def _bound(
+    nodes: list[Recorded], schema: t.StructType, bound: Callable[[list[Recorded], t.StructType], _Finish]
+) -> Change:
+    """Return what computes columns. ``bound``: binds them; anew each time if other rows, chance or the clock count."""
+    if not needs_rows(nodes):
+        finish = bound(nodes, schema)
+        return lambda rows: finish(rows, rows.partitions)
+
+    def change(rows: Rows) -> Rows:
+        made, full, partitions = rows.computed_first(nodes)
+        return bound(made, full)(rows, partitions)
+
+    return change
+
+
+def _computing(columns: list[Bound]) -> _Finish:
+    schema = t.StructType([column.field for column in columns])
+    values = [column.value for column in columns]
+    return lambda rows, partitions: rows.with_rows(
+        schema, [tuple(tuple(value(row) for value in values) for row in part) for part in partitions]
+    )

@@ -68,6 +68,11 @@ def in_force(name: str) -> str:
     return _VALUES.get().get(name, DEFAULTS[name])
 
 
+def all_in_force() -> dict[str, str]:
+    """Return a copy of all that the session sets."""
+    return {**_VALUES.get()}
+
+
 def is_on(name: str) -> bool:
     """Return whether a setting is ``true``."""
     return in_force(name).lower() == "true"

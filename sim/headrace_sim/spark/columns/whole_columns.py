@@ -23,6 +23,14 @@ Computed = tuple[list[Recorded], t.StructType, Sequence[Partition]]
 """Columns, and the schema and the rows that they are to be bound to."""
 
 
+def needs_rows(node: Any) -> bool:
+    """Return whether a column, or one of several, follows from more than its row: others, its place, chance or the clock."""
+    if isinstance(node, Recorded):
+        is_such = node.name in _OF_ROWS or (node.name == USER_FUNCTION and takes_columns(node.args[0]))
+        return is_such or needs_rows(node.args)
+    return isinstance(node, list | tuple) and any(map(needs_rows, node))
+
+
 def windows_in(node: Any) -> Iterator[Recorded]:
     """Yield the calls of window functions in a recorded column, or in a collection of such."""
     return (call for call in _calls_in(node) if call.name == "over")
@@ -95,6 +103,12 @@ _OF_PLACES: dict[str, tuple[t.DataType, Callable[[Recorded, tuple[int, int], int
 }  # fmt: skip
 """Functions that give other values each time, or by a row's place: their type, and what makes so many values for
 a place: that of the call, and of the partition."""
+
+
+_OF_ROWS = frozenset({
+    *_OF_PLACES, "current_date", "current_timestamp", "explode", "explode_outer", "now", "over", "window",
+})  # fmt: skip
+"""Calls that need more than a row."""
 
 
 def _multiplied(nodes: list[Recorded], schema: t.StructType, partitions: Sequence[Partition]) -> Computed:

@@ -19,7 +19,8 @@ from pyspark.sql.udf import UserDefinedFunction
 
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.draws import frame_of_draws
-from headrace_sim.spark.columns.frames import Rows, column
+from headrace_sim.spark.columns.frames import Change, Rows, adding, column, keeping, selecting
+from headrace_sim.spark.columns.in_force import all_in_force
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows, as_tuple
 from headrace_sim.spark.plan.expressions import Reading, kind_of, literal_of, refuse_unread, user_function
@@ -115,6 +116,26 @@ class _Tried:
         return partial, (self.computed,)
 
 
+@dataclass(slots=True)
+class _Once:
+    """A relation whose columns are bound again only where its input has another schema, or settings are others."""
+
+    inner: Computed
+    bind: Callable[[t.StructType], Change]  # for a schema
+    known: tuple[t.StructType, dict[str, str], Change] | None = (
+        None  # the last, and what they were bound under
+    )
+
+    def __call__(self) -> Rows:
+        given, settings = self.inner(), all_in_force()
+        if self.known is None or self.known[0] is not given.schema or self.known[1] != settings:
+            self.known = given.schema, settings, self.bind(given.schema)
+        return self.known[2](given)
+
+    def __reduce__(self) -> Any:
+        return _Once, (self.inner, self.bind)
+
+
 _BY_SPARK: dict[int, CannotFollowError] = {}
 """The relations that the real Spark computes, by plan id, and why. They are known once a frame is made, which analyzes it."""
 LEAVES = frozenset({
@@ -142,19 +163,18 @@ def _project(compiler: Compiler, message: Any, place: str) -> Computed:
     nodes = compiler.nodes(message.expressions, place)
     if not message.HasField("input"):
         return lambda: Rows(t.StructType([]), [((),)]).select(nodes)
-    inner = compiler.compiled(message.input)
-    return lambda: inner().select(nodes)
+    return _Once(compiler.compiled(message.input), partial(selecting, nodes))
 
 
 def _filter(compiler: Compiler, message: Any, place: str) -> Computed:
-    inner, node = compiler.compiled(message.input), compiler.reading(place)(message.condition)
-    return lambda: inner().filter(node)
+    condition = compiler.reading(place)(message.condition)
+    return _Once(compiler.compiled(message.input), partial(keeping, condition))
 
 
 def _with_columns(compiler: Compiler, message: Any, place: str) -> Computed:
-    inner, read = compiler.compiled(message.input), compiler.reading(place)
+    read = compiler.reading(place)
     columns = {alias.name[0]: read(alias.expr) for alias in message.aliases}
-    return lambda: inner().with_columns(columns)
+    return _Once(compiler.compiled(message.input), partial(adding, columns))
 
 
 def _renamed(compiler: Compiler, message: Any, _place: str) -> Computed:
