@@ -103,7 +103,6 @@ def test_other_changes_of_tables_are_values() -> None:
     assert meaning_of("TRUNCATE TABLE db.t") == Truncate("db.t")
     assert meaning_of("DROP TABLE IF EXISTS t") == DropTable("t", may_lack=True)
     assert meaning_of("DROP VIEW v") == DropView("v")
-    assert meaning_of("SET spark.sql.shuffle.partitions = 2") == Setting("spark.sql.shuffle.partitions", "2")
     for text in (
         "CREATE DATABASE IF NOT EXISTS d",
         "CREATE NAMESPACE c.d",
@@ -174,3 +173,18 @@ def test_query_that_is_not_understood_wholly_stays_text(text: str) -> None:
     found = meaning_of(text)
     assert isinstance(found, Unread)
     assert found.problem
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("SET spark.sql.shuffle.partitions = 2", "spark.sql.shuffle.partitions", "2"),
+        ("set spark.sql.session.timeZone=Europe/Zurich;", "spark.sql.session.timeZone", "Europe/Zurich"),
+        ("SET a.b = 'x  y' ", "a.b", "'x  y'"),
+        ("SET a.b=`x y`", "a.b", "x y"),
+        ("SET a.b=", "a.b", ""),
+        ("SET TIME ZONE 'Asia/Tokyo'", "spark.sql.session.timeZone", "Asia/Tokyo"),
+    ],
+)
+def test_setting_has_what_is_written_with_its_quotes(text: str, key: str, value: str) -> None:
+    assert meaning_of(text) == Setting(key, value)

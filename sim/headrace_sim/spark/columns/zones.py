@@ -45,7 +45,7 @@ def offset_time(at: datetime) -> datetime:
 def zone_of(name: str) -> tzinfo:
     """Return a time zone by its name in Java. Raise `IllegalArgumentException`, as Spark does, if there is none."""
     found = re.fullmatch(r"(?:UTC|GMT|UT)?(?:([+-])(\d\d?)(?::?(\d\d))?(?::?(\d\d))?)?|Z", name)
-    if found:
+    if found and name:
         hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
         away = timedelta(hours=hours, minutes=minutes, seconds=seconds)
         return timezone(-away if found[1] == "-" else away) if away else UTC

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from headrace_sim.spark.columns.ddl import SchemaTextError, parse_type
 from headrace_sim.spark.columns.grammar import SqlTextError, refuse_unread, shown_text, tree_of
+from headrace_sim.spark.columns.in_force import ZONE
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.sql_text import recorded_of_tree
 from headrace_sim.spark.plan.selects import Queries, table_name
@@ -80,6 +81,9 @@ class SqlText:
         ``queries``: makes relations of queries. ``whole``: returns the text as a relation, with the views that it may name.
         Raise `CannotFollowError` if it is no query and is not simulated.
         """
+        if found := _SETS.fullmatch(self.text):
+            zone = found["zone"]
+            return Setting(ZONE if zone else found["key"], zone or found["quoted"] or found["value"] or "")
         try:
             tree = self._with_parameters(tree_of(_EVOLVES.sub("MERGE", self.text)))
         except SqlTextError as error:
@@ -112,6 +116,12 @@ class SqlText:
         return made
 
 
+_SETS = re.compile(
+    r"""\s*SET\s+(?:TIME\s+ZONE\s*(?P<mark>['"])(?P<zone>[^'"]+)(?P=mark)|(?P<key>[\w.]+)\s*=\s*(?:`(?P<quoted>[^`]*)`|(?P<value>[^;`]*?)))"""
+    r"\s*;?\s*",
+    re.IGNORECASE,
+)
+"""Sets something. What is behind ``=`` is taken as it is written, with its quotes."""
 _WITHOUT_ROWS = re.compile(r"\s*CREATE\s+CATALOG\b", re.IGNORECASE)
 _EVOLVES = re.compile(r"^\s*MERGE\s+WITH\s+SCHEMA\s+EVOLUTION\b", re.IGNORECASE)
 _IS_QUERY = re.compile(r"[\s(]*(SELECT|WITH|VALUES|FROM|TABLE)\b", re.IGNORECASE)
@@ -272,13 +282,6 @@ class _Statements:
                 raise SqlTextError(f"at {shown_text(each)!r}")
         return CreateTable(name, columns, provider, partitions, if_exists, source, location)
 
-    def set(self, tree: exp.Set) -> Meaning:
-        (item,) = tree.expressions
-        found = item.this
-        if not isinstance(found, exp.EQ) or not isinstance(found.left, exp.Column):
-            raise SqlTextError(f"at {shown_text(tree)!r}")
-        return Setting(".".join(part.name for part in found.left.parts), found.right.name)
-
 
 _WITHOUT_EFFECT = frozenset({
     exp.ExternalProperty, exp.Property, exp.RowFormatDelimitedProperty, exp.RowFormatSerdeProperty, exp.SchemaCommentProperty,
@@ -314,7 +317,6 @@ _KINDS: dict[type, tuple[tuple[str, ...], Callable[[_Statements, Any], Meaning]]
     exp.Insert: (("this", "expression", "overwrite", "by_name", "where"), _Statements.insert),
     exp.Merge: (("this", "using", "on", "whens"), _Statements.merge),
     exp.Refresh: (("this", "kind"), lambda _statements, _tree: NoChange()),
-    exp.Set: (("expressions",), _Statements.set),
     exp.TruncateTable: (("expressions",), _Statements.truncate),
     exp.Update: (("this", "expressions", "where"), _Statements.update),
 }
