@@ -26,18 +26,19 @@ from headrace.spark.sinks.databases import Transaction, database_of, quoted
 _INSERT_ROWS = 10_000
 """Number of rows that are converted from Arrow to Python at a time."""
 
-_WRITERS = "headrace_writers"
+WRITERS = "headrace_writers"
+"""The table of epochs, which says how often each query was started."""
 _BATCHES = "headrace_batches"
 _TABLES = (
-    f"CREATE TABLE IF NOT EXISTS {_WRITERS} (target TEXT, writer TEXT, epoch BIGINT NOT NULL, PRIMARY KEY (target, writer))",
+    f"CREATE TABLE IF NOT EXISTS {WRITERS} (target TEXT, writer TEXT, epoch BIGINT NOT NULL, PRIMARY KEY (target, writer))",
     f"CREATE TABLE IF NOT EXISTS {_BATCHES} (target TEXT, query TEXT, batch BIGINT NOT NULL, PRIMARY KEY (target, query))",
 )
 _CLAIM = (
-    f"INSERT INTO {_WRITERS} (target, writer, epoch) VALUES (?, ?, 1) "  # noqa: S608  our own names
-    f"ON CONFLICT (target, writer) DO UPDATE SET epoch = {_WRITERS}.epoch + 1 RETURNING epoch"
+    f"INSERT INTO {WRITERS} (target, writer, epoch) VALUES (?, ?, 1) "  # noqa: S608  our own names
+    f"ON CONFLICT (target, writer) DO UPDATE SET epoch = {WRITERS}.epoch + 1 RETURNING epoch"
 )
 # The update changes nothing, but locks the row: a claim waits for this transaction, or this transaction for the claim.
-_LOOK = f"UPDATE {_WRITERS} SET epoch = epoch WHERE target = ? AND writer = ? RETURNING epoch"  # noqa: S608
+_LOOK = f"UPDATE {WRITERS} SET epoch = epoch WHERE target = ? AND writer = ? RETURNING epoch"  # noqa: S608
 _LAST = f"SELECT batch FROM {_BATCHES} WHERE target = ? AND query = ?"  # noqa: S608
 _MARK = (
     f"INSERT INTO {_BATCHES} (target, query, batch) VALUES (?, ?, ?) "  # noqa: S608

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from headrace.spark.sinks.database_sink import WRITERS
 from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.driver import LaboratoryProgram, drive, look
@@ -140,9 +141,10 @@ class RealDrivers:
             yield replace(self, jvm=jvm)
 
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
-        """Return what a trial left, without what was there before it."""
+        """Return what a trial left, without what was there before it, and without the epochs of Headrace's own sink."""
         rows = {} if self._database is None else tables_of(self._database)
-        return collected(folder, effects, self._known.get(folder.parent, {})) | rows
+        found = collected(folder, effects, self._known.get(folder.parent, {})) | rows
+        return {name: items for name, items in found.items() if not name.endswith(f": {WRITERS}")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,3 +129,22 @@ def test_deaths_are_tried_once_more_with_java(jvm: SparkJvm, tmp_path: Path) -> 
         "deaths, 1 with a finding, once more with kill -9 of the driver and its Java: not the same"
         in report.notes[-1]
     )
+
+
+FENCED = """
+from pyspark.sql import SparkSession
+
+from headrace.spark import DatabaseSink
+
+spark = SparkSession.builder.getOrCreate()
+payments = spark.readStream.schema("id LONG, amount LONG").json("/data/in")
+payments.writeStream.foreachBatch(DatabaseSink("out.sqlite", "payments")).option(
+    "checkpointLocation", "/data/checkpoint").start().awaitTermination()
+"""
+
+
+@pytest.mark.nightly
+def test_epochs_of_a_fenced_sink_are_no_rows(jvm: SparkJvm, tmp_path: Path) -> None:
+    trial = tried(jvm, tmp_path, FENCED, SinkFault(SinkFaultKind.KILL, 1, 0), ROWS[:2])
+    assert trial.findings == ()
+    assert sum(trial.left["out.sqlite: payments"].values()) == 3
