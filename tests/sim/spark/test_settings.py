@@ -1,6 +1,7 @@
 """Settings of a session count where they change values: what Spark gives under them is given, or left to the real Spark."""
 
 import json
+from contextlib import nullcontext
 from datetime import datetime
 from threading import Thread
 from typing import Any
@@ -104,6 +105,28 @@ def test_query_has_the_settings_of_its_start_and_a_batch_its_own() -> None:
     job = record(_as_texts, {"df": "t TIMESTAMP"})
     assert run_job(job, [[(datetime(2024, 1, 1, 12),)]]).failure is None
     assert TIMES == ["2024-01-01 07:00:00", 17]
+
+
+@pytest.mark.parametrize(
+    ("zone", "gap", "followed"),
+    [
+        ("Europe/Zurich", "1 day", False),
+        ("Europe/Zurich", "24 hours", True),
+        ("+02:00", "1 day", True),
+        ("UTC", "1 day", True),
+    ],
+)
+def test_session_of_days_needs_days_of_one_length(zone: str, gap: str, followed: bool) -> None:
+    def build(spark: Any, df: Any) -> Any:
+        spark.conf.set(ZONE, zone)
+        sessions = df.withWatermark("t", "1 minute").groupBy(F.session_window("t", gap), "k").count()
+        return sessions.writeStream.format("noop").start()
+
+    job = record(build, {"df": "t TIMESTAMP, k STRING"})
+    with (
+        nullcontext() if followed else pytest.raises(CannotFollowError, match="a gap of 1 day in a time zone")
+    ):
+        assert run_job(job, [[(datetime(2024, 3, 30, 12), "a")]]).failure is None
 
 
 def test_columns_are_cast_for_a_table_in_ansi_mode_or_refused() -> None:

@@ -41,6 +41,11 @@ def offset_time(at: datetime) -> datetime:
     return at.astimezone(zone_of(in_force(ZONE)) if is_set(ZONE) else None)
 
 
+def clock_is_moved() -> bool:
+    """Return whether days of the session's zone may have more or less than 24 hours."""
+    return is_set(ZONE) and zone_of(in_force(ZONE)).utcoffset(None) is None
+
+
 @cache
 def zone_of(name: str) -> tzinfo:
     """Return a time zone by its name in Java. Raise `IllegalArgumentException`, as Spark does, if there is none."""

@@ -4,6 +4,7 @@ Rows are late by the watermark of the batch before, and state is evicted by that
 aggregate is given out when it is evicted, in update mode when it changes, in complete mode with all others in each batch.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from headrace_sim.spark.columns.expressions import bind, time_of
 from headrace_sim.spark.columns.frames import relabeled
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.whole_columns import computed_first
+from headrace_sim.spark.columns.zones import clock_is_moved
 from headrace_sim.spark.job import Aggregate, Deduplicate, Limit, OutputMode, SparkJobError
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.state.state_server import BatchTimes
@@ -271,13 +273,20 @@ def _gap(call: Recorded, schema: t.StructType) -> Callable[[Row], int | None]:
     """Return what reads the gap that ends a session, in microseconds, which may depend on the row."""
     given = call.args[1]
     if not isinstance(given, Recorded):
-        length = interval_us(str(given))
+        length = _length_us(str(given), call)
         return lambda _row: length
     text = bind(given, schema)
     if not isinstance(text.type, t.StringType):
         what = "session_window() with a gap that is no text"
         raise CannotFollowError(what, call.place, "Write it as '5 minutes'")
-    return lambda row: None if (found := text.value(row)) is None else interval_us(found)
+    return lambda row: None if (found := text.value(row)) is None else _length_us(found, call)
+
+
+def _length_us(text: str, call: Recorded) -> int | None:
+    if clock_is_moved() and re.search("day|week", text, re.IGNORECASE):
+        what = f"session_window() with a gap of {text} in a time zone whose clocks are moved"
+        raise CannotFollowError(what, call.place, "Write it in hours, or use a zone such as UTC")
+    return interval_us(text)
 
 
 class Deduplication:
