@@ -5,11 +5,12 @@ those of ``rand(7)`` too.
 """
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from random import Random
 from typing import Any
+
+from headrace_sim.spark.columns.held import held
 
 _FRAME: ContextVar[int] = ContextVar("frame", default=0)
 _BATCH: ContextVar[int | None] = ContextVar("batch", default=None)
@@ -19,24 +20,14 @@ _DRAWN_BY_PYSPARK = 1 << 40
 """From here on, a seed is one that PySpark drew up to 2**63, and a new driver would draw anew."""
 
 
-@contextmanager
-def frame_of_draws(number: int) -> Iterator[None]:
+def frame_of_draws(number: int) -> AbstractContextManager[int]:
     """Draw within for the frame with this number, which is that of its plan."""
-    token = _FRAME.set(number)
-    try:
-        yield
-    finally:
-        _FRAME.reset(token)
+    return held(_FRAME, number)
 
 
-@contextmanager
-def batch_of_draws(seed: int) -> Iterator[None]:
+def batch_of_draws(seed: int) -> AbstractContextManager[int]:
     """Draw within for a batch of a stream. ``seed``: the batch's own, another one each time that it is run."""
-    token = _BATCH.set(seed)
-    try:
-        yield
-    finally:
-        _BATCH.reset(token)
+    return held(_BATCH, seed)
 
 
 def new_batch() -> int:

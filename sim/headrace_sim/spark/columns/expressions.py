@@ -7,8 +7,8 @@ of a row.
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -50,6 +50,7 @@ from headrace_sim.spark.columns.casts import BITS, cast_value
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.decimals import OPERATIONS, as_decimal, fitted
 from headrace_sim.spark.columns.functions import FUNCTIONS, PARSED
+from headrace_sim.spark.columns.held import held
 from headrace_sim.spark.columns.in_force import (
     CORRUPT,
     MAP_KEYS,
@@ -130,14 +131,9 @@ def _fields(schema: t.StructType, node: Recorded) -> list[Recorded]:
 _NOW: ContextVar[datetime | None] = ContextVar("now", default=None)
 
 
-@contextmanager
-def columns_at(now: datetime) -> Iterator[None]:
+def columns_at(now: datetime) -> AbstractContextManager[Any]:
     """Let columns that ask for the time have this one within: Spark keeps that of a batch, which is run again with the same."""
-    token = _NOW.set(now)
-    try:
-        yield
-    finally:
-        _NOW.reset(token)
+    return held(_NOW, now)
 
 
 class _Binder:

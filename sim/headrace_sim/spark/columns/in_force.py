@@ -9,11 +9,12 @@ Rules of this file:
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import MappingProxyType
 
+from headrace_sim.spark.columns.held import held
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.versions import VERSION
 
@@ -46,21 +47,14 @@ _ASKED_WITH = re.compile(r"spark\.sql\.(legacy|ansi|parser|json)\.")
 _VALUES: ContextVar[Mapping[str, str]] = ContextVar("settings", default=MappingProxyType({}))
 
 
-@contextmanager
-def settings_in_force(values: Mapping[str, str]) -> Iterator[None]:
+def settings_in_force(values: Mapping[str, str]) -> AbstractContextManager[Mapping[str, str]]:
     """Compute columns in this block by a session's settings. What is set within counts from then on."""
-    token = _VALUES.set(values)
-    try:
-        yield
-    finally:
-        _VALUES.reset(token)
+    return held(_VALUES, values)
 
 
-@contextmanager
-def ansi_mode() -> Iterator[None]:
+def ansi_mode() -> AbstractContextManager[Mapping[str, str]]:
     """Compute columns in this block in ANSI mode, and else by the settings in force."""
-    with settings_in_force({**_VALUES.get(), ANSI: "true"}):
-        yield
+    return settings_in_force({**_VALUES.get(), ANSI: "true"})
 
 
 def in_force(name: str) -> str:

@@ -1,13 +1,14 @@
 """The file that rows are read from, as `input_file_name()` and ``_metadata`` tell it: each batch has one of its own."""
 
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any
 
 from pyspark.sql import types as t
+
+from headrace_sim.spark.columns.held import held
 
 _FILE: ContextVar[str] = ContextVar("file", default="part-00000")
 METADATA = t.StructType([
@@ -18,14 +19,9 @@ METADATA = t.StructType([
 """The fields of the hidden column."""
 
 
-@contextmanager
-def read_from_file(rows: Any) -> Iterator[None]:
+def read_from_file(rows: Any) -> AbstractContextManager[Any]:
     """Let the rows of a batch come from a file of their own within, the same one whenever they are read."""
-    token = _FILE.set(f"part-{zlib.crc32(repr(rows).encode()):05}")
-    try:
-        yield
-    finally:
-        _FILE.reset(token)
+    return held(_FILE, f"part-{zlib.crc32(repr(rows).encode()):05}")
 
 
 def metadata_of_file() -> tuple[Any, ...]:

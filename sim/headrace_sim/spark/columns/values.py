@@ -1,7 +1,7 @@
 """Convert values between Python and Spark by their declared schemas, as Spark does."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.casts import BITS, cast_value, java_double, single_precision
+from headrace_sim.spark.columns.held import held
 from headrace_sim.spark.columns.in_force import ZONE, in_force
 from headrace_sim.spark.versions import arrow_table, arrow_type, batch_of, frame_of, rows_of
 
@@ -38,14 +39,9 @@ _TELL: ContextVar[Callable[[Altered], object] | None] = ContextVar(
 """The state's calls are the user's, and find it here."""
 
 
-@contextmanager
-def altered_told(tell: Callable[[Altered], object]) -> Iterator[None]:
+def altered_told(tell: Callable[[Altered], object]) -> AbstractContextManager[Any]:
     """Tell of each value that the state does not keep as it was given in this block, of which Spark says nothing."""
-    token = _TELL.set(tell)
-    try:
-        yield
-    finally:
-        _TELL.reset(token)
+    return held(_TELL, tell)
 
 
 def note_altered(variable: str, schema: t.StructType, given: Any, kept: tuple[Any, ...], place: str) -> None:

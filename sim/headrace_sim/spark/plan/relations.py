@@ -4,8 +4,8 @@
 here is refused, and so is a relation of another kind.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +20,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.draws import frame_of_draws
 from headrace_sim.spark.columns.frames import Change, Rows, adding, column, keeping, selecting
+from headrace_sim.spark.columns.held import held
 from headrace_sim.spark.columns.in_force import all_in_force
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows, as_tuple
@@ -337,15 +338,9 @@ def _observed(compiler: Compiler, message: Any, place: str) -> Computed:
 _METRICS: ContextVar[dict[str, Rows] | None] = ContextVar("observed metrics", default=None)
 
 
-@contextmanager
-def observing() -> Iterator[dict[str, Rows]]:
+def observing() -> AbstractContextManager[dict[str, Rows]]:
     """Collect what is observed in this block: the metrics of each `observe` as a row, by its name."""
-    metrics: dict[str, Rows] = {}
-    token = _METRICS.set(metrics)
-    try:
-        yield metrics
-    finally:
-        _METRICS.reset(token)
+    return held(_METRICS, {})
 
 
 Kind = tuple[Callable[[Compiler, Any, str], Computed], frozenset[str]]
