@@ -27,6 +27,8 @@ class SinkFaultKind(Enum):
     """Nothing fails, but the source delivers rows again."""
     TASK = "task died"
     """A task dies behind its effect, and Spark runs it again. The driver lives."""
+    STATE = "task died in its state"
+    """A task dies at a call of its state, before it is made, and Spark runs it again. The driver lives."""
     RESTART = "restarted"
     """The process dies after the batch was committed, and is not processed again."""
 
@@ -35,7 +37,8 @@ class SinkFaultKind(Enum):
 class SinkFault:
     """One fault: its kind, the index of the batch, and the index of the effect in this batch before or in which it strikes.
 
-    An effect one past the last stands for the function's return, and -1 for its call.
+    An effect one past the last stands for the function's return, and -1 for its call. With ``STATE`` it counts the
+    calls of the state.
     """
 
     kind: SinkFaultKind

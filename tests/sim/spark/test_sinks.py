@@ -204,6 +204,15 @@ def test_sink_without_effects_is_unknown() -> None:
     assert (report.holds, report.unknown) == (False, ("no effect of the sink was seen: nothing was tried",))
 
 
+def test_a_pipe_keeps_nothing_so_that_writing_to_it_is_no_effect() -> None:
+    def notify(_df: Any, _batch_id: int) -> None:
+        _reader, writer = os.pipe()
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(b"done")
+
+    assert _check(notify).effects == (0,)
+
+
 def test_sink_that_reads_an_iterator_twice_and_writes_nothing_is_unknown() -> None:
     def count_and_write(df: Any, batch_id: int) -> None:
         rows = df.toLocalIterator()

@@ -17,6 +17,7 @@ from headrace_sim.spark.laboratory.outputs import collected
 from headrace_sim.spark.laboratory.places import ROOT, copied, settings_of
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, server_for
 from headrace_sim.spark.laboratory.postgres import contents as tables_of
+from headrace_sim.spark.laboratory.workers import end_workers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
 from headrace_sim.spark.sinks.effects import KILLED, Effect, Failed, Ledger, Probe, Refused, Returned
@@ -127,6 +128,7 @@ class RealDrivers:
         """End what an attempt that has ended left running in Java."""
         folder = attempt.folder
         self._alive[folder] -= 1
+        end_workers(attempt.ledger, attempt.plan.number)
         self.jvm.end_queries(attempt.session, jobs=not self._alive[folder])
         if attempt.plan == AttemptPlan(
             chance=attempt.plan.chance

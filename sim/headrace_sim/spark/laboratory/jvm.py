@@ -39,7 +39,6 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.python.worker.reuse": "false",
     # A task dies because its program did; its node is as good as before.
     "spark.excludeOnFailure.enabled": "false",
     # For a few rows at a time:

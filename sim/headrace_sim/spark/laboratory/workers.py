@@ -1,38 +1,49 @@
 """What runs in Spark's Python workers: functions of tasks, writers of data sources. Their effects are those of their attempt.
 
 Whatever is sent to a worker is pickled by one function of PySpark's. There, a note goes with it that says of which attempt it is,
-and the worker settles in the attempt's trial before it reads on (`restored`). Each task has a worker of its own, a fork of
-`task_workers`: none knows two trials.
+and the worker settles in the attempt's trial before it reads on (`restored`). Workers are forks of `task_workers`. As on a
+cluster, one runs task after task, and keeps what modules hold; it ends with its attempt (`end_workers`): none knows two.
 """
 
+import functools
 import os
 import random
 import re
+import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
 from pyspark.serializers import CPickleSerializer
+from pyspark.sql.streaming.state import GroupState
 
 from headrace_sim.spark.laboratory.places import watch_paths
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
 from headrace_sim.spark.refusals import is_library
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.effects import Ledger, Probe
+from headrace_sim.spark.sinks.effects import Ledger, Probe, Settled, die
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.processes import Halt, settle
-from headrace_sim.spark.versions import rdd
+from headrace_sim.spark.versions import StatefulProcessorApiClient, rdd
 
 _BATCH = "streaming.sql.batchId"
 """The local property in which Spark tells a task its batch."""
+_REAPED_S, _LOOKS = 0.01, 100
+"""How long a process that was killed takes to go, in real seconds, and how often that is waited for."""
 _OF_RDD = 4
 """How many parts the command of a task has that runs a function over its rows; functions of columns have two."""
-_settled = False
-"""Whether this process has settled in a trial: it is a driver, or what it read told it of one."""
+_ATTEMPT = "HEADRACE_ATTEMPT"
+"""The environment variable by which Spark keeps the workers of a driver that hangs apart from those of its successor."""
+_in_driver = False
+"""Whether this process is a driver, which reads what it sends."""
+_settled: "tuple[AttemptNote, Probe] | None" = None
+"""The attempt in whose trial this worker has settled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +103,8 @@ def watch_workers(
         heard: Whether the errors are noted that a task's own code catches.
 
     """
-    global _settled  # noqa: PLW0603  a process settles once
-    _settled = True
+    global _in_driver  # noqa: PLW0603  a process is one once
+    _in_driver = True
     probe.driver = os.getpid()
     assert isinstance(probe.pause, Halt)
     note = AttemptNote(
@@ -103,6 +114,7 @@ def watch_workers(
     really_prepare = rdd._prepare_for_python_RDD
 
     def prepare(context: Any, command: Any) -> Any:
+        context.environment[_ATTEMPT] = str(note.number)
         pickled, *rest = really_prepare(context, command)
         return CPickleSerializer().dumps(_Noted(note, pickled)), *rest
 
@@ -111,7 +123,7 @@ def watch_workers(
 
 def restored(note: AttemptNote, pickled: bytes) -> Any:
     """Return what was sent. A worker that reads it settles in the note's trial first."""
-    probe = None if _settled else _settle(note)
+    probe = None if _in_driver else _joined(note)
     command = CPickleSerializer().loads(pickled)
     if probe is None or not note.heard or not isinstance(command, tuple) or len(command) != _OF_RDD:
         return command
@@ -143,25 +155,87 @@ _TRACEBACK = re.compile(
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
+def end_workers(ledger: Ledger, attempt: int) -> None:
+    """End the workers of an attempt that has ended, and wait for it."""
+    for entry in ledger.entries():
+        if isinstance(entry, Settled) and entry.attempt == attempt:
+            with suppress(ProcessLookupError):
+                for _ in range(_LOOKS):
+                    if os.getpgid(entry.pid) != entry.group:
+                        break  # another process has got its number
+                    os.kill(entry.pid, signal.SIGKILL)
+                    time.sleep(_REAPED_S)
+
+
+def _joined(note: AttemptNote) -> Probe:
+    """Let this worker run a task of an attempt; return its probe."""
+    global _settled  # noqa: PLW0603  a process settles once
+    if _settled is None:
+        _settled = note, _settle(note)
+    known, probe = _settled
+    if (known.folder, known.number) != (note.folder, note.number):
+        die()  # Spark runs the task again, in a worker that knows no other attempt
+    probe.join(_running_batch(TaskContext.get(), note.folder))
+    return probe
+
+
 def _settle(note: AttemptNote) -> Probe:
     """Let this worker be one of a trial; return its probe."""
-    global _settled  # noqa: PLW0603  a process settles once
-    _settled = True
     sys.path[:] = [*sys.path, *(place for place in note.path if place not in sys.path)]
     waits = note.dies_held or (note.fault is not None and note.fault.kind is SinkFaultKind.PAUSE)
     halt = note.halt.of_process(note.driver) if waits else note.halt
     probe = Probe(Ledger(note.folder.parent / "ledger"), note.number, note.fault, halt, note.driver)
-    context = TaskContext.get()
     probe.dies_held = note.dies_held
-    probe.join(_running_batch(context, note.folder))
+    probe.ledger.append(Settled(note.number, os.getpid(), os.getpgrp()))
+    context = TaskContext.get()
     if note.database is not None:
         watch_postgres(probe, note.database)
     probe.private = os.path.relpath(note.sparks, note.folder)
     settle(note.folder, probe, note.seed, sparks=note.sparks)
     _settle_chance(f"{note.seed} {context and context.partitionId()} {len(probe.ledger.entries())}")
     watch_paths(note.folder, (note.folder.parent, note.sparks))
+    _watch_state(probe)
     _pass_on(note)
     return probe
+
+
+def _watch_state(probe: Probe) -> None:
+    """Tell the probe of each call of the state, and of each key whose rows or timers come."""
+    if hasattr(StatefulProcessorApiClient, "_send_proto_message"):
+        really_send = StatefulProcessorApiClient._send_proto_message
+
+        def send(self: Any, message: bytes) -> None:
+            name = sys._getframe(1).f_code.co_name
+            if name not in _OF_HANDLE:
+                probe.state_call(_CALLS.get(name) or re.sub("_(.)", lambda initial: initial[1].upper(), name))
+            really_send(self, message)
+
+        StatefulProcessorApiClient._send_proto_message = send
+    for name in ("remove", "setTimeoutDuration", "setTimeoutTimestamp", "update"):
+        setattr(GroupState, name, _told(probe, getattr(GroupState, name)))
+
+
+_OF_HANDLE = (
+    "set_handle_state",
+    "remove_implicit_key",
+    "_parse_string_schema",
+    "_get_batch_timestamp",
+    "_get_watermark_timestamp",
+)
+"""What PySpark itself asks or tells Spark."""
+_CALLS = {
+    "set_implicit_key": "the rows or the timer of a key",
+    "get_expiry_timers_iterator": "the timers of its keys",
+}
+
+
+def _told(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(really)
+    def called(*given: Any, **named: Any) -> Any:
+        probe.state_call(really.__name__)
+        return really(*given, **named)
+
+    return called
 
 
 def _settle_chance(seed: str) -> None:

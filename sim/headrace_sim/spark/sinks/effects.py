@@ -62,6 +62,24 @@ class Acted:
 
 
 @dataclass(frozen=True, slots=True)
+class StateCall:
+    """A task is about to call its state, or begins with a key's rows."""
+
+    batch: int
+    call: str
+    place: str  # ``file:line`` in the user's code; "": in Spark's
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A worker runs tasks of this attempt, and keeps what they leave in memory: its process, and its group of processes."""
+
+    attempt: int
+    pid: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
 class RolledBack:
     """The function rolled back the transaction of this connection."""
 
@@ -125,7 +143,9 @@ class Struck:
     is_end: bool  # whether it is dead, and nothing that is left of it may do anything
 
 
-Entry = Effect | Acted | RolledBack | Returned | Failed | Swallowed | Refused | Loaded | Struck
+Entry = (
+    Effect | Acted | StateCall | Settled | RolledBack | Returned | Failed | Swallowed | Refused | Loaded | Struck
+)  # fmt: skip
 
 
 class Ledger:
@@ -372,6 +392,19 @@ class Probe:
             yield
         finally:
             self._acting = False
+
+    def state_call(self, call: str) -> None:
+        """Note a call of the state in a run without faults, or end this process if it is the one that is due."""
+        fault = self.fault
+        is_due = fault is not None and (fault.kind, fault.batch) == (SinkFaultKind.STATE, self._batch)
+        if self._busy or not (is_due or (fault is None and self.attempt == 0)):
+            return
+        place = users_place()
+        place = "" if is_library(place.rpartition(":")[0]) or place.startswith("unknown:") else place
+        before = [entry for entry in self.ledger.entries() if isinstance(entry, StateCall)] if is_due else []
+        self.ledger.append(StateCall(self._batch, call, place))
+        if fault is not None and len(before) == fault.effect:
+            die()
 
     def assumed(self, target: str) -> None:
         """Record that a table is taken to be there."""

@@ -4,6 +4,7 @@ import builtins
 import io
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -56,7 +57,10 @@ def _open(
     opener: Any = None,
 ) -> Any:
     """Open a file as `open` does; one for writing is watched."""
-    if not set(mode) & set("wax+") or file == os.devnull:
+    is_pipe = isinstance(file, int) and not stat.S_ISREG(
+        os.fstat(file).st_mode
+    )  # or a socket: it keeps nothing
+    if is_pipe or not set(mode) & set("wax+") or file == os.devnull:
         return _real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
     raw_mode = mode.replace("t", "").replace("b", "")
     # An opener opens by `os.open`, and who gives a descriptor has opened it so.

@@ -5,15 +5,20 @@ from collections.abc import Iterator
 
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.databases import BEGIN
-from headrace_sim.spark.sinks.effects import Acted, Effect
+from headrace_sim.spark.sinks.effects import Acted, Effect, Entry, StateCall
 
 
 def fault_points(
-    by_batch: list[list[Effect]], actions: list[Acted], *, overtaken: bool, tasks: bool
+    by_batch: list[list[Effect]], entries: list[Entry], *, overtaken: bool, tasks: bool
 ) -> Iterator[SinkFault]:
     """Yield every fault at every effect of every batch, batch by batch; then what strikes between effects, or in one.
 
-    ``tasks``: whether a task can die alone.
+    Args:
+        by_batch: The effects of the undisturbed run.
+        entries: All that it has noted.
+        overtaken: Whether a driver that was replaced may go on.
+        tasks: Whether a task can die alone.
+
     """
     for batch, effects in enumerate(by_batch):
         last = len(effects)
@@ -42,7 +47,10 @@ def fault_points(
             for done, effect in enumerate(effects, 1)
             if tasks and effect.partition is not None
         )
-    for action in dict.fromkeys(actions):
+        calls = [entry for entry in entries if isinstance(entry, StateCall) and entry.batch == batch]
+        last_of_each = {call: place for place, call in enumerate(calls)}  # by then the task has most to lose
+        yield from (SinkFault(SinkFaultKind.STATE, batch, place) for place in last_of_each.values())
+    for action in dict.fromkeys(entry for entry in entries if isinstance(entry, Acted)):
         yield SinkFault(SinkFaultKind.FAIL, action.batch, action.effect)
 
 

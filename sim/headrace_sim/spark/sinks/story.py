@@ -8,7 +8,7 @@ from enum import Enum
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Column, Expected, Item, destination_of
-from headrace_sim.spark.sinks.effects import Effect, Failed
+from headrace_sim.spark.sinks.effects import Effect, Entry, Failed, StateCall
 from headrace_sim.spark.sinks.requests_over_http import Request
 from headrace_sim.spark.stores.store_changes import StoreWrite
 from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
@@ -111,8 +111,13 @@ class Story:
     """Tells what one trial showed."""
 
     fault: SinkFault
-    effects: list[Effect]
+    entries: list[Entry]
     by_batch: list[list[Effect]]
+
+    @property
+    def effects(self) -> list[Effect]:
+        """The effects of all processes."""
+        return [entry for entry in self.entries if isinstance(entry, Effect)]
 
     def stuck(self, failure: Failed) -> SinkFinding:
         """The process that took over fails, as will the next."""
@@ -128,6 +133,11 @@ class Story:
     ) -> SinkFinding:
         """Rows are duplicated, missing, or different."""
         instead = f"{destination} has {shown_items(surplus)} instead of {shown_items(missing)}"
+        if self.fault.kind is SinkFaultKind.STATE and missing:
+            told = f"{self.struck()}; then {instead}."
+            return self._blamed(
+                Wrong.MEMORY, destination, surplus, self._again(destination, usual.names), told, _IN_STATE
+            )
         if self.fault.kind is SinkFaultKind.RESTART:
             told = f"after a restart of the driver behind batch {self.fault.batch}, {instead}."
             remedy = "Keep nothing between batches in globals, attributes or caches: a restart empties them. Store it."
@@ -237,7 +247,7 @@ class Story:
         batch = f"batch {self.fault.batch}"
         at = effects[place] if 0 <= place < len(effects) else None
         before = f"before {_named(at)}" if at is not None else "before Spark noted the batch as done"
-        after = f"after {_named(effects[place - 1])} and " if place > 0 else ""
+        after = f"after {_named(effects[place - 1])} and " if 0 < place <= len(effects) else ""
         match self.fault.kind:
             case SinkFaultKind.KILL:
                 return f"in {batch} the driver died {after}{before}"
@@ -259,14 +269,21 @@ class Story:
             case SinkFaultKind.REORDER if at is not None:
                 how = "another order" if at.partition is None else "one partition"
                 return f"in {batch} the driver died {after}{before}, and its rows came back in {how}"
-            case SinkFaultKind.TASK:
-                return f"in {batch} a task died after {_named(effects[place - 1])}, and Spark ran it again"
+            case SinkFaultKind.TASK | SinkFaultKind.STATE:
+                return f"in {batch} a task died {self._where_in_task(effects)}, and Spark ran it again"
             case SinkFaultKind.NONE | SinkFaultKind.REDELIVER:
                 return _UNSTRUCK[self.fault.kind]
             case SinkFaultKind.REORDER | SinkFaultKind.RESTART:
                 return f"the driver died after {batch}, before Spark noted it as done, and its rows came back in another order"
 
+    def _where_in_task(self, effects: list[Effect]) -> str:
+        if self.fault.kind is SinkFaultKind.TASK:
+            return f"after {_named(effects[self.fault.effect - 1])}"
+        call = [entry for entry in self.entries if isinstance(entry, StateCall)][self.fault.effect]
+        return f"before {call.call}" + (f" ({shown_place(call.place)})" if call.place else "")
 
+
+_IN_STATE = "Keep it in a state variable, not in a module, a class or an object: another worker may run the next task."
 _NONE = frozenset[str]()
 _UNSTRUCK = {
     SinkFaultKind.NONE: "undisturbed",

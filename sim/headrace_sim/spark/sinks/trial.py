@@ -29,7 +29,6 @@ from headrace_sim.spark.sinks.contents import Contents, Expected, Item, Raw, exp
 from headrace_sim.spark.sinks.databases import BEGIN
 from headrace_sim.spark.sinks.effects import (
     DEADLY,
-    Acted,
     AssumedTable,
     Effect,
     Entry,
@@ -39,6 +38,7 @@ from headrace_sim.spark.sinks.effects import (
     Refused,
     Returned,
     RolledBack,
+    StateCall,
     Swallowed,
 )
 from headrace_sim.spark.sinks.losses import RowsOf, redelivered, redeliveries, swallowed_in_trial, told_losses
@@ -332,7 +332,7 @@ class _Check:
 
     def _searched(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
         try:
-            usual, by_batch, actions = self._calm()
+            usual, by_batch, noted = self._calm()
         except SinkFailsError as error:
             return SinkReport((_failing(error),), (), 0, ())
         unknown = [
@@ -349,7 +349,7 @@ class _Check:
         if duplicates and any(by_batch):
             self._redeliver(by_batch)
         tasks = self.sink.host.runs_tasks_again
-        points = fault_points(by_batch, actions, overtaken=overtaken, tasks=tasks)
+        points = fault_points(by_batch, noted, overtaken=overtaken, tasks=tasks)
         faults = list(points) if any(by_batch) else []
         judged = 0
         with contextlib.closing(in_order(self._trial_on, self.sink.host, faults, self.processes)) as trials:
@@ -373,7 +373,7 @@ class _Check:
 
     def one(self, fault: SinkFault) -> OneTrial:
         try:
-            usual, by_batch, _ = self._calm()
+            usual, by_batch, noted = self._calm()
         except SinkFailsError as error:
             return OneTrial((_failing(error),), (), ())
         calm = tuple(effect for effects in by_batch for effect in effects)
@@ -384,7 +384,14 @@ class _Check:
                 self._redeliver(by_batch)
             found = self._found()
             return OneTrial(found, calm, (), calm=usual.contents, questions=self._asked(found))
-        if fault.batch >= len(by_batch) or fault.effect > len(by_batch[fault.batch]) or not calm:
+        is_call = fault.kind is SinkFaultKind.STATE and fault.effect < sum(
+            isinstance(entry, StateCall) and entry.batch == fault.batch for entry in noted
+        )
+        if (
+            fault.batch >= len(by_batch)
+            or not (is_call or fault.effect <= len(by_batch[fault.batch]))
+            or not calm
+        ):
             return OneTrial((), calm, ())
         if fault.kind is SinkFaultKind.PAUSE and any(usual.contents.values()):
             self._judge_calm(usual, by_batch)  # an older whole result is mended by the next one
@@ -395,7 +402,7 @@ class _Check:
         self._judge(trial, fault, usual, by_batch)
         found = self._found()
         return OneTrial(
-            found, calm, of_batches, fault, Story(fault, trial.effects, by_batch).struck(), usual.contents,
+            found, calm, of_batches, fault, Story(fault, trial.entries, by_batch).struck(), usual.contents,
             usual.read(*looks[0]) if looks else None, usual.read(trial.contents, trial.effects), self._asked(found),
         )  # fmt: skip
 
@@ -428,8 +435,8 @@ class _Check:
         caught = next((entry for entry in errors if (entry.error, entry.place) not in usual), None)
         return finding if caught is None else swallowed_in_trial(finding, caught)
 
-    def _calm(self) -> tuple[Expected, list[list[Effect]], list[Acted]]:
-        """Run the sink undisturbed, twice; return its results, its effects by batch, and its actions on DataFrames."""
+    def _calm(self) -> tuple[Expected, list[list[Effect]], list[Entry]]:
+        """Run the sink undisturbed, twice; return its results, its effects by batch, and all that it has noted."""
         calm = [self._undisturbed(replace(self.sink, heard=chance == 0), chance) for chance in (0, 1)]
         effects = calm[0].effects
         by_batch = [
@@ -440,8 +447,7 @@ class _Check:
         for effect in _left_open(calm[0].entries):
             self._add(uncommitted(effect, len(by_batch[effect.batch])))
         self.swallowed = tuple(entry for entry in calm[0].entries if isinstance(entry, Swallowed))
-        actions = [entry for entry in calm[0].entries if isinstance(entry, Acted)]
-        return expected([(trial.contents, trial.effects) for trial in calm]), by_batch, actions
+        return expected([(trial.contents, trial.effects) for trial in calm]), by_batch, calm[0].entries
 
     def _undisturbed(self, sink: Sink, chance: int) -> Trial:
         """Run a sink without faults, as `undisturbed` does. Raise `_StoppedError` if the search is to stop."""
@@ -554,7 +560,7 @@ class _Check:
             again = replace(self, findings={}, asked={}, shown={})
             again._judge(trial, fault, usual, by_batch)
             known, shown = self.shown.get(fault, set()), again.shown.get(fault, set())
-            struck = Story(fault, trial.effects, by_batch).struck()
+            struck = Story(fault, trial.entries, by_batch).struck()
             for wrong, where in sorted(known ^ shown, key=str):
                 only = "only" if (wrong, where) in shown else "not"
                 unlike.append(f"{struck}: {wrong.value} in {where} shows {only} if Java dies, too")
@@ -597,7 +603,7 @@ class _Check:
         return replace(self, sink=replace(self.sink, host=host))._trial(fault)
 
     def _judge(self, trial: Trial, fault: SinkFault, usual: Expected, by_batch: list[list[Effect]]) -> None:
-        story = Story(fault, trial.effects, by_batch)
+        story = Story(fault, trial.entries, by_batch)
         failure = _stuck(trial.entries)
         if failure is not None:
             self._add(story.stuck(failure))

@@ -1,0 +1,113 @@
+"""A job with state on the real Spark, whose tasks die at a call of it: what modules keep is lost, what the state keeps is not."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace_sim.spark.laboratory.jvm import SparkJvm
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks.story import Wrong
+from tests.sim.spark.laboratory.test_workers import READ, START, tried
+
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
+
+PROCESSOR = """
+import pandas as pd
+from pyspark.sql.streaming import StatefulProcessor
+
+SEEN = {}
+
+
+class Counting(StatefulProcessor):
+    def init(self, handle):
+        self.handle = handle
+        self.count = handle.getValueState("count", "n LONG")
+
+    def handleInputRows(self, key, rows, timerValues):
+        came = sum(len(part) for part in rows)
+        n = came + (self.count.get()[0] if self.count.exists() else 0)
+        seen = SEEN[key] = SEEN.get(key, 0) + came
+        self.count.update((n,))
+        self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 15_000)
+        yield pd.DataFrame({"key": [key[0]], "n": [TOLD]})
+
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+        n, seen = self.count.get()[0], SEEN.get(key)
+        yield pd.DataFrame({"key": [-1], "n": [TOLD]})
+
+    def close(self):
+        pass
+"""
+PROCESSED = """
+from counting import Counting
+
+spark.conf.set("spark.sql.streaming.stateStore.providerClass",
+    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+timed = payments.withColumn("at", F.timestamp_seconds("amount")).withWatermark("at", "0 seconds")
+counts = timed.withColumn("key", F.col("id") * 0).groupBy("key").transformWithStateInPandas(
+    Counting(), outputStructType="key LONG, n LONG", outputMode="Update", timeMode="EventTime")
+"""
+FUNCTION = """
+import pandas as pd
+
+SEEN = {}
+
+
+def count(key, rows, state):
+    came = sum(len(part) for part in rows)
+    n = came + (state.get[0] if state.exists else 0)
+    seen = SEEN[key] = SEEN.get(key, 0) + came
+    state.update((n,))
+    yield pd.DataFrame({"key": [key[0]], "n": [TOLD]})
+"""
+GROUPED = """
+from counting import count
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+counts = payments.withColumn("key", F.col("id") * 0).groupBy("key").applyInPandasWithState(
+    count, "key LONG, n LONG", "n LONG", "update", GroupStateTimeout.NoTimeout)
+"""
+WRITTEN = f"""
+def write(df, batch_id):
+    df.write.mode("overwrite").parquet(f"/data/out/batch={{batch_id}}")
+
+counts.writeStream.outputMode("update").foreachBatch(write){START}"""
+
+
+@pytest.mark.parametrize(
+    ("module", "program", "call", "where"),
+    [
+        (PROCESSOR, PROCESSED, 1, "the rows or the timer of a key"),
+        (PROCESSOR, PROCESSED, 4, "update"),
+        (PROCESSOR, PROCESSED, 5, "registerTimer"),
+        (FUNCTION, GROUPED, 0, "update"),
+    ],
+    ids=["key", "value", "timer", "group"],
+)
+@pytest.mark.parametrize(("told", "found"), [("seen", {Wrong.MEMORY}), ("n", set())])
+def test_a_task_dies_at_a_call_of_its_state(
+    jvm: SparkJvm,
+    tmp_path: Path,
+    module: str,
+    program: str,
+    call: int,
+    where: str,
+    told: str,
+    found: set[Wrong],
+) -> None:
+    (tmp_path / "counting.py").write_text(module.replace("TOLD", told))
+    fault = SinkFault(SinkFaultKind.STATE, 1, call)
+    trial = tried(jvm, tmp_path, READ + program + WRITTEN, fault)
+    assert trial.fault == fault
+    assert where in trial.told
+    assert {finding.wrong for finding in trial.findings} == found
+
+
+@pytest.mark.parametrize(("told", "found"), [("seen", {Wrong.MEMORY}), ("n", set())])
+def test_a_driver_takes_its_workers_with_it(
+    jvm: SparkJvm, tmp_path: Path, told: str, found: set[Wrong]
+) -> None:
+    (tmp_path / "counting.py").write_text(FUNCTION.replace("TOLD", told))
+    trial = tried(jvm, tmp_path, READ + GROUPED + WRITTEN, SinkFault(SinkFaultKind.RESTART, 0, 1))
+    assert trial.fault is not None
+    assert {finding.wrong for finding in trial.findings} == found
