@@ -1,6 +1,7 @@
 """Clients that are missing: what is in their store after a write, and after the same write once more."""
 
 import importlib
+import io
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from headrace_sim.spark.sinks import check_sink
 from headrace_sim.spark.sinks.effects import Effect
 from headrace_sim.spark.sinks.store_clients import stored, stored_objects
 from headrace_sim.spark.stores.client_objects import StoresOfProgram, record_with
+from headrace_sim.spark.stores.redis_commands import RedisCommands, carried_out, kept_keys
 
 ROW = {"account": "ann", "amount": 7}
 AT = datetime(2030, 1, 1)
@@ -66,6 +68,18 @@ def _adds_in_dynamo(expression: str) -> None:
 
 def _s3(key: str) -> None:
     of("boto3").client("s3").put_object(Bucket="lake", Key=key, Body=b'{"account": "ann"}')
+
+
+def _minio(name: str) -> None:
+    client = of("minio").Minio("minio:9000", "key", "word", secure=False)
+    if not client.bucket_exists("lake"):
+        client.make_bucket("lake")
+    with pytest.raises(of("minio.error").S3Error):
+        client.stat_object("lake", f"{name}/none")
+    data = io.BytesIO(b'{"account": "ann"}')
+    client.put_object("lake", name, data, length=18, content_type="application/json")
+    assert client.get_object("lake", name).data == data.getvalue()
+    assert [found.object_name for found in client.list_objects("lake", prefix="a")] == [name]
 
 
 def _sqs(**options: str) -> None:
@@ -126,6 +140,7 @@ KEPT: dict[str, Callable[[], Any]] = {
     "batch_writer": _dynamo_batch,
     "update_item SET": lambda: _adds_in_dynamo("SET amount = :n"),
     "put_object": lambda: _s3("ann.json"),
+    "put_object of minio": lambda: _minio("ann.json"),
     "send_message with an id": lambda: _sqs(MessageDeduplicationId="1"),
     "CQL INSERT": lambda: _cassandra("INSERT INTO t (account, amount) VALUES (?, ?)", "ann", 7),
     "a point with its time": lambda: _influx(AT),
@@ -235,3 +250,15 @@ def test_sinks_with_a_client_are_judged(
     report = check_sink(sink, [[("ann", 7)], [("bob", 1)]], "account STRING, amount INT", overtaken=False)
     assert {finding.wrong.value for finding in report.findings} == wrong
     assert ({question.about.value for question in report.questions}, report.unknown) == (asked, ())
+
+
+def test_lists_of_redis_are_trimmed_and_read_by_places() -> None:
+    pushed = (
+        ("LPUSH", "alerts", "1", "2", "3", "4"),
+        ("LTRIM", "alerts", "0", "-2"),
+        ("LTRIM", "none", "0", "9"),
+    )
+    keys = kept_keys([RedisCommands(pushed)])
+    assert keys == {"alerts": ["4", "3", "2"]}
+    (replies, changes) = carried_out([("LRANGE", "alerts", "1", "5"), ("LRANGE", "none", "0", "-1")], keys)
+    assert (replies, changes.commands) == ([["3", "2"], []], ())

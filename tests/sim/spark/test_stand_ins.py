@@ -210,6 +210,11 @@ def test_catalog_of_classic_pyspark_is_that_of_the_session(df: Any) -> None:
     assert [Catalog(df.sparkSession).tableExists(name) for name in ("names", "other")] == [True, False]
 
 
+def test_program_may_log_the_memory_of_the_jvm(df: Any) -> None:
+    runtime = df.sparkSession.sparkContext._jvm.java.lang.Runtime.getRuntime()
+    assert runtime.freeMemory() < runtime.totalMemory() < runtime.maxMemory()
+
+
 def test_settings_of_a_builder_are_those_of_the_session() -> None:
     def build() -> Any:
         builder = SparkSession.builder.config("spark.sql.streaming.multipleWatermarkPolicy", "max")

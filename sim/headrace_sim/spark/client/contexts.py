@@ -52,6 +52,9 @@ class JavaName:
             return self
         if self._name in _GIVES_BACK:
             return args[0]
+        if self._name in _OF_THE_JVM:
+            found = _OF_THE_JVM[self._name]
+            return self if found is None else found
         remedy = "Use functions of columns that take columns and values, or do it in Python"
         raise CannotFollowError(f"Java's {self._name}()", users_place(), remedy)
 
@@ -61,6 +64,11 @@ _LOGGERS = ("org.apache.log4j.", "org.apache.logging.log4j.", "org.slf4j.")
 _SETS = re.compile(r"(_jsc\.|sc\.)*hadoopConfiguration(\.set\w*|\.unset)?")
 _GIVES_BACK = frozenset({"org.apache.spark.eventhubs.EventHubsUtils.encrypt"})
 """What gives back what it is given: nobody reads what it hides."""
+_OF_THE_JVM = {
+    "java.lang.Runtime.getRuntime": None, "java.lang.Runtime.getRuntime.availableProcessors": 2,
+    **{f"java.lang.Runtime.getRuntime.{name}Memory": size << 20 for name, size in (("max", 1024), ("total", 512), ("free", 256))},
+}  # fmt: skip
+"""What programs log of the JVM: as of a small one. None: it is asked further."""
 
 
 class Context:

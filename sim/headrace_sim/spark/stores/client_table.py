@@ -28,7 +28,7 @@ from headrace_sim.spark.stores.cloud_calls import (
 from headrace_sim.spark.stores.elastic_calls import ELASTIC, ELASTIC_HELPERS
 from headrace_sim.spark.stores.http_calls import http_rows
 from headrace_sim.spark.stores.mongo_calls import PYMONGO
-from headrace_sim.spark.stores.object_calls import AZURE_STORAGE, GOOGLE_STORAGE
+from headrace_sim.spark.stores.object_calls import AZURE_STORAGE, GOOGLE_STORAGE, MINIO
 from headrace_sim.spark.stores.queue_calls import CONFLUENT, KAFKA_PYTHON
 from headrace_sim.spark.stores.redis_calls import REDIS
 from headrace_sim.spark.stores.series_calls import HBASE, HBASE_POOL, INFLUX, INFLUX_1, Options, Point
@@ -69,6 +69,7 @@ CLIENTS: Mapping[str, Mapping[str, Row]] = {
     "azure.eventhub": {"EventHubProducerClient": EVENT_HUB, "EventData": EventData},
     "azure.storage.blob": {"BlobServiceClient": AZURE_STORAGE},
     "azure.identity": {"DefaultAzureCredential": nothing(), "ClientSecretCredential": nothing()},
+    "minio": {"Minio": MINIO},
     "kafka": {"KafkaProducer": KAFKA_PYTHON},
     "confluent_kafka": {"Producer": CONFLUENT},
     "redis": dict.fromkeys(("Redis", "StrictRedis", "from_url"), REDIS) | {"ConnectionPool": nothing()},

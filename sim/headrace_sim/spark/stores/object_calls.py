@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace_sim.spark.stores.client_objects import Kind, Place, Reply, error_of, recorder
+from headrace_sim.spark.stores.client_objects import Kind, Place, Reply, error_of, nothing, recorder
 from headrace_sim.spark.stores.store_changes import StoreChange, kept_documents, put, remove
 
 DONE = Reply(ResponseMetadata={"HTTPStatusCode": 200}, ETag="etag")
@@ -31,6 +31,18 @@ def _get(at: Place, target: str, missing: str) -> bytes:
     if not found:
         raise error_of(at._client, f"{target} is not there", missing)
     return bytes(found[0]["content"])
+
+
+class _Download(io.BytesIO):
+    """What minio gives of an object: to be read, closed and released."""
+
+    @property
+    def data(self) -> bytes:
+        """All of it."""
+        return self.getvalue()
+
+    def release_conn(self) -> None:
+        """Do nothing."""
 
 
 def _s3(bucket: Any, key: Any) -> str:
@@ -70,6 +82,34 @@ S3_BUCKET = Kind(
     {"put_object": lambda at, Key, Body=b"": _put(at, "put_object", _s3(at._names[-1], Key), Body)},
     {"Object": S3_OBJECT},
 )
+
+
+def _minio_list(_at: Place, bucket_name: str, prefix: str | None = None, **_: Any) -> list[Reply]:
+    found = _list(_at, bucket_name, prefix or "").get("Contents", ())
+    return [Reply(object_name=each["Key"], bucket_name=bucket_name) for each in found]
+
+
+MINIO = Kind(
+    "minio's client",
+    {
+        "put_object": lambda at, bucket_name, object_name, data, length=-1, *_, **__: _put(
+            at, "put_object", _s3(bucket_name, object_name), data
+        ),
+        "fput_object": lambda at, bucket_name, object_name, file_path, *_, **__: _put(
+            at, "fput_object", _s3(bucket_name, object_name), Path(file_path).read_bytes()
+        ),
+        "get_object": lambda at, bucket_name, object_name, *_, **__: _Download(
+            _get(at, _s3(bucket_name, object_name), "S3Error")
+        ),
+        "stat_object": lambda at, bucket_name, object_name, *_, **__: Reply(
+            size=len(_get(at, _s3(bucket_name, object_name), "S3Error"))
+        ),
+        "remove_object": lambda at, bucket_name, object_name, *_, **__: at._write(
+            "remove_object", remove(_s3(bucket_name, object_name), {})
+        ),
+        "list_objects": _minio_list, "list_buckets": nothing(()), "bucket_exists": nothing(True), "make_bucket": nothing(),
+    },
+)  # fmt: skip
 
 
 def _blob(at: Place) -> str:

@@ -92,6 +92,17 @@ def _lpush(keys: Keys, key: str, *values: str) -> int:
     return len(keys[key])
 
 
+def _between(kept: list[str], start: str, stop: str) -> list[str]:
+    first, last = (max(0, place + len(kept) if place < 0 else place) for place in map(int, (start, stop)))
+    return kept[first : last + 1]
+
+
+def _ltrim(keys: Keys, key: str, start: str, stop: str) -> bool:
+    if key in keys:
+        keys[key] = _between(keys[key], start, stop)
+    return True
+
+
 def _xadd(keys: Keys, key: str, *parts: str) -> str:
     start = parts.index("*") + 1
     _rpush(keys, key, " ".join(parts[start:]))
@@ -119,7 +130,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "DECRBY": lambda keys, key, amount="1": _added(keys, key, f"-{amount}"),
     "HINCRBY": _hincrby, "HINCRBYFLOAT": _hincrby,
     "ZINCRBY": lambda keys, key, amount, member: _hincrby(keys, key, member, amount),
-    "RPUSH": _rpush, "LPUSH": _lpush, "XADD": _xadd, "PUBLISH": _rpush,
+    "RPUSH": _rpush, "LPUSH": _lpush, "LTRIM": _ltrim, "XADD": _xadd, "PUBLISH": _rpush,
     "DEL": _delete, "UNLINK": _delete, "HDEL": _drop, "SREM": _drop, "ZREM": _drop,
     "EXPIRE": lambda keys, key, *_: key in keys, "PEXPIRE": lambda keys, key, *_: key in keys,
     "GET": lambda keys, key: keys.get(key), "MGET": lambda keys, *names: [keys.get(name) for name in names],
@@ -128,11 +139,11 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "HEXISTS": lambda keys, key, field: field in keys.get(key, {}), "HLEN": lambda keys, key: len(keys.get(key, ())),
     "SMEMBERS": lambda keys, key: set(keys.get(key, ())), "SCARD": lambda keys, key: len(keys.get(key, ())),
     "SISMEMBER": lambda keys, key, member: member in keys.get(key, {}), "LLEN": lambda keys, key: len(keys.get(key, ())),
-    "PING": lambda _: True,
+    "LRANGE": lambda keys, key, start, stop: _between(keys.get(key, []), start, stop), "PING": lambda _: True,
 }  # fmt: skip
 """What each command does to the keys, and its reply."""
 READS = frozenset(
-    {"GET", "MGET", "EXISTS", "HGET", "HGETALL", "HEXISTS", "HLEN", "SMEMBERS", "SCARD", "SISMEMBER", "LLEN", "PING"}
+    {"GET", "MGET", "EXISTS", "HGET", "HGETALL", "HEXISTS", "HLEN", "SMEMBERS", "SCARD", "SISMEMBER", "LLEN", "LRANGE", "PING"}
 )  # fmt: skip
 
 
