@@ -20,14 +20,16 @@ from headrace_properties.spark_jobs.programs import (
     program_of,
     run_program,
 )
-from headrace_properties.spark_jobs.shared_tables import shared_tables
+from headrace_properties.spark_jobs.shared_tables import not_judged, shared_tables
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_jobs.together import labels_of
 from headrace_properties.spark_trials import SparkTrials
 from headrace_properties.target import SparkSource
 from headrace_properties.target_kinds import TargetKind
 from headrace_sim.spark.client.scripts import Script, ScriptRun
+from headrace_sim.spark.laboratory.looks import called_in_laboratory
 from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.sinks.contents import Contents
 from headrace_sim.spark.sinks.trial import Progress
 from headrace_sim.spark.versions import INSTALLED
 
@@ -115,6 +117,15 @@ class ProgramTrials:
         if not self._stopped:
             allow = next((part.allow for part in self.parts), ())
             self.shared = tuple(shared_tables(self.program.queries, allow))
+            self.untried += not_judged(self._left_on_spark())
+
+    def _left_on_spark(self) -> dict[str, Contents]:
+        """Return what each query leaves whose function only the real Spark can call."""
+        return {
+            part.source.query: part.report.sink.left
+            for part in self.parts
+            if part.target.job.sink.function is called_in_laboratory and part.report and part.report.sink
+        }
 
     def _told(self, done: int, wanted: int) -> bool:
         self._stopped = self._stopped or (self.progress is not None and bool(self.progress(done, wanted)))

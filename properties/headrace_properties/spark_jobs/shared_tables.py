@@ -11,7 +11,7 @@ Rules of this file:
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
 from headrace.api.errors import HeadraceError
@@ -77,6 +77,17 @@ def shared_tables(targets: Mapping[str, SparkTarget], allow: Collection[Cause]) 
             if finding.finding_class is FindingClass.VIOLATED or pair not in asked:
                 asked.add(pair)
                 yield finding
+
+
+def not_judged(left: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """Yield which tables two queries write, where only the real Spark can run them, one at a time.
+
+    ``left``: the destinations that each leaves by itself, by label.
+    """
+    for (first, ours), (second, theirs) in combinations(left.items(), 2):
+        for name in sorted({*ours} & {*theirs}):
+            told = "what they do to each other's rows was not judged, because only the real Spark can read the program"
+            yield f"{first} and {second} both write {name}: {told}"
 
 
 def _left_alone(target: SparkTarget) -> dict[str, Counter[Any]]:

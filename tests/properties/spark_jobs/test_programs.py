@@ -7,7 +7,7 @@ import pytest
 
 from headrace_properties.findings import FindingClass
 from headrace_properties.spark_jobs.programs import Program, ProgramInput, program_of, run_program
-from headrace_properties.spark_jobs.shared_tables import shared_tables
+from headrace_properties.spark_jobs.shared_tables import not_judged, shared_tables
 from headrace_properties.target import TargetError
 from headrace_sim.spark.client.scripts import Script, surroundings
 from headrace_sim.spark.declares import Declares
@@ -187,3 +187,11 @@ def test_database_that_the_program_makes_is_there_in_its_trials(program: Any, tm
     assert not (tmp_path / "made.db").exists()
     target.prepare()
     assert (tmp_path / "made.db").exists()
+
+
+def test_tables_that_two_queries_write_of_a_program_that_is_not_read_are_not_judged() -> None:
+    left = {"orders": ["/lake/all", "/lake/orders"], "users": ["/lake/all"], "clicks": ["/lake/clicks"]}
+    (told,) = not_judged(left)
+    assert told.startswith(
+        "orders and users both write /lake/all: what they do to each other's rows was not judged"
+    )
