@@ -17,6 +17,7 @@ from pyspark.sql import (
 )
 from pyspark.sql import functions as F
 from pyspark.sql.catalog import Catalog
+from pyspark.sql.connect.streaming.query import StreamingQuery
 
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.sessions import ModuleSession, Session, connected
@@ -213,6 +214,14 @@ def test_catalog_of_classic_pyspark_is_that_of_the_session(df: Any) -> None:
 def test_program_may_log_the_memory_of_the_jvm(df: Any) -> None:
     runtime = df.sparkSession.sparkContext._jvm.java.lang.Runtime.getRuntime()
     assert runtime.freeMemory() < runtime.totalMemory() < runtime.maxMemory()
+
+
+def test_batch_may_look_at_the_query_that_runs_it_and_stop_it(df: Any) -> None:
+    query = StreamingQuery(df.sparkSession, "id", "run", "totals")
+    assert (query.isActive, query.lastProgress, query.exception()) == (True, None, None)
+    query.stop()
+    with pytest.raises(CannotFollowError, match="a query of another session"):
+        query.awaitTermination()
 
 
 def test_settings_of_a_builder_are_those_of_the_session() -> None:

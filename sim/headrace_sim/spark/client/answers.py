@@ -409,9 +409,15 @@ class Answers:
         result, kind = answer.streaming_query_command_result, command.WhichOneof("command")
         result.query_id.CopyFrom(command.query_id)
         life = self.queries.get(command.query_id.id)
-        if life is None:
+        if life is None and self.start is None and kind in _OF_ITS_OWN_BATCH:
+            # A batch asks the query that runs it. One that is told to stop ends behind the batch, as at a restart.
+            for name in ("is_active", "is_data_available", "is_trigger_active") if kind == "status" else ():
+                setattr(result.status, name, True)
+            if kind == "exception":
+                result.exception.SetInParent()
+        elif life is None:
             raise CannotFollowError("a query of another session", users_place(), _REMEDY)
-        if kind == "status":
+        elif kind == "status":
             result.status.is_active, told = life.look(), life.status
             result.status.status_message = told["message"]
             result.status.is_data_available = told["isDataAvailable"]
@@ -444,6 +450,7 @@ class Answers:
         """Do nothing."""
 
 
+_OF_ITS_OWN_BATCH = frozenset({"exception", "last_progress", "recent_progress", "status", "stop"})
 _COMMANDS: dict[str, Callable[[Answers, Any, Any], None]] = {
     "create_dataframe_view": Answers._view, "merge_into_table_command": Answers._merge, "register_function": Answers._register,
     "sql_command": Answers._sql, "streaming_query_command": Answers._query,
