@@ -13,6 +13,7 @@ import pytest
 
 from headrace_sim.spark.client.query_lives import LIFE_S, MOST_STARTS
 from headrace_sim.spark.client.script_needs import ProgramError, stand_ins
+from headrace_sim.spark.client.script_time import script_time
 from headrace_sim.spark.client.scripts import Script, ScriptRun, run_script, surroundings
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.stores.client_modules import is_made
@@ -451,3 +452,22 @@ def test_client_that_is_missing_has_a_stand_in_within_the_surroundings_of_anothe
     with stand_ins(), stand_ins():  # as a driver of the laboratory has them
         client = importlib.import_module("pymysql")
     assert is_made(client)
+
+
+def test_a_thread_that_was_there_before_the_script_moves_no_clock_of_it() -> None:
+    begun, slept = threading.Event(), threading.Event()
+
+    def wait() -> None:  # as the thread does that forgets objects of Java
+        begun.wait()
+        time.sleep(0.001)
+        slept.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    with script_time() as passing:
+        begun.set()
+        thread.join()
+        assert slept.is_set()
+        assert passing.passed_s == 0
+        time.sleep(1)
+        assert passing.passed_s == 1

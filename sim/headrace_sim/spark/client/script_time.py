@@ -54,6 +54,9 @@ class ScriptTime:
     # where waits were interrupted: ``file:line``, in order
     interrupted: list[str] = field(default_factory=list)
     over: bool = False  # whether the script has ended
+    others: frozenset[int] = (
+        frozenset()
+    )  # the threads that were there before it: their waits are none of its own
     _waits: dict[int, int] = field(default_factory=dict)
 
     def wait(self, seconds: float = 0.0) -> None:
@@ -64,11 +67,14 @@ class ScriptTime:
         if self.over:
             time.sleep(seconds)
             return
+        thread = threading.get_ident()
+        if thread in self.others:
+            self.rest(seconds)
+            return
         self.passed_s += max(seconds, 0.0)
         self.shift(max(seconds, 0.0))
         if threading.active_count() > 1:
             self.rest(_OTHERS_S)
-        thread = threading.get_ident()
         self._waits[thread] = self._waits.get(thread, 0) + 1
         if self._waits[thread] > MOST_WAITS:
             self.interrupt()
@@ -91,7 +97,8 @@ def script_time() -> Iterator[ScriptTime]:
     before, real_s = set(threading.enumerate()), time.monotonic
     with ExitStack() as patches:
         clock = patches.enter_context(time_machine.travel(_START, tick=False))
-        passing = ScriptTime(clock.shift, time.sleep)
+        others = frozenset(thread.ident or 0 for thread in before) - {threading.get_ident()}
+        passing = ScriptTime(clock.shift, time.sleep, others=others)
         for owner, name, instead in _replaced(passing):
             patches.enter_context(patch.object(owner, name, instead))
         try:
