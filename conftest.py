@@ -45,7 +45,7 @@ NEEDS_SPARK = (
     "core/headrace/spark", "sim/headrace_sim/spark", "tests/spark", "tests/sim/spark", "tests/properties/spark_jobs",
     "properties/headrace_properties/spark_jobs", "properties/headrace_properties/search/on_spark.py",
     "properties/headrace_properties/spark_trials.py", "properties/headrace_properties/program_trials.py",
-    "tests/properties/replays/prices.py",
+    "tests/properties/replays/prices.py", "tests/crash_points.py",
     "scenarios/headrace_scenarios/chaos", "cli/headrace_cli/_chaos_*",
     "benchmarks/headrace_benchmarks/bench_spark.py", "benchmarks/headrace_benchmarks/spark_*",
     "tests/benchmarks/test_spark_jobs.py", "tests/cli/test_serve.py", "tests/cli/test_everyday.py",

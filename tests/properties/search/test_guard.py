@@ -24,7 +24,6 @@ from headrace_properties.search.guard import (
     guarded,
     refusal_in,
 )
-from headrace_sim.spark.stores.http_calls import http_rows
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +53,14 @@ EFFECTS: dict[str, Callable[[], object]] = {
     "getaddrinfo": lambda: socket.getaddrinfo("example.com", 80),
     "gethostbyname": lambda: socket.gethostbyname("example.com"),
     "bind": _binds,
-    "the stand-in of a library": lambda: http_rows("requests")["get"]("http://127.0.0.1:9/"),
 }
+
+
+def test_a_request_that_a_library_s_stand_in_sends_is_refused() -> None:
+    rows = pytest.importorskip("headrace_sim.spark.stores.http_calls", exc_type=ImportError).http_rows
+    with guarded() as guard, pytest.raises(EffectRefusedError, match=r"test_guard\.py"):
+        rows("requests")["get"]("http://127.0.0.1:9/")
+    assert len(guard.refused) == 1
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
