@@ -13,6 +13,7 @@ from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.laboratory.driver import LaboratoryProgram
 from headrace_sim.spark.laboratory.hosts import RealDrivers, looked
+from headrace_sim.spark.laboratory.jars import settings_for_jars
 from headrace_sim.spark.laboratory.jvm import SparkJvm, shared
 from headrace_sim.spark.sinks.processes import Sink
 
@@ -35,9 +36,11 @@ class Laboratory:
 
         Raises:
             JavaNotFoundError: There is no Java.
+            MissingJarsError: The program asks for jars that are not on this machine.
 
         """
-        return shared()
+        state = self.queries[self.number].state if self.queries else None
+        return shared(settings_for_jars({} if state is None else state.settings.values))
 
     def looked(self, why: str) -> ScriptRun:
         """Run the program without rows, which the simulation cannot read; ``why``: it says. Raises as `looked` does."""

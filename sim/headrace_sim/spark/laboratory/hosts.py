@@ -139,7 +139,7 @@ class RealDrivers:
     @contextmanager
     def another(self) -> Iterator["RealDrivers"]:
         """Give one with a Spark of its own."""
-        with running({}) as jvm:
+        with running(self.jvm.settings) as jvm:
             yield replace(self, jvm=jvm)
 
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:

@@ -24,10 +24,12 @@ from unittest.mock import patch
 from py4j import java_gateway
 from py4j.java_gateway import JavaGateway, JavaObject
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from headrace.spark.runtime.session import process_environment, worker_path
+from headrace_sim.spark.laboratory.jars import refuse_missing
 from headrace_sim.spark.laboratory.places import WAREHOUSE
 from headrace_sim.spark.laboratory.postgres import find_jdbc_jar
 from headrace_sim.spark.versions import CHECKPOINT_FILES, JARS, java_sessions
@@ -203,6 +205,7 @@ def running(settings: Mapping[str, str]) -> Iterator[SparkJvm]:
 
     Raises:
         JavaNotFoundError: There is no Java.
+        MissingJarsError: Packages are not on this machine.
 
     """
     with tempfile.TemporaryDirectory(prefix="headrace-spark-") as made:
@@ -217,21 +220,20 @@ def running(settings: Mapping[str, str]) -> Iterator[SparkJvm]:
             jvm.stop()
 
 
-_SHARED: list[SparkJvm] = []
+_SHARED: dict[frozenset[tuple[str, str]], SparkJvm] = {}
 
 
-def shared() -> SparkJvm:
-    """Return the Spark of this process, which is started now if it does not run; it ends with the process.
+def shared(settings: Mapping[str, str]) -> SparkJvm:
+    """Return the Spark of this process with settings, which is started now if it does not run; it ends with the process.
 
-    Raises:
-        JavaNotFoundError: There is no Java.
-
+    The argument and what is raised are as for `running`.
     """
-    if not _SHARED:
+    key = frozenset(settings.items())
+    if key not in _SHARED:
         kept = ExitStack()
-        _SHARED.append(kept.enter_context(running({})))
+        _SHARED[key] = kept.enter_context(running(settings))
         atexit.register(kept.close)
-    return _SHARED[0]
+    return _SHARED[key]
 
 
 def _started(settings: Mapping[str, str], folder: Path) -> JavaGateway:
@@ -243,7 +245,11 @@ def _started(settings: Mapping[str, str], folder: Path) -> JavaGateway:
     with tempfile.TemporaryFile() as log, patch.dict(os.environ, kept, clear=True):
         os.environ["SPARK_SUBMIT_OPTS"] = f"{_JAVA} -Djdk.net.hosts.file={folder / 'hosts'}"
         os.environ.update(process_environment(MASTER, launched=True), PYTHONPATH=worker_path())
-        gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+        try:
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+        except PySparkRuntimeError:
+            refuse_missing(settings, log)
+            raise
     # A program's own logging is that of this process, too, which has run it: nothing of the gateway's belongs there.
     vars(java_gateway)["logging"] = logging.getLogger("py4j")
     logging.getLogger("py4j").propagate = False

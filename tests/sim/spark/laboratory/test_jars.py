@@ -1,0 +1,65 @@
+"""The jars that a program asks for: those of this machine are there, and others are refused by name."""
+
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from headrace_sim.spark.laboratory.jars import MissingJarsError, refuse_missing, settings_for_jars
+from headrace_sim.spark.laboratory.jvm import running
+
+pytestmark = pytest.mark.spark  # most need PySpark, though not Java
+
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.6.1"
+PACKAGES = {"spark.jars.packages": ICEBERG}
+
+
+@pytest.mark.parametrize(
+    ("told", "submitted", "settings"),
+    [
+        ({**PACKAGES, "spark.sql.extensions": "a.B", "spark.app.name": "x"}, "", {**PACKAGES, "spark.sql.extensions": "a.B"}),
+        ({"spark.sql.extensions": "a.B"}, "", {}),
+        ({}, f"--master local[2] --packages {ICEBERG} pyspark-shell", PACKAGES),
+        ({}, f"--conf spark.jars.packages={ICEBERG} pyspark-shell", PACKAGES),
+    ],
+)  # fmt: skip
+def test_settings_of_jars_are_those_of_the_session_and_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, told: dict[str, str], submitted: str, settings: dict[str, str]
+) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", submitted)
+    assert settings_for_jars(told) == settings
+
+
+def test_jar_that_is_not_there_is_refused_by_name() -> None:
+    with pytest.raises(
+        MissingJarsError, match=r"spark\.jars names /nowhere/a\.jar, which this machine does not have"
+    ):
+        settings_for_jars({"spark.jars": "/nowhere/a.jar"})
+
+
+def test_package_that_ivy_does_not_find_is_refused_by_name() -> None:
+    log = b"RuntimeException: [unresolved dependency: org.example#nowhere_2.13;1.2.3: not found]\n"
+    with pytest.raises(MissingJarsError, match=r"spark-shell --packages org\.example:nowhere_2\.13:1\.2\.3$"):
+        refuse_missing({"spark.jars.packages": "org.example:nowhere_2.13:1.2.3"}, BytesIO(log))
+    refuse_missing({"spark.jars.packages": "x"}, BytesIO(b"another error"))
+
+
+@pytest.mark.nightly
+def test_jar_of_this_machine_is_on_the_class_path(tmp_path: Path) -> None:
+    jar = tmp_path / "mine.jar"
+    with ZipFile(jar, "w") as written:
+        written.writestr("of-mine.txt", "here")
+    with running(settings_for_jars({"spark.jars": str(jar)})) as jvm:
+        loader = jvm.gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        assert loader.getResource("of-mine.txt") is not None
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # PySpark leaves its process to the collector
+def test_package_is_not_downloaded() -> None:
+    packages = {"spark.jars.packages": "org.example:nowhere_2.13:1.2.3"}
+    with pytest.raises(MissingJarsError, match="nowhere"), running(packages):
+        pass
