@@ -320,3 +320,17 @@ def test_ctrl_c_tells_what_is_done_and_leaves_no_process(job: Path, sparks: str,
     while (left := living(verifying.pid)) and time.monotonic() < until:
         time.sleep(0.1)
     assert not left
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("module", ["pyspark.sql", "pyspark.sql.connect.session"])
+def test_client_of_spark_connect_gets_a_classic_session(job: Path, run: Run, module: str) -> None:
+    remote = SOUND.replace("builder.appName", 'builder.remote("sc://cluster:15002").appName')
+    text = remote.replace(
+        "from pyspark.sql import SparkSession, ",
+        f"from {module} import SparkSession\nfrom pyspark.sql import ",
+    )
+    job.write_text(text.replace("df.rdd.map(lambda row: (row.id, row.amount)).collect()", "df.collect()"))
+    result = run("verify", str(job), "--on", "spark")
+    assert result.exit_code == 0, result.output
+    assert "It is a client of Spark Connect, and had a classic session" in result.output

@@ -48,6 +48,7 @@ from headrace_sim.spark.job import (
     Watermark,
 )
 from headrace_sim.spark.laboratory.called import Called
+from headrace_sim.spark.laboratory.driver import REMOTE
 from headrace_sim.spark.query.queries import hashable, run_job
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.query.stages import planned
@@ -223,6 +224,8 @@ class SparkTarget:
             remedy = "Choose an output mode that fits the query and its sink"
             refusal = self._refusal() or finding_of(Cause.ERROR, error.place, message, remedy)
             return SparkReport(self.name, None, None, (refusal,), notes=(told,))
+        if self.job.state is not None and REMOTE in self.job.state.settings.values:
+            told += ". It is a client of Spark Connect, and had a classic session"
         findings = ranked([*self._shown(sink), *review.findings])
         unjudged = (f"promise {promise.name} is not judged on the real Spark" for promise in self.promises)
         return SparkReport(self.name, None, sink, findings, (*sink.unknown, *unjudged), (told, *review.notes))

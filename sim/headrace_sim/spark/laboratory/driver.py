@@ -17,6 +17,7 @@ from py4j.clientserver import FinalizerWorker
 from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from headrace_sim.spark.client.scripts import Script, surroundings
 from headrace_sim.spark.job import SparkJob
@@ -35,6 +36,8 @@ from headrace_sim.spark.sinks.effects import Failed, Probe, Refused, Returned
 from headrace_sim.spark.sinks.processes import settle
 from headrace_sim.spark.sinks.store_clients import StoreClients
 
+REMOTE = "spark.remote"
+"""The setting that makes a program a client of Spark Connect."""
 _REST_S = 0.02
 """How long, in real seconds, a wait of the program's takes at most: its query runs in real time."""
 
@@ -263,4 +266,15 @@ def _keep_running(spark: SparkSession) -> None:
     SparkContext.__init__ = lambda *_args, **_options: None
     SparkContext.stop = lambda _self: None
     SparkSession.stop = lambda _self: None
+    really_get = SparkSession.Builder.getOrCreate
+
+    def get(builder: Any) -> SparkSession:
+        for name in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE"):
+            os.environ.pop(name, None)
+        for name in (REMOTE, "spark.api.mode"):
+            builder._options.pop(name, None)
+        return really_get(builder)
+
+    SparkSession.Builder.getOrCreate = get
+    ConnectSession.Builder = SparkSession.Builder  # a client of Spark Connect gets the classic session
     sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
