@@ -4,10 +4,11 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from subprocess import PIPE
 
@@ -334,3 +335,56 @@ def test_client_of_spark_connect_gets_a_classic_session(job: Path, run: Run, mod
     result = run("verify", str(job), "--on", "spark")
     assert result.exit_code == 0, result.output
     assert "It is a client of Spark Connect, and had a classic session" in result.output
+
+
+CHANGES = (
+    BEGIN  # noqa: S608  a program's text
+    + PAYMENTS.replace(", [(2, 20)]", "")
+    + """
+import os, sqlite3
+from pathlib import Path
+
+def save(df, batch_id):
+    with open("rates.csv", "a") as file:
+        file.write("2,silver\\n")
+    Path("{home}/notes.txt").write_text("changed")
+    if os.path.exists("old.txt"):
+        os.remove("old.txt")
+    with sqlite3.connect("{home}/ledger.db") as db:
+        db.execute("DELETE FROM ledger")
+    df.write.mode("overwrite").parquet("lake")
+    df.write.mode("overwrite").parquet("file://{home}/lake2")
+    spark.sql("DROP TABLE IF EXISTS nowhere")
+"""
+    + START.format(checkpoint="{home}/checkpoint")
+)
+
+
+def contents_of(folder: Path) -> dict[str, bytes]:
+    paths = (path for path in folder.rglob("*") if path.is_file() and ".headrace" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+@pytest.mark.nightly
+def test_files_of_the_owner_are_left_as_they_are(job: Path, run: Run) -> None:
+    home = Path.cwd()
+    job.write_text(CHANGES.replace("{home}", str(home)))
+    for name in (
+        "rates.csv",
+        "notes.txt",
+        "old.txt",
+        "lake/part-0.parquet",
+        "lake2/part-0.parquet",
+        "checkpoint/metadata",
+    ):
+        (home / name).parent.mkdir(exist_ok=True)
+        (home / name).write_text("owner's")
+    with closing(sqlite3.connect("ledger.db")) as db, db:
+        db.execute("CREATE TABLE ledger (id INTEGER)")
+        db.execute("INSERT INTO ledger VALUES (1)")
+    before = contents_of(home)
+    result = run("verify", str(job), "--on", "spark", "--json")
+    assert result.exit_code in {0, 1, 3}, result.output
+    assert json.loads(result.stdout)["queries"][0]["trials"] > 0
+    assert contents_of(home) == before
+    assert "headrace-root" not in result.output

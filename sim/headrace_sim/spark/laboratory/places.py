@@ -7,9 +7,11 @@ Scheme". What Python opens is redirected by `watch_paths`.
 
 import builtins
 import getpass
+import io
 import os
 import re
 import shutil
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from pyspark.sql import DataFrameReader
 
 from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.refusals import users_place
+from headrace_sim.spark.sinks.file_effects import ABSOLUTE
 
 REMOTE = ("abfs", "abfss", "dbfs", "gs", "hdfs", "maprfs", "oss", "s3", "s3a", "s3n", "wasb", "wasbs")
 """Schemes of file systems that jobs name."""
@@ -31,7 +34,7 @@ _COMMITTER = "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitterFactory"
 _HOME = "/headrace"
 WAREHOUSE = "spark.sql.warehouse.dir"
 """Where tables are that have no place of their own. No session can change it, so that each catalog begins with its own."""
-ROOT = "headrace-root"
+ROOT = ABSOLUTE
 """The directory of a trial's working directory that is the root of absolute paths."""
 MOST_BYTES = 50_000_000
 """Choice: what is copied into a trial of the owner's files, at most."""
@@ -84,7 +87,9 @@ def watch_commands(folder: Path, hadoop: Any) -> None:
 
 
 def watch_paths(folder: Path, left: Sequence[Path]) -> None:
-    """Redirect the absolute paths that this process opens or changes, irreversibly. What is only read may be the owner's.
+    """Redirect the absolute paths that this process opens or changes, irreversibly.
+
+    What is only read may be the owner's; of what is changed, a copy is.
 
     Args:
         folder: The trial's working directory.
@@ -104,13 +109,24 @@ def watch_paths(folder: Path, left: Sequence[Path]) -> None:
             return path
         if changes and ours.parent != folder / ROOT and Path(name).parent.is_dir():
             ours.parent.mkdir(parents=True, exist_ok=True)
+        if changes and not ours.exists() and Path(name).is_file() and Path(name).stat().st_size <= MOST_BYTES:
+            with (
+                io.FileIO(name) as theirs,
+                io.FileIO(ours, "w") as copy,
+            ):  # which is no effect of the program's
+                copy.write(theirs.readall())
         return str(ours)
+
+    def connect_moved(database: Any, *args: Any, **options: Any) -> Any:
+        return really_connect(moved(database, changes=True), *args, **options)
 
     def open_moved(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
         return really_open(moved(file, changes=bool(set(mode) & set("wax+"))), mode, *args, **options)
 
     really_open = builtins.open
-    builtins.open = open_moved
+    builtins.open = io.open = open_moved  # pathlib's is the latter
+    really_connect = sqlite3.connect
+    sqlite3.connect = sqlite3.dbapi2.connect = connect_moved
     for name in _READING:
         setattr(os, name, _moving(getattr(os, name), lambda path: moved(path, changes=False)))
     for name in _CHANGING:

@@ -25,9 +25,16 @@ def watch_files(probe: Probe) -> None:
     shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]  # it would copy behind our back
 
 
+ABSOLUTE = "headrace-root"
+"""The directory of a trial that is the root of absolute paths, where they are redirected."""
+
+
 def shown(path: Any) -> str:
-    """Return a path relative to the trial's directory."""
-    return os.path.relpath(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else str(path)
+    """Return a path relative to the trial's directory; one below `ABSOLUTE` as its program names it."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        return str(path)
+    told = os.path.relpath(os.fsdecode(path))
+    return told.removeprefix(ABSOLUTE) if told.startswith(f"{ABSOLUTE}{os.sep}") else told
 
 
 class _Watched(io.FileIO):

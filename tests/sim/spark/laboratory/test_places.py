@@ -1,5 +1,9 @@
 """Where a trial keeps what its program names. Spark itself is not needed: only what is sent to it, or opened, is looked at."""
 
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -40,3 +44,25 @@ def test_each_trial_has_a_view_of_its_own(tmp_path: Path) -> None:
     assert one["fs.defaultFS"] == "viewfs://trial1/"
     assert one["fs.viewfs.mounttable.trial1.linkFallback"] == (tmp_path / "one" / ROOT).as_uri()
     assert not {name for name in one if "trial1" in name} & other.keys()
+
+
+def test_absolute_paths_are_changed_in_a_copy(tmp_path: Path) -> None:
+    home, trial = tmp_path / "home", tmp_path / "trial"
+    home.mkdir()
+    trial.mkdir()
+    (home / "notes").write_text("owner's")
+    with closing(sqlite3.connect(home / "kept")) as db:
+        db.execute("CREATE TABLE kept (id)")
+    before = {path.name: path.read_bytes() for path in home.iterdir()}
+    code = f"""
+import sqlite3
+from pathlib import Path
+from headrace_sim.spark.laboratory.places import watch_paths
+watch_paths(Path({str(trial)!r}), [Path({str(trial)!r})])
+Path("{home}/notes").write_text("changed")
+sqlite3.connect("{home}/kept").execute("INSERT INTO kept VALUES (1)").connection.commit()
+"""  # noqa: S608  a program's text
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert {path.name: path.read_bytes() for path in home.iterdir()} == before
+    assert (trial / ROOT / str(home).lstrip("/") / "notes").read_text() == "changed"
+    assert (trial / ROOT / str(home).lstrip("/") / "kept").read_bytes() != before["kept"]
