@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OTHER := $(VENV)-pyspark-$(PYSPARK)
 CONFORMANCE := tests/sim/spark tests/properties/spark_jobs
+LABORATORY := tests/sim/spark/laboratory
 # Older releases use what Python and pandas have deprecated since.
 ALLOWED_WARNINGS := -W ignore::DeprecationWarning -W ignore::FutureWarning
 PIP_INSTALL := -m pip install --quiet --no-compile --constraint constraints.txt
@@ -67,7 +68,7 @@ test: $(READY) ## run the tests and doctests (JOBS=3 processes; ARGS='-k waterma
 	@$(BIN)/python -m compileall -q core sim properties scenarios benchmarks cli
 	$(BIN)/python -m pytest --numprocesses $(JOBS) $(ARGS)
 
-# Spark jobs are verified with whatever PySpark is installed: what needs no Java, on another release of it.
+# Spark jobs are verified with whatever PySpark is installed: what needs no Java, and the laboratory, on another release of it.
 conformance: ## run the tests of Spark jobs on another PySpark (PYSPARK=3.5, 4.0 or 4.1), in .venv-pyspark-4.0
 	@$(require_python) && test -n "$(PYSPARK)" || { echo "Name a release: PYSPARK=4.0 make conformance" >&2; exit 1; }
 	@test -x $(OTHER)/bin/pip || { echo "Setting up $(OTHER) (some minutes the first time)"; $(PYTHON) -m venv $(OTHER); }
@@ -76,6 +77,7 @@ conformance: ## run the tests of Spark jobs on another PySpark (PYSPARK=3.5, 4.0
 	@$(OTHER)/bin/python -m pip install --quiet --no-compile --constraint $(OTHER)/constraints.txt --no-build-isolation \
 	--editable '.[dev,postgres,spark]' 'pyspark==$(PYSPARK).*'
 	$(OTHER)/bin/python -m pytest --numprocesses $(JOBS) -m 'not spark' $(ALLOWED_WARNINGS) $(CONFORMANCE) $(ARGS)
+	HYPOTHESIS_PROFILE=dev $(OTHER)/bin/python -m pytest $(ALLOWED_WARNINGS) $(LABORATORY) $(ARGS)
 
 docs: $(VENV)/.ready-docs ## build the documentation as a site in build/site, links and anchors checked
 	$(BIN)/python -m mkdocs build --strict --quiet
