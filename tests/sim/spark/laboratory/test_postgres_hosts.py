@@ -110,3 +110,43 @@ def test_an_upsert_from_a_staging_table_is_sound(
         ("commit", "postgres", False),
     ]
     assert trial.findings == ()
+
+
+LEDGER = """
+def prepare():
+    with psycopg.connect(SHOP) as db:
+        db.execute("CREATE TABLE payments (id BIGINT PRIMARY_KEY, amount BIGINT)")
+        db.execute("CREATE TABLE done (batch BIGINT PRIMARY KEY)")
+        db.execute("CREATE TABLE log (ids TEXT)")
+
+def write(df, batch_id):
+    rows = [tuple(row) for row in df.collect()]
+    with CONNECTION as db, db.cursor() as cursor:
+        MARK
+        cursor.executemany("INSERT INTO payments VALUES (%s, %s)", rows)
+        cursor.execute("INSERT INTO log VALUES (%s)", [str(sorted(row[0] for row in rows))])
+"""
+MARK = """cursor.execute("INSERT INTO done VALUES (%s) ON CONFLICT DO NOTHING", [batch_id])
+        if not cursor.rowcount: return"""
+IN_POOL = "import psycopg_pool\npool = psycopg_pool.ConnectionPool(SHOP, min_size=1, max_size=2, open=True)\n"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "connection", ["psycopg.connect(SHOP)", "pool.connection()"], ids=["alone", "pooled"]
+)
+@pytest.mark.parametrize("mark", ["pass", MARK], ids=["again", "once"])
+def test_two_tables_of_one_transaction_are_doubled_together_unless_it_knows_its_batch(
+    jvm: SparkJvm, server: None, tmp_path: Path, connection: str, mark: str
+) -> None:
+    program = LEDGER.replace("CONNECTION", connection).replace("MARK", mark)
+    key = "" if mark == "pass" else "PRIMARY KEY"
+    program = program.replace("PRIMARY_KEY", key)
+    pool = ""
+    if connection.startswith("pool"):
+        pytest.importorskip("psycopg_pool")
+        pool = IN_POOL
+    trial = tried(jvm, tmp_path, pool + program, SinkFaultKind.KILL, 3 if mark == "pass" else 4)
+    doubled = [] if mark == MARK else ["postgres: log", "postgres: payments"]
+    assert sorted(finding.destination for finding in trial.findings) == doubled
+    assert trial.left["postgres: payments"].total() == (3 if mark == MARK else 5)
