@@ -84,6 +84,7 @@ def test_spark_gives_what_is_recorded_of_it_under_settings(fresh_session: SparkS
 
 
 @pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore:The return type of DataFrame.toJSON")
 def test_spark_gives_what_is_recorded_of_it_for_snippets(spark: SparkSession, tmp_path: Path) -> None:
     names = [name for name in snippets.SNIPPETS if name not in snippets.WITHOUT_JAR]
     outcomes = {name: snippets.result(spark, name, str(tmp_path)) for name in names}

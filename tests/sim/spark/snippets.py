@@ -302,7 +302,7 @@ def groupBy_max_struct(spark: Any, df: Any, tmp: str) -> Any:
 
 def result(session: Any, name: str, place: str) -> Any:
     """Return what a snippet gives: the columns and the rows of a frame, or a value as text."""
-    made = SNIPPETS[name](session, session.createDataFrame(ROWS, SCHEMA), place)
+    made = SNIPPETS[name](session, session.createDataFrame(ROWS, SCHEMA).coalesce(1), place)
     if not hasattr(made, "collect"):
         return repr(made)
     return [
