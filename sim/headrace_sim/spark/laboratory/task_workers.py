@@ -9,5 +9,6 @@ from pyspark.daemon import manager
 import headrace_sim.spark.laboratory.workers  # noqa: F401  so that no fork does
 
 if __name__ == "__main__":
-    import_module(sys.argv[1])
+    for module in sys.argv[1:]:  # Spark 3.5 names none
+        import_module(module)
     manager()
