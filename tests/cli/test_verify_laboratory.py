@@ -305,17 +305,25 @@ def living(session: int) -> list[str]:
 
 @pytest.mark.nightly
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it looks for processes in /proc")
-@pytest.mark.parametrize("when", ["running undisturbed", " of "])
-@pytest.mark.parametrize("sparks", ["1", "2"])
-def test_ctrl_c_tells_what_is_done_and_leaves_no_process(job: Path, sparks: str, when: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "sparks", "when"),
+    [
+        (signal.SIGINT, "1", "running undisturbed"),
+        (signal.SIGINT, "2", " of "),
+        (signal.SIGTERM, "1", " of "),  # as from `timeout`, whose signal comes to the whole group
+    ],
+)
+def test_signal_tells_what_is_done_and_leaves_no_process(
+    job: Path, number: signal.Signals, sparks: str, when: str
+) -> None:
     job.write_text(DOUBLED)
     command = [sys.executable, "-m", "headrace_cli", "verify", str(job), "--on", "spark", "--jobs", sparks]
     verifying = subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True)
     assert verifying.stderr is not None
     assert any(when in line for line in verifying.stderr)
-    os.killpg(verifying.pid, signal.SIGINT)  # as a terminal does
+    os.killpg(verifying.pid, number)  # as a terminal does
     told, _ = verifying.communicate()
-    assert verifying.returncode == 128 + signal.SIGINT
+    assert verifying.returncode == 128 + number
     assert "UNKNOWN: the search was stopped " in told
     until = time.monotonic() + 30
     while (left := living(verifying.pid)) and time.monotonic() < until:

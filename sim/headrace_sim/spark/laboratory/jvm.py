@@ -15,9 +15,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import PackageNotFoundError, files
 from itertools import count
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 from unittest.mock import patch
 
@@ -242,7 +244,9 @@ def _started(settings: Mapping[str, str], folder: Path) -> JavaGateway:
     settings = {**_SETTINGS, "spark.local.dir": str(folder), **jars, **settings}
     conf = SparkConf(loadDefaults=False).setMaster(MASTER).setAll(list(settings.items()))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    with tempfile.TemporaryFile() as log, patch.dict(os.environ, kept, clear=True):
+    # Java has a process group of its own: a signal to the command's ends the search in order, for which Java must live.
+    apart = patch("pyspark.java_gateway.Popen", partial(Popen, process_group=0))
+    with tempfile.TemporaryFile() as log, patch.dict(os.environ, kept, clear=True), apart:
         os.environ["SPARK_SUBMIT_OPTS"] = f"{_JAVA} -Djdk.net.hosts.file={folder / 'hosts'}"
         os.environ.update(process_environment(MASTER, launched=True), PYTHONPATH=worker_path())
         try:
