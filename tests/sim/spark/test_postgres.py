@@ -456,3 +456,17 @@ def test_spark_is_sent_to_the_trials_server_whatever_its_url_names() -> None:
     bare = "OPTIONS (url 'jdbc:postgresql:shop', dbtable 'payments')"
     redirected = f"OPTIONS (url 'jdbc:postgresql://127.0.0.1:5/shop?{own}', dbtable 'payments')"
     assert redirected_jdbc(bare, database) == redirected
+
+
+def test_neighbours_that_a_program_does_not_import_need_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "binaries", missing)
+    program, other = tmp_path / "stream.py", tmp_path / "tools" / "stores.py"
+    other.parent.mkdir()
+    other.write_text("URL = 'jdbc:postgresql://db/shop'\n")
+    program.write_text("import sqlite3\n")
+    assert server_for(program) is None
+    program.write_text("from tools.stores import (\n    URL,\n)\n")
+    with pytest.raises(NoPostgresError):
+        server_for(program)

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -251,22 +251,35 @@ def server_for(program: Path, url: str = "") -> PostgresServer | None:
         NoPostgresError: There is none, and no stand-in for what the program uses.
 
     """
-    beside = (program.parent if program.is_file() else program).rglob("*.py")
-    texts = [
-        path.read_text(errors="replace") for path in (program, *islice(beside, _MOST_FILES)) if path.is_file()
-    ]
-    if not any(_SPOKEN.search(text) for text in texts):
+    folder = program.parent if program.is_file() else program
+    paths = [program, *islice(folder.rglob("*.py"), _MOST_FILES)]
+    texts = {path: path.read_text(errors="replace") for path in paths if path.is_file()}
+    if not any(_SPOKEN.search(text) for text in texts.values()):
         return None
     try:
         if not url:
             _driver(), binaries()
     except NoPostgresError:
-        if any("jdbc:postgresql" in text for text in texts):
+        if any("jdbc:postgresql" in texts[path] for path in _imported(program, texts)):
             raise
         return None
     return _shared(url)
 
 
+def _imported(program: Path, texts: Mapping[Path, str]) -> set[Path]:
+    """Return the files that a program may import by name, and itself; of a directory all. ``texts``: what is in each file."""
+    reached, waiting = set[Path](), [program] if program in texts else list(texts)
+    while waiting:
+        path = waiting.pop()
+        reached.add(path)
+        names = {word for line in _IMPORT.findall(texts[path]) for word in re.findall(r"\w+", line)}
+        waiting += [
+            other for other in texts if other not in reached and {other.stem, other.parent.name} & names
+        ]
+    return reached
+
+
+_IMPORT = re.compile(r"^\s*(?:from|import)\b.*(?:\([^)]*\))?", re.MULTILINE)
 _SPOKEN = re.compile(r"asyncpg|jdbc:postgresql|psycopg|postgresql\+|postgresql://")
 _MOST_FILES = 500
 
