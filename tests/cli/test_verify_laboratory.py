@@ -100,6 +100,73 @@ def test_two_sparks_that_share_the_trials_find_the_same(job: Path, run: Run) -> 
     assert [finding["message"] for finding in one] == [finding["message"] for finding in other]
 
 
+COUNTING = """
+import pandas as pd
+from pyspark.sql.streaming import StatefulProcessor
+
+SEEN = {}
+
+
+class Counting(StatefulProcessor):
+    def init(self, handle):
+        self.handle = handle
+        self.count = handle.getValueState("count", "n LONG")
+
+    def handleInputRows(self, key, rows, timerValues):
+        came = sum(len(part) for part in rows)
+        BEFORE
+        self.count.update((n,))
+        self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 60_000)
+        yield pd.DataFrame({"user": [key[0]], "n": [n]})
+
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+        self.count.clear()
+        yield pd.DataFrame({"user": [key[0]], "n": [0]})
+
+    def close(self):
+        pass
+"""
+IN_MODULE = "n = SEEN[key] = SEEN.get(key, 0) + came"
+IN_STATE = "n = came + (self.count.get()[0] if self.count.exists() else 0)"
+COUNTED = """
+from datetime import datetime
+
+from counting import Counting
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.appName("counts").getOrCreate()
+spark.conf.set("spark.sql.streaming.stateStore.providerClass",
+    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+clicks = spark.readStream.schema("user STRING, at TIMESTAMP").json("/data/in")
+feed = [[("ann", datetime(2024, 1, 1, 12, 0))], [("ann", datetime(2024, 1, 1, 12, 0, 5))]]
+counts = clicks.withWatermark("at", "0 seconds").groupBy("user").transformWithStateInPandas(
+    Counting(), outputStructType="user STRING, n LONG", outputMode="Update", timeMode="EventTime")
+
+
+def write(df, batch_id):
+    df.write.mode("overwrite").parquet(f"/data/out/batch={batch_id}")
+
+
+query = counts.writeStream.outputMode("update").foreachBatch(write).option("checkpointLocation", "/data/checkpoint").start()
+query.awaitTermination()
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("kept", "found"), [(IN_MODULE, ["memory"]), (IN_STATE, [])], ids=["module", "state"]
+)
+def test_state_that_a_module_keeps_is_lost_at_crash_points_of_the_real_spark(
+    job: Path, run: Run, kept: str, found: list[str]
+) -> None:
+    job.write_text(COUNTED)
+    Path("counting.py").write_text(COUNTING.replace("BEFORE", kept))
+    result = run("verify", str(job), "--on", "spark", "--json")
+    findings = json.loads(result.stdout)["findings"]
+    assert [finding["kind"] for finding in findings if finding["kind"] == "memory"] == found, result.output
+    assert result.exit_code == bool(found), result.output
+
+
 UNREAD = """
 from pyspark.sql import SparkSession, functions as F
 
