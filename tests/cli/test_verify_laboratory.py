@@ -104,6 +104,8 @@ COUNTING = """
 import pandas as pd
 from pyspark.sql.streaming import StatefulProcessor
 
+SEEN = {}
+
 
 class Counting(StatefulProcessor):
     def init(self, handle):
@@ -112,7 +114,7 @@ class Counting(StatefulProcessor):
 
     def handleInputRows(self, key, rows, timerValues):
         came = sum(len(part) for part in rows)
-        n = came + (self.count.get()[0] if self.count.exists() else 0)
+        BEFORE
         self.count.update((n,))
         self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 60_000)
         yield pd.DataFrame({"user": [key[0]], "n": [n]})
@@ -124,6 +126,8 @@ class Counting(StatefulProcessor):
     def close(self):
         pass
 """
+IN_MODULE = "n = SEEN[key] = SEEN.get(key, 0) + came"
+IN_STATE = "n = came + (self.count.get()[0] if self.count.exists() else 0)"
 COUNTED = """
 from datetime import datetime
 
@@ -149,11 +153,18 @@ query.awaitTermination()
 
 
 @pytest.mark.nightly
-def test_a_job_that_keeps_all_in_its_state_holds_at_each_of_its_calls(job: Path, run: Run) -> None:
+@pytest.mark.parametrize(
+    ("kept", "found"), [(IN_MODULE, ["memory"]), (IN_STATE, [])], ids=["module", "state"]
+)
+def test_state_that_a_module_keeps_is_lost_at_crash_points_of_the_real_spark(
+    job: Path, run: Run, kept: str, found: list[str]
+) -> None:
     job.write_text(COUNTED)
-    Path("counting.py").write_text(COUNTING)
-    result = run("verify", str(job), "--on", "spark")
-    assert result.exit_code == 0, result.output
+    Path("counting.py").write_text(COUNTING.replace("BEFORE", kept))
+    result = run("verify", str(job), "--on", "spark", "--json")
+    findings = json.loads(result.stdout)["findings"]
+    assert [finding["kind"] for finding in findings if finding["kind"] == "memory"] == found, result.output
+    assert result.exit_code == bool(found), result.output
 
 
 UNREAD = """
