@@ -60,7 +60,7 @@ class Heeded:
 
 
 _OWN_FAULTS = "it is tried under schedules and faults of its own"
-_HERE = "it is simulated in this process"
+_HERE = "it is tried on this machine, simulated or on the Spark that is installed"
 _SPARK_HAS_IT = "only a Spark job has it"
 _NO_PROGRAM = "only a program has it"
 _KEEPS_STATE = "only a Spark query keeps state"

@@ -132,7 +132,9 @@ def test_each_option_has_a_row_and_each_row_an_option() -> None:
 )
 def test_option_without_effect_is_refused(run: Run, kind: TargetKind, name: str) -> None:
     done = run("verify", *TARGETS[kind], *SAMPLES[name])
-    option = name if name == "arguments" else SAMPLES[name][0].removeprefix("--").replace("-", "_")
+    option = (
+        name if name in {"arguments", "master"} else SAMPLES[name][0].removeprefix("--").replace("-", "_")
+    )
     assert (done.exit_code, f"option {option}=" in done.output) == (2, True), done.output
     assert f"left out for {kind.value}" in done.output
 
@@ -221,7 +223,7 @@ def test_replay_heeds_each_option_or_refuses_it_by_name(run: Run, kind: TargetKi
         assert all(Path(part).exists() for part in option if part.startswith("a.")), name
 
 
-ELSEWHERE = {"schema", "sample", "keys", "on", "master", "search", "depth"}
+ELSEWHERE = {"schema", "sample", "keys", "on", "master", "postgres", "search", "depth"}
 """Already given, about another target, or with a test of their own."""
 
 
@@ -239,3 +241,11 @@ def test_options_that_a_target_heeds_are_accepted_together(run: Run, kind: Targe
     ]
     done = run("verify", *TARGETS[kind], *(part for name in given for part in SAMPLES[name]))
     assert done.exit_code != 2, done.output
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("kinds")
+def test_a_server_for_tests_is_refused_where_none_is_used(run: Run) -> None:
+    done = run("verify", *TARGETS[TargetKind.SINK], *SAMPLES["postgres"])
+    assert done.exit_code == 2, done.output
+    assert "expected given with on=spark" in done.output

@@ -92,6 +92,15 @@ def test_sound_job_holds_on_the_real_spark(job: Path, run: Run) -> None:
 
 
 @pytest.mark.nightly
+def test_rows_that_a_source_delivers_again_are_tried_where_it_may(job: Path, run: Run) -> None:
+    job.write_text(SOUND)
+    result = run("verify", str(job), "--on", "spark", "--duplicates", "--json")
+    assert result.exit_code == 1, result.output
+    (finding,) = json.loads(result.stdout)["findings"]
+    assert finding["kind"] == "delivered twice"
+
+
+@pytest.mark.nightly
 def test_two_sparks_that_share_the_trials_find_the_same(job: Path, run: Run) -> None:
     job.write_text(DOUBLED)
     alone, shared = (run("verify", str(job), "--on", "spark", "--json", "--jobs", jobs) for jobs in "12")

@@ -165,7 +165,9 @@ class SparkTarget:
         """
         judged, review = None, review_query(self.job, allow)
         if self.laboratory is not None:
-            return self._in_laboratory(self.laboratory, review, allow, progress, overtaken=overtaken)
+            return self._in_laboratory(
+                self.laboratory, review, allow, progress, overtaken=overtaken, duplicates=duplicates
+            )
         if (refusal := self._refusal()) is not None:
             return SparkReport(self.name, None, None, (refusal,))
         if self.kind is TargetKind.QUERY:
@@ -201,6 +203,7 @@ class SparkTarget:
         progress: Progress | None,
         *,
         overtaken: bool,
+        duplicates: bool,
     ) -> SparkReport:
         """Try the query on the real Spark, at each of its effects."""
         told = f"Spark {self._spark} ran it as it is; paths and tables were the trials' own"
@@ -211,6 +214,7 @@ class SparkTarget:
                 and self.job.sink.function is not None,  # else Spark itself refuses the first one
                 rows_of=self._rows_of(),
                 allow=self._allowed_of_sink(allow),
+                duplicates=duplicates,
                 progress=progress,
                 processes=laboratory.sparks,
             )

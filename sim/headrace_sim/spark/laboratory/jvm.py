@@ -10,6 +10,7 @@ Rules of this file:
 import atexit
 import logging
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +62,7 @@ _OBJECTS = 1_000_000
 """How many objects of one process are told apart from those of others."""
 _PYTHON = f"""#!/bin/sh
 [ "$2" = pyspark.daemon ] && shift 2 && set -- -m headrace_sim.spark.laboratory.task_workers "$@"
-exec '{sys.executable}' "$@"
+exec {shlex.quote(sys.executable)} "$@"
 """
 """What Spark takes for Python: no setting says how workers of data sources are started, which else import all after each fork."""
 _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
@@ -282,9 +283,8 @@ def attach(running_jvm: SparkJvm, session: Any) -> SparkSession:
     of_java = JavaObject(session._target_id, gateway._gateway_client)
     java_context = JavaObject(running_jvm.context._target_id, gateway._gateway_client)
     conf = SparkConf(_jvm=gateway.jvm, _jconf=of_java.sparkContext().conf())
-    with patch.object(
-        SparkConf, "getAll", lambda _conf: []
-    ):  # some 200 questions to Java, for variables of executors
+    # It would ask Java for each of some 200 settings, for variables of executors.
+    with patch.object(SparkConf, "getAll", lambda _conf: []):
         context = SparkContext(gateway=gateway, jsc=java_context, conf=conf)
     return SparkSession(context, of_java)
 

@@ -233,12 +233,13 @@ def check_sink_of(
     overtaken: bool = True,
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
+    duplicates: bool = False,
     progress: Progress | None = None,
     processes: int = 1,
 ) -> SinkReport:
     """Check a sink on its host, as `check_sink` does. ``processes``: how many share the trials, each with a host like it."""
     check = _Check(sink, frozenset(), rows_of, frozenset(allow), processes=processes)
-    return check.run(progress, overtaken=overtaken, duplicates=False)
+    return check.run(progress, overtaken=overtaken, duplicates=duplicates)
 
 
 def _sink(
