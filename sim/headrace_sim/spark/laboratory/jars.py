@@ -1,4 +1,4 @@
-"""The jars that a program asks for: Spark's own Ivy finds them on this machine, or they are refused by name.
+"""The jars that a program asks for: Spark's own Ivy finds them on this machine, or they are left out.
 
 The Java of the laboratory resolves no host (`jvm`), so that nothing is downloaded: what Ivy's cache and Maven's repository of
 this machine have is there.
@@ -29,10 +29,9 @@ class MissingJarsError(HeadraceError):
 
     def __str__(self) -> str:
         """Name them, and how to bring them here."""
-        remedy = f"Fetch them once, into Ivy's cache: spark-shell --packages {self.jars}"
-        if self.setting == _ASKED:
-            remedy = "Name files of this machine"
-        return f"{self.setting} names {self.jars}, which this machine does not have; nothing is downloaded. {remedy}"
+        return (
+            f"{self.setting} names {self.jars}, which this machine does not have. Name files of this machine"
+        )
 
 
 def settings_for_jars(told: Mapping[str, str]) -> dict[str, str]:
@@ -70,20 +69,20 @@ def _submitted(arguments: str) -> Iterator[tuple[str, str]]:
             yield name, told
 
 
-def refuse_missing(settings: Mapping[str, str], log: BinaryIO) -> None:
-    """Refuse the packages that Ivy has not found.
+def without_missing(settings: Mapping[str, str], log: BinaryIO) -> dict[str, str] | None:
+    """Return settings without the packages that Ivy has not found: those of a source, which is replaced, nobody needs.
+
+    What needs another one fails when it is used, and names it.
 
     Args:
         settings: With which Spark did not start.
-        log: What it said.
-
-    Raises:
-        MissingJarsError: There are some.
+        log: What it said. None is returned if that is of something else.
 
     """
     log.seek(0)
     said = (line.decode(errors="replace") for line in log)
-    named = (line.partition(_UNRESOLVED)[2].partition(":") for line in said if _UNRESOLVED in line)
-    missing = dict.fromkeys(package.replace("#", ":").replace(";", ":") for package, _, _ in named)
-    if missing and _PACKAGES in settings:
-        raise MissingJarsError(_PACKAGES, ",".join(missing))
+    named = (line.partition(_UNRESOLVED)[2].partition(":")[0] for line in said if _UNRESOLVED in line)
+    missing = {package.strip().replace("#", ":").replace(";", ":") for package in named}
+    asked = [package.strip() for package in settings.get(_PACKAGES, "").split(",")]
+    found = [package for package in asked if package not in missing]
+    return {**settings, _PACKAGES: ",".join(found)} if len(found) < len(asked) else None

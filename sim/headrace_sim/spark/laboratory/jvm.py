@@ -32,7 +32,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from headrace.spark.runtime.session import process_environment, worker_path
-from headrace_sim.spark.laboratory.jars import refuse_missing
+from headrace_sim.spark.laboratory.jars import without_missing
 from headrace_sim.spark.laboratory.places import WAREHOUSE
 from headrace_sim.spark.laboratory.postgres import find_jdbc_jar
 from headrace_sim.spark.versions import CHECKPOINT_FILES, JARS, java_sessions
@@ -208,7 +208,6 @@ def running(settings: Mapping[str, str]) -> Iterator[SparkJvm]:
 
     Raises:
         JavaNotFoundError: There is no Java.
-        MissingJarsError: Packages are not on this machine.
 
     """
     with tempfile.TemporaryDirectory(prefix="headrace-spark-") as made:
@@ -253,8 +252,10 @@ def _started(settings: Mapping[str, str], folder: Path) -> JavaGateway:
         try:
             gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
         except PySparkRuntimeError:
-            refuse_missing(settings, log)
-            raise
+            fewer = without_missing(settings, log)
+            if fewer is None:
+                raise
+            return _started(fewer, folder)
     # A program's own logging is that of this process, too, which has run it: nothing of the gateway's belongs there.
     vars(java_gateway)["logging"] = logging.getLogger("py4j")
     logging.getLogger("py4j").propagate = False
