@@ -20,7 +20,8 @@ from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import place_at
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.sinks.trial import Trial, undisturbed_run
+from headrace_sim.spark.sinks.sink_runs import Trial
+from headrace_sim.spark.sinks.trial import undisturbed_run
 
 Turn = tuple[int, int, int]
 """Which of two queries writes, which of its batches, and the id of that."""

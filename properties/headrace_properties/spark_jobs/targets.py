@@ -65,13 +65,8 @@ from headrace_sim.spark.sinks import (
 )
 from headrace_sim.spark.sinks.foreach_writers import function_of_writer
 from headrace_sim.spark.sinks.processes import SinkFunction
-from headrace_sim.spark.sinks.trial import (
-    Progress,
-    SinkFailsError,
-    check_sink_of,
-    try_fault_of,
-    undisturbed_run,
-)
+from headrace_sim.spark.sinks.sink_runs import SinkFailsError
+from headrace_sim.spark.sinks.trial import Progress, check_sink_of, try_fault_of, undisturbed_run
 from headrace_sim.spark.versions import versions
 
 FEED = "feed"

@@ -15,7 +15,7 @@ from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.sinks import SinkReport, check_sink
 from headrace_sim.spark.sinks.foreach_writers import function_of_writer
 from headrace_sim.spark.sinks.processes import Sink
-from headrace_sim.spark.sinks.trial import undisturbed
+from headrace_sim.spark.sinks.sink_runs import undisturbed
 from tests.sim.spark.apart import call
 
 _SCHEMA = "id STRING, v INT"

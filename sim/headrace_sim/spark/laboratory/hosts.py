@@ -22,8 +22,8 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
 from headrace_sim.spark.sinks.effects import KILLED, Effect, Failed, Ledger, Probe, Refused, Returned
 from headrace_sim.spark.sinks.processes import Attempt, AttemptPlan, Sink
+from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError, trial_folder
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink
-from headrace_sim.spark.sinks.trial import UnfollowableSinkError, trial_folder
 
 _BETWEEN = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}
 """What may strike between two batches, where no function of the user's is called: such a query gets the batches up to there."""

@@ -6,19 +6,13 @@ of each batch, and compares what is left with what the undisturbed run left. Eve
 """
 
 import contextlib
-import importlib
-import os
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import types as t
 
-from headrace.api.errors import HeadraceError
 from headrace_sim.spark.client.answers import SessionState
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.values import as_tuple
@@ -32,11 +26,6 @@ from headrace_sim.spark.sinks.effects import (
     AssumedTable,
     Effect,
     Entry,
-    Failed,
-    Ledger,
-    Loaded,
-    Refused,
-    Returned,
     RolledBack,
     StateCall,
     Swallowed,
@@ -44,7 +33,15 @@ from headrace_sim.spark.sinks.effects import (
 from headrace_sim.spark.sinks.losses import RowsOf, redelivered, redeliveries, swallowed_in_trial, told_losses
 from headrace_sim.spark.sinks.parallel_trials import in_order
 from headrace_sim.spark.sinks.points import fault_points
-from headrace_sim.spark.sinks.processes import AttemptPlan, Host, Sink, SinkFunction
+from headrace_sim.spark.sinks.processes import Host, Sink, SinkFunction
+from headrace_sim.spark.sinks.sink_runs import (
+    SinkFailsError,
+    Trial,
+    UnfollowableSinkError,
+    stuck_at,
+    tried,
+    undisturbed,
+)
 from headrace_sim.spark.sinks.story import (
     ONE_ROW_OF_EACH_KEY,
     Asked,
@@ -95,33 +92,6 @@ class SinkReport:
     def holds(self) -> bool:
         """Whether each row exists exactly once after every trial, and everything could be judged."""
         return not self.findings and not self.unknown and not self.questions
-
-
-class SinkFailsError(HeadraceError):
-    """A sink raises an error in an undisturbed run. Fields: batch (-1: while preparing), error, message, place."""
-
-    def __init__(self, batch: int, error: str, message: str, place: str) -> None:
-        super().__init__(batch, error, message, place)
-        self.batch, self.error, self.message, self.place = batch, error, message, place
-
-    def __str__(self) -> str:
-        """Name the error, its place and the batch."""
-        when = "the preparation" if self.batch < 0 else f"batch {self.batch}"
-        told = f"{self.error}: {self.message.rstrip('.')}"
-        failed = f"{shown_place(self.place)}: the sink fails on {when}, undisturbed: {told}. Fix it first"
-        return failed if self.batch < 0 else f"{failed}, or give it rows that it takes: --sample FILE"
-
-
-class UnfollowableSinkError(HeadraceError):
-    """A sink does something that a trial cannot follow. Fields: message."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-    def __str__(self) -> str:
-        """Repeat what was refused, and where."""
-        return shown_place(self.message)  # it begins with its place, as seen from the directory of the trial
 
 
 def check_sink(
@@ -256,38 +226,6 @@ def _sink(
     return Sink(function, parsed, rows, prepare, declared, state=state)
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """Return the results of a trial."""
-
-    fault: SinkFault | None
-    entries: list[Entry]
-    contents: dict[str, list[Item]]
-
-    @property
-    def effects(self) -> list[Effect]:
-        """Return the effects of all processes."""
-        return [entry for entry in self.entries if isinstance(entry, Effect)]
-
-
-def undisturbed(sink: Sink, chance: int = 0) -> Trial:
-    """Run a sink without faults.
-
-    ``chance``: the seed of its clock and of its random numbers. Raise `SinkFailsError` if the function fails, or
-    `UnfollowableSinkError` if it does something that cannot be simulated.
-    """
-    with trial_folder() as (folder, ledger):
-        sink.host.begin(sink, folder)
-        sink.host.attempt(sink, folder, ledger, AttemptPlan(chance=chance)).finish()
-        trial = _left(None, sink, folder, ledger)
-    for entry in trial.entries:
-        if isinstance(entry, Failed):
-            raise SinkFailsError(entry.batch, entry.error, entry.message, entry.place)
-        if isinstance(entry, Loaded):
-            _load(entry.modules)
-    return trial
-
-
 def undisturbed_run(
     function: SinkFunction,
     batches: Sequence[Iterable[Any]],
@@ -397,7 +335,7 @@ class _Check:
             self._judge_calm(usual, by_batch)  # an older whole result is mended by the next one
             self.findings.clear()
         looks: list[tuple[Raw, list[Effect]]] = []
-        trial = self._trial(fault, looks, with_java=self.sink.host.shares_java and fault.kind in DEADLY)
+        trial = tried(self.sink, fault, looks, with_java=self.sink.host.shares_java and fault.kind in DEADLY)
         of_batches = tuple(effect for effect in trial.effects if effect.batch >= 0)
         self._judge(trial, fault, usual, by_batch)
         found = self._found()
@@ -430,7 +368,7 @@ class _Check:
         }:
             return finding
         usual = {(entry.error, entry.place) for entry in self.swallowed}
-        heard = self._trial(finding.fault, heard=True).entries
+        heard = tried(self.sink, finding.fault, heard=True).entries
         errors = (entry for entry in heard if isinstance(entry, Swallowed))
         caught = next((entry for entry in errors if (entry.error, entry.place) not in usual), None)
         return finding if caught is None else swallowed_in_trial(finding, caught)
@@ -553,7 +491,7 @@ class _Check:
         sample = [*deadly, *dict.fromkeys([*calm[len(calm) // 2 :][:1], *calm[-1:]])]
         unlike, done = list[str](), 0
         for fault in sample:
-            trial = self._trial(fault, with_java=True)
+            trial = tried(self.sink, fault, with_java=True)
             if progress is not None and progress(len(faults) + done + 1, len(faults) + len(sample)):
                 break
             done += 1
@@ -568,43 +506,16 @@ class _Check:
             new = [found for found in again.findings.items() if _of(found[1]) not in known]
             self.findings = dict(new) | dict(kept)
         if done:
-            told = f"{done} deaths, {min(done, len(deadly))} with a finding, once more with kill -9 of the driver and its Java"
-            self.notes = (*self.notes, f"{told}: {'not ' * bool(unlike)}the same")
+            told = f"{done} crashes, {min(done, len(deadly))} of them with a finding, were repeated with kill -9 of the driver"
+            self.notes = (*self.notes, f"{told} and its Java: {'another' if unlike else 'the same'} outcome")
         return unlike
 
-    def _trial(
-        self,
-        fault: SinkFault,
-        looks: list[tuple[Raw, list[Effect]]] | None = None,
-        *,
-        heard: bool = False,
-        with_java: bool = False,
-    ) -> Trial:
-        """Run the sink under a fault. ``looks``: takes what is there before another process takes over."""
-        sink = replace(self.sink, heard=heard)
-        with trial_folder() as (folder, ledger):
-            sink.host.begin(sink, folder)
-            struck = sink.host.attempt(sink, folder, ledger, AttemptPlan(fault=fault, with_java=with_java))
-            first = fault.batch + (fault.kind is SinkFaultKind.RESTART)
-            if fault.kind is SinkFaultKind.PAUSE and struck.paused():
-                _look(sink, folder, ledger, looks)
-                sink.host.attempt(sink, folder, ledger, AttemptPlan(1, first)).finish()
-                struck.finish()
-                if _last_failure(ledger, 1, locked=True):  # the paused process held a lock
-                    sink.host.attempt(sink, folder, ledger, AttemptPlan(2, first)).finish()
-            elif struck.finish() != 0:
-                _look(sink, folder, ledger, looks)
-                reordered = fault.batch if fault.kind is SinkFaultKind.REORDER else None
-                plan = AttemptPlan(1, first, reordered=reordered)
-                sink.host.attempt(sink, folder, ledger, plan).finish()
-            return _left(fault, sink, folder, ledger)
-
     def _trial_on(self, host: Host, fault: SinkFault) -> Trial:
-        return replace(self, sink=replace(self.sink, host=host))._trial(fault)
+        return tried(replace(self.sink, host=host), fault)
 
     def _judge(self, trial: Trial, fault: SinkFault, usual: Expected, by_batch: list[list[Effect]]) -> None:
         story = Story(fault, trial.entries, by_batch)
-        failure = _stuck(trial.entries)
+        failure = stuck_at(trial.entries)
         if failure is not None:
             self._add(story.stuck(failure))
             return
@@ -735,13 +646,6 @@ def _letters(items: Counter[Item]) -> Counter[str]:
     return Counter("".join(map(str, items.elements())))
 
 
-def _load(modules: tuple[str, ...]) -> None:
-    """Import what the function imports when it is called, so that not every attempt spends a second on pandas."""
-    for name in modules:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-
-
 _PLAIN_DEATHS = {SinkFaultKind.KILL, SinkFaultKind.TEAR}
 _BY_KEY = {Wrong.TWICE, Wrong.DIFFERS, Wrong.STALE, Wrong.OVERWRITTEN, Wrong.REDELIVERED}
 """What depends on the key by which a connector writes."""
@@ -766,56 +670,6 @@ def _failing(error: SinkFailsError) -> SinkFinding:
     return SinkFinding(Wrong.STUCK, error.error, (), error.place, error.error, told, remedy, fault)
 
 
-@contextlib.contextmanager
-def trial_folder() -> Iterator[tuple[Path, Ledger]]:
-    """Create a working directory and a ledger, and remove both afterwards."""
-    parent = Path(os.path.realpath(tempfile.mkdtemp(prefix="headrace-sink-")))
-    ledger = Ledger(parent / "ledger")
-    try:
-        for name in ("work", "tmp"):
-            (parent / name).mkdir()
-        yield parent / "work", ledger
-    finally:
-        ledger.close()
-        shutil.rmtree(parent)
-
-
-def _left(fault: SinkFault | None, sink: Sink, folder: Path, ledger: Ledger) -> Trial:
-    entries = ledger.entries()
-    for entry in entries:
-        if isinstance(entry, Refused):
-            raise UnfollowableSinkError(entry.message)
-    return Trial(
-        fault, entries, sink.host.contents(folder, [entry for entry in entries if isinstance(entry, Effect)])
-    )
-
-
-def _look(sink: Sink, folder: Path, ledger: Ledger, looks: list[tuple[Raw, list[Effect]]] | None) -> None:
-    """Note what is there now. A copy is looked at: to open a database may change it."""
-    if looks is not None:
-        copy, effects = folder.parent / "copy", ledger.effects()
-        shutil.copytree(folder, copy)
-        looks.append((sink.host.contents(copy, effects), effects))
-
-
-def _last_failure(ledger: Ledger, attempt: int, *, locked: bool) -> Failed | None:
-    failures = [
-        entry
-        for entry in ledger.entries()
-        if isinstance(entry, Failed) and entry.attempt == attempt and entry.locked is locked
-    ]
-    return failures[-1] if failures else None
-
-
 def _of(finding: SinkFinding) -> tuple[Wrong, str]:
     """Return what is wrong, and where."""
     return finding.wrong, finding.destination
-
-
-def _stuck(entries: list[Entry]) -> Failed | None:
-    """Return the error of the last process to take over, if any: the query never gets past this batch."""
-    last = max(
-        (entry.attempt for entry in entries if isinstance(entry, (Effect, Failed, Returned))), default=0
-    )
-    failures = [entry for entry in entries if isinstance(entry, Failed) and entry.attempt == last]
-    return failures[-1] if failures and last > 0 else None

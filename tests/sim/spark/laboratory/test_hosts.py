@@ -126,7 +126,7 @@ def test_deaths_are_tried_once_more_with_java(jvm: SparkJvm, tmp_path: Path) -> 
     assert [finding.wrong for finding in report.findings] == [Wrong.TWICE]
     assert [why.partition(": ")[2].split(" in ")[0] for why in report.unknown] == ["missing", "twice"]
     assert (
-        "deaths, 1 with a finding, once more with kill -9 of the driver and its Java: not the same"
+        "crashes, 1 of them with a finding, were repeated with kill -9 of the driver and its Java: another outcome"
         in report.notes[-1]
     )
 

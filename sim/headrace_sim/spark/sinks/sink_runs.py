@@ -1,0 +1,170 @@
+"""One run of a sink: undisturbed, or under a fault, with the attempts that follow; in a directory of its own."""
+
+import contextlib
+import importlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace.api.errors import HeadraceError
+from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks.contents import Item, Raw
+from headrace_sim.spark.sinks.effects import Effect, Entry, Failed, Ledger, Loaded, Refused, Returned
+from headrace_sim.spark.sinks.processes import AttemptPlan, Sink
+
+
+class SinkFailsError(HeadraceError):
+    """A sink raises an error in an undisturbed run. Fields: batch (-1: while preparing), error, message, place."""
+
+    def __init__(self, batch: int, error: str, message: str, place: str) -> None:
+        super().__init__(batch, error, message, place)
+        self.batch, self.error, self.message, self.place = batch, error, message, place
+
+    def __str__(self) -> str:
+        """Name the error, its place and the batch."""
+        when = "the preparation" if self.batch < 0 else f"batch {self.batch}"
+        told = f"{self.error}: {self.message.rstrip('.')}"
+        failed = f"{shown_place(self.place)}: the sink fails on {when}, undisturbed: {told}. Fix it first"
+        return failed if self.batch < 0 else f"{failed}, or give it rows that it takes: --sample FILE"
+
+
+class UnfollowableSinkError(HeadraceError):
+    """A sink does something that a trial cannot follow. Fields: message."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        """Repeat what was refused, and where."""
+        return shown_place(self.message)  # it begins with its place, as seen from the directory of the trial
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of one run: a trial, or an undisturbed one."""
+
+    fault: SinkFault | None
+    entries: list[Entry]
+    contents: dict[str, list[Item]]
+
+    @property
+    def effects(self) -> list[Effect]:
+        """The effects of all processes."""
+        return [entry for entry in self.entries if isinstance(entry, Effect)]
+
+
+def undisturbed(sink: Sink, chance: int = 0) -> Trial:
+    """Run a sink without faults.
+
+    ``chance``: the seed of its clock and of its random numbers. Raise `SinkFailsError` if the function fails, or
+    `UnfollowableSinkError` if it does something that cannot be simulated.
+    """
+    with trial_folder() as (folder, ledger):
+        sink.host.begin(sink, folder)
+        sink.host.attempt(sink, folder, ledger, AttemptPlan(chance=chance)).finish()
+        trial = _left(None, sink, folder, ledger)
+    for entry in trial.entries:
+        if isinstance(entry, Failed):
+            raise SinkFailsError(entry.batch, entry.error, entry.message, entry.place)
+        if isinstance(entry, Loaded):
+            _load(entry.modules)
+    return trial
+
+
+def tried(
+    sink: Sink,
+    fault: SinkFault,
+    looks: list[tuple[Raw, list[Effect]]] | None = None,
+    *,
+    heard: bool = False,
+    with_java: bool = False,
+) -> Trial:
+    """Run a sink under a fault.
+
+    Args:
+        sink: It.
+        fault: What strikes.
+        looks: Takes what is there before another process takes over.
+        heard: Whether the errors are noted that its code catches.
+        with_java: Whether Java dies with the driver.
+
+    """
+    sink = replace(sink, heard=heard)
+    with trial_folder() as (folder, ledger):
+        sink.host.begin(sink, folder)
+        struck = sink.host.attempt(sink, folder, ledger, AttemptPlan(fault=fault, with_java=with_java))
+        first = fault.batch + (fault.kind is SinkFaultKind.RESTART)
+        if fault.kind is SinkFaultKind.PAUSE and struck.paused():
+            _look(sink, folder, ledger, looks)
+            sink.host.attempt(sink, folder, ledger, AttemptPlan(1, first)).finish()
+            struck.finish()
+            if _last_failure(ledger, 1, locked=True):  # the paused process held a lock
+                sink.host.attempt(sink, folder, ledger, AttemptPlan(2, first)).finish()
+        elif struck.finish() != 0:
+            _look(sink, folder, ledger, looks)
+            reordered = fault.batch if fault.kind is SinkFaultKind.REORDER else None
+            plan = AttemptPlan(1, first, reordered=reordered)
+            sink.host.attempt(sink, folder, ledger, plan).finish()
+        return _left(fault, sink, folder, ledger)
+
+
+@contextlib.contextmanager
+def trial_folder() -> Iterator[tuple[Path, Ledger]]:
+    """Create a working directory and a ledger, and remove both afterwards."""
+    parent = Path(os.path.realpath(tempfile.mkdtemp(prefix="headrace-sink-")))
+    ledger = Ledger(parent / "ledger")
+    try:
+        for name in ("work", "tmp"):
+            (parent / name).mkdir()
+        yield parent / "work", ledger
+    finally:
+        ledger.close()
+        shutil.rmtree(parent)
+
+
+def _left(fault: SinkFault | None, sink: Sink, folder: Path, ledger: Ledger) -> Trial:
+    entries = ledger.entries()
+    for entry in entries:
+        if isinstance(entry, Refused):
+            raise UnfollowableSinkError(entry.message)
+    return Trial(
+        fault, entries, sink.host.contents(folder, [entry for entry in entries if isinstance(entry, Effect)])
+    )
+
+
+def _look(sink: Sink, folder: Path, ledger: Ledger, looks: list[tuple[Raw, list[Effect]]] | None) -> None:
+    """Note what is there now. A copy is looked at: to open a database may change it."""
+    if looks is not None:
+        copy, effects = folder.parent / "copy", ledger.effects()
+        shutil.copytree(folder, copy)
+        looks.append((sink.host.contents(copy, effects), effects))
+
+
+def _last_failure(ledger: Ledger, attempt: int, *, locked: bool) -> Failed | None:
+    failures = [
+        entry
+        for entry in ledger.entries()
+        if isinstance(entry, Failed) and entry.attempt == attempt and entry.locked is locked
+    ]
+    return failures[-1] if failures else None
+
+
+def stuck_at(entries: list[Entry]) -> Failed | None:
+    """Return the error of the last process to take over, if any: the query never gets past this batch."""
+    last = max(
+        (entry.attempt for entry in entries if isinstance(entry, (Effect, Failed, Returned))), default=0
+    )
+    failures = [entry for entry in entries if isinstance(entry, Failed) and entry.attempt == last]
+    return failures[-1] if failures and last > 0 else None
+
+
+def _load(modules: tuple[str, ...]) -> None:
+    """Import what the function imports when it is called, so that not every attempt spends a second on pandas."""
+    for name in modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
