@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import sqlite3
@@ -281,6 +282,7 @@ def test_answer_of_the_server_is_what_was_put_there() -> None:
     [
         (lambda: OUTSIDE.write_text("x"), "writes to /var/tmp/headrace-outside"),
         (lambda: os.rename(__file__, "mine"), "changes "),
+        (lambda: os.utime(__file__), f"changes {__file__}"),
         (lambda: sqlite3.connect(f"{OUTSIDE}.db"), "changes /var/tmp/headrace-outside.db"),
         (lambda: socket.create_connection(("127.0.0.1", 9)), "connects to ('127.0.0.1', 9)"),
         (lambda: subprocess.run([sys.executable, "-V"], check=True), "starts "),
@@ -296,6 +298,25 @@ def test_nothing_outside_the_trial_is_accessed(reach: Callable[[], Any], told: s
     assert told in str(caught.value)
     assert "test_sinks.py:" in str(caught.value)
     assert not OUTSIDE.exists()
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_nothing_is_changed_by_way_of_an_open_directory(tmp_path: Path, opened: bool) -> None:
+    # `shutil.rmtree` removes what is in a directory by descriptors, and Python tells no guard in which one `os.open` opens.
+    theirs = tmp_path / "owners"
+    theirs.mkdir()
+    (theirs / "kept").write_text("kept")
+
+    def sink(df: Any, batch_id: int) -> None:
+        with contextlib.suppress(Exception):
+            if opened:
+                os.open("kept", os.O_WRONLY | os.O_TRUNC, dir_fd=os.open(theirs, os.O_RDONLY))
+            else:
+                shutil.rmtree(theirs, ignore_errors=True)
+
+    with pytest.raises(UnfollowableSinkError, match=r"kept, outside the directory of its trial"):
+        _check(sink)
+    assert (theirs / "kept").read_text() == "kept"
 
 
 def test_call_that_is_not_simulated_ends_the_check() -> None:

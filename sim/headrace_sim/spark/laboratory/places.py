@@ -21,7 +21,7 @@ from pyspark.sql import DataFrameReader
 
 from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.refusals import users_place
-from headrace_sim.spark.sinks.file_effects import ABSOLUTE
+from headrace_sim.spark.sinks.file_effects import ABSOLUTE, WRITING
 
 REMOTE = ("abfs", "abfss", "dbfs", "gs", "hdfs", "maprfs", "oss", "s3", "s3a", "s3n", "wasb", "wasbs")
 """Schemes of file systems that jobs name."""
@@ -123,6 +123,10 @@ def watch_paths(folder: Path, left: Sequence[Path]) -> None:
     def open_moved(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
         return really_open(moved(file, changes=bool(set(mode) & set("wax+"))), mode, *args, **options)
 
+    def open_descriptor(file: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        return really_open_descriptor(moved(file, changes=bool(flags & WRITING)), flags, mode, dir_fd=dir_fd)
+
+    really_open_descriptor, os.open = os.open, open_descriptor  # type: ignore[assignment]
     really_open = builtins.open
     builtins.open = io.open = open_moved  # pathlib's is the latter
     really_connect = sqlite3.connect
@@ -168,8 +172,21 @@ def watch_reads(folder: Path) -> None:
             setattr(DataFrameReader, name, reading(getattr(DataFrameReader, name)))
 
 
-_READING = ("listdir", "scandir", "stat")
-_CHANGING = ("link", "mkdir", "remove", "rename", "replace", "rmdir", "symlink", "truncate", "unlink")
+_READING = ("access", "listdir", "lstat", "readlink", "scandir", "stat")
+_CHANGING = (
+    "chmod",
+    "chown",
+    "link",
+    "mkdir",
+    "remove",
+    "rename",
+    "replace",
+    "rmdir",
+    "symlink",
+    "truncate",
+    "unlink",
+    "utime",
+)
 
 
 def _moving(call: Callable[..., Any], moved: Callable[[Any], Any]) -> Callable[..., Any]:

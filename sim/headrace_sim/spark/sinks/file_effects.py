@@ -1,18 +1,22 @@
 """A sink's effects on files, seen at each call that reaches the operating system."""
 
 import builtins
+import fcntl
 import io
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from headrace_sim.spark.sinks.effects import Probe
 
 _CHANGES = ("link", "mkdir", "remove", "rename", "replace", "rmdir", "symlink", "truncate", "unlink")
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+"""The flags of `os.open` for what may be written."""
 
 
 def watch_files(probe: Probe) -> None:
@@ -35,6 +39,24 @@ def shown(path: Any) -> str:
         return str(path)
     told = os.path.relpath(os.fsdecode(path))
     return told.removeprefix(ABSOLUTE) if told.startswith(f"{ABSOLUTE}{os.sep}") else told
+
+
+def full_path(path: Any, folder: int = -1) -> str | None:
+    """Return a path from the root that a call names, also by a descriptor; None if a descriptor is that of no file.
+
+    ``folder``: the descriptor of the directory that it is relative to, or -1.
+    """
+    if isinstance(path, int):
+        named = _of_descriptor(path)
+        return named if named.startswith("/") else None
+    name = os.fsdecode(path)
+    return os.path.join(_of_descriptor(folder), name) if folder != -1 else name  # noqa: PTH118
+
+
+def _of_descriptor(descriptor: int) -> str:
+    if sys.platform == "darwin":
+        return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+    return str(Path(f"/proc/self/fd/{descriptor}").readlink())
 
 
 class _Watched(io.FileIO):
@@ -90,6 +112,7 @@ def _open(
 def _watched(probe: Probe, name: str, change: Callable[..., Any]) -> Callable[..., Any]:
     def watched(path: Any, *args: Any, **options: Any) -> Any:
         ends_at = args[0] if name in {"link", "rename", "replace", "symlink"} and args else path
+        ends_at = full_path(ends_at, options.get("dir_fd") or -1)
         with probe.effect(name, shown(ends_at), payload=lambda: shown(path)):
             return change(path, *args, **options)
 
@@ -100,11 +123,12 @@ def _watch_descriptors(probe: Probe) -> None:
     names: dict[int, str] = {}
     real_open, real_write = os.open, os.write
 
-    def watched_open(path: Any, flags: int, *args: Any, **options: Any) -> int:
-        if not flags & _WRITING:
-            return real_open(path, flags, *args, **options)
+    def watched_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        path = path if dir_fd is None else full_path(path, dir_fd)  # Python tells no guard of the directory
+        if not flags & WRITING:
+            return real_open(path, flags, mode)
         with probe.effect("open", shown(path)):
-            opened = real_open(path, flags, *args, **options)
+            opened = real_open(path, flags, mode)
         names[opened] = shown(path)
         return opened
 

@@ -39,26 +39,29 @@ from headrace_sim.spark.sinks.contents import Raw, collected
 from headrace_sim.spark.sinks.database_servers import answer_databases, is_database, loaded
 from headrace_sim.spark.sinks.databases import watch_sqlite
 from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Loaded, Probe, Refused
-from headrace_sim.spark.sinks.file_effects import watch_files
+from headrace_sim.spark.sinks.file_effects import WRITING, full_path, watch_files
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.requests_over_http import answer_http
 from headrace_sim.spark.sinks.store_clients import StoreClients, is_store_client
 
 SinkFunction = Callable[[Any, int], Any]
 _START = datetime(2030, 1, 1, tzinfo=UTC)
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-_CHANGES = frozenset(
-    {
-        "os.link",
-        "os.mkdir",
-        "os.remove",
-        "os.rename",
-        "os.rmdir",
-        "os.symlink",
-        "os.truncate",
-        "sqlite3.connect",
-    }
-)
+_CHANGES: Mapping[str, Mapping[int, int | None]] = {
+    "os.chmod": {0: 2},
+    "os.chown": {0: 3},
+    "os.link": {0: 2, 1: 3},
+    "os.mkdir": {0: 2},
+    "os.remove": {0: 1},
+    "os.removexattr": {0: None},
+    "os.rename": {0: 2, 1: 3},
+    "os.rmdir": {0: 1},
+    "os.setxattr": {0: None},
+    "os.symlink": {1: 2},
+    "os.truncate": {0: None},
+    "os.utime": {0: 3},
+    "sqlite3.connect": {0: None},
+}
+"""By a call that changes a file: where its arguments have a path, and the directory to which that is relative."""
 _PROGRAMS = frozenset({"os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"})
 
 
@@ -430,20 +433,21 @@ def _guard(
         heard(error)
         raise error
 
-    def inside(path: Any) -> bool:
-        if isinstance(path, int) or path in {os.devnull, ":memory:", ""}:
-            return True
-        return os.path.realpath(os.fsdecode(path).removeprefix("file:")).startswith(places)
+    def inside(path: str) -> bool:
+        return path in {os.devnull, ":memory:", ""} or os.path.realpath(
+            path.removeprefix("file:")
+        ).startswith(places)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = arguments
-            if flags & _WRITING and not inside(path):
+            if flags & WRITING and not isinstance(path, int) and not inside(os.fsdecode(path)):
                 refuse(f"writes to {path}")
         elif event in _CHANGES:
-            for path in arguments[:2]:
-                if isinstance(path, (str, bytes)) and not inside(path):
-                    refuse(f"changes {os.fsdecode(path)}")
+            for place, folder in _CHANGES[event].items():
+                path = full_path(arguments[place], -1 if folder is None else arguments[folder])
+                if path is not None and not inside(path):
+                    refuse(f"changes {path}")
         elif event == "socket.connect" and not (
             is_open_way(arguments[1]) or (loopback and _is_this_machine(arguments[1]))
         ):

@@ -50,19 +50,28 @@ def test_absolute_paths_are_changed_in_a_copy(tmp_path: Path) -> None:
     home, trial = tmp_path / "home", tmp_path / "trial"
     home.mkdir()
     trial.mkdir()
-    (home / "notes").write_text("owner's")
+    for name in ("notes", "opened", "shut"):
+        (home / name).write_text("owner's")
+        (home / name).chmod(0o644)
     with closing(sqlite3.connect(home / "kept")) as db:
         db.execute("CREATE TABLE kept (id)")
     before = {path.name: path.read_bytes() for path in home.iterdir()}
     code = f"""
+import os
 import sqlite3
 from pathlib import Path
 from headrace_sim.spark.laboratory.places import watch_paths
 watch_paths(Path({str(trial)!r}), [Path({str(trial)!r})])
 Path("{home}/notes").write_text("changed")
+os.close(os.open("{home}/opened", os.O_WRONLY | os.O_TRUNC))
+os.chmod("{home}/shut", 0)
 sqlite3.connect("{home}/kept").execute("INSERT INTO kept VALUES (1)").connection.commit()
 """  # noqa: S608  a program's text
     subprocess.run([sys.executable, "-c", code], check=True)
     assert {path.name: path.read_bytes() for path in home.iterdir()} == before
-    assert (trial / ROOT / str(home).lstrip("/") / "notes").read_text() == "changed"
-    assert (trial / ROOT / str(home).lstrip("/") / "kept").read_bytes() != before["kept"]
+    assert (home / "shut").stat().st_mode & 0o777 == 0o644
+    ours = trial / ROOT / str(home).lstrip("/")
+    assert (ours / "notes").read_text() == "changed"
+    assert not (ours / "opened").read_text()
+    assert (ours / "shut").stat().st_mode & 0o777 == 0
+    assert (ours / "kept").read_bytes() != before["kept"]
