@@ -13,7 +13,7 @@ from headrace.histories import End, HistoryReader, Tells, history_schema
 from headrace.history import RunEnded
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import fields_of, invariants_document, print_document, stdout_reserved
-from headrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_run, tidy_errors
+from headrace_cli._exit import RESULT_WORDS, ExitCode, WrongOptionError, exit_code_of_run, tidy_errors
 from headrace_cli._options import JsonOption
 from headrace_cli._progress import RunProgress
 from headrace_cli._render import (
@@ -27,8 +27,10 @@ from headrace_cli._render import (
     print_violations,
 )
 from headrace_cli._signals import StopRequest, stop_requested
+from headrace_cli._spark_logs import check_spark_logs
 from headrace_cli._targets import load_named_promises, load_pipeline, load_promises
 from headrace_properties.histories.file_judge import NOT_TOLD, FileJudge
+from headrace_properties.histories.micro_batches import is_spark_log
 from headrace_properties.search.judging import violations
 from headrace_properties.verdict import Unknown, Verdict, Violated
 
@@ -44,12 +46,18 @@ _EXAMPLES = """[bold]Examples[/]
   headrace check history.jsonl
   headrace check history.jsonl --pipeline my_job:pipeline
   headrace check consumer.jsonl --follow --promises my_checks:promises
+  headrace check /var/log/spark-events/eventlog_v2_app-1
 
 [bold]Exit codes[/]
   0 holds, 1 violated, 2 usage error or malformed file, 3 unknown: a question that the file leaves open, 130 interrupted"""
 
 FileArgument = Annotated[
-    Path, typer.Argument(metavar="HISTORY.jsonl", help="The file (see docs/reference/history.md).")
+    Path,
+    typer.Argument(
+        metavar="HISTORY.jsonl",
+        help="The file (see docs/reference/history.md); or an event log of Spark, progress of a StreamingQueryListener as JSON,"
+        " or a folder of such logs.",
+    ),
 ]
 PipelineOption = Annotated[
     str | None,
@@ -183,12 +191,15 @@ def check(
     schema: SchemaOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
-    """Judge a recorded run: a History that verify, replay, run or a Spark job wrote, or that another engine recorded.
+    """Judge a recorded run: a History of Headrace, of a job or of another engine, or Spark's own log.
 
     What the file does not record is unknown.
     """
     del schema
     with tidy_errors():
+        if is_spark_log(history):
+            _refuse_for_spark(pipeline=pipeline, promises=promises, follow=follow)
+            raise typer.Exit(check_spark_logs(history, as_json=as_json))
         with stdout_reserved():
             ran = [load_pipeline(pipeline)] if pipeline else None
             meant = (load_promises(pipeline) if pipeline else ()) + (
@@ -205,6 +216,14 @@ def check(
         else:
             checked.print(output_console())
         raise typer.Exit(checked.code)
+
+
+def _refuse_for_spark(**options: object) -> None:
+    for name, value in options.items():
+        if value:
+            problem = "a log of Spark has micro-batches, and no records or states to judge"
+            remedy = "Leave it out, or record a History (docs/how-to/histories.md)"
+            raise WrongOptionError(f"--{name}", problem, remedy)
 
 
 def _await_header(reader: HistoryReader, stop: StopRequest) -> None:

@@ -185,3 +185,23 @@ def test_ctrl_c_ends_the_following_with_what_was_found(folder: Path) -> None:
     printed, errors = checking.communicate(timeout=300)
     assert checking.returncode == 130, errors
     assert json.loads(printed)["result"] == "interrupted"
+
+
+def test_an_event_log_of_spark_is_judged_as_it_is(folder: Path, run: Run) -> None:
+    log = Path(__file__).parents[1] / "properties" / "histories" / "spark_events.jsonl"
+    sound = [line for line in log.read_text().splitlines() if '"name":"sound"' in line]
+    (folder / "sound.jsonl").write_text("\n".join(sound))
+    result = run("check", "sound.jsonl")
+    assert (result.exit_code, result.stdout.splitlines()[:2]) == (
+        0,
+        ["HOLDS", "sound.jsonl: Spark, streaming queries: 1, micro-batches: 16"],
+    )
+    result = run("check", str(log))
+    assert result.exit_code == 1
+    assert "H15, a query that dies goes on: VIOLATED\n  line 96: query 'poison' died" in result.stdout
+    document = json.loads(run("check", str(log), "--json").stdout)
+    assert document["invariants"]["H13"]["verdict"] == "unknown"
+    assert document["queries"][0]["name"] == "sound"
+    refused = run("check", str(log), "--follow")
+    assert refused.exit_code == 2
+    assert "--follow: a log of Spark has micro-batches" in plain(refused.stderr)

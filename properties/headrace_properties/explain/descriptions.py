@@ -10,6 +10,7 @@ import msgspec
 from headrace import MAX_TIME, MIN_TIME, KeyInterval, format_time
 from headrace.wire.rows import Version
 from headrace_properties.checkers.catalogue import rules
+from headrace_properties.histories.batch_checks import BATCH_TITLES
 from headrace_properties.histories.file_judge import record_titles
 from headrace_properties.printable import describe_input, visible
 from headrace_properties.search.application import Application
@@ -21,7 +22,7 @@ from headrace_sim import ClusterOptions
 @cache
 def titles() -> dict[str, str]:
     """Invariant to its statement, in one line."""
-    return {name: rule.title for name, rule in rules().items()} | dict(record_titles())
+    return {name: rule.title for name, rule in rules().items()} | dict(record_titles()) | BATCH_TITLES
 
 
 def describe_failure(failure: Failure, application: Application) -> str:
