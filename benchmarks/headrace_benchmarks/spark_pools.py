@@ -37,7 +37,7 @@ def rates(runs: int) -> Iterator[dict[str, str]]:
             search(
                 Steering(WORKLOADS["tallies"].application), examples=64, jobs=executors
             )  # their processes have started
-            yield _rate(f"`--on spark --master '{master}'`", runs, executors)
+            yield _rate(f"`--master '{master}'`", runs, executors)
 
 
 def _rate(name: str, runs: int, jobs: Jobs) -> dict[str, str]:

@@ -1,6 +1,5 @@
-"""``--jobs``, ``--on`` and ``--master``: who shares the runs of a search."""
+"""``--jobs`` and ``--master``: who shares the runs of a search."""
 
-import enum
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,14 +9,6 @@ import typer
 
 from headrace import OptionsError
 from headrace_properties.search.parallel import Jobs, cores
-
-
-class PoolName(enum.StrEnum):
-    """The values of ``--on`` for a search."""
-
-    HERE = "here"
-    SPARK = "spark"
-    BOTH = "both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +24,13 @@ class PoolOptions:
             " Spark: how many of them share the trials, each some 1 GB; 1 unless it is said.",
         ),
     ] = None
-    on: Annotated[
-        PoolName,
-        typer.Option(
-            "--on",
-            help="Share the runs among processes of this machine (here) or the executors of a Spark cluster (spark). The"
-            " result is the same. Spark jobs: simulate Spark (here), run them on the real one (spark), or compare (both).",
-        ),
-    ] = PoolName.HERE
     master: Annotated[
         str | None,
         typer.Option(
             "--master",
             metavar="URL",
-            show_default="local[*]",
-            help="--on spark: the cluster, such as spark://host:7077, yarn, or local-cluster[2,1,1024].",
+            help="Share the runs among the executors of a Spark cluster, such as spark://host:7077, yarn, or"
+            " local-cluster[2,1,1024], instead of processes of this machine. The result is the same.",
         ),
     ] = None
 
@@ -57,23 +40,19 @@ class PoolOptions:
         Raises:
             OptionsError: they do.
         """
-        if self.on is PoolName.SPARK and self.jobs is not None:
+        if self.master is not None and self.jobs is not None:
             raise OptionsError(
-                "jobs", self.jobs, "left out with --on spark, which uses every core of the executors"
+                "jobs", self.jobs, "left out with --master, which uses every core of the executors"
             )
-        if self.on is PoolName.BOTH:
-            raise OptionsError("on", "both", "given for a Spark job")
-        if self.on is not PoolName.SPARK and self.master is not None:
-            raise OptionsError("master", self.master, "given with --on spark")
 
     def check_here(self, reason: str) -> None:
         """Refuse a cluster for work that this machine alone can do.
 
         Raises:
-            OptionsError: --on spark.
+            OptionsError: --master.
         """
-        if self.on is PoolName.SPARK:
-            raise OptionsError("on", "spark", f"left out {reason}")
+        if self.master is not None:
+            raise OptionsError("master", self.master, f"left out {reason}")
 
     @property
     def here(self) -> int:
@@ -88,7 +67,7 @@ class PoolOptions:
             HeadraceError: Spark cannot be started.
         """
         self.check()
-        if self.on is PoolName.HERE:
+        if self.master is None:
             yield self.here
             return
         from headrace.spark import session  # noqa: PLC0415  needs PySpark, and says so

@@ -1,5 +1,6 @@
 """``headrace verify jobs/stream.py``: a program that starts queries, run as its owner runs it."""
 
+import enum
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,9 +28,17 @@ EnvironmentOption = Annotated[
 ]
 
 
+class Engine(enum.StrEnum):
+    """The values of ``--on``."""
+
+    HERE = "here"
+    SPARK = "spark"
+    BOTH = "both"
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
-    """What a program is run with."""
+    """What a program is run with, and where."""
 
     module: Annotated[
         bool,
@@ -53,12 +62,20 @@ class ProgramOptions:
         ),
     ] = ""
 
+    on: Annotated[
+        Engine,
+        typer.Option(
+            "--on",
+            help="Simulate it (here), run it on the Spark that is installed under every crash point (spark), or compare the two"
+            " (both, of Spark jobs). A pipeline is simulated in a cluster, or hosted by Spark.",
+        ),
+    ] = Engine.HERE
     postgres: Annotated[
         str,
         typer.Option(
             metavar="URL",
             show_default="one that is installed",
-            help="Spark jobs with --on spark: a PostgreSQL for tests, in which each trial makes a database of its own.",
+            help="--on spark: a PostgreSQL for tests, in which each trial makes a database of its own.",
         ),
     ] = ""
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from headrace import Pipeline
 from headrace_cli._invariants import invariants_named
-from headrace_cli._targets import DEFAULT_FEED, load_named, picked
+from headrace_cli._targets import DEFAULT_FEED, load_named, load_target, picked
 from headrace_cli._user_code import names_of
 from headrace_properties.pipeline_target import Search
 from headrace_properties.search.limits import CodeLimits
@@ -142,7 +143,7 @@ def load_spark_target(
     samples: Mapping[str, str] | None = None,
     laboratory: "Laboratory | None" = None,
 ) -> "SparkTarget":
-    """Import a Spark job or sink, and what it is tried with.
+    """Import a Spark job or sink, or a pipeline that the real Spark hosts, and what it is tried with.
 
     Args:
         name: ``MODULE:NAME``.
@@ -158,7 +159,7 @@ def load_spark_target(
 
     """
     try:
-        from headrace_properties.spark_jobs.targets import keys_named, spark_target_on  # noqa: PLC0415
+        from headrace_properties.spark_jobs.targets import hosted_target, keys_named, spark_target_on  # noqa: PLC0415
         from headrace_sim.spark.client.sessions import ModuleSession, connected  # noqa: PLC0415
     except ModuleNotFoundError:
         import headrace.spark  # noqa: F401, PLC0415  it says which packages are missing
@@ -166,6 +167,9 @@ def load_spark_target(
         raise
     with connected(ModuleSession()):  # for modules that get a session when they are imported
         module, found = load_named(name)
+    if isinstance(found, Pipeline) and laboratory is not None:
+        hosted = load_target(name, feed_name)
+        return hosted_target(name, found, hosted.feed(seed), hosted.promises, seed, laboratory)
     feed = getattr(module, feed_name, None)
     if feed is None and feed_name != DEFAULT_FEED:
         problem = f"module {module.__name__!r} has no {feed_name!r} with the rows of its input"

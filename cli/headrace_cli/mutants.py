@@ -35,7 +35,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace mutants "ack before commit" "timers latest first"
   headrace mutants --list
   headrace mutants --seeds 100 --jobs 2 --json > matrix.json
-  headrace mutants --on spark --master spark://host:7077
+  headrace mutants --master spark://host:7077
   headrace mutants --automatic --count 40 --seed 7 --modules headrace.worker,headrace.rules
   headrace mutants --automatic my_job:pipeline --runs 50
   headrace mutants --patch my.diff

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace import OptionsError
 from headrace.api.errors import HeadraceError
 from headrace.histories import header_of
 from headrace_cli._consoles import output_console
@@ -28,8 +29,8 @@ from headrace_cli._options import (
     VerboseOption,
     with_options,
 )
-from headrace_cli._pools import PoolName, PoolOptions
-from headrace_cli._programs import ArgumentsOption, ProgramOptions
+from headrace_cli._pools import PoolOptions
+from headrace_cli._programs import ArgumentsOption, Engine, ProgramOptions
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
 from headrace_cli._scope import ScopeOptions
@@ -75,7 +76,8 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify my_job:pipeline --search exhaustive --records 2 --faults 1 --delays 1
   headrace verify my_job:pipeline --search lineage --records 2 --faults 2
   headrace verify my_job:pipeline --search pct --depth 3
-  headrace verify my_job:pipeline --examples 1000000 --on spark --master spark://host:7077
+  headrace verify my_job:pipeline --examples 1000000 --master spark://host:7077
+  headrace verify my_job:pipeline --on spark
   headrace verify my_job:pipeline --allow-unknown S8,S9,L1
   headrace verify my_job:pipeline --json > report.json
   headrace verify jobs/stream.py --env BROKERS=kafka:9092 -- --topic orders
@@ -286,7 +288,7 @@ def verify(
         confinement = Confinement(CodeLimits(call_s=options.code_timeout), target.allow)
         with stdout_reserved(), confinement.entered(verbose=verbose):
             trials: AnyTrials
-            with _offered(on_spark, pools.on):
+            with _offered(on_spark, program.on):
                 if is_program:
                     trials = _program(
                         context,
@@ -295,12 +297,11 @@ def verify(
                         options,
                         target,
                         confinement.limits,
-                        pools,
-                        program.postgres,
+                        _laboratory(program, pools),
                     )
                 else:
                     trials = _trials(
-                        pipeline, options, scope.scope, target, confinement.limits, pools, program.postgres
+                        pipeline, options, scope.scope, target, confinement.limits, program, pools
                     )
             of_pipeline = isinstance(trials, PipelineTrials)
             if of_pipeline:
@@ -309,7 +310,7 @@ def verify(
             check_allowed(names_of(target.allow), trials.kind)
             session = Session(trials, memory(failures, trials.source))
             with (
-                _offered(on_spark, pools.on),
+                _offered(on_spark, program.on),
                 pools.pool() if of_pipeline else nullcontext(1) as jobs,
                 SearchProgress(trials.expected) as progress,
             ):
@@ -326,7 +327,7 @@ def verify(
 
 
 @contextmanager
-def _offered(command: str, engine: PoolName) -> Iterator[None]:
+def _offered(command: str, engine: Engine) -> Iterator[None]:
     """Name the command that verifies a target on the real Spark to who hears within that the simulation cannot follow it.
 
     Raises:
@@ -336,7 +337,7 @@ def _offered(command: str, engine: PoolName) -> Iterator[None]:
     try:
         yield
     except HeadraceError as error:
-        if engine is not PoolName.HERE or type(error).__name__ not in _REFUSALS:
+        if engine is not Engine.HERE or type(error).__name__ not in _REFUSALS:
             raise
         raise CannotSimulateError(str(error), command) from error
 
@@ -363,13 +364,16 @@ def _trials(
     scope: Scope,
     asked: TargetOptions,
     limits: CodeLimits,
+    program: ProgramOptions,
     pools: PoolOptions,
-    postgres: str,
 ) -> "AnyTrials":
     """Load what is verified, and say how."""
     search = options.search(scope)
-    if is_spark_job(name) or ((asked.schema or asked.sample) and not is_pipeline(name)):
-        return spark_trials(name, search, asked.of_spark, limits, _laboratory(pools, postgres))
+    of_spark = is_spark_job(name) or ((asked.schema or asked.sample) and not is_pipeline(name))
+    if of_spark or program.on is Engine.SPARK:
+        return spark_trials(name, search, asked.of_spark, limits, _laboratory(program, pools))
+    if program.on is Engine.BOTH:
+        raise OptionsError("on", "both", "given for a Spark job")
     protocol = protocol_without(asked.without)
     target = load_target(name, asked.feed, asked.versions or (), asked.promise or (), limits, protocol)
     unknown = invariants_named(asked.allow_unknown, target.deployed, target.promises)
@@ -377,10 +381,10 @@ def _trials(
     return PipelineTrials(target, search, allow_unknown=unknown)
 
 
-def _laboratory(pools: PoolOptions, postgres: str) -> "Laboratory | None":
+def _laboratory(program: ProgramOptions, pools: PoolOptions) -> "Laboratory | None":
     from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415  it needs PySpark
 
-    return laboratory_on(pools.on.value, postgres, pools.jobs or 1)
+    return laboratory_on(program.on.value, program.postgres, pools.jobs or 1)
 
 
 def _program(
@@ -390,15 +394,13 @@ def _program(
     options: SearchOptions,
     asked: TargetOptions,
     limits: CodeLimits,
-    pools: PoolOptions,
-    postgres: str,
+    where: "Laboratory | None",
 ) -> "ProgramTrials":
     """Run a program, whose surroundings last as long as the command, and say how its queries are tried."""
     from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415  it needs PySpark
 
     script = replace(script, schemas=schemas_named(script.name, asked.schema or ()))
     module = context.with_resource(surroundings(script))
-    where = _laboratory(pools, postgres)
     laboratory = None if where is None else replace(where, script=script)
     search = options.search(Scope())
     return program_trials(script, module, query, search, asked.of_spark, limits, laboratory)

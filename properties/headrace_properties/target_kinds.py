@@ -18,6 +18,7 @@ class TargetKind(Enum):
     QUERY = "a Spark query"
     SINK = "a Spark sink"
     PROGRAM = "a Spark program"
+    HOSTED = "a pipeline on Spark"
     CODE = "your code by itself"
     """Only a replay file is about it: a pipeline's search reviews the code."""
 
@@ -119,7 +120,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "stand_in": Heeded(_PROGRAM, _NO_PROGRAM),
     "stand_ins": Heeded(_PROGRAM, _NO_PROGRAM),
     "query": Heeded(_PROGRAM, _NO_PROGRAM),
-    "postgres": Heeded(_SPARK, _SPARK_HAS_IT),
+    "postgres": Heeded(_SPARK | {TargetKind.HOSTED}, _SPARK_HAS_IT),
     "ordered": Heeded(_SPARK, _SPARK_HAS_IT),
     "running": Heeded(_SPARK, _SPARK_HAS_IT),
     "repeated": Heeded(_SPARK, _SPARK_HAS_IT),
@@ -167,7 +168,11 @@ def check_allowed(names: Iterable[str], kind: TargetKind) -> None:
         OptionsError: There is something.
 
     """
-    known = {TargetKind.PIPELINE: frozenset({EFFECT}), TargetKind.SINK: OF_A_SINK}
+    known = {
+        TargetKind.PIPELINE: frozenset({EFFECT}),
+        TargetKind.HOSTED: frozenset({EFFECT}),
+        TargetKind.SINK: OF_A_SINK,
+    }
     for name in names:
         if kind in known and name not in known[kind]:
             raise OptionsError(

@@ -51,6 +51,7 @@ TARGETS = {
     TargetKind.PIPELINE: ("kinds:pipeline",),
     TargetKind.QUERY: ("kinds:query", *ROWS),
     TargetKind.SINK: ("kinds:write", *ROWS),
+    TargetKind.HOSTED: ("kinds:pipeline", "--on", "spark"),
 }
 SAMPLES = {
     "search": ("--search", "pct"),
@@ -70,7 +71,7 @@ SAMPLES = {
     "fault_kinds": ("--fault-kinds", "crash"),
     "jobs": ("--jobs", "1"),
     "on": ("--on", "here"),
-    "master": ("--on", "spark", "--master", "local[2]"),
+    "master": ("--master", "local[2]"),
     "version": ("--version", "kinds:pipeline"),
     "feed": (),  # in TARGETS
     "promise": (),  # names one of the module's
@@ -200,7 +201,7 @@ def failure_of(kind: TargetKind, run: Run) -> Path:
     [
         pytest.param(kind, marks=[pytest.mark.spark] if kind in {TargetKind.QUERY, TargetKind.SINK} else [])
         for kind in TargetKind
-        if kind is not TargetKind.PROGRAM  # a file is of one of its queries
+        if kind not in {TargetKind.PROGRAM, TargetKind.HOSTED}  # their files are of a query, or a sink
     ],
 )
 def test_replay_heeds_each_option_or_refuses_it_by_name(run: Run, kind: TargetKind) -> None:

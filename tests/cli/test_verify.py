@@ -628,8 +628,8 @@ def test_a_scope_is_exhausted_in_two_sessions(folder: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--on", "spark", "--jobs", "2"), "jobs=2: expected left out with --on spark"),
-        (("--master", "local[2]"), "master='local[2]': expected given with --on spark"),
+        (("--master", "local[2]", "--jobs", "2"), "jobs=2: expected left out with --master"),
+        (("--on", "both"), "on='both': expected given for a Spark job"),
     ],
 )
 def test_the_number_of_processes_is_printed_once(

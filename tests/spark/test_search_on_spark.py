@@ -182,7 +182,7 @@ def test_work_that_ends_its_process_is_an_error_that_says_so(executors: SparkExe
 def test_the_command_says_the_same(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(headrace.spark, "session", lambda *_: nullcontext(spark))
     arguments = ["mutants", "ack before commit", "--json"]
-    there = CliRunner().invoke(app, [*arguments, "--on", "spark"], catch_exceptions=False)
+    there = CliRunner().invoke(app, [*arguments, "--master", "local[2]"], catch_exceptions=False)
     here = CliRunner().invoke(app, [*arguments, "--jobs", "1"], catch_exceptions=False)
     assert (there.exit_code, there.stdout) == (here.exit_code, here.stdout)
 
@@ -209,7 +209,7 @@ def test_the_runs_of_a_killed_executor_are_made_again(tmp_path: Path) -> None:
     printed = tmp_path / "there.json"
     with printed.open("w") as output:  # a pipe that nobody reads yet could fill up
         there = subprocess.Popen(
-            [*command, "--on", "spark", "--master", "local-cluster[2,1,1024]"],
+            [*command, "--master", "local-cluster[2,1,1024]"],
             cwd=tmp_path, env=environment(), stdout=output, start_new_session=True,
         )  # fmt: skip
     killed = None

@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace import OptionsError
 from headrace_properties.search.guard import effects_let_through
+from headrace_properties.spark_jobs.hosted_outcomes import TrialReader
 from headrace_sim.spark.client.query_lives import QueryLife
 from headrace_sim.spark.client.script_time import ScriptTime
 from headrace_sim.spark.client.scripts import Script, ScriptRun
@@ -29,6 +30,7 @@ class Laboratory:
     number: int = 0  # the place of the query that is tried
     sparks: int = 1  # how many of them share the trials
     prepare: Callable[[], Any] | None = None  # makes what sinks take for granted, as the author says. Or None
+    reader: TrialReader | None = None  # of a pipeline: reads what trials left, and judges it
 
     @property
     def jvm(self) -> SparkJvm:
@@ -53,10 +55,14 @@ class Laboratory:
         self, job: SparkJob, feed: Sequence[Sequence[tuple[Any, ...]]], keys: Mapping[str, Sequence[str]]
     ) -> Sink:
         """Return what is tried: the query from its streams to its sink."""
-        program = LaboratoryProgram(self.script, self.queries, self.number, effects_let_through)
+        read = self.reader or dict
+        program = LaboratoryProgram(self.script, self.queries, self.number, effects_let_through, read)
         host = RealDrivers(program, self.jvm, postgres=self.postgres)
         declared = {table: tuple(columns) for table, columns in keys.items()}
-        return Sink(job.sink.function, job.input, tuple(map(tuple, feed)), self.prepare, declared, host=host)
+        rows, of_pipeline = tuple(map(tuple, feed)), self.reader is not None
+        return Sink(
+            job.sink.function, job.input, rows, self.prepare, declared, host=host, of_pipeline=of_pipeline
+        )
 
 
 def laboratory_on(engine: str, postgres: str = "", sparks: int = 1) -> Laboratory | None:

@@ -10,15 +10,18 @@ from typing import Any
 
 from msgspec import structs
 
+from headrace import Pipeline
 from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding, ranked
 from headrace_properties.promises import Promise
+from headrace_properties.reference import run_reference
 from headrace_properties.search.guard import effects_let_through, refusal_in
 from headrace_properties.search.limits import CodeLimits, OverrunError, call_time_limited
 from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.explaining import placed
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.feeds.sink_plans import feed_for_sink
+from headrace_properties.spark_jobs.hosted_outcomes import TrialReader
 from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport, finding_of
 from headrace_properties.spark_jobs.laboratory import Laboratory
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
@@ -28,6 +31,7 @@ from headrace_properties.spark_jobs.sink_findings import finding_of_sink, questi
 from headrace_properties.spark_jobs.smaller_feeds import narrowed, shrunk
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import TargetKind
+from headrace_sim import Feed
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.columns.ddl import Schema, parse_schema
 from headrace_sim.spark.columns.frames import Rows, column
@@ -49,6 +53,7 @@ from headrace_sim.spark.job import (
 )
 from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.laboratory.driver import REMOTE
+from headrace_sim.spark.laboratory.hosted import query_of_pipeline, rows_of_batches
 from headrace_sim.spark.query.queries import hashable, run_job
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.query.stages import planned
@@ -118,7 +123,9 @@ class SparkTarget:
 
     @property
     def kind(self) -> TargetKind:
-        """Whether it runs under schedules, or is a sink alone."""
+        """Whether it is hosted, runs under schedules, or is a sink alone."""
+        if self.laboratory is not None and self.laboratory.reader is not None:
+            return TargetKind.HOSTED
         return TargetKind.QUERY if self.promises or self.job.working or self.job.stateful else TargetKind.SINK
 
     @property
@@ -161,7 +168,13 @@ class SparkTarget:
         judged, review = None, review_query(self.job, allow)
         if self.laboratory is not None:
             return self._in_laboratory(
-                self.laboratory, review, allow, progress, overtaken=overtaken, duplicates=duplicates
+                self.laboratory,
+                review,
+                allow,
+                progress,
+                allow_unknown,
+                overtaken=overtaken,
+                duplicates=duplicates,
             )
         if (refusal := self._refusal()) is not None:
             return SparkReport(self.name, None, None, (refusal,))
@@ -196,12 +209,16 @@ class SparkTarget:
         review: QueryReview,
         allow: Collection[Cause],
         progress: Progress | None,
+        allow_unknown: Collection[str],
         *,
         overtaken: bool,
         duplicates: bool,
     ) -> SparkReport:
         """Try the query on the real Spark, at each of its effects."""
         told = f"Spark {self._spark} ran it as it is; paths and tables were the trials' own"
+        reader = laboratory.reader
+        if reader is not None:
+            reader.promises = self.promises
         try:
             sink = check_sink_of(
                 laboratory.sink(self.job, self.feed, self.keys),
@@ -225,9 +242,20 @@ class SparkTarget:
             return SparkReport(self.name, None, None, (refusal,), notes=(told,))
         if self.job.state is not None and REMOTE in self.job.state.settings.values:
             told += ". It is a client of Spark Connect, and had a classic session"
-        findings = ranked([*self._shown(sink), *review.findings])
-        unjudged = (f"promise {promise.name} is not judged on the real Spark" for promise in self.promises)
-        return SparkReport(self.name, None, sink, findings, (*sink.unknown, *unjudged), (told, *review.notes))
+        unjudged = tuple(
+            f"promise {promise.name} is not judged on the real Spark" for promise in self.promises
+        )
+        if reader is None or reader.first is None:
+            findings = ranked([*self._shown(sink), *review.findings])
+            return SparkReport(
+                self.name, None, sink, findings, (*sink.unknown, *unjudged), (told, *review.notes)
+            )
+        findings = ranked([*reader.first.findings(reader.expected), *self._shown(sink), *review.findings])
+        unknown, notes = (
+            (*sink.unknown, *reader.first.unknown(allow_unknown)),
+            (told, reader.first.note, *review.notes),
+        )
+        return SparkReport(self.name, None, sink, findings, unknown, notes)
 
     def _refusal(self) -> Finding | None:
         """Return the finding that Spark refuses to start a query of its own operators."""
@@ -472,6 +500,37 @@ def spark_target(
     )
     is_drawn = given is None and not samples and job.sink.function is not None and job.sink.writer is None
     return target.drawn_for_sink() if is_drawn else target
+
+
+def hosted_target(
+    name: str,
+    pipeline: Pipeline,
+    feed: Feed,
+    promises: tuple[Promise, ...],
+    seed: int,
+    laboratory: Laboratory,
+) -> SparkTarget:
+    """Return a pipeline with its input, ready to be tried on Spark.
+
+    Args:
+        name: ``MODULE:PIPELINE``.
+        pipeline: It.
+        feed: The input.
+        promises: What its author says of it.
+        seed: Of the input.
+        laboratory: Where it is tried.
+
+    Raises:
+        HeadraceError: Its code fails on that input without faults.
+
+    """
+    called = Called(pipeline, name)
+    job = called.query(query_of_pipeline(pipeline))
+    rows = rows_of_batches(pipeline, [(entry.address, entry.event) for entry in feed.entries])
+    reader = TrialReader(pipeline, promises, run_reference(pipeline, feed))
+    hosted = replace(laboratory, script=called, queries=(job,), reader=reader)
+    batches = _as_tuples(name, rows, job.input)
+    return SparkTarget(name, job, batches, promises=promises, laboratory=hosted, feed_seed=seed)
 
 
 def spark_target_on(laboratory: Laboratory | None, name: str, found: Any, **given: Any) -> SparkTarget:

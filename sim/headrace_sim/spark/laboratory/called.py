@@ -1,4 +1,4 @@
-"""What a user names instead of a program: a function, or a `SparkJob`, whose query a driver of the laboratory starts."""
+"""What a user names instead of a program, whose query a driver of the laboratory starts: a function, a `SparkJob`, a pipeline."""
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +11,7 @@ from unittest.mock import patch
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
+from headrace import Pipeline
 from headrace_sim.spark.client.recording import built_with, take
 from headrace_sim.spark.job import (
     ApplyWithState,
@@ -24,6 +25,7 @@ from headrace_sim.spark.job import (
     TransformWithState,
     Watermark,
 )
+from headrace_sim.spark.laboratory.hosted import place_of_sink, writer_of_pipeline
 from headrace_sim.spark.plan.streams import PARAMETER
 from headrace_sim.spark.refusals import definition_of
 
@@ -33,11 +35,11 @@ _ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStorePro
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A function or a `SparkJob` that stands for a program.
+    """A function, a `SparkJob` or a pipeline that stands for a program.
 
     Attributes:
         found: It.
-        name: ``MODULE:NAME``, by which each driver imports a function anew. Without a module: each takes it as it is here.
+        name: ``MODULE:NAME``, by which each driver imports what is no `SparkJob` anew. Without a module: each takes it as it is.
         schemas: Of its parameters.
         job: The query that it stands for; None: the function starts it.
 
@@ -60,6 +62,8 @@ class Called:
 
     @property
     def _place(self) -> str:
+        if isinstance(self.found, Pipeline):
+            return place_of_sink(self.name.partition(":")[0])
         function = self.found.sink.function if isinstance(self.found, SparkJob) else self.found
         return definition_of(function) or "unknown:0"
 
@@ -78,7 +82,9 @@ class Called:
         found, (module, _, attribute) = self.found, self.name.partition(":")
         if attribute and not isinstance(found, SparkJob):
             found = getattr(importlib.import_module(module), attribute)
-        if self.job is None:
+        if isinstance(found, Pipeline):
+            returned = writer_of_pipeline(found, module, spark)
+        elif self.job is None:
             with _started() as started:
                 returned = built_with(found, self.schemas, spark)
             if started:

@@ -32,6 +32,7 @@ from headrace_sim.spark.laboratory.watched_frames import watch_queries, watch_wr
 from headrace_sim.spark.laboratory.workers import batches_of, raised_in_worker, watch_workers
 from headrace_sim.spark.refusals import is_library, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
+from headrace_sim.spark.sinks.contents import Raw
 from headrace_sim.spark.sinks.effects import Failed, Probe, Refused, Returned
 from headrace_sim.spark.sinks.processes import settle
 from headrace_sim.spark.sinks.store_clients import StoreClients
@@ -51,6 +52,7 @@ class LaboratoryProgram:
         queries: What it starts, in order.
         number: The place of the one that is tried. The others read nothing, and write nowhere.
         within: Gives the context in which it runs.
+        read: Reads what a trial left, as what is compared of it.
 
     """
 
@@ -58,6 +60,7 @@ class LaboratoryProgram:
     queries: tuple[SparkJob, ...]
     number: int = 0
     within: Callable[[], AbstractContextManager[object]] = nullcontext
+    read: Callable[[Raw], Raw] = dict
 
     @property
     def job(self) -> SparkJob:

@@ -146,7 +146,8 @@ class RealDrivers:
         """Return what a trial left, without what was there before it, and without the epochs of Headrace's own sink."""
         rows = {} if self._database is None else tables_of(self._database)
         found = collected(folder, effects, self._known.get(folder.parent, {})) | rows
-        return {name: items for name, items in found.items() if not name.endswith(f": {WRITERS}")}
+        found = {name: items for name, items in found.items() if not name.endswith(f": {WRITERS}")}
+        return self.program.read(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Where faults strike: every kind of fault at every effect of every batch. Nothing is sampled."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.databases import BEGIN
@@ -52,6 +52,19 @@ def fault_points(
         yield from (SinkFault(SinkFaultKind.STATE, batch, place) for place in last_of_each.values())
     for action in dict.fromkeys(entry for entry in entries if isinstance(entry, Acted)):
         yield SinkFault(SinkFaultKind.FAIL, action.batch, action.effect)
+
+
+def thinned(faults: Iterable[SinkFault], by_batch: list[list[Effect]]) -> Iterator[SinkFault]:
+    """Yield the faults of a source that repeats its rows in their order, one of each kind in a transaction.
+
+    To die later in a transaction undoes the same statements, and to hang later holds the same lock.
+    """
+    for fault in faults:
+        within = fault.kind in {SinkFaultKind.KILL, SinkFaultKind.PAUSE} and fault.effect > 0
+        before = by_batch[fault.batch][fault.effect - 1] if within else None
+        is_later = before is not None and before.pending and before.action != BEGIN
+        if fault.kind is not SinkFaultKind.REORDER and not is_later:
+            yield fault
 
 
 def _in_loops(effects: list[Effect]) -> Iterator[int]:

@@ -80,6 +80,8 @@ class Sink:
         first_id: The id of the first batch.
         state: What the session knows when a driver begins, or None.
         host: What runs it.
+        of_pipeline: Whether it is the whole of a Headrace pipeline: the source repeats rows in their order, and a reference says
+            what an undisturbed run leaves.
 
     """
 
@@ -93,6 +95,7 @@ class Sink:
     first_id: int = 0
     state: SessionState | None = None
     host: "Host" = field(default_factory=lambda: SIMULATED)
+    of_pipeline: bool = False
 
 
 class OutsideError(HeadraceError):

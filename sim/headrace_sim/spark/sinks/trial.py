@@ -32,7 +32,7 @@ from headrace_sim.spark.sinks.effects import (
 )
 from headrace_sim.spark.sinks.losses import RowsOf, redelivered, redeliveries, swallowed_in_trial, told_losses
 from headrace_sim.spark.sinks.parallel_trials import in_order
-from headrace_sim.spark.sinks.points import fault_points
+from headrace_sim.spark.sinks.points import fault_points, thinned
 from headrace_sim.spark.sinks.processes import Host, Sink, SinkFunction
 from headrace_sim.spark.sinks.sink_runs import (
     SinkFailsError,
@@ -286,6 +286,8 @@ class _Check:
             self._redeliver(by_batch)
         tasks = self.sink.host.runs_tasks_again
         points = fault_points(by_batch, noted, overtaken=overtaken, tasks=tasks)
+        if self.sink.of_pipeline:
+            points = thinned(points, by_batch)
         faults = list(points) if any(by_batch) else []
         judged = 0
         with contextlib.closing(in_order(self._trial_on, self.sink.host, faults, self.processes)) as trials:
@@ -403,7 +405,7 @@ class _Check:
             return None if trial is None else by_pattern(usual.read(trial.contents, trial.effects))
 
         left_out = {pattern_of(name) for name in (*usual.unsteady, *self.ignore)}
-        if self._merges_twice(by_batch):
+        if self.sink.of_pipeline or self._merges_twice(by_batch):
             return
         patterns = Counter(map(pattern_of, usual.contents))
         compared = {

@@ -1,0 +1,172 @@
+"""What a pipeline on Spark comes to, compared with the sequential reference (`headrace_properties.reference`).
+
+Rules of this file: only rows of committed transactions count, since the work of a killed attempt is repeated. Outputs are
+counted, so that an extra one is found as well as a missing one. States are taken from the History; those of a job without one are
+what it has stored.
+"""
+
+from ast import literal_eval
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace import Pipeline
+from headrace.spark import history_of, user_key
+from headrace_properties.checkers import judge
+from headrace_properties.findings import Family, Finding, Kind
+from headrace_properties.promises import Promise
+from headrace_properties.promises.promise_judge import promise_checkers
+from headrace_properties.reference import Emitted, RunResult
+from headrace_properties.results import result_of
+from headrace_properties.search.judging import violations
+from headrace_properties.user_code.comparison import same_output
+from headrace_properties.verdict import Holds, Unknown, Verdict
+from headrace_sim.spark.laboratory.hosted import OUTPUTS
+from headrace_sim.spark.sinks.contents import Item, Raw
+
+Row = tuple[str | None, str | None, bytes, int | None]
+"""A row of the sink's table: stream, key, value, timestamp; a History event has only a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostedOutcome:
+    """What a run came to.
+
+    Attributes:
+        outputs: how often each record went outside.
+        states: (computation, key) to encoded state.
+        verdicts: on its History, by invariant and promise; none without a History.
+        promised: the names of the promises.
+    """
+
+    outputs: Counter[Emitted]
+    states: Mapping[tuple[str, str], bytes]
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    promised: frozenset[str] = frozenset()
+
+    def findings(self, expected: RunResult) -> Iterator[Finding]:
+        """Yield what is wrong: what differs from the reference, and what is violated, the cause first."""
+        compared = same_output(expected.outputs, self.outputs)
+        missing, extra = compared.only_first.total(), compared.only_second.total()
+        if missing or extra:
+            message = f"outputs: {missing} missing, {extra} extra, {compared.common} as expected"
+            yield _difference(
+                "outputs", message, [f"{mark} {record}" for mark, record in compared.examples()]
+            )
+        names = sorted(expected.states.keys() | self.states.keys())
+        differing = [name for name in names if expected.states.get(name) != self.states.get(name)]
+        if differing:
+            message = f"states: {len(differing)} of {len(names)} differ from the reference"
+            yield _difference(
+                "states", message, [self._told(name, expected) for name in differing[:_EXAMPLES]]
+            )
+        for name, violated in violations(dict(self.verdicts)).items():
+            family = Family.PROMISE if name in self.promised else Family.INVARIANT
+            yield Finding(Kind(family, name), violated.message)
+
+    def _told(self, name: tuple[str, str], expected: RunResult) -> str:
+        found, wanted = (
+            None if state is None else bytes(state).decode(errors="backslashreplace")
+            for state in (self.states.get(name), expected.states.get(name))
+        )  # fmt: skip
+        return f"state of {name[0]} {name[1]!r}: {found}, expected {wanted}"
+
+    def unknown(self, allowed: Collection[str]) -> Iterator[str]:
+        """Yield the promises that the run did not exercise. ``allowed``: those that no run needs to."""
+        for name in sorted(self.promised.difference(allowed)):
+            verdict = self.verdicts[name]
+            if isinstance(verdict, Unknown):
+                yield f"promise {name}: {verdict.why}"
+
+    @property
+    def note(self) -> str:
+        """What was compared, in words."""
+        held = sum(isinstance(verdict, Holds) for verdict in self.verdicts.values())
+        judged = f"{held} of {len(self.verdicts)} invariants and promises were exercised"
+        counts = (
+            f"{self.outputs.total()} outputs and {len(self.states)} states were compared with the reference"
+        )
+        return f"{counts}; {judged if self.verdicts else 'no invariant was checked, for want of a History'}"
+
+
+_EXAMPLES = 10
+
+
+def _difference(name: str, message: str, story: Sequence[str]) -> Finding:
+    return Finding(Kind(Family.OUTCOME, name), message, story=tuple(story))
+
+
+def outcome_of(
+    pipeline: Pipeline,
+    rows: Sequence[Row],
+    promises: Sequence[Promise] = (),
+    stored: Mapping[tuple[str, str], bytes] | None = None,
+) -> HostedOutcome:
+    """Return what a run came to.
+
+    Args:
+        pipeline: it.
+        rows: of the sink's table.
+        promises: what to judge by besides the invariants.
+        stored: states that the job has stored, by computation and key; ``None``: they are in the History.
+    """
+    outputs = Counter(
+        Emitted(stream, str(key), value, int(timestamp or 0))
+        for stream, key, value, timestamp in rows
+        if stream is not None
+    )
+    if stored is not None:
+        return HostedOutcome(outputs, stored)
+    history = history_of(pipeline, [value for stream, _, value, _ in rows if stream is None])
+    states = {
+        (computation, user_key(key)): bytes(state)
+        for (computation, key), state in result_of(history.events).states.items()
+    }
+    checkers = promise_checkers(promises, [pipeline], user_key)
+    named = frozenset(promise.name for promise in promises)
+    return HostedOutcome(outputs, states, judge(history, [pipeline], None, checkers), named)
+
+
+@dataclass(slots=True)
+class TrialReader:
+    """Reads what trials of a pipeline left in its table: outputs, states, and what is violated.
+
+    Attributes:
+        pipeline: it.
+        promises: what to judge by besides the invariants.
+        expected: what the reference comes to.
+        first: what its first trial came to, which is undisturbed; ``None``: none was read, or it writes to a sink of its own.
+    """
+
+    pipeline: Pipeline
+    promises: tuple[Promise, ...]
+    expected: RunResult
+    first: HostedOutcome | None = None
+
+    def __call__(self, raw: Raw) -> Raw:
+        """Return what is compared of what a trial left."""
+        table = raw.get(OUTPUTS)
+        if table is None:
+            return raw
+        found = outcome_of(self.pipeline, [_row(item) for item in table], self.promises)
+        self.first = self.first or found
+        own: Raw = {
+            "outputs": [
+                tuple((name, repr(getattr(record, name))) for name in Emitted.__struct_fields__)
+                for record in found.outputs.elements()
+            ],
+            "states": [
+                (("computation", computation), ("key", key), ("state", repr(state)))
+                for (computation, key), state in found.states.items()
+            ],
+            "violated": [
+                f"{name}: {each.message}" for name, each in violations(dict(found.verdicts)).items()
+            ],
+        }
+        return {name: items for name, items in raw.items() if name != OUTPUTS} | own
+
+
+def _row(item: Item) -> Row:
+    assert isinstance(item, tuple), "it is a row of a table"
+    row = {name: literal_eval(value) for name, value in item}
+    return row["stream"], row["key"], row["value"], row["timestamp"]

@@ -1,0 +1,88 @@
+"""A Headrace pipeline in the laboratory: the query that a driver starts for it, and what a trial of it leaves.
+
+Rules of this file:
+
+* One operator hosts the whole pipeline, as in a pipelined job: each start of an operator costs two CPU seconds.
+* Without a ``sink`` in its module, outputs and History go to one table through a `DatabaseSink`, and states are read from the
+  History. A ``sink`` of the module's gets the outputs alone, and what it leaves is compared.
+"""
+
+import importlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.streaming import DataStreamWriter
+
+from headrace import Pipeline
+from headrace.spark import DatabaseSink, prepare_session
+from headrace.spark.hosting.history_sample import FULL
+from headrace.spark.hosting.layout import JobPlan
+from headrace.spark.hosting.outputs import unpacked
+from headrace.spark.jobs.attach import attached
+from headrace.spark.jobs.recorded_input import Landing
+from headrace.spark.sources.schema import INJECTED_SCHEMA
+from headrace.wire.effects import SourceEvent
+from headrace_sim.spark.job import Source, SparkJob, SparkSink
+from headrace_sim.spark.laboratory.looks import called_in_laboratory
+from headrace_sim.spark.plan.streams import PARAMETER
+from headrace_sim.spark.refusals import definition_of
+
+BATCHES = 2
+"""Choice: how many micro-batches the input comes in; each has all crash points."""
+SINK = "sink"
+"""What a module calls the function of ``foreachBatch`` that writes the outputs of its pipelines."""
+_DATABASE, _TABLE = "outputs.sqlite", "outputs"
+OUTPUTS = f"{_DATABASE}: {_TABLE}"
+"""Where outputs and History are, if the module has no sink."""
+
+
+def query_of_pipeline(pipeline: Pipeline) -> SparkJob:
+    """Return the query that hosts a pipeline, with a stream for each injector."""
+    sources = tuple(Source(name, "", INJECTED_SCHEMA) for name in pipeline.injectors)
+    several = t.StructType([t.StructField(source.name, source.schema) for source in sources])
+    alone = INJECTED_SCHEMA if len(sources) == 1 else several
+    return SparkJob(alone, sink=SparkSink(called_in_laboratory), sources=sources)
+
+
+def place_of_sink(module: str) -> str:
+    """Return where what writes the outputs of a module's pipelines is defined, ``file:line``."""
+    loaded = sys.modules[module]
+    return definition_of(getattr(loaded, SINK, None)) or f"{loaded.__file__}:1"
+
+
+def rows_of_batches(
+    pipeline: Pipeline, events: Sequence[tuple[str, SourceEvent]]
+) -> list[list[tuple[Any, ...] | dict[str, tuple[Any, ...]]]]:
+    """Return the rows of each micro-batch as Spark reads them; of several injectors, each with its injector's name."""
+    with tempfile.TemporaryDirectory() as made:
+        landing = Landing(pipeline, Path(made, "landing"))
+        for number in range(BATCHES):
+            first, last = (part * len(events) // BATCHES for part in (number, number + 1))
+            landing.put(events[first:last])
+        batches: list[list[Any]] = [[] for _ in range(BATCHES)]
+        for name in pipeline.injectors:
+            for number, file in enumerate(sorted(Path(made, "landing", name).glob("*.parquet"))):
+                rows = [tuple(row.values()) for row in pq.read_table(file).to_pylist()]
+                batches[number] += rows if len(pipeline.injectors) == 1 else [{name: row} for row in rows]
+        return batches
+
+
+def writer_of_pipeline(pipeline: Pipeline, module: str, spark: SparkSession) -> DataStreamWriter:
+    """Return what starts the query of a pipeline of a module in this process, a driver."""
+    prepare_session(spark)
+    written = getattr(importlib.import_module(module), SINK, None)
+    inputs = {
+        name: spark.readStream.format(PARAMETER).schema(INJECTED_SCHEMA).option("name", name).load()
+        for name in pipeline.injectors
+    }
+    plan = JobPlan(pipeline, 1, history=None if written else FULL, partitions=1, fused=True)
+    outputs = unpacked(attached(pipeline, inputs, plan, clock=None), pipeline, tallies=False)
+    frame = outputs.frame if written else outputs.everything
+    sink = written or DatabaseSink(_DATABASE, _TABLE)
+    return frame.writeStream.foreachBatch(sink).option("checkpointLocation", "/checkpoint")
