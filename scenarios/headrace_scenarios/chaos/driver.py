@@ -18,12 +18,9 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from headrace import Computation, Context, HeadraceError, Pipeline, Record
 from headrace.spark.jobs import pipelined, resharding, staged
-from headrace.spark.jobs.attach import attach
 from headrace.spark.jobs.deploy import Layout, deploy
 from headrace.spark.jobs.recorded_input import landed
 from headrace.spark.jobs.state import JobState
-from headrace.spark.runtime.file_errors import storage_error_of
-from headrace.spark.runtime.hadoop import job_directory
 from headrace.spark.runtime.session import session
 from headrace.spark.sinks.database_sink import DatabaseSink
 from headrace.spark.sinks.file_sink import FileSink, committed_files
@@ -32,16 +29,13 @@ from headrace_scenarios.chaos.job import (
     TABLE,
     Added,
     BatchMoment,
-    BatchWritten,
-    Begun,
     ChaosJob,
     Ended,
     Idle,
-    JobLayout,
     StoredRow,
     pass_moment,
-    tell,
 )
+from headrace_sim.spark.sinks.effects import Ledger
 
 _LOOK_EVERY_S = 0.05
 _CREATE = f"CREATE TABLE IF NOT EXISTS {TABLE} (stream TEXT, key TEXT, value BLOB, timestamp INTEGER, record_id TEXT)"
@@ -49,7 +43,7 @@ _COLUMNS = ("stream", "key", "value", "timestamp", "record_id")
 _APPEND = f"INSERT INTO {TABLE} VALUES (?, ?, ?, ?, ?)"  # noqa: S608  our own name
 
 _Batches = Iterator[pa.RecordBatch]
-_Sink = Callable[[DataFrame, int], bool]
+_Sink = Callable[[DataFrame, int], object]
 
 
 def main(job_file: str, number: int) -> int:
@@ -63,24 +57,22 @@ def main(job_file: str, number: int) -> int:
         The exit code: 1 if the query failed.
     """
     job = _read(job_file)
-    told = job.told(number)
+    told = Ledger(job.told(number)).append
     with session(job.master, "headrace chaos", log_level="WARN", config=job.config) as spark:
         if not _may_go(job.go_file(number)):
             return 0
         job = _read(job_file)
-        running: _Query | _Job | None = None
         try:
-            running = (_Query if job.layout is JobLayout.QUERY else _Job)(spark, job, told)
+            running = _Job(spark, job)
             _follow(running, job, told)
         except (StreamingQueryException, HeadraceError) as error:
-            failure = error if running is None else running.cause_of(error)
-            tell(told, Ended(type(failure).__name__, str(failure)))
+            told(Ended(type(error).__name__, str(error)))
             return 1
         running.stop()
         if job.outputs and job.stop_file.read_text():
             rows = spark.read.parquet(*committed_files(job.outputs, spark))
             _append(str(job.database), rows.select(*_COLUMNS), 0)
-        tell(told, Ended("", ""))
+        told(Ended("", ""))
     return 0
 
 
@@ -96,38 +88,10 @@ def _may_go(go_file: Path) -> bool:
     return go_file.exists()
 
 
-class _Query:
-    """A query of its own on the outputs of `attach`, with a History."""
-
-    def __init__(self, spark: SparkSession, job: ChaosJob, told: Path) -> None:
-        self._checkpoint = job_directory(job.checkpoint, spark)
-        outputs = attach(
-            _pipeline(job), _inputs(spark, job), intervals=job.intervals, history=True
-        ).everything
-        passed = outputs.mapInArrow(partial(_passing, job.control, BatchMoment.WORKING), outputs.schema)
-        self._writer = _Writer(_sink(job, spark=spark), told)
-        stream = passed.writeStream.foreachBatch(_held_after(self._writer, job.control))
-        self._query = stream.option("checkpointLocation", job.checkpoint).start()
-
-    def settle(self) -> None:
-        self._query.processAllAvailable()
-
-    def add(self, additions: int) -> None:
-        raise AssertionError(f"a query of its own has {additions} additional computations")
-
-    def stop(self) -> None:
-        self._query.stop()
-
-    def cause_of(self, error: Exception) -> Exception:
-        """Return what a query failed with, behind what Spark says."""
-        said = f"{error} {self._writer.failure or ''}"
-        return storage_error_of(said, self._checkpoint) or self._writer.failure or error
-
-
 class _Job:
-    """A job of `deploy`."""
+    """The job, deployed."""
 
-    def __init__(self, spark: SparkSession, job: ChaosJob, told: Path) -> None:
+    def __init__(self, spark: SparkSession, job: ChaosJob) -> None:
         self._spark, self._job = spark, job
         _hold_before_shape(job.control)
         for writer in (
@@ -136,10 +100,7 @@ class _Job:
         ):  # they are called also if no stream has a row
             writer.__call__ = _held_after(writer.__call__, job.control)  # type: ignore[method-assign]
         pipeline = _pipeline(job)
-        sinks = {
-            stream: _of_stream(stream, _Writer(_sink(job, stream, spark), told))
-            for stream in pipeline.output_streams
-        }
+        sinks = {stream: _of_stream(stream, _sink(job, stream, spark)) for stream in pipeline.output_streams}
         self._deployment = deploy(
             pipeline,
             _inputs(spark, job),
@@ -168,11 +129,6 @@ class _Job:
             for row in state.rows(name)
         ]
         self._job.states.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
-
-    @staticmethod
-    def cause_of(error: Exception) -> Exception:
-        """Return what the job failed with, which it says itself."""
-        return error
 
 
 def _held_after(write: Callable[..., None], control: Path) -> Callable[..., None]:
@@ -234,7 +190,7 @@ def _passing(control: Path, moment: BatchMoment, batches: _Batches) -> _Batches:
     yield from batches
 
 
-def _follow(running: _Query | _Job, job: ChaosJob, told: Path) -> None:
+def _follow(running: _Job, job: ChaosJob, told: Callable[[object], None]) -> None:
     """Report whenever all input is processed, until the stop file exists or the parent process is gone; add computations."""
     done, parent, additions = -1, os.getppid(), job.additions
     while not job.stop_file.exists() and os.getppid() == parent:
@@ -242,73 +198,43 @@ def _follow(running: _Query | _Job, job: ChaosJob, told: Path) -> None:
         running.settle()
         if files != done:
             done = files
-            tell(told, Idle(files))
+            told(Idle(files))
         wanted = int(job.additions_file.read_text()) if job.additions_file.exists() else 0
         if wanted > additions:
             running.add(wanted)
             additions = wanted
-            tell(told, Added(wanted))
+            told(Added(wanted))
         time.sleep(_LOOK_EVERY_S)
 
 
-class _Writer:
-    """Writes the micro-batches.
-
-    Attributes:
-        failure: the error it failed with, if any.
-    """
-
-    def __init__(self, sink: _Sink, told: Path) -> None:
-        self._sink = sink
-        self._told = told
-        self.failure: Exception | None = None
-
-    def __call__(self, frame: DataFrame, number: int) -> None:
-        """Write a micro-batch."""
-        tell(self._told, Begun(number))
-        try:
-            is_new = self._sink(frame, number)
-        except Exception as error:
-            self.failure = error
-            raise
-        tell(self._told, BatchWritten(number, is_new))
-
-
-def _of_stream(stream: str, writer: _Writer) -> Callable[[DataFrame, int], None]:
+def _of_stream(stream: str, sink: _Sink) -> _Sink:
     """Return the sink of one stream of a job: its rows go to the table of all."""
 
     def write(frame: DataFrame, number: int) -> None:
         value, at = F.col("value").cast("binary"), F.unix_micros("timestamp")
         columns = (F.lit(stream), F.col("key"), value, at, F.col("record_id"))
         named = [column.alias(name) for column, name in zip(columns, _COLUMNS, strict=True)]
-        writer(frame.select(*named), number)
+        sink(frame.select(*named), number)
 
     return write
 
 
-def _sink(job: ChaosJob, stream: str = "", spark: SparkSession | None = None) -> _Sink:
-    """Return what writes the rows of all streams, or of one."""
+def _sink(job: ChaosJob, stream: str, spark: SparkSession) -> _Sink:
+    """Return what writes the rows of a stream."""
     if not job.fencing:
         return partial(_append, str(job.database))
     if job.outputs:
-        return partial(_write, FileSink(job.outputs, writer=stream, spark=spark))
-    return partial(_write, DatabaseSink(str(job.database), TABLE, writer=stream))
+        return FileSink(job.outputs, writer=stream, spark=spark)
+    return DatabaseSink(str(job.database), TABLE, writer=stream)
 
 
-def _write(sink: DatabaseSink | FileSink, frame: DataFrame, number: int) -> bool:
-    query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-    assert query is not None, "a streaming query has an id"
-    return sink.write(frame, query, number)
-
-
-def _append(database: str, frame: DataFrame, number: int) -> bool:  # noqa: ARG001  a sink without fencing ignores the batch number
+def _append(database: str, frame: DataFrame, number: int) -> None:  # noqa: ARG001  a sink without fencing ignores the batch number
     rows = [(row[0], row[1], bytes(row[2]), row[3], row[4]) for row in frame.collect()]
     connection = sqlite3.connect(database, timeout=30.0)
     with connection:
         connection.execute(_CREATE)
         connection.executemany(_APPEND, rows)
     connection.close()
-    return True
 
 
 if __name__ == "__main__":

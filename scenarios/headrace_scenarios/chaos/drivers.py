@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from headrace.spark.runtime.session import worker_path
-from headrace_scenarios.chaos.job import Added, BatchWritten, Begun, ChaosJob, Ended, Idle, Told, read_told
+from headrace_scenarios.chaos.job import Added, ChaosJob, Ended, Idle
 from headrace_scenarios.chaos.processes import SystemProcess, processes_of, signal_all
+from headrace_sim.spark.sinks.effects import Ledger
 
 _MODULE = "headrace_scenarios.chaos.driver"
 
@@ -19,6 +21,7 @@ class Driver:
     def __init__(self, job: ChaosJob, job_file: Path, number: int) -> None:
         self._job = job
         self.number = number
+        self._ledger = Ledger(job.told(number))
         command = [sys.executable, "-m", _MODULE, str(job_file), str(number)]
         with job.log(number).open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603  our own module
@@ -41,9 +44,9 @@ class Driver:
         """Path of its log."""
         return str(self._job.log(self.number))
 
-    def told(self) -> list[Told]:
+    def told(self) -> list[Any]:
         """Return its reports so far."""
-        return read_told(self._job.told(self.number))
+        return self._ledger.entries()
 
     def ended(self) -> Ended | None:
         """Return how its query ended, if it has reported that."""
@@ -52,14 +55,6 @@ class Driver:
     def idle_files(self) -> int:
         """Return how many files it had processed when it was last idle; -1: never."""
         return max([told.files for told in self.told() if isinstance(told, Idle)], default=-1)
-
-    def written(self) -> list[BatchWritten]:
-        """Return the micro-batches that reached the sink."""
-        return [told for told in self.told() if isinstance(told, BatchWritten)]
-
-    def batch(self) -> int | None:
-        """Return the number of its current or last micro-batch."""
-        return next((told.batch for told in reversed(self.told()) if isinstance(told, Begun)), None)
 
     def additions(self) -> int:
         """Return how many computations it has added last; 0: none."""

@@ -5,12 +5,13 @@ Rules of this file:
 * It uses files because either side may be killed or paused at any time, and a pipe would then fail or block the other side.
 * A *hold* is a file that stops any process at a given moment of a micro-batch until the file is removed. So a fault strikes in
   the middle of the work, not before or after it. A held process first records its process id.
-* A driver's reports are lines of JSON, one file for each driver; an incomplete line does not count.
+* A driver's reports are in a `Ledger` of its own.
 """
 
 import enum
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -27,8 +28,6 @@ class BatchMoment(enum.StrEnum):
 
     READING = "reading"
     """Its first tasks have their input, and no state has been touched."""
-    WORKING = "working"
-    """The tasks of the last level are running: rows are on their way to the sink, and some state may have been written."""
     WRITTEN = "written"
     """The sink has the batch, but Spark's commit log does not."""
     CHANGING = "changing"
@@ -36,14 +35,10 @@ class BatchMoment(enum.StrEnum):
 
 
 class JobLayout(enum.StrEnum):
-    """How the pipeline runs."""
+    """How `headrace.spark.deploy` runs the pipeline."""
 
-    QUERY = "query"
-    """As a query of its own on the outputs of `headrace.spark.attach`, with a History."""
     PIPELINED = "pipelined"
-    """As a job of `headrace.spark.deploy` in this layout."""
     STAGED = "staged"
-    """As a job of `headrace.spark.deploy` in this layout."""
 
 
 class ChaosJob(msgspec.Struct, frozen=True):
@@ -69,7 +64,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
     intervals: int = 2
     fencing: bool = True
     config: dict[str, str] = {}
-    layout: JobLayout = JobLayout.QUERY
+    layout: JobLayout = JobLayout.PIPELINED
     last: str = ""
     additions: int = 0
     store: str = ""
@@ -82,14 +77,12 @@ class ChaosJob(msgspec.Struct, frozen=True):
 
     @property
     def home(self) -> str:
-        """Directory of the deployed job: a path or a URI."""
+        """Directory of the job: a path or a URI."""
         return f"{self.store or self.directory}/job"
 
     @property
     def checkpoint(self) -> str:
         """Directory of the query's checkpoint, staged of the last computation's: a path or a URI."""
-        if self.layout is JobLayout.QUERY:
-            return f"{self.store or self.directory}/checkpoint"
         name = file_name(self.last) if self.layout is JobLayout.STAGED else "pipeline"
         return f"{self.home}/checkpoints/{name}"
 
@@ -100,7 +93,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
 
     @property
     def states(self) -> Path:
-        """The file with all states of a deployed job, once it has ended: lines of JSON, a `StoredRow` each."""
+        """The file with all states of the job, once it has ended: lines of JSON, a `StoredRow` each."""
         return Path(self.directory, "states.jsonl")
 
     @property
@@ -128,8 +121,8 @@ class ChaosJob(msgspec.Struct, frozen=True):
         return self.control / f"go-{driver}"
 
     def told(self, driver: int) -> Path:
-        """Return the file with a driver's reports."""
-        return Path(self.directory, f"driver-{driver}.jsonl")
+        """Return the file of the `Ledger` with a driver's reports."""
+        return Path(self.directory, f"driver-{driver}.ledger")
 
     def log(self, driver: int) -> Path:
         """Return the file with the stdout and stderr of a driver and its Java."""
@@ -150,56 +143,26 @@ class StoredRow(msgspec.Struct, frozen=True):
     state: bytes
 
 
-class Begun(msgspec.Struct, frozen=True, tag=True):
-    """The sink was called with a micro-batch, which is now computed."""
-
-    batch: int
-
-
-class BatchWritten(msgspec.Struct, frozen=True, tag=True):
-    """The sink has a micro-batch; ``new``: whether it wrote it just now."""
-
-    batch: int
-    new: bool
-
-
-class Idle(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True, slots=True)
+class Idle:
     """All input so far is processed: this many files."""
 
     files: int
 
 
-class Added(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True, slots=True)
+class Added:
     """The running job now has this many additional computations."""
 
     additions: int
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True, slots=True)
+class Ended:
     """The query has ended: ``error`` is the class of its error, or empty; ``text`` is the message."""
 
     error: str
     text: str
-
-
-Told = Begun | BatchWritten | Idle | Added | Ended
-
-_encode = msgspec.json.encode
-_decode_told = msgspec.json.Decoder(Told).decode
-
-
-def tell(path: Path, told: Told) -> None:
-    """Add a report."""
-    with path.open("ab") as file:
-        file.write(_encode(told) + b"\n")
-
-
-def read_told(path: Path) -> list[Told]:
-    """Return all complete reports."""
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")
-    return [_decode_told(line) for line in lines[:-1]]
 
 
 def hold(control: Path, moment: BatchMoment) -> None:

@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 
 from headrace import HeadraceError
-from headrace_scenarios.chaos.job import BatchMoment, JobLayout
+from headrace_scenarios.chaos.job import BatchMoment
 
 
 class Verb(enum.StrEnum):
@@ -19,18 +19,11 @@ class Verb(enum.StrEnum):
 
     KILL_EXECUTOR = "kill_executor"
     """SIGKILL to an executor that is processing the micro-batch, and to its Python workers."""
-    KILL_PYTHON_WORKER = "kill_python_worker"
-    """SIGKILL to a Python worker that is processing the micro-batch."""
     KILL_DRIVER = "kill_driver"
-    """SIGKILL to the driver during a micro-batch, Python and Java; its executors are left running."""
-    KILL_DRIVER_AFTER_SINK = "kill_driver_after_sink"
-    """SIGKILL to all its processes when the sink has the micro-batch but Spark's commit log does not."""
-    FORGET_COMMIT = "forget_commit"
-    """The driver is stopped, and the last entry of its commit log is deleted."""
+    """SIGKILL to the driver during a micro-batch, or when the sinks have it but Spark's commit log does not, Python and Java; its
+    executors are left running."""
     ZOMBIE = "zombie"
     """All its processes are paused during a micro-batch; a successor runs the batch; then they resume."""
-    RESTART = "restart"
-    """The driver is stopped in an orderly way, and restarted."""
     RESHARD = "reshard"
     """It is stopped; its successor divides the keys into another number of intervals, and is killed meanwhile, or in the first
     micro-batch with them."""
@@ -39,30 +32,13 @@ class Verb(enum.StrEnum):
 
 
 MOMENTS: dict[Verb, tuple[BatchMoment, ...]] = {
-    Verb.KILL_EXECUTOR: (BatchMoment.READING, BatchMoment.WORKING),
-    Verb.KILL_PYTHON_WORKER: (BatchMoment.READING, BatchMoment.WORKING),
-    Verb.KILL_DRIVER: (BatchMoment.READING, BatchMoment.WORKING),
-    Verb.KILL_DRIVER_AFTER_SINK: (BatchMoment.WRITTEN,),
-    Verb.FORGET_COMMIT: (),
-    Verb.ZOMBIE: (BatchMoment.READING, BatchMoment.WORKING, BatchMoment.WRITTEN),
-    Verb.RESTART: (),
+    Verb.KILL_EXECUTOR: (BatchMoment.READING,),
+    Verb.KILL_DRIVER: (BatchMoment.READING, BatchMoment.WRITTEN),
+    Verb.ZOMBIE: (BatchMoment.READING, BatchMoment.WRITTEN),
     Verb.RESHARD: (BatchMoment.CHANGING, BatchMoment.READING),
     Verb.CHANGE: (BatchMoment.CHANGING, BatchMoment.READING),
 }
-"""The moments of a micro-batch at which a fault can strike; none: between two micro-batches."""
-
-
-SURVIVED = (Verb.KILL_EXECUTOR, Verb.KILL_PYTHON_WORKER)
-"""Kinds after which the same driver goes on."""
-
-
-def kinds_of(layout: JobLayout) -> tuple[Verb, ...]:
-    """Return the kinds of faults that can strike a job that runs so."""
-    return tuple(verb for verb in Verb if verb not in _OF_DEPLOYED or layout is not JobLayout.QUERY)
-
-
-_OF_DEPLOYED = (Verb.RESHARD, Verb.CHANGE)
-_NEEDS = f"{Verb.RESHARD} and {Verb.CHANGE} need --layout {JobLayout.PIPELINED} or {JobLayout.STAGED}"
+"""The moments of a micro-batch at which a fault can strike."""
 
 
 class ChaosPlanError(HeadraceError):
@@ -83,20 +59,20 @@ class Strike(msgspec.Struct, frozen=True):
     Attributes:
         part: number of the input part that it strikes, from 0.
         verb: its kind.
-        moment: the moment of that part's micro-batch; ``None``: after it.
+        moment: the moment of that part's micro-batch.
     """
 
     part: int
     verb: Verb
-    moment: BatchMoment | None = None
+    moment: BatchMoment
 
     def describe(self) -> str:
         """Describe the strike in words.
 
-        >>> Strike(3, Verb.ZOMBIE, BatchMoment.WORKING).describe(), Strike(4, Verb.RESTART).describe()
-        ('part 3: zombie, working', 'part 4: restart')
+        >>> Strike(3, Verb.ZOMBIE, BatchMoment.WRITTEN).describe()
+        'part 3: zombie, written'
         """
-        return f"part {self.part}: {self.verb}" + (f", {self.moment}" if self.moment is not None else "")
+        return f"part {self.part}: {self.verb}, {self.moment}"
 
 
 class ChaosPlan(msgspec.Struct, frozen=True):
@@ -116,33 +92,20 @@ class ChaosPlan(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(strike.verb for strike in self.strikes))
 
 
-def draw_plan(
-    faults: int,
-    seed: int,
-    entries: int,
-    verbs: Sequence[Verb] | None = None,
-    *,
-    layout: JobLayout = JobLayout.QUERY,
-) -> ChaosPlan:
+def draw_plan(faults: int, seed: int, entries: int, verbs: Sequence[Verb] = tuple(Verb)) -> ChaosPlan:
     """Draw a plan.
 
     Args:
         faults: number of faults.
         seed: seed for the plan.
         entries: number of entries of the input; each part has at least one.
-        verbs: kinds of faults to use; ``None``: all.
-        layout: of the job that they strike.
+        verbs: kinds of faults to use.
 
     Raises:
         ChaosPlanError: there is too little input for that many faults, or there is no kind.
     """
-    possible = kinds_of(layout)
-    if verbs is None:
-        verbs = possible
     if not verbs:
         raise ChaosPlanError("no kind of fault is given", f"The kinds are: {', '.join(Verb)}")
-    if strange := [verb for verb in verbs if verb not in possible]:
-        raise ChaosPlanError(f"this job cannot be struck by {', '.join(strange)}", _NEEDS)
     if faults >= entries:
         problem = (
             f"{faults} faults need more than {entries} entries of input, because each strikes a separate part"
@@ -152,17 +115,14 @@ def draw_plan(
     parts = faults + 1
     struck = sorted(random.sample(range(parts), faults))
     dealt = _deal(random, verbs)
-    return ChaosPlan(parts, tuple(_strike(random, part, next(dealt), layout) for part in struck))
+    verbs_struck = [next(dealt) for _ in struck]
+    strikes = (
+        Strike(part, verb, random.choice(MOMENTS[verb]))
+        for part, verb in zip(struck, verbs_struck, strict=True)
+    )
+    return ChaosPlan(parts, tuple(strikes))
 
 
 def _deal(random: Random, verbs: Sequence[Verb]) -> Iterator[Verb]:
     while True:
         yield from random.sample(list(verbs), len(verbs))
-
-
-def _strike(random: Random, part: int, verb: Verb, layout: JobLayout) -> Strike:
-    # The tasks of a deployed job's last level are out of reach: its rows pass through the driver on their way to the sinks.
-    moments = [
-        moment for moment in MOMENTS[verb] if layout is JobLayout.QUERY or moment is not BatchMoment.WORKING
-    ]
-    return Strike(part, verb, random.choice(moments) if moments else None)

@@ -15,21 +15,20 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import cycle, pairwise
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
 from headrace import HeadraceError, Pipeline
 from headrace.spark.jobs.recorded_input import Landing
 from headrace.wire.effects import SourceEvent
+from headrace_properties.findings import Finding
 from headrace_properties.reference import run_reference
+from headrace_properties.spark_jobs.hosted_outcomes import HostedOutcome, outcome_of
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_scenarios.chaos.drivers import Driver
-from headrace_scenarios.chaos.findings import ChaosFindings, find, read_rows, read_states
 from headrace_scenarios.chaos.job import (
     ADDED,
     BatchMoment,
-    BatchWritten,
     ChaosJob,
     Ended,
     JobLayout,
@@ -38,7 +37,7 @@ from headrace_scenarios.chaos.job import (
     release,
 )
 from headrace_scenarios.chaos.object_store import ObjectStore
-from headrace_scenarios.chaos.plan import SURVIVED, ChaosPlan, Strike, Verb
+from headrace_scenarios.chaos.plan import ChaosPlan, Strike, Verb
 from headrace_scenarios.chaos.processes import (
     ancestor,
     check_process_table,
@@ -47,6 +46,7 @@ from headrace_scenarios.chaos.processes import (
     signal_all,
     wait_until_gone,
 )
+from headrace_scenarios.chaos.reading import read_rows, read_states
 from headrace_sim.feed import Feed
 
 _LOOK_EVERY_S = 0.05
@@ -98,7 +98,7 @@ class ChaosOptions:
     state_ids: bool = True
     intervals: int = 2
     patience_s: float = 300.0
-    layout: JobLayout = JobLayout.QUERY
+    layout: JobLayout = JobLayout.PIPELINED
     object_store: bool = False
 
 
@@ -126,25 +126,24 @@ class ChaosReport:
     Attributes:
         plan: the planned faults.
         seen: their observed effects.
-        findings: the comparison with the reference.
+        outcome: what the job came to.
+        findings: what is wrong with it.
         drivers: number of drivers started.
-        batches: number of micro-batches that the sink has.
         elapsed_s: wall time, seconds.
     """
 
     plan: ChaosPlan
     seen: tuple[StrikeResult, ...]
-    findings: ChaosFindings
+    outcome: HostedOutcome
+    findings: tuple[Finding, ...]
     drivers: int
-    batches: int
     elapsed_s: float
 
     @property
     def verdict(self) -> Verdict:
         """The verdict on the run."""
-        problems = self.findings.problems
-        if problems:
-            return Violated("; ".join(problems), ())
+        if self.findings:
+            return Violated("; ".join(finding.message for finding in self.findings), ())
         idle = [seen.strike.describe() for seen in self.seen if not seen.struck]
         if idle:
             return Unknown(f"never struck: {'; '.join(idle)}")
@@ -183,13 +182,14 @@ def run_chaos(
     run.run()
     rows = read_rows(run.job.database)
     on_progress(1.0, "judging the run")
-    states = None if run.job.layout is JobLayout.QUERY else read_states(run.job.states)
-    findings = find(pipeline, expected, rows, states)
-    batches = {
-        told.batch for driver in run.drivers for told in driver.told() if isinstance(told, BatchWritten)
-    }
+    outcome = outcome_of(pipeline, rows, stored=read_states(run.job.states))
     return ChaosReport(
-        plan, tuple(run.seen), findings, len(run.drivers), len(batches), time.monotonic() - began
+        plan,
+        tuple(run.seen),
+        outcome,
+        tuple(outcome.findings(expected)),
+        len(run.drivers),
+        time.monotonic() - began,
     )
 
 
@@ -225,7 +225,7 @@ class _Run:
 
     def run(self) -> None:
         """Run all parts and stop; kill everything that was started in any case."""
-        with _terminated_as_interrupted(), self._store or nullcontext():
+        with self._store or nullcontext():
             self._run()
 
     def _run(self) -> None:
@@ -258,7 +258,7 @@ class _Run:
     def _prepare(self, part: int) -> None:
         """Start the driver that will succeed the present one, if one will: it waits with a Spark of its own."""
         to_come = [strike for number, strike in self._strikes.items() if number >= part]
-        if self._standby is None and any(strike.verb not in SURVIVED for strike in to_come):
+        if self._standby is None and any(strike.verb is not Verb.KILL_EXECUTOR for strike in to_come):
             with _interrupted_later():  # an unrecorded driver would outlive the run
                 self._standby = self._new_driver()
 
@@ -321,9 +321,8 @@ class _Run:
     def _stopped(self, reason: str) -> ChaosStoppedError:
         return ChaosStoppedError(self._doing, reason, self._driver.log)
 
-    def _hold(self, moment: BatchMoment | None, events: Sequence[tuple[str, SourceEvent]]) -> int:
+    def _hold(self, moment: BatchMoment, events: Sequence[tuple[str, SourceEvent]]) -> int:
         """Feed a part, wait until a process is held in the middle of it, and return its id."""
-        assert moment is not None, "a strike during a micro-batch has a moment"
         hold(self.job.control, moment)
         self._feed(events)
         return self._await_held()
@@ -350,12 +349,6 @@ class _Run:
         seen.notes.append(f"executor and {len(others) - 1} Python processes killed")
         self._recover(seen)
 
-    def kill_python_worker(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
-        worker = self._hold(seen.strike.moment, events)
-        send(worker, signal.SIGKILL)
-        seen.struck = True
-        self._recover(seen)
-
     def kill_driver(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         self._hold(seen.strike.moment, events)
         driver = self._driver
@@ -371,34 +364,6 @@ class _Run:
         driver.kill()
         self._start()
         self._recover(seen)
-
-    def kill_driver_after_sink(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
-        self._hold(seen.strike.moment, events)
-        batch = self._driver.batch()
-        self._killed(seen)
-        self._note_repetition(seen, batch)
-
-    def forget_commit(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
-        self._work_off(events)
-        self._stop()
-        last = self._delete_last_commit()
-        seen.struck = last is not None
-        self._start()
-        self._recover(seen)
-        self._note_repetition(seen, last)
-
-    def _delete_last_commit(self) -> int | None:
-        """Delete the newest entry of the query's commit log, and return its number; ``None``: there is none."""
-        commits = Path(urlsplit(self.job.checkpoint).path, "commits")
-        store = self._store
-        names = [path.name for path in commits.iterdir()] if store is None else store.names_in(str(commits))
-        last = max((int(name) for name in names if name.isdecimal()), default=None)
-        if last is not None and store is not None:
-            store.delete(f"{commits}/{last}")
-        elif last is not None:
-            (commits / f"{last}").unlink()
-            (commits / f".{last}.crc").unlink(missing_ok=True)
-        return last
 
     def zombie(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         self._hold(seen.strike.moment, events)
@@ -417,16 +382,8 @@ class _Run:
         )
         zombie.kill()
 
-    def restart(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
-        self._work_off(events)
-        self._stop()
-        seen.struck = True
-        self._start()
-        self._recover(seen)
-
     def reshard(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         before, moment = self.job.intervals, seen.strike.moment
-        assert moment is not None, "its driver is killed at a moment"
         self._stop()
         intervals, splits = next(self._divisions)
         self.job = msgspec.structs.replace(self.job, intervals=intervals, splits=splits)
@@ -445,7 +402,6 @@ class _Run:
 
     def change(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         moment, additions = seen.strike.moment, self.job.additions + 1
-        assert moment is not None, "its driver is killed at a moment"
         self.job = msgspec.structs.replace(self.job, additions=additions)
         if moment is BatchMoment.CHANGING:
             hold(self.job.control, moment)
@@ -481,22 +437,11 @@ class _Run:
         self._await_idle()
         seen.recovered_s = time.monotonic() - began
 
-    def _note_repetition(self, seen: StrikeResult, batch: int | None) -> None:
-        again = [told for told in self._driver.written() if told.batch == batch]
-        if again:
-            seen.notes.append(
-                f"batch {batch} was repeated; the sink {'wrote it again' if again[0].new else 'skipped it'}"
-            )
-
 
 _STRIKES: dict[Verb, Callable[[_Run, StrikeResult, Sequence[tuple[str, SourceEvent]]], None]] = {
     Verb.KILL_EXECUTOR: _Run.kill_executor,
-    Verb.KILL_PYTHON_WORKER: _Run.kill_python_worker,
     Verb.KILL_DRIVER: _Run.kill_driver,
-    Verb.KILL_DRIVER_AFTER_SINK: _Run.kill_driver_after_sink,
-    Verb.FORGET_COMMIT: _Run.forget_commit,
     Verb.ZOMBIE: _Run.zombie,
-    Verb.RESTART: _Run.restart,
     Verb.RESHARD: _Run.reshard,
     Verb.CHANGE: _Run.change,
 }
@@ -520,25 +465,6 @@ def _interrupted_later() -> Iterator[None]:
             signal.signal(number, handler)
     if came:
         signal.raise_signal(came[0])
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Raise at SIGTERM as at SIGINT, so that the drivers are ended: paused ones would otherwise stay for ever.
-
-    A handler that is there already stays: the command's own raises, too.
-    """
-    in_main_thread = (
-        threading.current_thread() is threading.main_thread()
-    )  # signals can be handled only there
-    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _divisions(intervals: int, pipeline: Pipeline) -> list[tuple[int, dict[str, tuple[int, ...]]]]:

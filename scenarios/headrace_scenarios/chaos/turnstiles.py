@@ -1,9 +1,10 @@
 """A small pipeline for runs on Spark under faults: it counts the people who pass a station's turnstiles.
 
     passages -> turnstile_counter -> turnstile_counts -> hall_counter -> hall_counts
+    passages -> gate -> passed
 
-It has two stages, both with timers, and state that lasts to the end. The outputs depend only on the input, never on the order of
-arrival. No record is late, because hosts differ in what they find late.
+The counters have timers, and state that lasts to the end; the gate has outputs in each micro-batch. The outputs depend only on
+the input, never on the order of arrival. No record is late, because hosts differ in what they find late.
 """
 
 from random import Random
@@ -24,6 +25,14 @@ _HALL_OF = {turnstile: name for name, turnstiles in HALLS.items() for turnstile 
 def hall(record: Record) -> str:
     """Return the second stage's key."""
     return _HALL_OF[record.key]
+
+
+class Gate(Computation):
+    """Tells of each passage at once."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Pass on the number of people."""
+        context.produce("passed", record.value)
 
 
 class SecondCounter(Computation):
@@ -60,6 +69,7 @@ pipeline.add(
 pipeline.add(
     SecondCounter("hall_counts"), name="hall_counter", inputs={"turnstile_counts": hall}, outputs=["hall_counts"]
 )  # fmt: skip
+pipeline.add(Gate(), name="gate", inputs=["passages"], outputs=["passed"])
 
 
 @at_end

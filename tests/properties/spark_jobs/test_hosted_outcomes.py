@@ -35,19 +35,19 @@ def test_a_run_as_it_should_be_holds() -> None:
     found = outcome_of(turnstiles.pipeline, healthy(), turnstiles.promises)
     assert messages(found) == []
     assert [*found.unknown(())] == []
-    assert found.note.startswith("36 outputs and 9 states were compared with the reference; ")
+    assert found.note.startswith("156 outputs and 9 states were compared with the reference; ")
 
 
 def test_a_lost_output_is_found() -> None:
     rows = healthy()
     index = next(number for number, row in enumerate(rows) if row[0] is not None)
-    assert problems(rows[:index] + rows[index + 1 :]) == ["outputs: 1 missing, 0 extra, 35 as expected"]
+    assert problems(rows[:index] + rows[index + 1 :]) == ["outputs: 1 missing, 0 extra, 155 as expected"]
 
 
 def test_an_output_that_came_twice_is_found() -> None:
     rows = healthy()
     index = next(number for number, row in enumerate(rows) if row[0] is not None)
-    assert problems([*rows, rows[index]]) == ["outputs: 0 missing, 1 extra, 36 as expected"]
+    assert problems([*rows, rows[index]]) == ["outputs: 0 missing, 1 extra, 156 as expected"]
 
 
 def test_a_lost_micro_batch_is_found_in_states_and_invariants() -> None:
@@ -91,7 +91,7 @@ def test_trials_are_compared_by_outputs_states_and_violations_and_not_by_ids_and
     read = TrialReader(turnstiles.pipeline, (), EXPECTED)
     whole = read({OUTPUTS: table, "log": ["a line"]})
     assert {name: len(items) for name, items in whole.items()} == {
-        "log": 1, "outputs": 36, "states": 9, "violated": 0,
+        "log": 1, "outputs": 156, "states": 9, "violated": 0,
     }  # fmt: skip
     assert read.first is not None
     assert messages(read.first) == []
