@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow.fs import LocalFileSystem
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from headrace_sim.spark.sink_faults import SinkFaultKind
 from headrace_sim.spark.sinks import SinkFailsError, SinkReport, UnfollowableSinkError, Wrong, check_sink
+from headrace_sim.spark.sinks.write_fence import has_fence
 from tests.nights import others_at_night
 from tests.sim.spark import sink_functions as sinks
 from tests.sim.spark.apart import call
@@ -317,6 +319,16 @@ def test_nothing_is_changed_by_way_of_an_open_directory(tmp_path: Path, opened: 
     with pytest.raises(UnfollowableSinkError, match=r"kept, outside the directory of its trial"):
         _check(sink)
     assert (theirs / "kept").read_text() == "kept"
+
+
+@pytest.mark.skipif(not has_fence(), reason="this kernel has no Landlock")
+def test_library_that_python_sees_nothing_of_changes_no_file_outside_the_trial(tmp_path: Path) -> None:
+    def sink(df: Any, batch_id: int) -> None:
+        LocalFileSystem().create_dir(str(tmp_path / "theirs"))
+
+    with pytest.raises(SinkFailsError, match=r"(?s)theirs.*Permission denied"):
+        _check(sink)
+    assert not list(tmp_path.iterdir())
 
 
 def test_call_that_is_not_simulated_ends_the_check() -> None:

@@ -59,6 +59,11 @@ class RealDrivers:
     _alive: dict[Path, int] = field(default_factory=dict)
     _has_function: bool = True
 
+    @property
+    def trials(self) -> Path:
+        """Where the directories of trials are: where Java may write."""
+        return self.jvm.trial_folders
+
     def begin(self, sink: Sink, folder: Path) -> None:
         """Copy the owner's files, write the input, and open a catalog."""
         (folder / ROOT).mkdir()
@@ -198,7 +203,7 @@ def looked(
     Raise `ProgramError` if it starts no query, fails before, or does not say the schema of a stream, and
     `UnfollowableSinkError` if it does something outside its trial.
     """
-    with trial_folder() as (folder, ledger):
+    with trial_folder(jvm.trial_folders) as (folder, ledger):
         (folder / ROOT).mkdir()
         copied(home or Path.cwd(), folder)
         session = jvm.new_catalog(settings_of(f"look{next(jvm.trials)}", folder))

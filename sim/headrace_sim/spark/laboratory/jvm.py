@@ -4,7 +4,8 @@ Rules of this file:
 
 * This process only commands it: what runs the user's code attaches to it on its own (`attach`), and may die at any time.
 * It has settings for batches of a few rows. A program may change those that Spark lets a session change.
-* It resolves no host but this one, and has no other network (`Network`).
+* It resolves no host but this one, and Java's sockets connect to no other.
+* It writes its own temporary files, in the directories of trials, and in Ivy's cache, nowhere else (`fence`).
 """
 
 import atexit
@@ -13,7 +14,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +36,7 @@ from headrace.spark.runtime.session import process_environment, worker_path
 from headrace_sim.spark.laboratory.jars import without_missing
 from headrace_sim.spark.laboratory.places import WAREHOUSE
 from headrace_sim.spark.laboratory.postgres import find_jdbc_jar
+from headrace_sim.spark.sinks.write_fence import fence
 from headrace_sim.spark.versions import CHECKPOINT_FILES, JARS, java_sessions
 
 MASTER = "local[2,4]"
@@ -58,6 +60,8 @@ _SETTINGS = {
     "spark.hadoop.fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
 }
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+_THIS_MACHINE = "-Djdk.net.hosts.file={folder}/hosts -DsocksProxyHost=127.0.0.1 -DsocksProxyPort=1"
+"""Options with which Java knows no host, and connects by way of nobody to what is not this machine."""
 _OBJECTS = 1_000_000
 """How many objects of one process are told apart from those of others."""
 _PYTHON = f"""#!/bin/sh
@@ -74,7 +78,7 @@ class SparkJvm:
 
     Attributes:
         settings: Those of the program that no session can change, by name: ``spark.jars``.
-        folder: Of its temporary files.
+        folder: Of its temporary files. The directories of trials are beside it.
         gateway: Commands it from this process.
         port: Where it listens to further processes, on the loopback interface.
         secret: What it expects of them.
@@ -102,6 +106,11 @@ class SparkJvm:
         self.context = java.org.apache.spark.api.java.JavaSparkContext(java.SparkConf())
         self.context.setLogLevel("OFF")
         self.version = self.context.version()
+
+    @property
+    def trial_folders(self) -> Path:
+        """Where the directories of trials are."""
+        return self.folder.parent / "trials"
 
     @property
     def versions(self) -> dict[str, str]:
@@ -211,7 +220,9 @@ def running(settings: Mapping[str, str]) -> Iterator[SparkJvm]:
 
     """
     with tempfile.TemporaryDirectory(prefix="headrace-spark-") as made:
-        folder = Path(os.path.realpath(made))
+        folder = Path(os.path.realpath(made)) / "java"
+        folder.mkdir()
+        (folder.parent / "trials").mkdir()
         (folder / "hosts").write_text("127.0.0.1 localhost\n")
         (folder / "python").write_text(_PYTHON)
         (folder / "python").chmod(0o700)
@@ -244,10 +255,12 @@ def _started(settings: Mapping[str, str], folder: Path) -> JavaGateway:
     settings = {**_SETTINGS, "spark.local.dir": str(folder), **jars, **settings}
     conf = SparkConf(loadDefaults=False).setMaster(MASTER).setAll(list(settings.items()))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    # Java has a process group of its own: a signal to the command's ends the search in order, for which Java must live.
-    apart = patch("pyspark.java_gateway.Popen", partial(Popen, process_group=0))
-    with tempfile.TemporaryFile() as log, patch.dict(os.environ, kept, clear=True), apart:
-        os.environ["SPARK_SUBMIT_OPTS"] = f"{_JAVA} -Djdk.net.hosts.file={folder / 'hosts'}"
+    fenced = patch("pyspark.java_gateway.Popen", partial(_popen, folder))
+    where_to_listen = patch.object(tempfile, "tempdir", str(folder))  # Java writes it there
+    with tempfile.TemporaryFile() as log, patch.dict(os.environ, kept, clear=True), fenced, where_to_listen:
+        os.environ["SPARK_SUBMIT_OPTS"] = " ".join(
+            (_JAVA, f"-Djava.io.tmpdir={folder}", _THIS_MACHINE.format(folder=folder))
+        )
         os.environ.update(process_environment(MASTER, launched=True), PYTHONPATH=worker_path())
         try:
             gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
@@ -260,6 +273,18 @@ def _started(settings: Mapping[str, str], folder: Path) -> JavaGateway:
     vars(java_gateway)["logging"] = logging.getLogger("py4j")
     logging.getLogger("py4j").propagate = False
     return gateway
+
+
+def _popen(folder: Path, command: Sequence[str], *, preexec_fn: Callable[[], Any], **options: Any) -> Any:
+    """Start Java, within its fence, as ``Popen`` does."""
+
+    def before() -> None:
+        preexec_fn()
+        fence([folder.parent, *Path.home().glob(".ivy2*")])
+
+    # Java has a process group of its own: a signal to the command's ends the search in order, for which Java must live.
+    apart = {**options, "process_group": 0}
+    return Popen(command, preexec_fn=before, **apart)  # noqa: PLW1509, S603  as PySpark does
 
 
 def attach(running_jvm: SparkJvm, session: Any) -> SparkSession:

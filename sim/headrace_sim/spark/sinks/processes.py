@@ -43,6 +43,7 @@ from headrace_sim.spark.sinks.file_effects import WRITING, full_path, watch_file
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.requests_over_http import answer_http
 from headrace_sim.spark.sinks.store_clients import StoreClients, is_store_client
+from headrace_sim.spark.sinks.write_fence import fence
 
 SinkFunction = Callable[[Any, int], Any]
 _START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -238,6 +239,10 @@ class Host(Protocol):
     runs_tasks_again: bool
     shares_java: bool
 
+    @property
+    def trials(self) -> Path | None:
+        """Where the directories of trials are; None: with the temporary files."""
+
     def begin(self, sink: Sink, folder: Path) -> None:
         """Make a trial's directory ready."""
 
@@ -257,6 +262,7 @@ class SimulatedDrivers:
     most_runs = 40
     runs_tasks_again = False
     shares_java = False
+    trials = None
 
     def begin(self, sink: Sink, folder: Path) -> None:
         """Leave the directory empty."""
@@ -409,6 +415,7 @@ def settle(
             probe.ledger.append(Refused(str(error)))
 
     folders = [folder.parent, *([sparks] if sparks else [])]
+    fence(folders)
     sys.addaudithook(_guard(folders, heard, loopback=sparks is not None))
     return clients
 

@@ -64,7 +64,7 @@ def undisturbed(sink: Sink, chance: int = 0) -> Trial:
     ``chance``: the seed of its clock and of its random numbers. Raise `SinkFailsError` if the function fails, or
     `UnfollowableSinkError` if it does something that cannot be simulated.
     """
-    with trial_folder() as (folder, ledger):
+    with trial_folder(sink.host.trials) as (folder, ledger):
         sink.host.begin(sink, folder)
         sink.host.attempt(sink, folder, ledger, AttemptPlan(chance=chance)).finish()
         trial = _left(None, sink, folder, ledger)
@@ -95,7 +95,7 @@ def tried(
 
     """
     sink = replace(sink, heard=heard)
-    with trial_folder() as (folder, ledger):
+    with trial_folder(sink.host.trials) as (folder, ledger):
         sink.host.begin(sink, folder)
         struck = sink.host.attempt(sink, folder, ledger, AttemptPlan(fault=fault, with_java=with_java))
         first = fault.batch + (fault.kind is SinkFaultKind.RESTART)
@@ -114,9 +114,9 @@ def tried(
 
 
 @contextlib.contextmanager
-def trial_folder() -> Iterator[tuple[Path, Ledger]]:
-    """Create a working directory and a ledger, and remove both afterwards."""
-    parent = Path(os.path.realpath(tempfile.mkdtemp(prefix="headrace-sink-")))
+def trial_folder(within: Path | None) -> Iterator[tuple[Path, Ledger]]:
+    """Create a working directory and a ledger, and remove both afterwards. ``within``: as `Host.trials`."""
+    parent = Path(os.path.realpath(tempfile.mkdtemp(prefix="headrace-sink-", dir=within)))
     ledger = Ledger(parent / "ledger")
     try:
         for name in ("work", "tmp"):

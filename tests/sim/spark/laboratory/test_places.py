@@ -1,5 +1,6 @@
-"""Where a trial keeps what its program names. Spark itself is not needed: only what is sent to it, or opened, is looked at."""
+"""Where a trial keeps what its program names, and that nothing else is changed or asked."""
 
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -7,10 +8,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
+from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.laboratory.places import ROOT, copied, looked_at, settings_of, shown
+from headrace_sim.spark.sinks.write_fence import has_fence
 
-pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
+pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize(
@@ -75,3 +79,26 @@ sqlite3.connect("{home}/kept").execute("INSERT INTO kept VALUES (1)").connection
     assert not (ours / "opened").read_text()
     assert (ours / "shut").stat().st_mode & 0o777 == 0
     assert (ours / "kept").read_bytes() != before["kept"]
+
+
+@pytest.mark.skipif(not has_fence(), reason="this kernel has no Landlock")
+def test_java_changes_nothing_outside_the_trials(jvm: SparkJvm, tmp_path: Path) -> None:
+    # A call of Java's own way, or of Hadoop's local file system: neither goes through a view.
+    theirs = tmp_path / "theirs"
+    theirs.write_text("kept")
+    java = jvm.gateway.jvm
+    assert not java.java.io.File(str(theirs)).delete()
+    local = java.org.apache.hadoop.fs.FileSystem.getLocal(java.org.apache.hadoop.conf.Configuration())
+    assert not local.delete(java.org.apache.hadoop.fs.Path(theirs.as_uri()), False)
+    ours = java.java.io.File(str(jvm.trial_folders / "ours"))
+    assert ours.createNewFile()
+    assert ours.delete()
+    assert theirs.read_text() == "kept"
+
+
+def test_java_connects_to_this_machine_only(jvm: SparkJvm) -> None:
+    java, blocked = jvm.gateway.jvm.java, "SOCKS|refused"
+    with pytest.raises(Py4JJavaError, match=blocked):
+        java.net.Socket("203.0.113.1", 5432)  # of a network for examples
+    with socket.create_server(("127.0.0.1", 0)) as here:
+        java.net.Socket("127.0.0.1", here.getsockname()[1]).close()
