@@ -1,6 +1,7 @@
 """Stateful processors come to what they came to on Spark 4.3: outputs by batch, state, timers, watermarks, late rows."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -11,6 +12,7 @@ from pyspark.sql import Row
 
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.state.tasks import copied
 from tests.sim.spark.failures import FAILED, FAILURES, simulated_failure
 from tests.sim.spark.processors import CASES, CLOCKED, CLOCKED_OUTCOMES, OUTCOMES, simulated
 from tests.sim.spark.programs import case_of, recorded
@@ -80,3 +82,13 @@ def test_both_zeros_are_one_group_of_a_batch_and_two_keys_of_the_state(partition
 
 def at(second: int) -> datetime:
     return datetime.fromtimestamp(second)
+
+
+def test_classes_that_are_first_copied_in_two_runs_stay_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = []
+    for label in ("one", "other"):
+        monkeypatch.setattr(os, "urandom", bytes)  # each run begins with the same chance
+        made = type("Made", (), {"__module__": "__main__", "label": label})
+        copies.append(copied(made(), "", "processor"))
+    one, other = [copy() for copy in copies]
+    assert (one.label, other.label) == ("one", "other")

@@ -4,12 +4,14 @@ PySpark's own ``TransformWithStateInPandasUdfUtils`` drives the processor: ``ini
 This file does the rest of the worker's job: it groups rows by key, and converts output to the declared schema.
 """
 
+import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import getattr_static
 from types import FunctionType
 from typing import Any
+from unittest.mock import patch
 
 from pyspark import cloudpickle
 from pyspark.sql import types as t
@@ -22,6 +24,7 @@ from headrace_sim.spark.state.stores import Key, Store
 from headrace_sim.spark.versions import VARIANTS, FuncMode, UdfUtils, expect_stateful, worker_schema
 
 _MODES = FuncMode
+_ENTROPY = os.urandom
 Rows = Sequence[tuple[Any, ...]]
 
 
@@ -238,7 +241,10 @@ def copied(value: Any, place: str, what: str) -> Callable[[], Any]:
     Raise `SparkJobError` if it cannot be pickled.
     """
     try:
-        pickled = cloudpickle.dumps(value)
+        with patch.object(
+            os, "urandom", _ENTROPY
+        ):  # a run's own would give two classes one id, and make them one
+            pickled = cloudpickle.dumps(value)
     except Exception as error:
         problem = f"the {what} cannot be pickled (PicklingError): {error}"
         remedy = "Make connections, locks and files in the task, not before"
