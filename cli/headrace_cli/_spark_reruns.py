@@ -77,10 +77,11 @@ def _loaded(source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayO
     if not source.is_program:
         return load_spark_target(
             source.name, source.schemas, source.feed, seed, samples=source.samples,
-            laboratory=Laboratory() if is_real else None,
+            laboratory=Laboratory() if is_real else None, version=source.version,
         )  # fmt: skip
     from headrace_properties.program_trials import in_laboratory, read_program  # noqa: PLC0415
     from headrace_properties.spark_jobs.programs import ProgramInput, program_of  # noqa: PLC0415
+    from headrace_properties.spark_jobs.upgrades import earlier_of_program  # noqa: PLC0415
     from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415
 
     assert options.context is not None
@@ -90,6 +91,8 @@ def _loaded(source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayO
     run, laboratory, is_read = read_program(script, module, Laboratory(script) if is_real else None)
     given = ProgramInput(feed_name=source.feed, keys=source.keys, samples=source.samples)
     target = program_of(script, run, given, seed, source.query).queries[source.query]
+    if source.version:
+        target = replace(target, earlier=earlier_of_program(source.version, script, source.query))
     return in_laboratory(target, source.query, run, given, laboratory, is_read=is_read)
 
 

@@ -6,17 +6,20 @@ PySpark is imported only when such a target is named.
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from headrace import Pipeline
+from msgspec import structs
+
+from headrace import OptionsError, Pipeline
 from headrace_cli._invariants import invariants_named
 from headrace_cli._targets import DEFAULT_FEED, load_named, load_target, picked
 from headrace_cli._user_code import names_of
 from headrace_properties.pipeline_target import Search
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.target import TargetError, spark_source
-from headrace_properties.target_kinds import check_allowed
+from headrace_properties.target_kinds import TargetKind, check_allowed
 
 if TYPE_CHECKING:
     from headrace_properties.program_trials import ProgramTrials
@@ -39,6 +42,7 @@ class SparkOptions:
         allow_unknown: Promises that need not be tested.
         duplicates: Whether the source may deliver a row twice.
         samples: Files with rows of its input: ``name=file``, or a file alone.
+        versions: That before, from whose checkpoint it is to go on; one at most.
     """
 
     schemas: Sequence[str]
@@ -49,6 +53,14 @@ class SparkOptions:
     allow_unknown: str
     duplicates: bool
     samples: Sequence[str] = ()
+    versions: Sequence[str] = ()
+
+    @property
+    def version(self) -> str:
+        """Return that before, or "". Raise `OptionsError` if there are several."""
+        if len(self.versions) > 1:
+            raise OptionsError("version", ", ".join(self.versions), "one name: of the version before")
+        return next(iter(self.versions), "")
 
 
 def spark_trials(
@@ -70,7 +82,9 @@ def spark_trials(
     schemas, samples = schemas_named(name, options.schemas), _samples(options.samples)
 
     def target_of(seed: int) -> "SparkTarget":
-        target = load_spark_target(name, schemas, options.feed_name, seed, options.keys, samples, laboratory)
+        target = load_spark_target(
+            name, schemas, options.feed_name, seed, options.keys, samples, laboratory, options.version
+        )
         promises = picked(name, target.promises, options.promises)
         return dataclasses.replace(target, promises=promises, limits=limits)
 
@@ -79,6 +93,7 @@ def spark_trials(
     from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
 
     source = spark_source(name, schemas, options.feed_name, target.keys, samples)
+    source = structs.replace(source, version=options.version)
     names = names_of(options.allow)
     check_allowed(names, target.kind)
     unknown = invariants_named(options.allow_unknown, (), target.promises)
@@ -123,7 +138,12 @@ def program_trials(
         limits=limits,
     )
     how = TrialOptions(
-        search.seed, search.runs, causes_named(names), options.duplicates, laboratory=laboratory
+        search.seed,
+        search.runs,
+        causes_named(names),
+        options.duplicates,
+        laboratory=laboratory,
+        version=options.version,
     )
     trials = trials_of_program(script, module, given, how, query)
     for part in trials.parts:
@@ -142,6 +162,7 @@ def load_spark_target(
     keys: Sequence[str] = (),
     samples: Mapping[str, str] | None = None,
     laboratory: "Laboratory | None" = None,
+    version: str = "",
 ) -> "SparkTarget":
     """Import a Spark job or sink, or a pipeline that the real Spark hosts, and what it is tried with.
 
@@ -153,6 +174,7 @@ def load_spark_target(
         keys: Of tables: ``table=column,column``.
         samples: Files with rows of its input, by the name of the source.
         laboratory: Where it is tried on the real Spark; None: it is simulated.
+        version: ``MODULE:NAME`` of that before, from whose checkpoint it goes on, or "".
 
     Raises:
         HeadraceError: It is not there, is no Spark job, or PySpark is missing.
@@ -160,6 +182,7 @@ def load_spark_target(
     """
     try:
         from headrace_properties.spark_jobs.targets import hosted_target, keys_named, spark_target_on  # noqa: PLC0415
+        from headrace_properties.spark_jobs.upgrades import Earlier  # noqa: PLC0415
         from headrace_sim.spark.client.sessions import ModuleSession, connected  # noqa: PLC0415
     except ModuleNotFoundError:
         import headrace.spark  # noqa: F401, PLC0415  it says which packages are missing
@@ -178,10 +201,14 @@ def load_spark_target(
         )
     if samples and feed_name != DEFAULT_FEED:
         raise TargetError(name, "--feed and --sample both give its rows", "Give one of them")
-    return spark_target_on(
+    target = spark_target_on(
         laboratory, name, found, module=module, schemas=schemas, feed=None if samples else feed,
         seed=seed, keys=keys_named(keys), samples=samples,
     )  # fmt: skip
+    if not version or target.kind is TargetKind.SINK:  # which refuses it
+        return target
+    before = load_spark_target(version, schemas, DEFAULT_FEED, seed, samples=samples)
+    return dataclasses.replace(target, earlier=Earlier(version, before.job, nullcontext))
 
 
 def _samples(given: Sequence[str]) -> dict[str, str]:

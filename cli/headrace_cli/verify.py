@@ -71,6 +71,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify headrace_scenarios.zeitgeist:pipeline
   headrace verify my_job:pipeline --examples 10000 --seed 7
   headrace verify my_job:pipeline --version my_job:next_pipeline
+  headrace verify job_v2.py --version job_v1.py
   headrace verify my_job:pipeline --search enumerate --jobs 2
   headrace verify my_job:pipeline --search pairs --examples 5000 --jobs 2
   headrace verify my_job:pipeline --search exhaustive --records 2 --faults 1 --delays 1
@@ -186,8 +187,9 @@ class TargetOptions:
         list[str] | None,
         typer.Option(
             "--version",
-            metavar="MODULE:PIPELINE",
-            help="Another version of the pipeline, which an operator may deploy while it runs; repeat for more.",
+            metavar="TARGET",
+            help="Another version of a pipeline, which an operator may deploy while it runs; repeat for more. Of a Spark job: the"
+            " version before, from whose checkpoint it goes on.",
         ),
     ] = None
     feed: FeedOption = DEFAULT_FEED
@@ -249,7 +251,7 @@ class TargetOptions:
         """What is known of a Spark job."""
         return SparkOptions(
             self.schema or (), self.feed, self.keys or (), self.promise or (), self.allow, self.allow_unknown, self.duplicates,
-            self.sample or (),
+            self.sample or (), self.versions or (),
         )  # fmt: skip
 
 

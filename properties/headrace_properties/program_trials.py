@@ -23,6 +23,7 @@ from headrace_properties.spark_jobs.programs import (
 from headrace_properties.spark_jobs.shared_tables import not_judged, shared_tables
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_jobs.together import labels_of
+from headrace_properties.spark_jobs.upgrades import earlier_of_program
 from headrace_properties.spark_trials import SparkTrials
 from headrace_properties.target import SparkSource
 from headrace_properties.target_kinds import TargetKind
@@ -189,6 +190,7 @@ class TrialOptions:
     duplicates: bool = False
     allow_unknown: Collection[str] = ()
     laboratory: Laboratory | None = None  # as in `SparkTarget`
+    version: str = ""  # the program before, from whose checkpoints the queries go on, or ""
 
 
 def trials_of_program(
@@ -210,9 +212,15 @@ def trials_of_program(
     """
     run, laboratory, is_read = read_program(script, module, options.laboratory)
     program = program_of(script, run, given, options.seed, query)
-    source = source_of(script, given, query)
+    source = structs.replace(source_of(script, given, query), version=options.version)
+    earlier = {
+        label: earlier_of_program(options.version, script, label)
+        for label in program.queries
+        if options.version
+    }
 
     def engaged(label: str, target: SparkTarget) -> SparkTarget:
+        target = replace(target, earlier=earlier.get(label))
         return in_laboratory(target, label, run, given, laboratory, is_read=is_read)
 
     def part(label: str, target: SparkTarget) -> SparkTrials:

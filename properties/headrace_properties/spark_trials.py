@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec import structs
+
 from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding, Kind, ranked
 from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
@@ -93,13 +95,28 @@ class SparkTrials:
     def search(self) -> None:
         """Run the schedules and the trials of the sink. What the second engine cannot try is said, and the first one's counts."""
         first, *others = self.target.engines
-        self.report = self._verified(first)
+        self.report = self._upgraded(self._verified(first))
         for target in others:
             try:
                 self.report = compared(self.report, self._verified(target))
             except HeadraceError as error:
                 unknown = (*self.report.unknown, f"on the real Spark: {error}")
                 self.report = dataclasses.replace(self.report, unknown=unknown)
+
+    def _upgraded(self, report: SparkReport) -> SparkReport:
+        """Return a report with what comes of going on from the checkpoint of an earlier version, if one is named."""
+        if self.target.upgrade is None:
+            return report
+        upgrade = self.target.upgrade.check(allowed=Cause.UPGRADE in self.allow)
+        seed = self.target.feed_seed
+        findings = [
+            dataclasses.replace(found, trial=structs.replace(found.trial, feed_seed=seed))
+            for found in upgrade.findings
+        ]
+        return dataclasses.replace(
+            report, findings=ranked([*report.findings, *findings]), unknown=(*report.unknown, *upgrade.unknown),
+            notes=(*report.notes, *upgrade.notes),
+        )  # fmt: skip
 
     def _verified(self, target: SparkTarget) -> SparkReport:
         return target.verify(
@@ -184,6 +201,9 @@ class Again:
         if self.wrong:
             return
         if isinstance(trial, QueryTrial):
+            if trial.cause is Cause.UPGRADE:
+                self.finding = None if target.upgrade is None else target.upgrade.find(trial)
+                return
             found = check_again(target.job, target.feed, trial, target.promises, target.limits)
             self.finding = None if found is None else placed(target.job, target.feed, found)
         elif target.job.sink.function is not None:
@@ -198,6 +218,8 @@ class Again:
     def explanation(self) -> Explanation | None:
         """Explain the finding, if there is one."""
         if self.finding is not None and isinstance(self.finding.trial, QueryTrial):
+            if self.finding.trial.cause is Cause.UPGRADE:
+                return None
             return explain_query(self._target.job, self._target.feed, self.finding.trial)
         return None if self._sink is None or self.finding is None else explain_sink(self._sink)
 

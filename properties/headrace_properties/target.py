@@ -57,6 +57,7 @@ class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
         environment: names of the variables that a program was given; their values may be secrets.
         stand_ins: the modules of a program that inert ones replace.
         query: which of a program's queries, by its label; ``""``: all.
+        version: the earlier version from whose checkpoint it is to go on, or ``""``.
     """
 
     name: str
@@ -68,11 +69,12 @@ class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
     environment: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
     query: str = ""
+    version: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
         """What is imported, or run."""
-        return (self.name,)
+        return (self.name, self.version) if self.version else (self.name,)
 
     @property
     def is_program(self) -> bool:
@@ -85,7 +87,7 @@ class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
 
     @property
     def _identity(self) -> tuple[object, ...]:
-        return self.name, self.feed, self.arguments, self.query
+        return self.name, self.feed, self.arguments, self.query, self.version
 
 
 Source = PipelineSource | SparkSource

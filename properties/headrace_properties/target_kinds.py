@@ -98,7 +98,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "jobs": Heeded(),  # at most so many processes: one is enough
     "on": Heeded(),
     "master": Heeded(_PIPELINE, _HERE),
-    "version": Heeded(_PIPELINE, "it is not deployed anew while it runs"),
+    "version": Heeded(_SCHEDULED, "it keeps no state that another version could go on with"),
     "feed": Heeded(),
     "promise": Heeded(),
     "promises": Heeded(),

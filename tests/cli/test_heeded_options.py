@@ -224,7 +224,7 @@ def test_replay_heeds_each_option_or_refuses_it_by_name(run: Run, kind: TargetKi
         assert all(Path(part).exists() for part in option if part.startswith("a.")), name
 
 
-ELSEWHERE = {"schema", "sample", "keys", "on", "master", "postgres", "search", "depth"}
+ELSEWHERE = {"schema", "sample", "keys", "on", "master", "postgres", "search", "depth", "version"}
 """Already given, about another target, or with a test of their own."""
 
 

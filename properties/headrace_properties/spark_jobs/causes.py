@@ -32,6 +32,7 @@ class Cause(Enum):
     LOSS = "loss"
     REPEATED = "repeated"
     SETTINGS = "settings"
+    UPGRADE = "upgrade"
 
     def kind(self, finding_class: FindingClass | None = None) -> Kind:
         """Return the kind of its findings. ``finding_class``: what they claim, if not what they usually do."""
@@ -92,6 +93,10 @@ CAUSES = {
     Cause.DUPLICATES: CauseRow(
         "changes when the source delivers a row twice",
         "Keep the ids of rows that have been counted in state, or dropDuplicatesWithinWatermark() before",
+    ),
+    Cause.UPGRADE: CauseRow(
+        remedy="Give what is new another name, fill it from the old state, or start with a new checkpoint",
+        finding_class=_ASKED, allowable=True,
     ),
     Cause.LOSS: CauseRow(finding_class=_ASKED, allowable=True),
     Cause.REPEATED: CauseRow(finding_class=_ASKED, allowable=True, answer="repeated=True"),

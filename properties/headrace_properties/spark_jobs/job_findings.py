@@ -82,7 +82,8 @@ def finding_of(
     kind, row = cause.kind(finding_class), CAUSES[cause]
     remedy = remedy or row.remedy
     if kind.finding_class is FindingClass.UNDECLARED:
-        meant = f"Is that meant? Then declare {row.answer}, or say --allow {cause.value}"
+        declare = f"declare {row.answer}, or " * bool(row.answer)
+        meant = f"Is that meant? Then {declare}say --allow {cause.value}"
         remedy = f"{meant}. If not: {remedy[0].lower()}{remedy[1:]}"
     return Finding(kind, message, place_at(place), remedy)
 

@@ -25,7 +25,7 @@ from headrace_properties.user_code.tracing import Trace, tracing
 from headrace_sim.spark.columns.drawn_values import START
 from headrace_sim.spark.columns.expressions import columns_at
 from headrace_sim.spark.job import ApplyWithState, SparkJob, Step, TransformWithState
-from headrace_sim.spark.query.queries import Batch, Event, Outcome, run_job
+from headrace_sim.spark.query.queries import Batch, Checkpoint, Event, Outcome, run_job
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.refusals import place_of_error
 
@@ -64,11 +64,12 @@ def run_changed(
     after_batch: Callable[[Batch, Outcome], None] | None = None,
     *,
     lasts: bool = False,
+    start: Checkpoint | None = None,
 ) -> Outcome:
     """Run a job under a schedule; with another date and random numbers, if that is what changes.
 
     What is outside state lasts for the run. Under faults and at other times it lasts for a task or a batch, as in new processes,
-    or as long as the schedule's workers; unless ``lasts``.
+    or as long as the schedule's workers; unless ``lasts``. ``start``: as in `run_job`.
     """
     outside = outside_of(job)
     kept = replace(schedule, workers=()) if lasts else schedule
@@ -89,7 +90,13 @@ def run_changed(
         try:
             return _ended(
                 lambda: run_job(
-                    job, feed, schedule, watch=at_event, after_batch=at_end_of_batch, streams_go_on=True
+                    job,
+                    feed,
+                    schedule,
+                    watch=at_event,
+                    after_batch=at_end_of_batch,
+                    streams_go_on=True,
+                    start=start,
                 )
             )
         finally:

@@ -29,6 +29,7 @@ from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.query_review import QueryReview, is_for_looking, review_query
 from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
 from headrace_properties.spark_jobs.smaller_feeds import narrowed, shrunk
+from headrace_properties.spark_jobs.upgrades import Earlier, Upgrade
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import TargetKind
 from headrace_sim import Feed
@@ -120,6 +121,15 @@ class SparkTarget:
     assumed: bool = False  # whether nothing is known of the query before the sink, and its rows are drawn
     laboratory: Laboratory | None = None  # where it is tried on the real Spark; None: it is simulated
     feed_seed: int = 0  # from which the rows are drawn, or made
+    earlier: Earlier | None = None  # a version of it from whose checkpoint it is to go on
+
+    @property
+    def upgrade(self) -> Upgrade | None:
+        """Its upgrade from an earlier version, if there is one."""
+        if self.earlier is None:
+            return None
+        feed = self.feed if len(self.feed) > 1 else [[row] for batch in self.feed for row in batch]
+        return Upgrade(self.earlier, without_sink(self.job), feed, self.limits)
 
     @property
     def kind(self) -> TargetKind:

@@ -17,6 +17,8 @@ class QueryTrial(msgspec.Struct, frozen=True, tag="query"):
     feed_seed: int = 0  # seed of the rows, where they are drawn, or a function of one
     # which rows to keep, by their order from 0 over all batches; ``None``: all
     kept: tuple[int, ...] | None = None
+    # of `Cause.UPGRADE` and its errors: after how many batches of the earlier version; 0: none is run
+    upgraded_after: int = 0
 
 
 class SinkTrial(msgspec.Struct, frozen=True, tag="sink"):

@@ -123,14 +123,14 @@ def _keeps_state_of_what_died(patch: pytest.MonkeyPatch) -> None:
 
 
 def _forgets_the_backup(patch: pytest.MonkeyPatch) -> None:
-    restore = queries._Query._restore
+    restore = queries._Query.go_on_from
 
     def wrong(self: Any, backup: Any) -> None:
         state = self._state
         restore(self, backup)
         self._state = state
 
-    patch.setattr(queries._Query, "_restore", wrong)
+    patch.setattr(queries._Query, "go_on_from", wrong)
 
 
 def _zombie_writes_state(patch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,16 @@ class SinkCall:
     zombie: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a query goes on from: its offset log, the state of each stateful stage by partition, and its watermark."""
+
+    batches: tuple[Batch, ...]
+    state: dict[int, list[Store]]
+    watermark_ms: int
+    late: int = 0  # how many rows were dropped as late up to it
+
+
 @dataclass(slots=True)
 class Outcome:
     """The outcome of a run."""
@@ -97,6 +107,7 @@ class Outcome:
     clocked: bool = False  # whether the clock of batches counted: a timer was registered, or state had a TTL
     # the stateful stages (as in `state`) of Spark's own whose state the watermark bounds
     bounded: set[int] = field(default_factory=set)
+    checkpoint: Checkpoint | None = None  # after the latest committed batch
 
     def rows(self) -> Counter[tuple[Any, ...]]:
         """Count the output rows of all batches. Unhashable values count by their text."""
@@ -118,6 +129,7 @@ def run_job(
     after_batch: Callable[[Batch, Outcome], None] | None = None,
     watch: Callable[[Event], None] | None = None,
     streams_go_on: bool = False,
+    start: Checkpoint | None = None,
 ) -> Outcome:
     """Run a job on a feed under a schedule.
 
@@ -129,6 +141,7 @@ def run_job(
         watch: Called with each event when it happens, and with one before each attempt of a task (`ATTEMPT`, `REPLACED`).
         streams_go_on: Whether each stream is taken to go on after its last row. A new driver knows the watermark that counted,
             not those of several streams; only when they go on does it come to where the old one was.
+        start: The checkpoint that it goes on from; None: a new one. The number of partitions is then the checkpoint's.
 
     Returns:
         What it came to. An error that a processor or a sink raises ends the query and is its `failure`.
@@ -145,6 +158,8 @@ def run_job(
         query = _Query(
             job, schedule or Schedule(), session, watch or (lambda _event: None), go_on=streams_go_on
         )
+        if start is not None:
+            query.go_on_from(start)
         query.run(feed, after_batch or (lambda _batch, _outcome: None))
         return query.outcome
 
@@ -168,16 +183,6 @@ class _Progress:
     state: dict[int, list[Store]]
     late: int = 0
     observed: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Backup:
-    """A checkpoint: the number of batches in its offset log, and their results."""
-
-    batches: int
-    state: dict[int, list[Store]]
-    watermark_ms: int
-    late: int
 
 
 class _Query:
@@ -216,11 +221,9 @@ class _Query:
     def run(self, feed: Feed, after_batch: Callable[[Batch, Outcome], None]) -> None:
         batches = self._schedule.batches(feed)
         try:
-            place, backups = 0, list[_Backup]()
+            place, backups = 0, list[Checkpoint]()
             while place < len(batches):
-                backups[place:] = [
-                    _Backup(len(self.outcome.batches), self._state, self._watermark, self.outcome.late)
-                ]
+                backups[place:] = [self._checkpoint()]
                 batch = self._next(batches[place])
                 self._commit(batch, after_batch)
                 last = place == len(batches) - 1
@@ -231,7 +234,7 @@ class _Query:
                 place += 1
                 if fault := self._takes(FaultKind.CHECKPOINT_RESTORED, batch):
                     place = max(0, place - 1 - fault.delay)
-                    self._restore(backups[place])
+                    self.go_on_from(backups[place])
         except CannotFollowError:  # says nothing of the job
             raise
         except Exception as error:
@@ -241,13 +244,24 @@ class _Query:
         for _, batch, rows in self._zombies:
             self._give(batch, rows, zombie=True)
 
-    def _restore(self, backup: "_Backup") -> None:
-        """Resume from an older checkpoint: its state, and its offset and commit logs. Output already written stays."""
-        self._state, self._watermark, self.outcome.late = backup.state, backup.watermark_ms, backup.late
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(tuple(self.outcome.batches), self._state, self._watermark, self.outcome.late)
+
+    def go_on_from(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint: its state, and its offset and commit logs. Output already written stays."""
+        self._state, self._watermark, self.outcome.late = (
+            checkpoint.state,
+            checkpoint.watermark_ms,
+            checkpoint.late,
+        )
+        self._partitions = next((len(stores) for stores in self._state.values()), self._partitions)
         self._watermarks.forget()
-        for batch in self.outcome.batches[backup.batches :]:
+        for batch in self.outcome.batches[len(checkpoint.batches) :]:
             self.outcome.outputs.pop(batch.number, None)
-        del self.outcome.batches[backup.batches :]
+        self.outcome.batches = [*checkpoint.batches]
+        self._of_streams += [
+            self._watermarks.of_streams() for _ in checkpoint.batches[len(self._of_streams) :]
+        ]
 
     # The driver.
 
@@ -307,6 +321,7 @@ class _Query:
         self._watermark = max(self._watermark, self._watermarks.after(observed))
         self._note(batch, "committed")
         self._tell_state()
+        self.outcome.checkpoint = self._checkpoint()
         after_batch(batch, self.outcome)
         due = [zombie for zombie in self._zombies if zombie[0] <= batch.number]
         self._zombies = [zombie for zombie in self._zombies if zombie[0] > batch.number]

@@ -1,0 +1,120 @@
+"""A query that goes on from the checkpoint of an earlier version: what is found, asked, and left alone."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from headrace_properties.findings import FindingClass
+from headrace_properties.spark_jobs.outcomes import without_sink
+from headrace_properties.spark_jobs.upgrades import Earlier, Upgrade, UpgradeReport
+from headrace_sim.spark.client.recording import record
+
+SCHEMA = "user STRING, amount LONG, at TIMESTAMP"
+FEED = [[("a", 5, None)], [("a", 7, None), ("b", 1, None)], [("b", 2, None)]]
+VIOLATED, ASKED = FindingClass.VIOLATED, FindingClass.UNDECLARED
+
+
+class Cents:
+    """Keeps a total in cents, and gives it out in euros."""
+
+    unit = 100
+
+    def init(self, handle: Any) -> None:
+        self.total = handle.getValueState("total", "cents LONG")
+
+    def handleInputRows(self, key: Any, rows: Any, timers: Any) -> Any:
+        total = (self.total.get()[0] if self.total.exists() else 0) + sum(
+            row.amount * self.unit for row in rows
+        )
+        self.total.update((total,))
+        yield Row(user=key[0], total=total / self.unit)
+
+    def close(self) -> None:
+        pass
+
+
+class Euros(Cents):
+    """The same in euros: alone it gives out the same."""
+
+    unit = 1
+
+
+class Fails(Cents):
+    """Expects that the total is odd, as its own would be."""
+
+    unit = 1
+
+    def handleInputRows(self, key: Any, rows: Any, timers: Any) -> Any:
+        if self.total.exists() and self.total.get()[0] > 99:
+            raise ValueError("a total of another unit")
+        yield from super().handleInputRows(key, rows, timers)
+
+
+def _with(processor: Any) -> Callable[[Any], Any]:
+    return lambda frame: frame.groupBy("user").transformWithState(
+        processor, "user STRING, total DOUBLE", "update", "none"
+    )
+
+
+def _checked(old: Callable[[Any], Any], new: Callable[[Any], Any], *, mode: str = "update") -> UpgradeReport:
+    before, after = (
+        without_sink(
+            record(lambda frame, build=build: build(frame).writeStream.outputMode(mode).start(), SCHEMA)
+        )
+        for build in (old, new)
+    )
+    return Upgrade(Earlier("v1.py", before, nullcontext), after, FEED).check()
+
+
+def _summed(frame: Any) -> Any:
+    return frame.groupBy("user").agg(F.sum("amount").alias("x"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "said"),
+    [
+        (_with(Cents()), _with(Euros()), VIOLATED, "('a', 507.0) instead of ('a', 12.0)"),
+        (_with(Cents()), _with(Fails()), VIOLATED, "raises ValueError: a total of another unit"),
+        (_summed, lambda frame: _summed(frame.filter("amount > 5")), ASKED, "('a', 12) instead of ('a', 7)"),
+        (
+            _summed,
+            lambda frame: frame.groupBy("user").agg(F.max("amount").alias("x")),
+            ASKED,
+            "is read as max(amount)",
+        ),
+        (
+            _summed,
+            lambda frame: _summed(frame.dropDuplicates(["user", "amount"])),
+            VIOLATED,
+            "Spark does not start from the checkpoint of v1.py",
+        ),
+    ],
+)
+def test_upgrade_is_judged(old: Any, new: Any, claim: FindingClass, said: str) -> None:
+    (finding,) = _checked(old, new).findings
+    assert (finding.finding_class, said in str(finding)) == (claim, True), str(finding)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (_with(Cents()), _with(Cents())),
+        (_summed, lambda frame: _summed(frame).withColumn("twice", F.col("x") * 2)),
+        (_summed, lambda frame: frame.groupBy("user").agg(F.sum("amount").alias("total"))),
+        (lambda frame: frame.select("user"), lambda frame: frame.select("user", "amount")),
+    ],
+    ids=["the same", "a column more", "renamed", "no state"],
+)
+def test_upgrade_that_goes_on_is_left_alone(old: Any, new: Any) -> None:
+    assert _checked(old, new) == UpgradeReport()
+
+
+def test_version_that_reads_what_the_rows_do_not_have_is_not_judged() -> None:
+    before = without_sink(record(lambda frame: frame.select("other").writeStream.start(), "other STRING"))
+    after = without_sink(record(lambda frame: frame.select("user").writeStream.start(), SCHEMA))
+    report = Upgrade(Earlier("v1.py", before, nullcontext), after, FEED).check()
+    assert "it reads other" in report.unknown[0]

@@ -1,0 +1,59 @@
+"""A query on the checkpoint of an earlier version: what the simulation says of it is what is recorded of Spark."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from headrace_sim.spark.client.recording import record
+from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.query.queries import Checkpoint, run_job
+from headrace_sim.spark.query.upgrades import Change, Fate, changes_between, handed_over
+from tests.sim.spark.upgraded import CASES, FIRST, SCHEMA, SECOND, UPGRADES, Upgraded
+
+RECORDED: dict[str, Any] = json.loads(UPGRADES.read_text())
+REREAD = {
+    "another key of the same type", "a sum becomes a count", "a sum becomes a maximum", "windows of another length",
+    "sessions of another gap", "duplicates by another column", "a processor by another key",
+}  # fmt: skip
+"""What Spark takes without a word, and should not."""
+
+
+def versions_of(case: Upgraded) -> tuple[SparkJob, SparkJob]:
+    def version(number: int) -> SparkJob:
+        build, mode = case.version(number)
+        return record(lambda frame: build(frame).writeStream.outputMode(mode).start(), SCHEMA)
+
+    return version(0), version(1)
+
+
+def rows_of(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return [(*row[:3], datetime.fromisoformat(row[3]), row[4]) for row in rows]
+
+
+def gone_on(old: SparkJob, new: SparkJob) -> list[list[str]]:
+    checkpoint = run_job(old, [rows_of(FIRST)]).checkpoint
+    assert isinstance(checkpoint, Checkpoint)
+    outcome = run_job(new, [rows_of(SECOND)], start=handed_over(checkpoint, old, new))
+    assert outcome.failure is None
+    later = (rows for number, rows in outcome.outputs.items() if number >= len(checkpoint.batches))
+    return sorted([str(value) for value in row] for rows in later for row in rows)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_upgrade_comes_to_what_is_recorded_on_spark(name: str) -> None:
+    old, new = versions_of(CASES[name])
+    changes: dict[Fate, list[Change]] = {}
+    for change in changes_between(old, new):
+        changes.setdefault(change.fate, []).append(change)
+    refused = RECORDED[name].get("refused")
+    assert (Fate.REFUSED in changes) == (refused is not None)
+    assert refused is None or any(refused in change.what for change in changes[Fate.REFUSED])
+    assert (Fate.REREAD in changes) == (name in REREAD)
+    if not {Fate.REFUSED, Fate.REREAD} & changes.keys():
+        assert gone_on(old, new) == RECORDED[name]["outputs"]
+
+
+def test_all_upgrades_are_recorded() -> None:
+    assert list(RECORDED) == list(CASES)
