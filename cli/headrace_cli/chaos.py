@@ -16,6 +16,8 @@ from headrace_cli._options import LONGEST_S, JsonOption, with_options
 from headrace_cli._progress import RunProgress
 from headrace_cli._targets import DEFAULT_FEED, load_target
 from headrace_properties.pipeline_target import PipelineTarget
+from headrace_scenarios.chaos.job import JobLayout
+from headrace_scenarios.chaos.plan import Verb, draw_plan
 
 if TYPE_CHECKING:
     from headrace_cli._chaos_report import Chaos
@@ -43,13 +45,6 @@ class Protection(StrEnum):
     STATE_IDS = "state-ids"
 
 
-class Layout(StrEnum):
-    """How the pipeline runs (see `headrace_scenarios.chaos.job.JobLayout`, which needs PySpark)."""
-
-    PIPELINED = "pipelined"
-    STAGED = "staged"
-
-
 @dataclass(frozen=True, slots=True)
 class ChaosFlags:
     """Which faults strike, and what they strike."""
@@ -62,15 +57,15 @@ class ChaosFlags:
         str | None,
         typer.Option(
             metavar="KIND,...",
-            help="Kinds of faults to use: kill_executor, kill_driver, zombie, reshard, change. Default: all, in turn.",
+            help=f"Kinds of faults to use: {', '.join(Verb)}. Default: all, in turn.",
         ),
     ] = None
     layout: Annotated[
-        Layout,
+        JobLayout,
         typer.Option(
             help="Layout of the job. Its pipeline changes and its keys are divided anew while drivers are killed."
         ),
-    ] = Layout.PIPELINED
+    ] = JobLayout.PIPELINED
     object_store: Annotated[
         bool,
         typer.Option(
@@ -129,7 +124,7 @@ def chaos(
     with tidy_errors():
         with stdout_reserved():
             target = load_target(pipeline, options.feed)
-            if options.object_store and options.layout is Layout.STAGED:
+            if options.object_store and options.layout is JobLayout.STAGED:
                 raise WrongOptionError("--object-store", "no staged job can be there", "Use another --layout")
             done = _run(target, options)
         if as_json:
@@ -142,8 +137,6 @@ def chaos(
 def _run(target: PipelineTarget, flags: ChaosFlags) -> "Chaos":
     # These need PySpark; the rest of the command does not.
     from headrace_cli._chaos_report import Chaos  # noqa: PLC0415
-    from headrace_scenarios.chaos.job import JobLayout  # noqa: PLC0415
-    from headrace_scenarios.chaos.plan import Verb, draw_plan  # noqa: PLC0415
     from headrace_scenarios.chaos.run import ChaosOptions, run_chaos  # noqa: PLC0415
 
     wanted = None if flags.kinds is None else [kind.strip() for kind in flags.kinds.split(",")]
@@ -157,7 +150,7 @@ def _run(target: PipelineTarget, flags: ChaosFlags) -> "Chaos":
         Protection.FENCING not in without,
         Protection.STATE_IDS not in without,
         patience_s=flags.patience,
-        layout=JobLayout(flags.layout),
+        layout=flags.layout,
         object_store=flags.object_store,
     )
     feed = target.feed(flags.seed)

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.spark.jobs.log import file_name
-
 _LOOK_EVERY_S = 0.02
 _HELD_AT_MOST_S = 300.0
 """Maximum time that a process is held."""
@@ -51,7 +49,6 @@ class ChaosJob(msgspec.Struct, frozen=True):
         intervals: number of key intervals of each computation.
         splits: by computation, the intervals that are split.
         layout: how it runs.
-        last: name of the pipeline's last computation.
         additions: number of computations that were added to the pipeline.
         store: URI of the object store with the checkpoint, the job's files and its outputs; empty: they are in ``directory``.
         fencing: whether the sink is a `DatabaseSink`, or a `FileSink` in the store; otherwise any driver can append rows.
@@ -65,7 +62,6 @@ class ChaosJob(msgspec.Struct, frozen=True):
     fencing: bool = True
     config: dict[str, str] = {}
     layout: JobLayout = JobLayout.PIPELINED
-    last: str = ""
     additions: int = 0
     store: str = ""
     splits: dict[str, tuple[int, ...]] = {}
@@ -79,12 +75,6 @@ class ChaosJob(msgspec.Struct, frozen=True):
     def home(self) -> str:
         """Directory of the job: a path or a URI."""
         return f"{self.store or self.directory}/job"
-
-    @property
-    def checkpoint(self) -> str:
-        """Directory of the query's checkpoint, staged of the last computation's: a path or a URI."""
-        name = file_name(self.last) if self.layout is JobLayout.STAGED else "pipeline"
-        return f"{self.home}/checkpoints/{name}"
 
     @property
     def outputs(self) -> str:

@@ -201,7 +201,7 @@ class _Run:
         self._store = ObjectStore(_STEP_S) if options.object_store else None
         self.job = ChaosJob(
             target, str(directory.absolute()), options.master, options.intervals,
-            options.fencing, _config(options), options.layout, list(pipeline.computations)[-1],
+            options.fencing, _config(options), options.layout,
             store="" if self._store is None else self._store.uri,
         )  # fmt: skip
         self.drivers: list[Driver] = []
