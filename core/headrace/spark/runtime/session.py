@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.spark.errors import SessionRunningError, SessionSettingsError, SparkVersionError, WrongSetting
 from headrace.spark.io_errors import SinkError
 from headrace.spark.runtime.files import scratch
-from headrace.spark.runtime.java import find_java, home_without_vector
+from headrace.spark.runtime.java import archive_for, find_java, home_for_spark
 from headrace.spark.runtime.settings import DEFAULTS, REQUIRED
 from headrace.spark.runtime.stderr import quietened_stderr
 
@@ -279,7 +279,8 @@ def process_environment(master: str | None, *, launched: bool) -> dict[str, str]
     environment = {"PYSPARK_PYTHON": python or sys.executable}
     if launched:
         java = find_java()
-        environment["JAVA_HOME"] = str(java.home if java.has_vector else home_without_vector(java, scratch()))
+        archive = archive_for(java) if local and _is_of_this_python() else None
+        environment["JAVA_HOME"] = str(home_for_spark(java, scratch(), archive))
         options = f'"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"'
         environment["SPARK_SUBMIT_OPTS"] = f"{options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
         if local:

@@ -250,9 +250,7 @@ def shared(settings: Mapping[str, str]) -> SparkJvm:
 
 
 def _started(settings: Mapping[str, str], folder: Path) -> JavaGateway:
-    jar = find_jdbc_jar()
-    jars = {"spark.driver.extraClassPath": str(jar)} if jar else {}
-    settings = {**_SETTINGS, "spark.local.dir": str(folder), **jars, **settings}
+    settings = {**_SETTINGS, "spark.local.dir": str(folder), **settings}
     conf = SparkConf(loadDefaults=False).setMaster(MASTER).setAll(list(settings.items()))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     fenced = patch("pyspark.java_gateway.Popen", partial(_popen, folder))
@@ -261,6 +259,8 @@ def _started(settings: Mapping[str, str], folder: Path) -> JavaGateway:
         os.environ["SPARK_SUBMIT_OPTS"] = " ".join(
             (_JAVA, f"-Djava.io.tmpdir={folder}", _THIS_MACHINE.format(folder=folder))
         )
+        # Behind Spark's own jars, with which an archive of classes begins:
+        os.environ["SPARK_DIST_CLASSPATH"] = str(find_jdbc_jar() or "")
         os.environ.update(process_environment(MASTER, launched=True), PYTHONPATH=worker_path())
         try:
             gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
