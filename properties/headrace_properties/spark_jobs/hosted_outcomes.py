@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace import Pipeline
-from headrace.spark import history_of, user_key
 from headrace_properties.checkers import judge
 from headrace_properties.findings import Family, Finding, Kind
 from headrace_properties.promises import Promise
@@ -110,6 +109,8 @@ def outcome_of(
         promises: what to judge by besides the invariants.
         stored: states that the job has stored, by computation and key; ``None``: they are in the History.
     """
+    from headrace.spark import history_of, user_key  # noqa: PLC0415  not every PySpark hosts pipelines
+
     outputs = Counter(
         Emitted(stream, str(key), value, int(timestamp or 0))
         for stream, key, value, timestamp in rows

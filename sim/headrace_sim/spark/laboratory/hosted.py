@@ -14,19 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.streaming import DataStreamWriter
 
 from headrace import Pipeline
-from headrace.spark import DatabaseSink, prepare_session
-from headrace.spark.hosting.history_sample import FULL
-from headrace.spark.hosting.layout import JobPlan
-from headrace.spark.hosting.outputs import unpacked
-from headrace.spark.jobs.attach import attached
-from headrace.spark.jobs.recorded_input import Landing
-from headrace.spark.sources.schema import INJECTED_SCHEMA
 from headrace.wire.effects import SourceEvent
 from headrace_sim.spark.job import Source, SparkJob, SparkSink
 from headrace_sim.spark.laboratory.looks import called_in_laboratory
@@ -38,12 +30,16 @@ BATCHES = 2
 SINK = "sink"
 """What a module calls the function of ``foreachBatch`` that writes the outputs of its pipelines."""
 _DATABASE, _TABLE = "outputs.sqlite", "outputs"
+_LOCKED_S = 1.0
+"""How long a driver waits for the lock of one that hangs in a transaction, and only goes on behind it."""
 OUTPUTS = f"{_DATABASE}: {_TABLE}"
 """Where outputs and History are, if the module has no sink."""
 
 
 def query_of_pipeline(pipeline: Pipeline) -> SparkJob:
     """Return the query that hosts a pipeline, with a stream for each injector."""
+    from headrace.spark.sources.schema import INJECTED_SCHEMA  # noqa: PLC0415  not every PySpark hosts pipelines
+
     sources = tuple(Source(name, "", INJECTED_SCHEMA) for name in pipeline.injectors)
     several = t.StructType([t.StructField(source.name, source.schema) for source in sources])
     alone = INJECTED_SCHEMA if len(sources) == 1 else several
@@ -60,6 +56,10 @@ def rows_of_batches(
     pipeline: Pipeline, events: Sequence[tuple[str, SourceEvent]]
 ) -> list[list[tuple[Any, ...] | dict[str, tuple[Any, ...]]]]:
     """Return the rows of each micro-batch as Spark reads them; of several injectors, each with its injector's name."""
+    from pyarrow import parquet  # noqa: PLC0415  as above
+
+    from headrace.spark.jobs.recorded_input import Landing  # noqa: PLC0415  as above
+
     with tempfile.TemporaryDirectory() as made:
         landing = Landing(pipeline, Path(made, "landing"))
         for number in range(BATCHES):
@@ -68,13 +68,21 @@ def rows_of_batches(
         batches: list[list[Any]] = [[] for _ in range(BATCHES)]
         for name in pipeline.injectors:
             for number, file in enumerate(sorted(Path(made, "landing", name).glob("*.parquet"))):
-                rows = [tuple(row.values()) for row in pq.read_table(file).to_pylist()]
+                rows = [tuple(row.values()) for row in parquet.read_table(file).to_pylist()]
                 batches[number] += rows if len(pipeline.injectors) == 1 else [{name: row} for row in rows]
         return batches
 
 
 def writer_of_pipeline(pipeline: Pipeline, module: str, spark: SparkSession) -> DataStreamWriter:
     """Return what starts the query of a pipeline of a module in this process, a driver."""
+    # Not every PySpark hosts pipelines:
+    from headrace.spark import DatabaseSink, prepare_session  # noqa: PLC0415
+    from headrace.spark.hosting.history_sample import FULL  # noqa: PLC0415
+    from headrace.spark.hosting.layout import JobPlan  # noqa: PLC0415
+    from headrace.spark.hosting.outputs import unpacked  # noqa: PLC0415
+    from headrace.spark.jobs.attach import attached  # noqa: PLC0415
+    from headrace.spark.sources.schema import INJECTED_SCHEMA  # noqa: PLC0415
+
     prepare_session(spark)
     written = getattr(importlib.import_module(module), SINK, None)
     inputs = {
@@ -84,5 +92,5 @@ def writer_of_pipeline(pipeline: Pipeline, module: str, spark: SparkSession) -> 
     plan = JobPlan(pipeline, 1, history=None if written else FULL, partitions=1, fused=True)
     outputs = unpacked(attached(pipeline, inputs, plan, clock=None), pipeline, tallies=False)
     frame = outputs.frame if written else outputs.everything
-    sink = written or DatabaseSink(_DATABASE, _TABLE)
+    sink = written or DatabaseSink(_DATABASE, _TABLE, timeout_s=_LOCKED_S)
     return frame.writeStream.foreachBatch(sink).option("checkpointLocation", "/checkpoint")
