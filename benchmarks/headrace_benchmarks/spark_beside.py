@@ -124,7 +124,9 @@ class _CountRows(StatefulProcessor):
 
 
 @dataclass(frozen=True, slots=True)
-class _Query:
+class StartedQuery:
+    """A query that is a job by itself."""
+
     query: StreamingQuery
 
     def await_idle(self) -> None:
@@ -147,7 +149,7 @@ def _native(frame: DataFrame, place: Path, sink: Sink) -> Running:
 
 def _started(counts: DataFrame, place: Path, sink: Sink) -> Running:
     writer = counts.writeStream.outputMode("update").foreachBatch(sink)
-    return _Query(writer.option("checkpointLocation", str(place)).start())
+    return StartedQuery(writer.option("checkpointLocation", str(place)).start())
 
 
 JOBS: dict[str, Callable[[DataFrame, Path, Sink], Running]] = {

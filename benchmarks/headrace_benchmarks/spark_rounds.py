@@ -13,16 +13,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count, product
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from headrace import Computation, Context, Pipeline, Record
 from headrace.spark import Input, Layout, deploy
 from headrace.spark.runtime.session import partitions_set
+from headrace_benchmarks.spark_beside import Running, StartedQuery
 from headrace_benchmarks.spark_count import COLUMNS, cpu_us, put
 
 KEYS = 100
@@ -56,23 +56,6 @@ class RoundCost:
     cpu_s: float
     sink_s: float
     idle_s: float
-
-
-class _Running(Protocol):
-    def await_idle(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Query:
-    query: StreamingQuery
-
-    def await_idle(self) -> None:
-        self.query.processAllAvailable()
-
-    def stop(self) -> None:
-        self.query.stop()
 
 
 @dataclass(slots=True)
@@ -152,11 +135,11 @@ def _counted_by_hand(frame: DataFrame, levels: int) -> DataFrame:
     return rows
 
 
-def _start(job: str, frame: DataFrame, levels: int, place: Path, sink: _Sink) -> _Running:
+def _start(job: str, frame: DataFrame, levels: int, place: Path, sink: _Sink) -> Running:
     if job in (BY_HAND, BY_HAND_ALONE):
         writer = _counted_by_hand(frame, levels).writeStream.foreachBatch(sink).outputMode("append")
         with partitions_set(frame.sparkSession, 1 if job == BY_HAND_ALONE else 0):
-            return _Query(writer.option("checkpointLocation", str(place)).start())
+            return StartedQuery(writer.option("checkpointLocation", str(place)).start())
     given = {"records": Input(frame, key="key", timestamp="timestamp", value="timestamp")}
     layout = Layout.STAGED if job == STAGED else Layout.PIPELINED
     return deploy(
