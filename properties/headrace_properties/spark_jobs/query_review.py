@@ -7,11 +7,13 @@ show is left to the trials. A query for looking (console, memory) is said to be 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from headrace.spark.runtime.settings import ROCKSDB
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import place_at
+from headrace_sim.spark.client.settings import STATE_STORE
 from headrace_sim.spark.columns.in_force import unheeded
-from headrace_sim.spark.job import Source, SparkJob
+from headrace_sim.spark.job import Source, SparkJob, TransformWithState
 from headrace_sim.spark.plan.drawn_columns import drawn_columns
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, StreamingSink, streaming_sink, written_again
 from headrace_sim.spark.tables.connectors import Repeated
@@ -208,6 +210,14 @@ def _unheeded(job: SparkJob) -> Iterator[tuple[str, str]]:
     yield from ((setting, job.sink.place) for setting in unheeded(values))
 
 
+def _unfit_store(job: SparkJob) -> Iterator[tuple[str, str]]:
+    for step in job.steps:
+        if isinstance(step, TransformWithState) and job.state is not None:
+            store = job.state.settings.get(STATE_STORE, "") or ""
+            if "RocksDB" not in store:
+                yield store.rpartition(".")[2], step.place
+
+
 def _triggered(name: str) -> Callable[[SparkJob], Iterator[tuple[str, str]]]:
     def places(job: SparkJob) -> Iterator[tuple[str, str]]:
         if job.sink.trigger is not None and job.sink.trigger[0] == name:
@@ -258,6 +268,12 @@ RULES = (
         "legacy", _unheeded, "{} is set: what is computed on the real Spark has it, and Headrace's own columns are as without it",
         "Leave it out if the job does not need it",
         "https://spark.apache.org/docs/latest/sql-migration-guide.html", FindingClass.NOTE,
+    ),
+    ReviewRule(
+        "store", _unfit_store, "transformWithState does not start with {}",
+        f"Set {STATE_STORE} to {ROCKSDB}, if the cluster's settings do not",
+        f"{_SPARK}/structured-streaming-transform-with-state.html",
+        FindingClass.NOTE,
     ),
     ReviewRule(
         "once", _triggered("once"), "trigger(once=True) is deprecated: it puts the whole backlog into one batch",

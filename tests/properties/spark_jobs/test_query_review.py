@@ -8,13 +8,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from headrace import OptionsError
+from headrace.spark.runtime.settings import ROCKSDB
 from headrace_properties.findings import FindingClass
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.query_review import RULES, review_query
 from headrace_properties.spark_jobs.targets import spark_target
+from headrace_sim.spark.client.answers import SessionState
 from headrace_sim.spark.client.recording import record
+from headrace_sim.spark.client.settings import STATE_STORE, Settings
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import Source, SparkJob, SparkSink
+from headrace_sim.spark.job import OutputMode, Source, SparkJob, SparkSink, TimeMode, TransformWithState
 from headrace_sim.spark.sinks.streaming_sinks import STREAMING_SINKS
 from tests.sim.spark.apart import call
 
@@ -100,6 +103,18 @@ def test_deprecated_and_default_settings_are_notes() -> None:
         "trigger(once=True) is deprecated",
     ]
     assert len(review_query(_SOUND).notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "noted"), [({}, 1), ({STATE_STORE: ROCKSDB}, 0)], ids=["default", "rocksdb"]
+)
+def test_store_with_which_spark_does_not_start_a_processor_is_noted(
+    settings: dict[str, str], noted: int
+) -> None:
+    step = TransformWithState(None, ("id",), _SCHEMA, OutputMode.APPEND, TimeMode.NONE)
+    job = replace(_SOUND, steps=(step,), state=SessionState(settings=Settings(settings)))
+    notes = review_query(job).notes
+    assert sum("does not start with HDFSBackedStateStoreProvider" in note for note in notes) == noted
 
 
 def test_sound_query_is_left_alone() -> None:

@@ -8,6 +8,8 @@ from headrace_sim.spark.columns.zones import zone_of
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.versions import NO_SUCH_SETTING, VERSION
 
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+"""Names the store of the state. ``transformWithState`` starts with `ROCKSDB` only."""
 _DEFAULTS = {
     **DEFAULTS,
     "spark.connect.session.planCompression.defaultAlgorithm": "NONE", "spark.connect.session.planCompression.threshold": "-1",
@@ -21,7 +23,7 @@ _DEFAULTS = {
     "spark.sql.session.localRelationSizeLimit": str(3 << 30),
     "spark.sql.shuffle.partitions": "200", "spark.sql.sources.partitionOverwriteMode": "STATIC",
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
-    "spark.sql.streaming.stateStore.providerClass":
+    STATE_STORE:
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }  # fmt: skip
 """Spark's own values of settings that nothing has set; local relations are never sent apart."""

@@ -29,9 +29,6 @@ from headrace_sim.spark.laboratory.hosted import place_of_sink, writer_of_pipeli
 from headrace_sim.spark.plan.streams import PARAMETER
 from headrace_sim.spark.refusals import definition_of
 
-_STORE = "spark.sql.streaming.stateStore.providerClass"
-_ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
 
 @dataclass(frozen=True, slots=True)
 class Called:
@@ -119,8 +116,6 @@ def _started() -> Iterator[list[DataStreamWriter]]:
 
 def _written(job: SparkJob, spark: SparkSession) -> DataStreamWriter:
     """Return the writer of a query."""
-    if any(isinstance(step, TransformWithState) for step in job.steps):
-        spark.conf.set(_STORE, _ROCKS_DB)
     frame = spark.readStream.format(PARAMETER).schema(job.input).load()
     for step in job.steps:
         frame = stepped(frame, step)

@@ -28,7 +28,12 @@ from headrace_sim.spark.laboratory.looks import SourcesLook, kept_variables, not
 from headrace_sim.spark.laboratory.places import watch_commands, watch_paths, watch_reads
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
-from headrace_sim.spark.laboratory.watched_frames import watch_queries, watch_writes, without_trace
+from headrace_sim.spark.laboratory.watched_frames import (
+    watch_queries,
+    watch_states,
+    watch_writes,
+    without_trace,
+)
 from headrace_sim.spark.laboratory.workers import batches_of, raised_in_worker, watch_workers
 from headrace_sim.spark.refusals import is_library, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
@@ -103,6 +108,7 @@ def drive(
             read_from(folder.parent / "input", program.queries, program.number)
             watch_workers(folder, jvm.folder, probe, seed, database, heard=heard)
             watch_writes(probe)
+            watch_states()
             written = watch_queries(probe, fault, program.queries, program.number, heard=heard)
             if prepare is not None and probe.attempt == 0:
                 prepare()

@@ -17,6 +17,7 @@ from headrace_sim.spark.laboratory.outputs import collected
 from headrace_sim.spark.laboratory.places import ROOT, copied, settings_of
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, server_for
 from headrace_sim.spark.laboratory.postgres import contents as tables_of
+from headrace_sim.spark.laboratory.watched_frames import EMPTY_BATCHES
 from headrace_sim.spark.laboratory.workers import end_workers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
@@ -27,8 +28,6 @@ from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink
 
 _BETWEEN = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}
 """What may strike between two batches, where no function of the user's is called: such a query gets the batches up to there."""
-_LAST_BATCH = "spark.sql.streaming.noDataMicroBatches.enabled"
-"""Whether a batch without rows follows the last one, for what the watermark then lets go."""
 
 
 @dataclass(slots=True)
@@ -91,7 +90,7 @@ class RealDrivers:
         cut = fault if fault is not None and self._strikes_between(fault, len(sink.batches) - 1) else None
         if cut is not None:
             held_back(rows, cut.batch - (cut.effect == 0))
-            session.conf().set(_LAST_BATCH, "false")
+            session.conf().set(EMPTY_BATCHES, "false")
         # Spark notes a batch as done after the function has returned, where no probe is: `watch_queries` waits for it.
         restarted = fault is not None and fault.kind is SinkFaultKind.RESTART
 

@@ -8,10 +8,12 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import DataFrameWriter, SparkSession
+from pyspark.sql import DataFrameWriter, GroupedData, SparkSession
 from pyspark.sql.readwriter import DataFrameWriterV2
 from pyspark.sql.streaming import DataStreamWriter
 
+from headrace.spark.runtime.settings import ROCKSDB
+from headrace_sim.spark.client.settings import STATE_STORE
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.outputs import CsvHeader
 from headrace_sim.spark.laboratory.places import shown
@@ -145,6 +147,34 @@ def _acting(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
+
+
+EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+"""Whether batches without rows follow the last one, for what the watermark or the clock then lets go."""
+
+
+def watch_states() -> None:
+    """Give a query the store that its state needs, and let one that goes by Java's clock end, irreversibly.
+
+    The first may be in the cluster's settings. With timers of processing time, Spark runs batches without rows for ever.
+    """
+    for name in ("applyInPandasWithState", "transformWithState", "transformWithStateInPandas"):
+        if hasattr(GroupedData, name):
+            setattr(GroupedData, name, _stated(getattr(GroupedData, name)))
+
+
+def _stated(really: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(really)
+    def called(self: Any, *given: Any, **named: Any) -> Any:
+        settings = self._df.sparkSession.conf
+        if really.__name__.startswith("transform") and "RocksDB" not in settings.get(STATE_STORE, ""):
+            settings.set(STATE_STORE, ROCKSDB)
+        texts = (text.lower() for text in (*given, *named.values()) if isinstance(text, str))
+        if any(text.startswith("processingtime") for text in texts):
+            settings.set(EMPTY_BATCHES, "false")
+        return really(self, *given, **named)
+
+    return called
 
 
 def watch_queries(
