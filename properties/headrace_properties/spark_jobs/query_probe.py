@@ -30,7 +30,7 @@ from headrace_properties.spark_jobs.runs import (
     watched_calmly,
     watched_job,
 )
-from headrace_properties.spark_jobs.settled import difference, has_more
+from headrace_properties.spark_jobs.settled import Updates, difference, has_more
 from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.swallowed import heard_run
 from headrace_properties.spark_jobs.trials import QueryTrial
@@ -125,7 +125,9 @@ class QueryProbe:
             return f"it raises {raised_told(outcome.failure)}"
         is_running = self.job.declares.running or (bool(schedule.twice) and self.depends_on_batching)
         recut = cuts_otherwise(schedule) or bool(schedule.idle_after)
-        return difference(self.job, calm, outcome, last_only=is_running and recut, same_batches=not recut)
+        runs_again = replace(schedule.undisturbed, faults=schedule.faults, workers=schedule.workers)
+        updates = Updates.LAST if recut else Updates.ALL if schedule == runs_again else Updates.LAST_OF_BATCH
+        return difference(self.job, calm, outcome, last_only=is_running and recut, updates=updates)
 
     @cached_property
     def depends_on_batching(self) -> bool:

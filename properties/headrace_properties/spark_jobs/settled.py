@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable
+from enum import Enum
 from itertools import chain
 from typing import Any
 
@@ -12,8 +13,21 @@ from headrace_sim.spark.job import Aggregate, OutputMode, SparkJob
 from headrace_sim.spark.query.queries import Outcome, hashable
 
 
+class Updates(Enum):
+    """Which rows of a key count, where rows are updates."""
+
+    LAST = "the last one"
+    LAST_OF_BATCH = "the last one of each batch"
+    ALL = "all"
+
+
 def difference(
-    job: SparkJob, expected: Outcome, found: Outcome, *, last_only: bool = False, same_batches: bool = False
+    job: SparkJob,
+    expected: Outcome,
+    found: Outcome,
+    *,
+    last_only: bool = False,
+    updates: Updates = Updates.LAST,
 ) -> str | None:
     """Describe what differs in the settled outcomes of two runs; ``None``: nothing.
 
@@ -21,14 +35,14 @@ def difference(
         job: What was run.
         expected: The outcome of the undisturbed run.
         found: The other one.
-        last_only: Whether only the last row of each key counts, as it always does if rows are updates.
-        same_batches: Whether both runs have the same rows in each batch: updates then count batch by batch.
+        last_only: Whether rows that are appended are updates, too.
+        updates: Which of them count. All, if both runs have the same rows in the same order in each batch.
 
     """
     for what, one, other in zip(
         ("output", "state"),
-        _settled(job, expected, last_only=last_only, same_batches=same_batches),
-        _settled(job, found, last_only=last_only, same_batches=same_batches),
+        _settled(job, expected, last_only=last_only, updates=updates),
+        _settled(job, found, last_only=last_only, updates=updates),
         strict=True,
     ):
         if one != other:
@@ -43,16 +57,20 @@ def has_more(job: SparkJob, found: Outcome, other: Outcome) -> bool:
 
 
 def _settled(
-    job: SparkJob, outcome: Outcome, *, last_only: bool = False, same_batches: bool = False
+    job: SparkJob, outcome: Outcome, *, last_only: bool = False, updates: Updates = Updates.LAST
 ) -> tuple[Counter[Any], Counter[Any]]:
     last = job.stateful[-1] if job.stateful else None
     if isinstance(last, Aggregate) and last.output_mode is OutputMode.COMPLETE:
         # Each batch has the whole result.
         whole = outcome.outputs[max(outcome.outputs)] if outcome.outputs else []
         rows = Counter(hashable(_leveled(row)) for row in whole)
-    elif last is not None and (last_only or last.output_mode is not OutputMode.APPEND):
+    elif (
+        last is not None
+        and updates is not Updates.ALL
+        and (last_only or last.output_mode is not OutputMode.APPEND)
+    ):
         batches = [outcome.outputs[number] for number in sorted(outcome.outputs)]
-        parts = batches if same_batches else [list(chain.from_iterable(batches))]
+        parts = batches if updates is Updates.LAST_OF_BATCH else [list(chain.from_iterable(batches))]
         rows = Counter(chain.from_iterable(_last_by_key(part, job.output.names, last.keys) for part in parts))
     else:
         rows = Counter(hashable(_leveled(row)) for row in outcome.rows().elements())

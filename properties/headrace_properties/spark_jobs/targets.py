@@ -85,7 +85,7 @@ author promises; and what its outcome may depend on."""
 
 _REFUSED = re.compile("output mode", re.IGNORECASE)
 """What Spark says of a query whose output mode does not fit its operators, or its sink."""
-_MISSING = re.compile(r"(?:ClassNotFoundException|Failed to find (?:the )?data source): ([\w.$]+)")
+_MISSING = re.compile(r"(?:ClassNotFoundException|Failed to find (?:the )?data source): ([\w.$]*[\w$])")
 """What Spark says of a connector or a driver whose jar it has not."""
 NO_ROW = "no row came to the sink: nothing could be lost or doubled"
 SINK_TRIES = 3

@@ -20,7 +20,7 @@ from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import finding_of, size_told
 from headrace_properties.spark_jobs.runs import place_of_failure, raised_told, run_changed
-from headrace_properties.spark_jobs.settled import difference
+from headrace_properties.spark_jobs.settled import Updates, difference
 from headrace_properties.spark_jobs.smaller_feeds import narrowed, shrunk
 from headrace_properties.spark_jobs.together import labels_of
 from headrace_properties.spark_jobs.trials import QueryTrial
@@ -173,7 +173,7 @@ class Upgrade:
             )
         else:
             expected = _from(new, number)
-            differs = difference(self.job, expected, later, same_batches=True)
+            differs = difference(self.job, expected, later, updates=Updates.LAST_OF_BATCH)
             if differs is None or (trial.kept is not None and expected.rows() == later.rows()):
                 return None  # a smaller feed is to show it in the output
             claim = FindingClass.VIOLATED if self._agree else FindingClass.UNDECLARED

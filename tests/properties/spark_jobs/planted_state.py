@@ -59,6 +59,7 @@ class Totals(Processor):
 _totals: dict[str, int] = {}
 _versions: dict[str, tuple[int, int]] = {}
 _days: dict[int, str] = {}
+_told: dict[str, int] = {}
 
 
 class CacheBeforeState(Totals):
@@ -176,6 +177,34 @@ class RowOfEachCall(FirstOfKeyForAnHour):
         yield Row(k=key[0], n=1)
 
 
+class TellsAndEnds(FirstOfKeyForAnHour):
+    """Tells of each call how many rows the key had, and then that it is at its end."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        before = (self.seen.get() or (0,))[0]
+        self.seen.update((self.counted(key[0], before) + len(list(rows)),))
+        yield Row(k=key[0], n=self.seen.get()[0])
+        yield Row(k=key[0], n=0)
+        self.after(key[0])
+
+    def counted(self, key: str, before: int) -> int:
+        return before
+
+    def after(self, key: str) -> None:
+        """Remember what has been written."""
+
+
+class TellsOfTheModule(TellsAndEnds):
+    """The last row of each batch hides what is lost with a worker."""
+
+    def counted(self, key: str, before: int) -> int:
+        return _told.get(key, 0)
+
+    def after(self, key: str) -> None:
+        _told[key] = self.seen.get()[0]
+        self.seen.update((1,))
+
+
 class Forgets(FirstOfKey):
     """Counts a call's rows, not the key's: it never reads its state."""
 
@@ -240,6 +269,9 @@ PLANTED_STATE = {
     ),
     "numbers in a slot of a processor that extends nothing": Planted(
         by_clock(TotalInSlot()), by_clock(InSlots()), FEED, "memory", ("self.total", "outside state")
+    ),
+    "a count of the module, in rows that a later one of the batch replaces": Planted(
+        _updating(TellsOfTheModule()), _updating(TellsAndEnds()), FEED, "memory", ("_told", "outside state")
     ),
     "a row of each call, with a TTL": Planted(
         by_clock(RowOfEachCall()), by_clock(FirstOfKeyForAnHour()), TOGETHER, "batching", ("at one time",)
