@@ -1,6 +1,6 @@
 """What jobs of the corpus come to at each crash point: ``python -m tests.crash_points NAME ...`` records the real Spark.
 
-Each job runs in a process of its own, in a copy of its folder, as `tests.corpus` runs it.
+They run in one process, in a copy of their folder, as `tests.corpus` runs them: Java starts once.
 """
 
 import json
@@ -9,34 +9,41 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.corpus import INSTALLED
 from tests.properties.spark_jobs.corpus_table import CORPUS, FOLDER, CorpusJob
 from tests.sim.spark.outcomes import keep
 
 RECORDED = Path(__file__).parent / "sim" / "spark" / "crash_point_outcomes.json"
-"""By job and query: the crash points of the real Spark, by what is wrong there (``""``: nothing), and the rows that are left."""
+"""By job and query: what the real Spark found, its crash points by what is wrong there (``""``: nothing), and the rows left."""
 BATCHES = 2
 """How many of the drawn ones: a point of the third is like one of the second."""
 Outcomes = dict[str, dict[str, Any]]
-"""By query: ``points``, ``left``."""
+"""By query: ``found``, ``points``, ``left``."""
 
 
-def outcomes_of(job: CorpusJob, engine: str) -> Outcomes:
-    """Return what a job comes to, by query. ``engine``: ``here``, or ``spark``."""
+def outcomes_of(jobs: Sequence[CorpusJob], engine: str) -> Iterator[tuple[str, Outcomes]]:
+    """Yield what jobs come to, each by its name and query. ``engine``: ``here``, or ``spark``."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "jobs"
         shutil.copytree(FOLDER, place)
-        path = os.pathsep.join([str(INSTALLED), str(Path(__file__).parent.parent)])
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.crash_points", "--tell", job.name, engine],
-            cwd=place, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True,
-        )  # fmt: skip
-    told: Outcomes = json.loads(done.stdout.splitlines()[-1])
-    return told
+        names = [job.name for job in jobs]
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.crash_points", "--tell", engine, *names],
+            cwd=place, env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}, stdout=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            told = (json.loads(line) for line in process.stdout if line.startswith(_TOLD))
+            yield from ((outcomes["job"], outcomes["queries"]) for outcomes in told)
+        assert process.returncode == 0
+
+
+_TOLD = '{"job": '
 
 
 def _told(job: CorpusJob, engine: str) -> Outcomes:
@@ -52,7 +59,9 @@ def _told(job: CorpusJob, engine: str) -> Outcomes:
         tuple(job.arguments.split()),
         dict(part.split("=", 1) for part in variables),
     )
-    with surroundings(script) as module:
+    # What Java's death adds is told of findings, and not of points.
+    alone = patch("headrace_sim.spark.sinks.trial._Check._kill_with_java", return_value=[])
+    with surroundings(script) as module, alone:
         laboratory = Laboratory(script) if engine == "spark" else None
         trials = trials_of_program(script, module, ProgramInput(), TrialOptions(laboratory=laboratory))
         for part in trials.parts:
@@ -69,17 +78,23 @@ def _told(job: CorpusJob, engine: str) -> Outcomes:
                 f"{point.fault.kind.value} {point.fault.batch} {point.fault.effect}"
             )
         left = {name: items.total() for name, items in sorted(sink.left.items())} if sink else {}
-        told[label] = {"points": {wrong: ", ".join(places) for wrong, places in points.items()}, "left": left}
+        told[label] = {
+            "found": sorted({finding.kind.name for finding in report.findings}) if report else [],
+            "points": {wrong: ", ".join(places) for wrong, places in points.items()},
+            "left": left,
+        }
     return told
 
 
 def main(names: list[str]) -> None:
     """Record jobs of these names."""
     if names[0] == "--tell":
-        sys.stdout.write(json.dumps(_told(CORPUS[names[1]], names[2])))
+        sys.path.append(str(INSTALLED))  # behind what is really installed
+        for name in names[2:]:
+            sys.stdout.write(json.dumps({"job": name, "queries": _told(CORPUS[name], names[1])}) + "\n")
+            sys.stdout.flush()
         return
-    for name in names:
-        told = outcomes_of(CORPUS[name], "spark")
+    for name, told in outcomes_of([CORPUS[name] for name in names], "spark"):
         keep(RECORDED, json.loads(RECORDED.read_text()) | {name: told})
 
 

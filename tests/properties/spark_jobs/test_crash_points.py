@@ -21,7 +21,7 @@ def wrong_at(outcomes: dict[str, Any]) -> dict[str, str]:
     "name", [pytest.param(name, marks=[] if name in BY_DAY else [pytest.mark.nightly]) for name in REAL]
 )
 def test_simulation_comes_to_what_the_real_spark_came_to_at_each_crash_point(name: str) -> None:
-    simulated = outcomes_of(CORPUS[name], "here")
+    ((_, simulated),) = outcomes_of([CORPUS[name]], "here")
     for query, real in REAL[name].items():
         ours, theirs = wrong_at(simulated[query]), wrong_at(real)
         if (
