@@ -207,8 +207,11 @@ class Again:
             found = check_again(target.job, target.feed, trial, target.promises, target.limits)
             self.finding = None if found is None else placed(target.job, target.feed, found)
         elif target.job.sink.function is not None:
-            rows = narrowed(target.feed, trial.kept)
-            self._sink = dataclasses.replace(target, feed=rows).try_fault(trial.fault)
+            smaller = dataclasses.replace(target, feed=narrowed(target.feed, trial.kept))
+            self._sink = smaller.try_fault(trial.fault)
+            if trial.promise:
+                self.finding = smaller.broken_again(trial)
+                return
             seed, kept = trial.feed_seed, trial.kept
             shown = [finding_of_sink(found, seed, kept) for found in self._sink.findings]
             shown += [question_of_sink(asked, seed, kept) for asked in self._sink.questions]
@@ -269,15 +272,19 @@ def _implausible(trial: QueryTrial | SinkTrial, target: SparkTarget) -> str:
         return f"it needs row {max(trial.kept or ())}, and the input has {rows} rows"
     if isinstance(trial, SinkTrial):
         negative = trial.fault.batch < 0 or trial.fault.effect < -1
-        return "its fault is at a negative place" if negative else ""
+        if negative:
+            return "its fault is at a negative place"
+        return _of_unknown_promise(trial, target) if trial.promise else ""
     schedule = trial.schedule or Schedule()
     if not 0 < (schedule.partitions or 1) <= _MOST_PARTITIONS:
         return f"it has {schedule.partitions} partitions"
     if any(size < 0 for size in schedule.cuts or ()):
         return "it has a batch of negative size"
-    promises = [promise.name for promise in target.promises]
-    if (trial.cause is Cause.PROMISE) != bool(trial.promise) or (
-        trial.promise and trial.promise not in promises
-    ):
-        return f"it is about the promise {trial.promise!r}, which the module no longer makes"
-    return ""
+    return _of_unknown_promise(trial, target) if trial.promise or trial.cause is Cause.PROMISE else ""
+
+
+def _of_unknown_promise(trial: QueryTrial | SinkTrial, target: SparkTarget) -> str:
+    """Return that a trial is about a promise that the module does not make, or ""."""
+    if any(promise.name == trial.promise for promise in target.promises):
+        return ""
+    return f"it is about the promise {trial.promise!r}, which the module no longer makes"

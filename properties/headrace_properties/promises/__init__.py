@@ -35,11 +35,21 @@ this run does not tell. `sometimes`, `never` and `eventually` must return a bool
 `in_order`                   Records of a key leave in order.
 `linearizable`               Requests and answers of each key fit some sequential order that respects real time.
 `bounded_state`              No row is left that nothing will ever clean up.
+`unique`                     No two rows of a table have one key.
+`newest_wins`                A table has the newest version of each key that came.
+`no_gap`                     The numbers in a column follow each other.
+`same_total`                 Amounts add up to the same in several tables.
 ============================ ============================================================================================
 
 What a moment shows is durable or has left: `Moment.states`, `Moment.state`, `Moment.timers` of rows, `Moment.inputs`,
 `Moment.outputs`, `Moment.low_watermark`, `Moment.at_us`, and what changed since the last moment (`Moment.changed`), decoded by
 the pipeline's own codecs. `Moment.memory` is a dict that the promise has for itself during one run.
+
+Of a Spark job, a promise with ``table=`` reads what its sink leaves: ``moment.table(name)`` is a list of ``Row`` values of an SQL
+table, of a file, or of what a server was told; ``"input"`` and ``"output"`` are the rows of the query, ``""`` is the only table.
+A name may be the last part of a longer one (``orders`` of ``shop.db: orders``), or a pattern (``done/*.json``). `always` is
+asked of what is committed wherever a driver dies, `at_end` of what each run leaves in the end, also the undisturbed one. Of a
+pipeline and of a History, ``moment.table(stream)`` has the values of the records on a stream.
 """
 
 from headrace_properties.promises.errors import Broken, PromiseError, Unexercised
@@ -62,6 +72,7 @@ from headrace_properties.promises.ready_made import (
     expected,
     in_order,
 )
+from headrace_properties.promises.table_promises import newest_wins, no_gap, same_total, unique
 
 __all__ = [
     "Broken",
@@ -84,6 +95,10 @@ __all__ = [
     "judge_promises",
     "linearizable",
     "never",
+    "newest_wins",
+    "no_gap",
     "promise_checkers",
+    "same_total",
     "sometimes",
+    "unique",
 ]

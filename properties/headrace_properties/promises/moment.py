@@ -13,6 +13,9 @@ from headrace.history import Injected
 from headrace.wire.rows import Production
 from headrace_properties.promises.world import DurableStep, SeenRecord, World
 
+INPUT, OUTPUT = "input", "output"
+"""What a promise about tables calls all input, and all that a query gives out, or that leaves a pipeline."""
+
 
 class Lender:
     """Decodes values for one promise, and remembers what it has lent out."""
@@ -272,6 +275,18 @@ class Moment:
             NotInPipelineError: the pipeline has no such stream.
         """
         return self._views("outputs", self._outputs, self._world.outputs, stream)
+
+    def table(self, name: str = "") -> list[Any]:
+        """Return the values of the records on a stream, or of all ``input`` or ``output``, for a promise about tables.
+
+        ``name``: of the stream; ``""``: all that left.
+
+        Raises:
+            NotInPipelineError: the pipeline has no such stream.
+        """
+        given = {INPUT: self.inputs, OUTPUT: self.outputs, "": self.outputs}
+        views = given[name]() if name in given else (*self.inputs(name), *self.outputs(name))
+        return [view.value for view in views]
 
     def has_stream(self, name: str) -> bool:
         """Return whether the pipeline has a stream, for a promise that judges several pipelines."""

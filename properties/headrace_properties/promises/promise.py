@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import overload
 
 from headrace_properties.promises.errors import PromiseError
-from headrace_properties.promises.moment import Moment
+from headrace_properties.promises.moment import INPUT, OUTPUT, Moment
 
 Check = Callable[[Moment], bool | None]
 """What a user writes: ``False`` or an ``AssertionError`` breaks the promise."""
@@ -32,6 +32,14 @@ class PromiseKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Versions:
+    """What must come in several versions, so that a promise about the newest one is tested."""
+
+    by: tuple[str, ...]  # the columns of its key
+    version: str  # the column that is greater in a newer row
+
+
+@dataclass(frozen=True, slots=True)
 class Promise:
     """A property of the pipeline's work that its author states.
 
@@ -47,6 +55,8 @@ class Promise:
         ending: for `PromiseKind.ALWAYS`: a further check when the run has come to rest.
         uses: all computations and streams that the promise names, which must exist.
         bounds: computations of which it says which rows may stay.
+        tables: what it reads by `Moment.table`: tables that a sink leaves, or streams; ``""``: the only one.
+        versions: what rows that are drawn for a Spark job have to show.
     """
 
     name: str
@@ -60,6 +70,13 @@ class Promise:
     ending: Check | None = None
     uses: tuple[str, ...] = ()
     bounds: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    versions: Versions | None = None
+
+    @property
+    def reads_sink(self) -> bool:
+        """Whether it reads what a sink leaves, and not only what a query takes and gives out."""
+        return not {*self.tables} <= {INPUT, OUTPUT}
 
     def __call__(self, moment: Moment) -> bool | None:
         """Call the function, for a test of the promise itself."""
@@ -69,9 +86,11 @@ class Promise:
 @overload
 def always(check: Check) -> Promise: ...
 @overload
-def always(*, of: Names = (), stream: Names = (), name: str = "") -> Callable[[Check], Promise]: ...
 def always(
-    check: Check | None = None, *, of: Names = (), stream: Names = (), name: str = ""
+    *, of: Names = (), stream: Names = (), table: Names = (), name: str = ""
+) -> Callable[[Check], Promise]: ...
+def always(
+    check: Check | None = None, *, of: Names = (), stream: Names = (), table: Names = (), name: str = ""
 ) -> Promise | Callable[[Check], Promise]:
     """Promise what holds after each durable change and each record that goes outside.
 
@@ -79,51 +98,59 @@ def always(
         check: the function.
         of: check only after changes of the rows of these computations.
         stream: check only after records that leave on these streams.
+        table: of a Spark job: read these tables of its sink, ``moment.table(name)``; ``""``: the only one.
         name: default: the function's name.
 
     Raises:
         PromiseError: it is not a plain function of a moment, or the name is not allowed.
     """
-    return _decorate(check, PromiseKind.ALWAYS, name, of=of, stream=stream)
+    return _decorate(check, PromiseKind.ALWAYS, name, of=of, stream=stream, table=table)
 
 
 @overload
 def never(check: Check) -> Promise: ...
 @overload
-def never(*, of: Names = (), stream: Names = (), name: str = "") -> Callable[[Check], Promise]: ...
 def never(
-    check: Check | None = None, *, of: Names = (), stream: Names = (), name: str = ""
+    *, of: Names = (), stream: Names = (), table: Names = (), name: str = ""
+) -> Callable[[Check], Promise]: ...
+def never(
+    check: Check | None = None, *, of: Names = (), stream: Names = (), table: Names = (), name: str = ""
 ) -> Promise | Callable[[Check], Promise]:
     """Promise what must never be true: ``True`` breaks it. Arguments and errors: as for `always`."""
-    return _decorate(check, PromiseKind.NEVER, name, of=of, stream=stream)
+    return _decorate(check, PromiseKind.NEVER, name, of=of, stream=stream, table=table)
 
 
 @overload
 def sometimes(check: Check) -> Promise: ...
 @overload
-def sometimes(*, of: Names = (), stream: Names = (), name: str = "") -> Callable[[Check], Promise]: ...
 def sometimes(
-    check: Check | None = None, *, of: Names = (), stream: Names = (), name: str = ""
+    *, of: Names = (), stream: Names = (), table: Names = (), name: str = ""
+) -> Callable[[Check], Promise]: ...
+def sometimes(
+    check: Check | None = None, *, of: Names = (), stream: Names = (), table: Names = (), name: str = ""
 ) -> Promise | Callable[[Check], Promise]:
     """Require some run to reach this by returning ``True``; otherwise, the verdict is unknown. Arguments: as for `always`."""
-    return _decorate(check, PromiseKind.SOMETIMES, name, of=of, stream=stream)
+    return _decorate(check, PromiseKind.SOMETIMES, name, of=of, stream=stream, table=table)
 
 
 @overload
 def at_end(check: Check) -> Promise: ...
 @overload
-def at_end(*, name: str = "") -> Callable[[Check], Promise]: ...
-def at_end(check: Check | None = None, *, name: str = "") -> Promise | Callable[[Check], Promise]:
+def at_end(*, table: Names = (), name: str = "") -> Callable[[Check], Promise]: ...
+def at_end(
+    check: Check | None = None, *, table: Names = (), name: str = ""
+) -> Promise | Callable[[Check], Promise]:
     """Promise what holds once the run has come to rest: all input is in, all work is done.
 
     Args:
         check: the function.
+        table: as for `always`.
         name: default: the function's name.
 
     Raises:
         PromiseError: it is not a plain function of a moment, or the name is not allowed.
     """
-    return _decorate(check, PromiseKind.AT_END, name)
+    return _decorate(check, PromiseKind.AT_END, name, table=table)
 
 
 def eventually(*, within_us: int, name: str = "") -> Callable[[Check], Promise]:
@@ -152,10 +179,10 @@ def eventually(*, within_us: int, name: str = "") -> Callable[[Check], Promise]:
 
 
 def _decorate(
-    check: Check | None, kind: PromiseKind, name: str, of: Names = (), stream: Names = ()
+    check: Check | None, kind: PromiseKind, name: str, of: Names = (), stream: Names = (), table: Names = ()
 ) -> Promise | Callable[[Check], Promise]:
     def decorator(check: Check) -> Promise:
-        return make(check, kind, name=name, of=of, stream=stream)
+        return make(check, kind, name=name, of=of, stream=stream, table=table)
 
     return decorator if check is None else decorator(check)
 
@@ -168,6 +195,7 @@ def make(
     title: str = "",
     of: Names = (),
     stream: Names = (),
+    table: Names = (),
     within_us: int = 0,
     ending: Check | None = None,
     uses: Iterable[str] = (),
@@ -182,6 +210,7 @@ def make(
         title: default: the first line of its docstring.
         of: computations whose changes it is checked after.
         stream: streams whose departing records it is checked after.
+        table: tables that it reads.
         within_us: for `PromiseKind.EVENTUALLY`.
         ending: see `Promise`.
         uses: further computations and streams that must exist.
@@ -202,7 +231,19 @@ def make(
     computations, streams = _several(of), _several(stream)
     title = title or (inspect.getdoc(users) or "").partition("\n")[0]
     used = (*computations, *streams, *uses)
-    return Promise(name, kind, check, title, where, computations, streams, within_us, ending, used)
+    return Promise(
+        name,
+        kind,
+        check,
+        title,
+        where,
+        computations,
+        streams,
+        within_us,
+        ending,
+        used,
+        tables=_several(table),
+    )
 
 
 def _is_plain(function: object) -> bool:

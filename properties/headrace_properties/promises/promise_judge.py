@@ -17,6 +17,7 @@ from headrace_properties.checkers.checker import EventNumber
 from headrace_properties.checkers.topology import Topology
 from headrace_properties.promises.asking import Asker
 from headrace_properties.promises.errors import PromiseError
+from headrace_properties.promises.moment import INPUT, OUTPUT
 from headrace_properties.promises.promise import Promise, PromiseKind
 from headrace_properties.promises.promise_checkers import CHECKERS, PromiseChecker
 from headrace_properties.promises.watch import PATIENCE_S, Watch
@@ -135,6 +136,7 @@ def _problem_of(promise: Promise, topology: Topology) -> str:
     for kind, asked, known in (
         ("computation", promise.of, nodes),
         ("stream", promise.streams, streams),
+        ("stream", set(promise.tables) - {"", INPUT, OUTPUT}, streams),
         ("computation or stream", promise.uses, nodes | streams),
     ):
         for name in asked:

@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from headrace_properties.promises.errors import Broken, PromiseError, Unexercised
-from headrace_properties.promises.moment import Moment, RecordView, RowChange
+from headrace_properties.promises.moment import INPUT, OUTPUT, Moment, RecordView, RowChange
 from headrace_properties.promises.promise import Promise, PromiseKind, make
+from headrace_properties.promises.table_promises import Column, expected_table, one_row_each
 
 Amount = Callable[[Any], Any]
 """Returns the amount that a state or a record's value represents."""
@@ -83,24 +85,30 @@ def _moved(change: RowChange) -> str:
 
 
 def answered_once(
-    requests: str, answers: str, *, by: Callable[[Any], Any], of: Callable[[Any], Any] | None = None, name: str = ""
+    requests: str = INPUT, answers: str = OUTPUT, *, by: Column, of: Column | None = None, table: str | None = None,
+    name: str = "",
 ) -> Promise:  # fmt: skip
     """Promise that each request gets exactly one answer, and that every answer has a request.
 
     Args:
         requests: stream on which requests are injected.
         answers: stream on which answers leave.
-        by: tells which request it is, from the value of a request.
+        by: tells which request it is, from the value of a request; or its column.
         of: tells which request it answers, from the value of an answer; default: as ``by``.
-        name: default: ``answered_once``.
+        table: of a Spark job: its requests are the input, and its answers the rows of this table; ``""``: the only one.
+        name: default: ``answered_once``, with the table.
     """
-    answered = by if of is None else of
+    if table is not None:
+        return one_row_each(by, by if of is None else of, table, name)
+    asked, answered = (
+        itemgetter(column) if isinstance(column, str) else column for column in (by, by if of is None else of)
+    )
 
     def no_answer_twice(moment: Moment) -> None:
         memory, answer = moment.memory, moment.changed
         request = answered(answer.value)
         if request not in memory.get("asked", ()):
-            memory["asked"] = {by(view.value) for view in moment.inputs(requests)}
+            memory["asked"] = {asked(view.value) for view in moment.inputs(requests)}
         if request not in memory["asked"]:
             raise Broken(f"the answer is to {request!r}, which nobody asked", answer)
         first = memory.setdefault("answers", {}).setdefault(request, answer)
@@ -115,8 +123,8 @@ def answered_once(
             raise Unexercised(f"no request came in on {requests!r}")
         answers_to = moment.memory.get("answers", {})
         for view in came:
-            if by(view.value) not in answers_to:
-                raise Broken(f"request {by(view.value)!r} is never answered: {view.value!r}", view)
+            if asked(view.value) not in answers_to:
+                raise Broken(f"request {asked(view.value)!r} is never answered: {view.value!r}", view)
 
     title = f"each record of {requests!r} is answered exactly once on {answers!r}"
     return make(
@@ -189,9 +197,17 @@ def bounded_state(
 
 
 def expected(
-    stream: str, *, of: str = "", initial: Callable[[], Any] = dict, name: str = ""
+    stream: str = "",
+    *,
+    of: str = "",
+    initial: Callable[[], Any] = dict,
+    table: str | None = None,
+    name: str = "",
 ) -> Callable[[Callable[..., Any]], Promise]:
     """Promise that the records that leave on a stream are exactly those that a function returns, in any order.
+
+    Of a Spark job, ``table`` has exactly the rows that the function makes of the input, a tuple of ``Row``: it returns tuples,
+    dicts or ``Row`` values, or a pandas DataFrame. Of dicts and frames, only their columns are compared.
 
     The function returns (key, value) pairs, or (key, value, timestamp) triples. Without ``of`` it is called once, when all is
     done, with the records that were injected, a tuple of `RecordView`. With ``of`` it is a sequential model of a key of that
@@ -202,6 +218,7 @@ def expected(
         stream: on which they leave.
         of: the computation whose order of records steps the model; default: the function takes the whole input.
         initial: makes the model's state of a new key.
+        table: of a Spark job: that its sink leaves; ``""``: the only one; ``"output"``: the rows that the query gives out.
         name: default: the function's name.
 
     Raises:
@@ -209,6 +226,9 @@ def expected(
     """
 
     def decorator(function: Callable[..., Any]) -> Promise:
+        if table is not None:
+            return expected_table(function, table, name)
+
         def step(moment: Moment) -> None:
             change, memory = moment.changed, moment.memory
             for record in change.consumed:

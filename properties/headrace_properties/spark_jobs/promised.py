@@ -1,58 +1,81 @@
 """Promises about a Spark job: its author's claims about rows and state, checked after each batch and at the end of each run.
 
-The decorators are those of `headrace_properties.promises`: ``always``, ``never``, ``sometimes`` and ``at_end``. The function
-gets a `JobMoment`.
+The decorators are those of `headrace_properties.promises`: ``always``, ``never``, ``sometimes`` and ``at_end``, and the
+ready-made promises about tables. The function gets a `JobMoment`.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from headrace_properties.promises import Promise, PromiseError
 from headrace_properties.promises.asking import Answer, ask, changes, reason_of
-from headrace_properties.promises.promise import PromiseKind, make
+from headrace_properties.promises.errors import NotInPipelineError
+from headrace_properties.promises.moment import INPUT, OUTPUT
+from headrace_properties.promises.promise import PromiseKind
 from headrace_properties.promises.promise_judge import check_are_promises
 from headrace_properties.promises.reach import Reach
 from headrace_properties.promises.watch import Watch
 from headrace_sim.spark.columns.values import InputRows
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.query.queries import Batch, Outcome, hashable
+from headrace_sim.spark.query.queries import Batch, Outcome
 
 _ASKED = frozenset({PromiseKind.ALWAYS, PromiseKind.NEVER, PromiseKind.SOMETIMES, PromiseKind.AT_END})
 
 
 @dataclass(frozen=True, slots=True)
+class SinkEffect:
+    """What a sink did, in order: ``INSERT INTO orders``, ``commit``, ``POST``, ``rename``."""
+
+    action: str
+    target: str  # to what
+    batch: int  # in which batch
+    pending: bool  # whether it is part of a transaction that is not committed then
+    content: Any  # of a request, its body
+
+
+@dataclass(frozen=True, slots=True)
 class JobMoment:
-    """What a promise about a job sees: a run up to a committed batch."""
+    """What a promise about a job sees: a run up to a committed batch, or what its sink has left."""
 
     rows: tuple[Any, ...]  # the input up to here, as ``Row`` values
     outputs: tuple[Any, ...]  # the output up to here, as ``Row`` values, in order of batches
     # the contents of each key, by the variable's name and the key, a tuple: a row, a list of rows, or rows by key
     state: Mapping[tuple[str, tuple[Any, ...]], Any]
     late: int  # the number of rows dropped as late
+    # the rows of each table of its sink, as ``Row`` values; None: the sink is not called
+    tables: Mapping[str, tuple[Any, ...]] | None = None
+    effects: tuple[SinkEffect, ...] = ()  # what the sink has done so far, in order
+
+    def table(self, name: str = "") -> list[Any]:
+        """Return the rows of a table: ``input``, ``output``, a stream of the input, or what the sink leaves.
+
+        ``name``: the table's; the last part of it; or a pattern of names. "": the only one.
+
+        Raises:
+            NotInPipelineError: There is no such table, or the sink is not called.
+
+        """
+        if name in {INPUT, OUTPUT} or (self.tables is None and not name):
+            return list(self.rows if name == INPUT else self.outputs)
+        if self.rows and name in getattr(self.rows[0], "__fields__", ()):
+            return [row[name] for row in self.rows if row[name] is not None]
+        if self.tables is None:
+            problem = f"it reads the table {name!r}, and the query's schedules have none. Decorate it with table={name!r}"
+            raise NotInPipelineError(problem)
+        found = [rows for known, rows in self.tables.items() if _is_called(known, name)]
+        if not found or (not name and len(found) > 1):
+            known = ", ".join(map(repr, self.tables)) or "nothing"
+            raise NotInPipelineError(f"it reads the table {name!r}, and the sink leaves: {known}")
+        return [row for rows in found for row in rows]
 
 
-def expected_rows(function: Callable[[tuple[Any, ...]], Iterable[Any]]) -> Promise:
-    """Promise that the output is exactly what a function returns for the input, in any order.
-
-    ``function``: takes the input, a tuple of ``Row`` values, and returns tuples or ``Row`` values. Raise `PromiseError` if it
-    is not a plain function.
-    """
-
-    def same(moment: Any) -> None:
-        wanted = Counter(hashable(tuple(row)) for row in function(moment.rows))
-        given = Counter(hashable(tuple(row)) for row in moment.outputs)
-        told = [
-            f"{word} {', '.join(map(str, list(rows.elements())[:3]))}"
-            for word, rows in (("missing:", wanted - given), ("not expected:", given - wanted))
-            if rows
-        ]
-        if told:
-            raise AssertionError("; ".join(told))
-
-    return make(same, PromiseKind.AT_END, written=function)
+def _is_called(known: str, name: str) -> bool:
+    """Return whether a table is called so, or in short, or fits a pattern."""
+    tails = [known.rpartition(separator)[2] for separator in (": ", "/", ".")]
+    return not name or name in {known, *tails} or fnmatchcase(known, name)
 
 
 def check_promises_of_job(promises: object) -> tuple[Promise, ...]:
@@ -86,13 +109,14 @@ class QueryJudge:
     """
 
     def __init__(self, promises: Sequence[Promise], job: SparkJob) -> None:
-        self.broken: dict[str, str] = {}
-        self.tested: set[str] = set()
-        self.untested: dict[str, str] = {}
         self._promises = promises
         self._job = job
-        self._watch = Watch()
-        self._reach = {promise.name: Reach(promise) for promise in promises}
+        self._asker = JobAsker(promises)
+        self.broken, self.tested, self.untested = (
+            self._asker.broken,
+            self._asker.tested,
+            self._asker.untested,
+        )
         self._error: PromiseError | None = None
 
     def after_batch(self, batch: Batch, outcome: Outcome) -> None:
@@ -119,21 +143,41 @@ class QueryJudge:
     def _ask(self, promises: Sequence[Promise], outcome: Outcome, when: str) -> None:
         if not promises or self._error is not None:
             return
-        moment = self._moment(outcome)
+        try:
+            self._asker.ask(promises, self._moment(outcome), when)
+        except PromiseError as error:
+            self._error = error  # it is raised at the end: here it would look like an error of the job
+
+
+class JobAsker:
+    """Asks promises at moments of one or several runs.
+
+    Attributes:
+        broken: Why each broken promise is, by its name: only the first time counts.
+        tested: Promises that could tell; of kind ``sometimes``: that came true.
+        untested: Why the others could not.
+
+    """
+
+    def __init__(self, promises: Sequence[Promise]) -> None:
+        self.broken: dict[str, str] = {}
+        self.tested: set[str] = set()
+        self.untested: dict[str, str] = {}
+        self._watch = Watch()
+        self._reach = {promise.name: Reach(promise) for promise in promises}
+
+    def ask(self, promises: Sequence[Promise], moment: JobMoment, when: str) -> None:
+        """Ask some of the promises, unless they are broken. Raise `PromiseError` if one is wrong in itself."""
         shown = repr(moment)
         for promise in promises:
             came_true = promise.kind is PromiseKind.SOMETIMES and promise.name in self.tested
             if came_true or promise.name in self.broken:
                 continue
-            try:
-                reach = self._reach[promise.name]
-                with self._watch.watching(), nullcontext() if reach.tested else reach.watching():
-                    answer = ask(promise, promise.check, moment, self._watch)
-                if repr(moment) != shown:
-                    raise changes(promise, "the rows, the output or the state")
-            except PromiseError as error:
-                self._error = error
-                return  # it is raised at the end: here it would look like an error of the job
+            reach = self._reach[promise.name]
+            with self._watch.watching(), nullcontext() if reach.tested else reach.watching():
+                answer = ask(promise, promise.check, moment, self._watch)
+            if repr(moment) != shown:
+                raise changes(promise, "the rows, the output or the state")
             self._take(promise, answer, when)
 
     def _take(self, promise: Promise, answer: Answer, when: str) -> None:

@@ -21,6 +21,7 @@ from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.explaining import placed
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.feeds.sink_plans import feed_for_sink
+from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
 from headrace_properties.spark_jobs.hosted_outcomes import TrialReader
 from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport, finding_of
 from headrace_properties.spark_jobs.laboratory import Laboratory
@@ -29,6 +30,8 @@ from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.query_review import QueryReview, is_for_looking, review_query
 from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
 from headrace_properties.spark_jobs.smaller_feeds import narrowed, shrunk
+from headrace_properties.spark_jobs.table_judge import TableJudge
+from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.spark_jobs.upgrades import Earlier, Upgrade
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import TargetKind
@@ -55,7 +58,7 @@ from headrace_sim.spark.job import (
 from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.laboratory.driver import REMOTE
 from headrace_sim.spark.laboratory.hosted import query_of_pipeline, rows_of_batches
-from headrace_sim.spark.query.queries import hashable, run_job
+from headrace_sim.spark.query.queries import Outcome, hashable, run_job
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.query.stages import planned
 from headrace_sim.spark.refusals import CannotFollowError, definition_of, place_of_error, shown_place
@@ -71,7 +74,7 @@ from headrace_sim.spark.sinks import (
 )
 from headrace_sim.spark.sinks.foreach_writers import function_of_writer
 from headrace_sim.spark.sinks.processes import SinkFunction
-from headrace_sim.spark.sinks.sink_runs import SinkFailsError
+from headrace_sim.spark.sinks.sink_runs import SinkFailsError, Watcher
 from headrace_sim.spark.sinks.trial import Progress, check_sink_of, try_fault_of, undisturbed_run
 from headrace_sim.spark.versions import versions
 
@@ -90,6 +93,8 @@ _MISSING = re.compile(r"(?:ClassNotFoundException|Failed to find (?:the )?data s
 NO_ROW = "no row came to the sink: nothing could be lost or doubled"
 SINK_TRIES = 3
 """Choice: the number of smaller inputs tried for a finding about a sink. Each takes a few processes."""
+CALM_TRIES = 40
+"""Choice: the same, of a promise that is broken without any failure. Each takes one process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,19 @@ class SparkTarget:
         """Whether it is hosted, runs under schedules, or is a sink alone."""
         if self.laboratory is not None and self.laboratory.reader is not None:
             return TargetKind.HOSTED
-        return TargetKind.QUERY if self.promises or self.job.working or self.job.stateful else TargetKind.SINK
+        asked = self._promises_of_query
+        return TargetKind.QUERY if asked or self.job.working or self.job.stateful else TargetKind.SINK
+
+    @property
+    def _promises_of_query(self) -> tuple[Promise, ...]:
+        """Those that the schedules are asked; the others are about what a sink leaves."""
+        return tuple(promise for promise in self.promises if promise not in self._promises_of_sink)
+
+    @property
+    def _promises_of_sink(self) -> tuple[Promise, ...]:
+        laboratory = self.laboratory
+        has_tables = self.job.sink.function is not None if laboratory is None else laboratory.reader is None
+        return tuple(promise for promise in self.promises if has_tables and promise.reads_sink)
 
     @property
     def engines(self) -> "tuple[SparkTarget, ...]":
@@ -144,7 +161,8 @@ class SparkTarget:
         if self.laboratory is None or not self.laboratory.beside:
             return (self,)
         real = replace(self.laboratory, beside=False)
-        return replace(self, laboratory=None), replace(self, laboratory=real, promises=())
+        on_spark = replace(self, laboratory=real)
+        return replace(self, laboratory=None), replace(on_spark, promises=on_spark._promises_of_sink)
 
     def verify(
         self,
@@ -190,7 +208,8 @@ class SparkTarget:
             return SparkReport(self.name, None, None, (refusal,))
         if self.kind is TargetKind.QUERY:
             judged = check_job(
-                self.job, self.feed, schedules=schedules, seed=seed, allow=allow, duplicates=duplicates, promises=self.promises,
+                self.job, self.feed, schedules=schedules, seed=seed, allow=allow, duplicates=duplicates,
+                promises=self._promises_of_query,
                 allow_unknown=allow_unknown, limits=self.limits, progress=progress,
             )  # fmt: skip
             judged = replace(judged, findings=tuple(map(self._stamped, judged.findings)))
@@ -202,15 +221,17 @@ class SparkTarget:
                 return SparkReport(self.name, judged, None, findings, unknown, notes)
         if self.job.sink.function is None:
             return self._written(review)
+        judge = self._judge()
         sink = check_sink(
             *self.sink_call(), prepare=self.prepare_call(), overtaken=overtaken, keys=self.keys, rows_of=self._rows_of(),
             allow=self._allowed_of_sink(allow), duplicates=duplicates, state=self.job.state, revised=self._revised(),
-            progress=progress,
+            progress=progress, watcher=judge.watcher,
         )  # fmt: skip
         findings, unknown = (judged.findings, judged.unknown) if judged else ((), ())
         if not any(self._outputs()):
             unknown = (*unknown, NO_ROW)
-        findings = ranked([*findings, *self._shown(sink), *review.findings])
+        unknown = (*unknown, *_untested(judge, allow_unknown))
+        findings = ranked([*findings, *self._broken(judge, sink), *self._shown(sink), *review.findings])
         return SparkReport(self.name, judged, sink, findings, (*unknown, *sink.unknown), review.notes)
 
     def _in_laboratory(
@@ -225,6 +246,7 @@ class SparkTarget:
         duplicates: bool,
     ) -> SparkReport:
         """Try the query on the real Spark, at each of its effects."""
+        judge = self._judge()
         told = f"Spark {self._spark} ran it as it is; paths and tables were the trials' own"
         reader = laboratory.reader
         if reader is not None:
@@ -239,6 +261,7 @@ class SparkTarget:
                 duplicates=duplicates,
                 progress=progress,
                 processes=laboratory.sparks,
+                watcher=judge.watcher,
             )
         except SinkFailsError as error:
             if missing := _MISSING.search(error.message):
@@ -252,20 +275,66 @@ class SparkTarget:
             return SparkReport(self.name, None, None, (refusal,), notes=(told,))
         if self.job.state is not None and REMOTE in self.job.state.settings.values:
             told += ". It is a client of Spark Connect, and had a classic session"
-        unjudged = tuple(
-            f"promise {promise.name} is not judged on the real Spark" for promise in self.promises
-        )
+        findings = ranked([*self._broken(judge, sink), *self._shown(sink), *review.findings])
+        unknown = (*sink.unknown, *_untested(judge, allow_unknown))
         if reader is None or reader.first is None:
-            findings = ranked([*self._shown(sink), *review.findings])
-            return SparkReport(
-                self.name, None, sink, findings, (*sink.unknown, *unjudged), (told, *review.notes)
+            names = (promise.name for promise in self._promises_of_query if promise.name not in allow_unknown)
+            unjudged = (
+                f"promise {name} is not judged on the real Spark: it is not about a table" for name in names
             )
-        findings = ranked([*reader.first.findings(reader.expected), *self._shown(sink), *review.findings])
-        unknown, notes = (
-            (*sink.unknown, *reader.first.unknown(allow_unknown)),
-            (told, reader.first.note, *review.notes),
-        )
+            return SparkReport(self.name, None, sink, findings, (*unknown, *unjudged), (told, *review.notes))
+        findings = ranked([*reader.first.findings(reader.expected), *findings])
+        unknown = (*unknown, *reader.first.unknown(allow_unknown))
+        notes = (told, reader.first.note, *review.notes)
         return SparkReport(self.name, None, sink, findings, unknown, notes)
+
+    def _judge(self) -> TableJudge:
+        """Return what asks promises of what the sink leaves."""
+        asked, outcome = self._promises_of_sink, None
+        try:
+            if asked and not (self.laboratory is not None and self.assumed):
+                outcome = self._outcome()
+        except HeadraceError:  # only the real Spark can compute it
+            if self.laboratory is None:
+                raise
+        return TableJudge(asked, self.job, self.feed, outcome)
+
+    def _broken(self, judge: TableJudge, sink: SinkReport) -> Iterator[Finding]:
+        """Yield the promises that the sink breaks. They are shrunk unless the search was stopped."""
+        whole = sink.stopped or self.laboratory is not None
+        for finding in judge.findings(self.feed_seed, None, self._spark):
+            yield finding if whole else self._promise_shrunk(finding)
+
+    def _promise_shrunk(self, finding: Finding) -> Finding:
+        """Leave out rows as long as the promise is broken under the same fault."""
+        smallest = finding
+
+        def fails(kept: tuple[int, ...], _schedule: Schedule) -> bool:
+            nonlocal smallest
+            try:
+                found = replace(self, feed=narrowed(self.feed, kept)).broken_again(finding.trial)
+            except HeadraceError:
+                return False
+            smallest = smallest if found is None else found
+            return found is not None
+
+        calm = finding.trial.fault.kind is SinkFaultKind.NONE
+        kept, _ = shrunk(sum(map(len, self.feed)), Schedule(), fails, CALM_TRIES if calm else SINK_TRIES)
+        trial = structs.replace(finding.trial, kept=kept)
+        return replace(finding, message=smallest.message, trial=trial)
+
+    def broken_again(self, trial: SinkTrial) -> Finding | None:
+        """Run the trial of a broken promise again; return what it shows, or None."""
+        asked = tuple(promise for promise in self.promises if promise.name == trial.promise)
+        target = replace(self, promises=asked)
+        judge = target._judge()
+        if trial.fault.kind is SinkFaultKind.NONE and self.laboratory is None:
+            calm = undisturbed_run(*self.sink_call(), self.prepare_call(), self.job.state, self.keys)
+            judge.take(calm.at_end(len(self.feed)))
+        else:
+            target.try_fault(trial.fault, judge.watcher)
+        found = next(judge.findings(trial.feed_seed, trial.kept, trial.spark), None)
+        return None if found is None else replace(found, trial=trial)
 
     def _refusal(self) -> Finding | None:
         """Return the finding that Spark refuses to start a query of its own operators."""
@@ -300,8 +369,8 @@ class SparkTarget:
         trial = structs.replace(finding.trial, feed_seed=self.feed_seed)
         return replace(placed(self.job, self.feed, finding), trial=trial)
 
-    def try_fault(self, fault: SinkFault) -> OneTrial:
-        """Try the sink under one fault, on the job's output.
+    def try_fault(self, fault: SinkFault, watcher: Watcher | None = None) -> OneTrial:
+        """Try the sink under one fault, on the job's output. ``watcher``: told what is seen.
 
         Raises:
             JobFailsError: As `verify` does; so are the others.
@@ -309,10 +378,10 @@ class SparkTarget:
         """
         if self.laboratory is not None:
             sink = self.laboratory.sink(self.job, self.feed, self.keys)
-            return try_fault_of(sink, fault, self._rows_of(), self._allowed_of_sink(()))
+            return try_fault_of(sink, fault, self._rows_of(), self._allowed_of_sink(()), watcher)
         return try_fault(
             *self.sink_call(), fault, prepare=self.prepare_call(), keys=self.keys, rows_of=self._rows_of(),
-            allow=self._allowed_of_sink(()), state=self.job.state,
+            allow=self._allowed_of_sink(()), state=self.job.state, watcher=watcher,
         )  # fmt: skip
 
     def _rows_of(self) -> RowsOf:
@@ -368,23 +437,30 @@ class SparkTarget:
         computed.__wrapped__ = function  # type: ignore[attr-defined]  # its definition is the place
         return self._confined(computed), self.feed, self.job.input
 
-    def drawn_for_sink(self) -> "SparkTarget":
-        """Return it with rows that are also drawn for what the sink's function does with its frames."""
+    def with_drawn_rows(self) -> "SparkTarget":
+        """Return it with rows that are also drawn for what its sink does with frames, and for what its promises are about."""
 
         def run(function: SinkFunction) -> None:
             target = replace(self, job=replace(self.job, sink=replace(self.job.sink, function=function)))
             undisturbed_run(*target.sink_call(), target.prepare_call(), self.job.state)
 
-        return replace(self, feed=feed_for_sink(self.job, self.feed_seed, self.feed, run))
+        feed, sink = self.feed, self.job.sink
+        if sink.function is not None and sink.writer is None:
+            feed = feed_for_sink(self.job, self.feed_seed, feed, run)
+        return replace(self, feed=in_versions(feed, self.job.input.names, self.promises))
 
     def _outputs(self) -> list[list[tuple[Any, ...]]]:
         """Return the job's output, undisturbed."""
+        return [rows for _, rows in sorted(self._outcome().outputs.items())]
+
+    def _outcome(self) -> Outcome:
+        """Run the query, undisturbed. Raise `JobFailsError` if it fails."""
         outcome = run_job(without_sink(self.job), self.feed)
         if outcome.failure is not None:
             error = f"{type(outcome.failure).__name__}: {outcome.failure}"
             first = next((step.place for step in self.job.working), "")
             raise JobFailsError(error, place_of_error(outcome.failure, first))
-        return [rows for _, rows in sorted(outcome.outputs.items())]
+        return outcome
 
     def _unshrunk(self, finding: SinkFinding) -> Finding:
         return finding_of_sink(finding, self.feed_seed, None, self._spark)
@@ -419,6 +495,10 @@ class SparkTarget:
 
         kept, _ = shrunk(sum(map(len, self.feed)), Schedule(), fails, SINK_TRIES)
         return finding_of_sink(replace(smallest, trials=finding.trials), self.feed_seed, kept)
+
+
+def _untested(judge: TableJudge, allow_unknown: Collection[str]) -> tuple[str, ...]:
+    return tuple(f"the promise {name} {why}" for name, why in judge.untested() if name not in allow_unknown)
 
 
 def _computed(rows: Rows, step: Step) -> Rows:
@@ -508,8 +588,7 @@ def spark_target(
     target = SparkTarget(
         name, job, taken, prepare, check_promises_of_job(asked), keys or {}, assumed=assumed, feed_seed=seed
     )
-    is_drawn = given is None and not samples and job.sink.function is not None and job.sink.writer is None
-    return target.drawn_for_sink() if is_drawn else target
+    return target if given is not None or samples else target.with_drawn_rows()
 
 
 def hosted_target(

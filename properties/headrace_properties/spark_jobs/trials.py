@@ -28,3 +28,6 @@ class SinkTrial(msgspec.Struct, frozen=True, tag="sink"):
     feed_seed: int = 0
     kept: tuple[int, ...] | None = None  # which rows to keep
     spark: str = ""  # the version of the real Spark that ran it; "": it was simulated
+    promise: str | msgspec.UnsetType = (
+        msgspec.UNSET
+    )  # the name of the promise that is broken; not set: none is

@@ -13,6 +13,10 @@ from headrace_properties.promises import (
     conserved,
     expected,
     in_order,
+    newest_wins,
+    no_gap,
+    same_total,
+    unique,
 )
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from tests.properties.promises.rig import Told, production, timer
@@ -38,6 +42,7 @@ money = conserved(
 once = answered_once("transfers", "told", by=by_id)
 ordered = in_order("told", by=by_id)
 strict = in_order("told", by=by_id, strictly=True)
+totals = same_total({"transfers": "id", "output": by_id})
 tidy = bounded_state("accounts", keeps=lambda key, _state: key == "bank")
 
 
@@ -103,6 +108,13 @@ CASES: dict[str, tuple[Promise, Callable[[Told], Any], str | type[Verdict]]] = {
     "a credit that is lost": (money, lambda told: transfer(told, times=0), "6 is held and 0 has left; each step balances"),
     "a credit that takes effect twice": (money, lambda told: transfer(told, times=2), "10 came in, but 14 is held"),
     "no money at all": (money, lambda told: ask(told, 1), Unknown),
+    "ids once in a table": (unique("id", table="told"), write((answer, 1, 2)), Holds),
+    "an id twice in a table": (unique("id", table="told"), write((answer, 1, 1)), "told has id=1 2 times: {'id': 1}, {'id': 1}"),
+    "numbers in a table": (no_gap("id", table="told"), write((answer, 2, 1, 3)), Holds),
+    "a gap in a table": (no_gap("id", table="told"), write((answer, 1, 4)), "told has 1 and then 4 as id"),
+    "totals that agree": (totals, write((ask, 1, 2), (answer, 3)), Holds),
+    "totals that differ": (totals, write((ask, 1, 2), (answer, 1)), "transfers has 3, but the output has 1"),
+    "no versions at all": (newest_wins("id", version="n", table="told"), write((ask, 1)), Unknown),
     "each request answered": (once, write((ask, 1, 2), (answer, 2, 1)), Holds),
     "a request without an answer": (once, write((ask, 1, 2), (answer, 2)), "request 1 is never answered"),
     "a request with two answers": (once, write((ask, 1), (answer, 1, 1)), "request 1 is answered again"),

@@ -16,6 +16,7 @@ from headrace_properties.promises import (
     always,
     at_end,
     eventually,
+    expected,
     never,
     sometimes,
 )
@@ -25,7 +26,7 @@ from headrace_properties.spark_jobs import promised
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobReport
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
-from headrace_properties.spark_jobs.promised import check_promises_of_job, expected_rows
+from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.targets import spark_target
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.spark_trials import Again, SparkTrials
@@ -33,7 +34,7 @@ from headrace_properties.target import SparkSource
 from tests.properties.spark_jobs.planted import FEED, MENDED, SumOfCall, job, minute_of
 
 
-@expected_rows
+@expected(table="output")
 def sum_of_each_minute(rows: tuple[Any, ...]) -> Iterable[tuple[str, int]]:
     """Each minute has its sum, but for the last, which nothing has ended."""
     sums: dict[tuple[str, int], int] = {}

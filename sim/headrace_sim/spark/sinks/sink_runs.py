@@ -5,14 +5,14 @@ import importlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.contents import Item, Raw
+from headrace_sim.spark.sinks.contents import Item
 from headrace_sim.spark.sinks.effects import Effect, Entry, Failed, Ledger, Loaded, Refused, Returned
 from headrace_sim.spark.sinks.processes import AttemptPlan, Sink
 
@@ -45,12 +45,37 @@ class UnfollowableSinkError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
+class Sight:
+    """What anyone sees of the destinations at one moment of a run."""
+
+    fault: SinkFault  # under which
+    batches: int  # the number of batches that have begun
+    contents: dict[str, list[Item]]
+    effects: list[Effect]  # so far, of all processes
+    is_end: bool  # whether the run has come to its end; else the driver has just died, or hangs
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Who is told what is seen in the undisturbed run, and at the end of each trial."""
+
+    tell: Callable[[Sight], object]
+    at_deaths: bool = False  # whether also where a driver has died, which takes a copy of what is there
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """What came of one run: a trial, or an undisturbed one."""
 
     fault: SinkFault | None
     entries: list[Entry]
     contents: dict[str, list[Item]]
+    struck: Sight | None = None  # what was there before another process took over, if it was looked at
+
+    def at_end(self, batches: int) -> Sight:
+        """Return what is seen in the end. ``batches``: how many there were."""
+        fault = self.fault or SinkFault(SinkFaultKind.NONE, 0, 0)
+        return Sight(fault, batches, self.contents, self.effects, is_end=True)
 
     @property
     def effects(self) -> list[Effect]:
@@ -79,8 +104,8 @@ def undisturbed(sink: Sink, chance: int = 0) -> Trial:
 def tried(
     sink: Sink,
     fault: SinkFault,
-    looks: list[tuple[Raw, list[Effect]]] | None = None,
     *,
+    looking: bool = False,
     heard: bool = False,
     with_java: bool = False,
 ) -> Trial:
@@ -89,28 +114,28 @@ def tried(
     Args:
         sink: It.
         fault: What strikes.
-        looks: Takes what is there before another process takes over.
+        looking: Whether to look at what is there before another process takes over.
         heard: Whether the errors are noted that its code catches.
         with_java: Whether Java dies with the driver.
 
     """
-    sink = replace(sink, heard=heard)
+    sink, seen = replace(sink, heard=heard), None
     with trial_folder(sink.host.trials) as (folder, ledger):
         sink.host.begin(sink, folder)
         struck = sink.host.attempt(sink, folder, ledger, AttemptPlan(fault=fault, with_java=with_java))
         first = fault.batch + (fault.kind is SinkFaultKind.RESTART)
         if fault.kind is SinkFaultKind.PAUSE and struck.paused():
-            _look(sink, folder, ledger, looks)
+            seen = _look(sink, folder, ledger, fault) if looking else None
             sink.host.attempt(sink, folder, ledger, AttemptPlan(1, first)).finish()
             struck.finish()
             if _last_failure(ledger, 1, locked=True):  # the paused process held a lock
                 sink.host.attempt(sink, folder, ledger, AttemptPlan(2, first)).finish()
         elif struck.finish() != 0:
-            _look(sink, folder, ledger, looks)
+            seen = _look(sink, folder, ledger, fault) if looking else None
             reordered = fault.batch if fault.kind is SinkFaultKind.REORDER else None
             plan = AttemptPlan(1, first, reordered=reordered)
             sink.host.attempt(sink, folder, ledger, plan).finish()
-        return _left(fault, sink, folder, ledger)
+        return replace(_left(fault, sink, folder, ledger), struck=seen)
 
 
 @contextlib.contextmanager
@@ -137,12 +162,11 @@ def _left(fault: SinkFault | None, sink: Sink, folder: Path, ledger: Ledger) -> 
     )
 
 
-def _look(sink: Sink, folder: Path, ledger: Ledger, looks: list[tuple[Raw, list[Effect]]] | None) -> None:
-    """Note what is there now. A copy is looked at: to open a database may change it."""
-    if looks is not None:
-        copy, effects = folder.parent / "copy", ledger.effects()
-        shutil.copytree(folder, copy)
-        looks.append((sink.host.contents(copy, effects), effects))
+def _look(sink: Sink, folder: Path, ledger: Ledger, fault: SinkFault) -> Sight:
+    """Return what is there now. A copy is looked at: to open a database may change it."""
+    copy, effects = folder.parent / "copy", ledger.effects()
+    shutil.copytree(folder, copy)
+    return Sight(fault, fault.batch + 1, sink.host.contents(copy, effects), effects, is_end=False)
 
 
 def _last_failure(ledger: Ledger, attempt: int, *, locked: bool) -> Failed | None:

@@ -19,7 +19,7 @@ from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
-from headrace_sim.spark.sinks.contents import Contents, Expected, Item, Raw, expected, ids
+from headrace_sim.spark.sinks.contents import Contents, Expected, Item, expected, ids
 from headrace_sim.spark.sinks.databases import BEGIN
 from headrace_sim.spark.sinks.effects import (
     DEADLY,
@@ -35,9 +35,11 @@ from headrace_sim.spark.sinks.parallel_trials import in_order
 from headrace_sim.spark.sinks.points import fault_points, thinned
 from headrace_sim.spark.sinks.processes import Host, Sink, SinkFunction
 from headrace_sim.spark.sinks.sink_runs import (
+    Sight,
     SinkFailsError,
     Trial,
     UnfollowableSinkError,
+    Watcher,
     stuck_at,
     tried,
     undisturbed,
@@ -109,6 +111,7 @@ def check_sink(
     state: SessionState | None = None,
     revised: Sequence[tuple[int, int]] = (),
     progress: Progress | None = None,
+    watcher: Watcher | None = None,
 ) -> SinkReport:
     """Check that each row is in its place exactly once, whatever happens to the process that runs the sink.
 
@@ -129,6 +132,7 @@ def check_sink(
         state: What the session knows when a driver begins: views, functions, settings.
         revised: The numbers of rows, over all batches, of which the second one is a newer result for the key of the first one.
         progress: Called after each trial; a true result stops the search.
+        watcher: Told what is seen.
 
     Raises:
         SinkFailsError: If the function fails in an undisturbed run.
@@ -138,6 +142,7 @@ def check_sink(
     """
     check = _Check(
         _sink(function, batches, schema, prepare, keys, state), frozenset(ignore), rows_of, frozenset(allow), revised,
+        watcher=watcher,
     )  # fmt: skip
     return check.run(progress, overtaken=overtaken, duplicates=duplicates)
 
@@ -169,6 +174,7 @@ def try_fault(
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
     state: SessionState | None = None,
+    watcher: Watcher | None = None,
 ) -> OneTrial:
     """Try a sink under one fault, as `check_sink` tries it under each.
 
@@ -181,20 +187,26 @@ def try_fault(
         keys: As in `check_sink`; so are ``rows_of`` and ``allow``.
         rows_of: Where the rows come from.
         allow: What is meant.
-        state: As in `check_sink`.
+        state: As in `check_sink`; so is ``watcher``.
+        watcher: Told what is seen.
 
     Raises:
         SinkFailsError: As `check_sink` does; so is `UnfollowableSinkError`.
 
     """
-    return try_fault_of(_sink(function, batches, schema, prepare, keys, state), fault, rows_of, allow)
+    sink = _sink(function, batches, schema, prepare, keys, state)
+    return try_fault_of(sink, fault, rows_of, allow, watcher)
 
 
 def try_fault_of(
-    sink: Sink, fault: SinkFault, rows_of: RowsOf = RowsOf.SOURCE, allow: Collection[str] = ()
+    sink: Sink,
+    fault: SinkFault,
+    rows_of: RowsOf = RowsOf.SOURCE,
+    allow: Collection[str] = (),
+    watcher: Watcher | None = None,
 ) -> OneTrial:
     """Try a sink on its host under one fault, as `try_fault` does."""
-    return _Check(sink, frozenset(), rows_of, frozenset(allow)).one(fault)
+    return _Check(sink, frozenset(), rows_of, frozenset(allow), watcher=watcher).one(fault)
 
 
 def check_sink_of(
@@ -206,9 +218,10 @@ def check_sink_of(
     duplicates: bool = False,
     progress: Progress | None = None,
     processes: int = 1,
+    watcher: Watcher | None = None,
 ) -> SinkReport:
     """Check a sink on its host, as `check_sink` does. ``processes``: how many share the trials, each with a host like it."""
-    check = _Check(sink, frozenset(), rows_of, frozenset(allow), processes=processes)
+    check = _Check(sink, frozenset(), rows_of, frozenset(allow), processes=processes, watcher=watcher)
     return check.run(progress, overtaken=overtaken, duplicates=duplicates)
 
 
@@ -232,9 +245,10 @@ def undisturbed_run(
     schema: str | t.StructType,
     prepare: Callable[[], Any] | None,
     state: SessionState | None = None,
+    keys: Mapping[str, Sequence[str]] | None = None,
 ) -> Trial:
     """Run a sink once without faults; the arguments and the errors are those of `check_sink`."""
-    return undisturbed(_sink(function, batches, schema, prepare, None, state))
+    return undisturbed(_sink(function, batches, schema, prepare, keys, state))
 
 
 class _StoppedError(Exception):
@@ -260,6 +274,7 @@ class _Check:
     shown: dict[SinkFault, set[tuple[Wrong, str]]] = field(default_factory=dict)
     drawn: frozenset[str] | None = None
     processes: int = 1
+    watcher: Watcher | None = None
 
     def run(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
         """Make all trials, until ``progress`` asks to stop."""
@@ -336,14 +351,15 @@ class _Check:
         if fault.kind is SinkFaultKind.PAUSE and any(usual.contents.values()):
             self._judge_calm(usual, by_batch)  # an older whole result is mended by the next one
             self.findings.clear()
-        looks: list[tuple[Raw, list[Effect]]] = []
-        trial = tried(self.sink, fault, looks, with_java=self.sink.host.shares_java and fault.kind in DEADLY)
+        with_java = self.sink.host.shares_java and fault.kind in DEADLY
+        trial = tried(self.sink, fault, looking=True, with_java=with_java)
         of_batches = tuple(effect for effect in trial.effects if effect.batch >= 0)
+        struck = usual.read(trial.struck.contents, trial.struck.effects) if trial.struck else None
         self._judge(trial, fault, usual, by_batch)
         found = self._found()
         return OneTrial(
             found, calm, of_batches, fault, Story(fault, trial.entries, by_batch).struck(), usual.contents,
-            usual.read(*looks[0]) if looks else None, usual.read(trial.contents, trial.effects), self._asked(found),
+            struck, usual.read(trial.contents, trial.effects), self._asked(found),
         )  # fmt: skip
 
     def _asked(self, found: Iterable[SinkFinding]) -> tuple[SinkQuestion, ...]:
@@ -378,6 +394,7 @@ class _Check:
     def _calm(self) -> tuple[Expected, list[list[Effect]], list[Entry]]:
         """Run the sink undisturbed, twice; return its results, its effects by batch, and all that it has noted."""
         calm = [self._undisturbed(replace(self.sink, heard=chance == 0), chance) for chance in (0, 1)]
+        self._watch(calm[0].at_end(len(self.sink.batches)))
         effects = calm[0].effects
         by_batch = [
             [effect for effect in effects if effect.batch == batch] for batch in range(len(self.sink.batches))
@@ -472,6 +489,8 @@ class _Check:
         for number, batches in enumerate(redeliveries(self.sink.batches)):
             fault = SinkFault(SinkFaultKind.REDELIVER, 0, number)
             trial = self._plain(batches)
+            if trial is not None:
+                self._watch(replace(trial, fault=fault).at_end(len(batches)))
             found = None if trial is None else usual.read(trial.contents, trial.effects)
             for destination in sorted(set(usual.contents) - {*usual.unsteady, *self.ignore}):
                 if found is None or found.get(destination) != usual.contents[destination]:
@@ -513,7 +532,13 @@ class _Check:
         return unlike
 
     def _trial_on(self, host: Host, fault: SinkFault) -> Trial:
-        return tried(replace(self.sink, host=host), fault)
+        return tried(
+            replace(self.sink, host=host), fault, looking=self.watcher is not None and self.watcher.at_deaths
+        )
+
+    def _watch(self, sight: Sight | None) -> None:
+        if self.watcher is not None and sight is not None:
+            self.watcher.tell(sight)
 
     def _judge(self, trial: Trial, fault: SinkFault, usual: Expected, by_batch: list[list[Effect]]) -> None:
         story = Story(fault, trial.entries, by_batch)
@@ -521,6 +546,8 @@ class _Check:
         if failure is not None:
             self._add(story.stuck(failure))
             return
+        self._watch(trial.struck)
+        self._watch(trial.at_end(len(self.sink.batches)))
         found = usual.read(trial.contents, trial.effects)
         for destination in sorted({*found, *usual.contents}):
             if destination in usual.unsteady or destination in self.ignore:

@@ -1,0 +1,241 @@
+"""Ready-made promises about tables: what a sink leaves, what a query gives out, or what leaves a pipeline on a stream.
+
+Each reads its tables with ``moment.table(name)``. A column is the name of one, or a function of a row.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import date
+from itertools import pairwise
+from typing import Any
+
+from headrace_properties.promises.errors import Broken, NotInPipelineError, PromiseError, Unexercised
+from headrace_properties.promises.moment import INPUT, OUTPUT
+from headrace_properties.promises.promise import Names, Promise, PromiseKind, Versions, make
+
+Column = str | Callable[[Any], Any]
+"""The name of a column, or what returns a value of a row."""
+
+_SHOWN = 3
+
+
+def unique(
+    *by: Column, table: str = "", when: PromiseKind = PromiseKind.AT_END, name: str = ""
+) -> Promise:  # fmt: skip
+    """Promise that no two rows of a table have the same key: no order is there twice, no e-mail is told twice.
+
+    Args:
+        by: the columns of the key.
+        table: which; default: the only one.
+        when: `PromiseKind.ALWAYS`: also while batches are written.
+        name: default: of the columns and the table.
+    """
+
+    def no_key_twice(moment: Any) -> None:
+        for key, rows in _by_key(moment.table(table), by, table).items():
+            if len(rows) > 1:
+                raise Broken(f"{_the(table)} has {_shown(by, key)} {len(rows)} times: {_some(rows)}")
+
+    title = f"no two rows of {_the(table)} have the same {_columns(by)}"
+    return _made(no_key_twice, "unique", by, table, name, title, when)
+
+
+def newest_wins(*by: Column, version: Column, table: str = "", name: str = "") -> Promise:
+    """Promise that a table has the newest version of each key that the sink was given, in whatever order they came.
+
+    Args:
+        by: the columns of the key, in the table and in the rows that reach the sink.
+        version: the column that is greater in a newer row, in both.
+        table: which; default: the only one.
+        name: default: of the columns and the table.
+    """
+
+    def is_newest(moment: Any) -> None:
+        came = _by_key(moment.table(OUTPUT), by, OUTPUT)
+        known = {key: max(_versions(rows, version), default=None) for key, rows in came.items()}
+        kept = _by_key(moment.table(table), by, table)
+        if not any(len({*_versions(known_rows, version)}) > 1 for known_rows in came.values()):
+            raise Unexercised("no key came in two versions")
+        for key, rows in kept.items():
+            newest, held = known.get(key), max(_versions(rows, version), default=None)
+            if newest is not None and (held is None or held < newest):
+                row = next(row for row in came[key] if _value(row, version) == newest)
+                raise Broken(f"{_the(table)} has {_some(rows)}, and a newer version came: {row}")
+
+    title = f"{_the(table)} has the newest version of each {_columns(by)}"
+    promise = _made(is_newest, "newest", by, table, name, title)
+    columns = [column for column in (*by, version) if isinstance(column, str)]
+    is_named = len(columns) == len(by) + 1
+    return replace(promise, versions=Versions(tuple(columns[:-1]), columns[-1])) if is_named else promise
+
+
+def no_gap(number: Column, *, of: Names = (), table: str = "", name: str = "") -> Promise:
+    """Promise that the numbers in a column follow each other without a gap.
+
+    Args:
+        number: the column.
+        of: the columns of a key, each of which has its own numbers.
+        table: which; default: the only one.
+        name: default: of the columns and the table.
+    """
+    by: tuple[Column, ...] = (of,) if isinstance(of, str) else tuple(of)
+
+    def no_number_lacks(moment: Any) -> None:
+        for key, rows in _by_key(moment.table(table), by, table).items():
+            for one, other in pairwise(sorted(_versions(rows, number))):
+                if other - one > 1:
+                    whose = f" of {_shown(by, key)}" if by else ""
+                    raise Broken(f"{_the(table)} has {one} and then {other} as {_columns([number])}{whose}")
+
+    title = f"no {_columns([number])} is left out in {_the(table)}"
+    return _made(no_number_lacks, "no_gap", [number], table, name, title)
+
+
+def same_total(
+    amounts: Mapping[str, Column], *, when: PromiseKind = PromiseKind.AT_END, name: str = ""
+) -> Promise:  # fmt: skip
+    """Promise that the amounts in several tables add up to the same: nothing is lost or made between them.
+
+    Args:
+        amounts: table to its column, or to what returns the amount of a row; ``input`` and ``output`` are tables, too.
+        when: `PromiseKind.ALWAYS`: also while batches are written.
+        name: default: of the tables.
+
+    Raises:
+        PromiseError: there is only one table.
+    """
+
+    def adds_up(moment: Any) -> None:
+        totals = {
+            table: sum(_value(row, amount) or 0 for row in moment.table(table))
+            for table, amount in amounts.items()
+        }
+        if len({plain(total) for total in totals.values()}) > 1:
+            raise Broken(", but ".join(f"{_the(table)} has {total}" for table, total in totals.items()))
+
+    if len(amounts) < 2:
+        raise PromiseError(name, "declaration", "", "compares nothing: name two tables, each with its column")
+    title = f"the totals of {' and '.join(map(_the, amounts))} are the same"
+    return _made(adds_up, "same_total", (), tuple(amounts), name, title, when)
+
+
+def one_row_each(by: Column, of: Column, table: str, name: str) -> Promise:
+    """Promise that a table has exactly one row for each key of the input. ``of``: the key of a row of the table."""
+
+    def each_once(moment: Any) -> None:
+        wanted, rows = _by_key(moment.table(INPUT), (by,), INPUT), _by_key(moment.table(table), (of,), table)
+        for key in wanted:
+            if key not in rows:
+                raise Broken(f"{_shown([by], key)} came in, and {_the(table)} has no row of it")
+        for key, told in rows.items():
+            if key not in wanted:
+                raise Broken(f"{_the(table)} has {_some(told)}, which nothing came in for")
+            if len(told) > 1:
+                raise Broken(f"{_the(table)} has {_shown([of], key)} {len(told)} times: {_some(told)}")
+
+    title = f"each {_columns([by])} that comes in has exactly one row in {_the(table)}"
+    return _made(each_once, "answered_once", [by], table, name, title)
+
+
+def expected_table(function: Callable[[Any], Any], table: str, name: str) -> Promise:
+    """Promise that a table has exactly the rows that a function makes of the input, in any order."""
+
+    def same(moment: Any) -> None:
+        rows = tuple(moment.table(INPUT))
+        wanted = _rows_of(function(rows))
+        columns = list(wanted[0]) if wanted and isinstance(wanted[0], Mapping) else None
+        given = Counter(_comparable(row, columns) for row in moment.table(table))
+        expects = Counter(_comparable(row, columns) for row in wanted)
+        told = [
+            f"{word} {', '.join(map(str, list(rows.elements())[:_SHOWN]))}"
+            for word, rows in (("missing:", expects - given), ("not expected:", given - expects))
+            if rows
+        ]
+        if told:
+            raise Broken("; ".join(told))
+
+    return make(same, PromiseKind.AT_END, name=name, table=table, written=function)
+
+
+def _rows_of(made: Any) -> list[Any]:
+    """Return the rows that a function made: a list, or a pandas DataFrame."""
+    return list(made.to_dict("records") if hasattr(made, "to_dict") else made)
+
+
+def _comparable(row: Any, columns: list[str] | None) -> Any:
+    """Return a row as one that compares by values. ``columns``: only these, by name; None: all, in order."""
+    if columns is not None:
+        return tuple(plain(_value(row, name)) for name in columns)
+    values = row.values() if isinstance(row, Mapping) else row
+    return tuple(map(plain, values)) if isinstance(row, list | tuple | Mapping) else plain(row)
+
+
+def plain(value: Any) -> Any:
+    """Return a value that is the same in every store: a time is text there, and the last digits of a float are chance."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}") if value == value else None  # noqa: PLR0124  pandas' null
+    if isinstance(value, date):
+        return str(value)
+    return repr(value) if isinstance(value, list | dict | set) else value
+
+
+def _value(row: Any, column: Column) -> Any:
+    """Return what a row has in a column. Raise `NotInPipelineError` if it has no such column."""
+    if callable(column):
+        return column(row)
+    try:
+        return row[column]
+    except (KeyError, ValueError, TypeError, IndexError):
+        raise NotInPipelineError(f"{row} has no column {column!r}") from None
+
+
+def _by_key(rows: Iterable[Any], by: Iterable[Column], table: str) -> dict[tuple[Any, ...], list[Any]]:
+    """Group rows by key; one that is null is none, as in SQL. Raise `Unexercised` if there are no rows."""
+    found: dict[tuple[Any, ...], list[Any]] = {}
+    for row in rows:
+        key = tuple(plain(_value(row, column)) for column in by)
+        if None not in key:
+            found.setdefault(key, []).append(row)
+    if not found:
+        raise Unexercised(f"{_the(table)} has no rows")
+    return found
+
+
+def _versions(rows: Iterable[Any], column: Column) -> Iterator[Any]:
+    return (value for row in rows if (value := plain(_value(row, column))) is not None)
+
+
+def _the(table: str) -> str:
+    return {INPUT: "the input", OUTPUT: "the output", "": "the table"}.get(table, table)
+
+
+def _columns(by: Iterable[Column]) -> str:
+    return ", ".join(column if isinstance(column, str) else column.__name__ for column in by)
+
+
+def _shown(by: Iterable[Column], key: tuple[Any, ...]) -> str:
+    names = [column if isinstance(column, str) else column.__name__ for column in by]
+    return ", ".join(f"{name}={value!r}" for name, value in zip(names, key, strict=True))
+
+
+def _some(rows: list[Any]) -> str:
+    more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+    return ", ".join(map(str, rows[:_SHOWN])) + more
+
+
+def _made(
+    check: Callable[[Any], None],
+    what: str,
+    by: Iterable[Column],
+    table: Names,
+    name: str,
+    title: str,
+    when: PromiseKind = PromiseKind.AT_END,
+) -> Promise:
+    tables = (table,) if isinstance(table, str) else tuple(table)
+    words = [column for column in by if isinstance(column, str)]
+    tails = [re.split(r"[/:. ]", each.rstrip("/"))[-1] for each in tables if each]
+    default = re.sub(r"\W+", "_", "_".join([what, *words, *(["in", *tails] if tails else [])]))
+    return make(check, when, name=name or default, title=title, table=tables)
