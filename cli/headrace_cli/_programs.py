@@ -78,6 +78,22 @@ class ProgramOptions:
             help="--on spark: a PostgreSQL for tests, in which each trial makes a database of its own.",
         ),
     ] = ""
+    allow_writes: Annotated[
+        bool,
+        typer.Option(
+            "--allow-writes",
+            help="--on spark: let each trial write to what it cannot have for itself, such as Kafka or a database of its name,"
+            " and Java to any file. For systems of tests.",
+        ),
+    ] = False
+    allow_network: Annotated[
+        bool, typer.Option("--allow-network", help="--on spark: let trials connect to other machines.")
+    ] = False
+
+    @property
+    def let_through(self) -> tuple[str, ...]:
+        """What trials on the real Spark do outside them."""
+        return ("writes",) * self.allow_writes + ("network",) * self.allow_network
 
     def is_program(self, name: str) -> bool:
         """Return whether a target is a program."""

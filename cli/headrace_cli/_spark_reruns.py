@@ -39,7 +39,9 @@ def rerun_spark(
         HistoryFormatError: the file has implausible numbers.
         HeadraceError: the job is not there, or PySpark is missing.
     """
-    loaded = _loaded(source, trial, options)
+    from headrace_sim.spark.versions import LET_THROUGH  # noqa: PLC0415  it needs PySpark
+
+    loaded = _loaded(source, trial, options, (replay.versions or {}).get(LET_THROUGH, ""))
     from headrace_properties.spark_trials import Again  # noqa: PLC0415  it needs PySpark
 
     again, showing = Again(replay, trial, replace(loaded, limits=options.limits)), options.showing
@@ -68,16 +70,19 @@ def rerun_spark(
     )
 
 
-def _loaded(source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayOptions) -> "SparkTarget":
+def _loaded(
+    source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayOptions, let_through: str
+) -> "SparkTarget":
     """Load a target, or run the program that starts it, whose surroundings last as long as the command."""
     seed = trial.feed_seed
-    from headrace_properties.spark_jobs.laboratory import Laboratory  # noqa: PLC0415
+    from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415
 
     is_real = isinstance(trial, SinkTrial) and bool(trial.spark)
+    engine = laboratory_on("spark", lets=let_through.split(", ") if let_through else ()) if is_real else None
     if not source.is_program:
         return load_spark_target(
             source.name, source.schemas, source.feed, seed, samples=source.samples,
-            laboratory=Laboratory() if is_real else None, version=source.version,
+            laboratory=engine, version=source.version,
         )  # fmt: skip
     from headrace_properties.program_trials import in_laboratory, read_program  # noqa: PLC0415
     from headrace_properties.spark_jobs.programs import ProgramInput, program_of  # noqa: PLC0415
@@ -88,7 +93,7 @@ def _loaded(source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayO
     script = script_of(source.name, source.arguments, options.environment, source.stand_ins)
     script = replace(script, schemas=source.schemas)
     module = options.context.with_resource(surroundings(script))
-    run, laboratory, is_read = read_program(script, module, Laboratory(script) if is_real else None)
+    run, laboratory, is_read = read_program(script, module, engine and replace(engine, script=script))
     given = ProgramInput(feed_name=source.feed, keys=source.keys, samples=source.samples)
     target = program_of(script, run, given, seed, source.query).queries[source.query]
     if source.version:

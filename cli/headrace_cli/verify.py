@@ -386,7 +386,7 @@ def _trials(
 def _laboratory(program: ProgramOptions, pools: PoolOptions) -> "Laboratory | None":
     from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415  it needs PySpark
 
-    return laboratory_on(program.on.value, program.postgres, pools.jobs or 1)
+    return laboratory_on(program.on.value, program.postgres, pools.jobs or 1, program.let_through)
 
 
 def _program(

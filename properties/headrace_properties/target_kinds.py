@@ -121,6 +121,8 @@ OPTIONS: Mapping[str, Heeded] = {
     "stand_ins": Heeded(_PROGRAM, _NO_PROGRAM),
     "query": Heeded(_PROGRAM, _NO_PROGRAM),
     "postgres": Heeded(_SPARK | {TargetKind.HOSTED}, _SPARK_HAS_IT),
+    "allow_writes": Heeded(_SPARK | {TargetKind.HOSTED}, _SPARK_HAS_IT),
+    "allow_network": Heeded(_SPARK | {TargetKind.HOSTED}, _SPARK_HAS_IT),
     "ordered": Heeded(_SPARK, _SPARK_HAS_IT),
     "running": Heeded(_SPARK, _SPARK_HAS_IT),
     "repeated": Heeded(_SPARK, _SPARK_HAS_IT),

@@ -91,6 +91,8 @@ SAMPLES = {
     "stand_in": ("--stand-in", "a"),
     "query": ("--query", "a"),
     "postgres": ("--postgres", "postgresql://localhost/test"),
+    "allow_writes": ("--allow-writes",),
+    "allow_network": ("--allow-network",),
     "strict": ("--strict",),
     "force": ("--force",),
     "verbose": ("--verbose",),
@@ -224,7 +226,8 @@ def test_replay_heeds_each_option_or_refuses_it_by_name(run: Run, kind: TargetKi
         assert all(Path(part).exists() for part in option if part.startswith("a.")), name
 
 
-ELSEWHERE = {"schema", "sample", "keys", "on", "master", "postgres", "search", "depth", "version"}
+LABORATORY = ("postgres", "allow_writes", "allow_network")
+ELSEWHERE = {"schema", "sample", "keys", "on", "master", *LABORATORY, "search", "depth", "version"}
 """Already given, about another target, or with a test of their own."""
 
 
@@ -246,7 +249,8 @@ def test_options_that_a_target_heeds_are_accepted_together(run: Run, kind: Targe
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("kinds")
-def test_a_server_for_tests_is_refused_where_none_is_used(run: Run) -> None:
-    done = run("verify", *TARGETS[TargetKind.SINK], *SAMPLES["postgres"])
+@pytest.mark.parametrize("name", LABORATORY)
+def test_what_only_the_real_spark_heeds_is_refused_in_the_simulation(run: Run, name: str) -> None:
+    done = run("verify", *TARGETS[TargetKind.SINK], *SAMPLES[name])
     assert done.exit_code == 2, done.output
     assert "expected given with on=spark" in done.output

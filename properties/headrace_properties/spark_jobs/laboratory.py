@@ -1,6 +1,6 @@
 """A query of a program, or of a function, in the laboratory: what tries it is the real Spark, which runs it as it is."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from headrace_sim.spark.laboratory.driver import LaboratoryProgram
 from headrace_sim.spark.laboratory.hosts import RealDrivers, looked
 from headrace_sim.spark.laboratory.jars import settings_for_jars
 from headrace_sim.spark.laboratory.jvm import SparkJvm, shared
-from headrace_sim.spark.sinks.processes import Sink
+from headrace_sim.spark.sinks.processes import LetThrough, Sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,17 @@ class Laboratory:
     script: Script | Called = Script("")  # noqa: RUF009  it is frozen
     beside: bool = False  # whether its queries are simulated, too, and what both find is compared
     postgres: str = ""  # the URL of the owner's server for tests; "": of one that is installed
+    lets: frozenset[LetThrough] = frozenset()  # what trials do outside them
     queries: tuple[SparkJob, ...] = ()  # what the program starts, in order
     number: int = 0  # the place of the query that is tried
     sparks: int = 1  # how many of them share the trials
     prepare: Callable[[], Any] | None = None  # makes what sinks take for granted, as the author says. Or None
     reader: TrialReader | None = None  # of a pipeline: reads what trials left, and judges it
+
+    @property
+    def reached(self) -> str:
+        """What its trials could do outside them, as a report says it."""
+        return "".join(f"; {words}" for let, words in _REACHED.items() if let in self.lets)
 
     @property
     def jvm(self) -> SparkJvm:
@@ -42,7 +48,7 @@ class Laboratory:
 
         """
         state = self.queries[self.number].state if self.queries else None
-        return shared(settings_for_jars({} if state is None else state.settings.values))
+        return shared(settings_for_jars({} if state is None else state.settings.values), self.lets)
 
     def looked(self, why: str) -> ScriptRun:
         """Run the program without rows, which the simulation cannot read; ``why``: it says. Raises as `looked` does."""
@@ -65,20 +71,33 @@ class Laboratory:
         )
 
 
-def laboratory_on(engine: str, postgres: str = "", sparks: int = 1) -> Laboratory | None:
+_REACHED = {
+    LetThrough.WRITES: "other writes reached what they name, in each trial anew (--allow-writes)",
+    LetThrough.NETWORK: "they could reach other machines (--allow-network)",
+}
+
+
+def laboratory_on(
+    engine: str, postgres: str = "", sparks: int = 1, lets: Collection[str] = ()
+) -> Laboratory | None:
     """Return where a query is tried on an engine: ``here`` (None: it is simulated), ``spark`` or ``both``.
 
-    The other arguments are fields of `Laboratory`.
+    The other arguments are fields of `Laboratory`; ``lets`` has values of `LetThrough`.
 
     Raises:
-        OptionsError: There is no such engine, or ``postgres``, the URL of a server for tests, is given for the simulation.
+        OptionsError: There is no such engine, or something is given that is of no use in the simulation.
 
     """
     if engine not in {"here", "spark", "both"}:
         raise OptionsError("on", engine, "here, spark or both")
-    if postgres and engine == "here":
-        raise OptionsError("postgres", postgres, "given with on=spark, or on=both")
-    return None if engine == "here" else Laboratory(beside=engine == "both", postgres=postgres, sparks=sparks)
+    given = {"postgres": postgres, **{f"allow_{name}": True for name in lets}}
+    for name, value in given.items():
+        if value and engine == "here":
+            raise OptionsError(name, value, "given with on=spark, or on=both")
+    if engine == "here":
+        return None
+    through = frozenset(map(LetThrough, lets))
+    return Laboratory(beside=engine == "both", postgres=postgres, lets=through, sparks=sparks)
 
 
 def _no_time(_seconds: float) -> None:

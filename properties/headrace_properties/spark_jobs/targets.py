@@ -247,7 +247,8 @@ class SparkTarget:
     ) -> SparkReport:
         """Try the query on the real Spark, at each of its effects."""
         judge = self._judge()
-        told = f"Spark {self._spark} ran it as it is; paths and tables were the trials' own"
+        own = f"paths and tables were the trials' own{laboratory.reached}"
+        told = f"Spark {self._spark} ran it as it is; {own}"
         reader = laboratory.reader
         if reader is not None:
             reader.promises = self.promises

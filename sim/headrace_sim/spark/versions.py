@@ -105,6 +105,8 @@ def versions() -> dict[str, str]:
 
 JARS = "jars"
 """What a replay file calls the jars that PySpark does not bring; they have no release."""
+LET_THROUGH = "let through"
+"""What it calls what trials did outside them."""
 
 
 def differing(recorded: Mapping[str, str], today: Mapping[str, str]) -> dict[str, str]:
@@ -117,7 +119,7 @@ def differing(recorded: Mapping[str, str], today: Mapping[str, str]) -> dict[str
     """
 
     def release(name: str, version: str) -> Sequence[str]:
-        return version if name == JARS else version.split(".")[:2]
+        return version if name in {JARS, LET_THROUGH} else version.split(".")[:2]
 
     return {
         name: f"Recorded with {name} {version or 'none'}; this is {today.get(name) or 'none'}"

@@ -25,6 +25,7 @@ from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.laboratory.inputs import read_from
 from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
 from headrace_sim.spark.laboratory.looks import SourcesLook, kept_variables, note_queries
+from headrace_sim.spark.laboratory.outside_writes import OutsideWrites
 from headrace_sim.spark.laboratory.places import watch_commands, watch_paths, watch_reads
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
@@ -39,7 +40,7 @@ from headrace_sim.spark.refusals import is_library, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.contents import Raw
 from headrace_sim.spark.sinks.effects import Failed, Probe, Refused, Returned
-from headrace_sim.spark.sinks.processes import settle
+from headrace_sim.spark.sinks.processes import LetThrough, settle
 from headrace_sim.spark.sinks.store_clients import StoreClients
 
 REMOTE = "spark.remote"
@@ -106,10 +107,11 @@ def drive(
     try:
         with _settled(program, jvm, session, folder, probe, seed, database) as (variables, spark, clients):
             read_from(folder.parent / "input", program.queries, program.number)
-            watch_workers(folder, jvm.folder, probe, seed, database, heard=heard)
-            watch_writes(probe)
+            watch_workers(folder, jvm, probe, seed, database, heard=heard)
+            outside = OutsideWrites(probe, spark, LetThrough.WRITES in jvm.lets, database is not None)
+            watch_writes(probe, outside)
             watch_states()
-            written = watch_queries(probe, fault, program.queries, program.number, heard=heard)
+            written = watch_queries(probe, fault, program.queries, program.number, outside, heard=heard)
             if prepare is not None and probe.attempt == 0:
                 prepare()
             before = batches_of(folder, "commits")
@@ -134,7 +136,7 @@ def look(program: LaboratoryProgram, jvm: SparkJvm, session: Any, folder: Path, 
     status = 1
     try:
         with _settled(program, jvm, session, folder, probe, 0, None) as (variables, spark, _):
-            watch_workers(folder, jvm.folder, probe, 0, None, heard=False)
+            watch_workers(folder, jvm, probe, 0, None, heard=False)
             tell = probe.ledger.append
             note_queries(SourcesLook(folder.parent / "input", program.script.schemas, tell), tell)
             status = _run(program.script, probe, variables, spark)
@@ -161,7 +163,7 @@ def _settled(
         if database is not None:
             watch_postgres(probe, database)
         probe.private = os.path.relpath(jvm.folder, folder)
-        clients = settle(folder, probe, seed, sparks=jvm.folder)
+        clients = settle(folder, probe, seed, sparks=jvm.folder, lets=jvm.lets)
         spark = attach(jvm, session)
         _keep_running(spark)
         watch_commands(folder, spark.sparkContext._jsc.hadoopConfiguration())

@@ -143,7 +143,7 @@ class RealDrivers:
     @contextmanager
     def another(self) -> Iterator["RealDrivers"]:
         """Give one with a Spark of its own."""
-        with running(self.jvm.settings) as jvm:
+        with running(self.jvm.settings, self.jvm.lets) as jvm:
             yield replace(self, jvm=jvm)
 
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:

@@ -4,8 +4,9 @@ Rules of this file:
 
 * This process only commands it: what runs the user's code attaches to it on its own (`attach`), and may die at any time.
 * It has settings for batches of a few rows. A program may change those that Spark lets a session change.
-* It resolves no host but this one, and Java's sockets connect to no other.
-* It writes its own temporary files, in the directories of trials, and in Ivy's cache, nowhere else (`fence`).
+* It resolves no host but this one, and its sockets connect to no other, unless `LetThrough.NETWORK`.
+* It writes its own temporary files, in the directories of trials, and in Ivy's cache, nowhere else (`fence`), unless
+  `LetThrough.WRITES`.
 """
 
 import atexit
@@ -36,8 +37,9 @@ from headrace.spark.runtime.session import process_environment, worker_path
 from headrace_sim.spark.laboratory.jars import without_missing
 from headrace_sim.spark.laboratory.places import WAREHOUSE
 from headrace_sim.spark.laboratory.postgres import find_jdbc_jar
+from headrace_sim.spark.sinks.processes import LetThrough
 from headrace_sim.spark.sinks.write_fence import fence
-from headrace_sim.spark.versions import CHECKPOINT_FILES, JARS, java_sessions
+from headrace_sim.spark.versions import CHECKPOINT_FILES, JARS, LET_THROUGH, java_sessions
 
 MASTER = "local[2,4]"
 """Two tasks at a time, each tried up to four times, as on a cluster."""
@@ -79,6 +81,7 @@ class SparkJvm:
     Attributes:
         settings: Those of the program that no session can change, by name: ``spark.jars``.
         folder: Of its temporary files. The directories of trials are beside it.
+        lets: What trials do outside them.
         gateway: Commands it from this process.
         port: Where it listens to further processes, on the loopback interface.
         secret: What it expects of them.
@@ -90,6 +93,7 @@ class SparkJvm:
 
     settings: Mapping[str, str]
     folder: Path
+    lets: frozenset[LetThrough]
     gateway: JavaGateway = field(init=False)
     port: int = field(init=False)
     secret: str = field(init=False)
@@ -99,7 +103,7 @@ class SparkJvm:
 
     def __post_init__(self) -> None:
         """Start it."""
-        self.gateway = _started(self.settings, self.folder)
+        self.gateway = _started(self.settings, self.folder, self.lets)
         told = getattr(self.gateway, "java_parameters", self.gateway.gateway_parameters)
         self.port, self.secret = told.port, told.auth_token
         java = self.gateway.jvm
@@ -121,7 +125,9 @@ class SparkJvm:
         }
         with suppress(PackageNotFoundError):
             jars -= {path.name for path in files("pyspark") or ()}
-        return {"Java": java("java.version"), JARS: ", ".join(sorted(jars))}
+        let_through = ", ".join(sorted(let.value for let in self.lets))
+        told = {"Java": java("java.version"), JARS: ", ".join(sorted(jars)), LET_THROUGH: let_through}
+        return {name: value for name, value in told.items() if value or name != LET_THROUGH}
 
     def new_catalog(self, settings: Mapping[str, str]) -> Any:
         """Return Java's session with a catalog of its own, as of a Spark with another metastore."""
@@ -209,11 +215,12 @@ class SparkJvm:
 
 
 @contextmanager
-def running(settings: Mapping[str, str]) -> Iterator[SparkJvm]:
+def running(settings: Mapping[str, str], lets: frozenset[LetThrough] = frozenset()) -> Iterator[SparkJvm]:
     """Run Spark within.
 
     Args:
         settings: Those of the program that no session can change, by name: ``spark.jars``.
+        lets: What trials do outside them.
 
     Raises:
         JavaNotFoundError: There is no Java.
@@ -226,39 +233,38 @@ def running(settings: Mapping[str, str]) -> Iterator[SparkJvm]:
         (folder / "hosts").write_text("127.0.0.1 localhost\n")
         (folder / "python").write_text(_PYTHON)
         (folder / "python").chmod(0o700)
-        jvm = SparkJvm(settings, folder)
+        jvm = SparkJvm(settings, folder, lets)
         try:
             yield jvm
         finally:
             jvm.stop()
 
 
-_SHARED: dict[frozenset[tuple[str, str]], SparkJvm] = {}
+_SHARED: dict[frozenset[object], SparkJvm] = {}
 
 
-def shared(settings: Mapping[str, str]) -> SparkJvm:
+def shared(settings: Mapping[str, str], lets: frozenset[LetThrough]) -> SparkJvm:
     """Return the Spark of this process with settings, which is started now if it does not run; it ends with the process.
 
-    The argument and what is raised are as for `running`.
+    The arguments and what is raised are as for `running`.
     """
-    key = frozenset(settings.items())
+    key = lets.union(settings.items())
     if key not in _SHARED:
         kept = ExitStack()
-        _SHARED[key] = kept.enter_context(running(settings))
+        _SHARED[key] = kept.enter_context(running(settings, lets))
         atexit.register(kept.close)
     return _SHARED[key]
 
 
-def _started(settings: Mapping[str, str], folder: Path) -> JavaGateway:
+def _started(settings: Mapping[str, str], folder: Path, lets: frozenset[LetThrough]) -> JavaGateway:
     settings = {**_SETTINGS, "spark.local.dir": str(folder), **settings}
     conf = SparkConf(loadDefaults=False).setMaster(MASTER).setAll(list(settings.items()))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    fenced = patch("pyspark.java_gateway.Popen", partial(_popen, folder))
+    fenced = patch("pyspark.java_gateway.Popen", partial(_popen, folder, lets))
     where_to_listen = patch.object(tempfile, "tempdir", str(folder))  # Java writes it there
     with tempfile.TemporaryFile() as log, patch.dict(os.environ, kept, clear=True), fenced, where_to_listen:
-        os.environ["SPARK_SUBMIT_OPTS"] = " ".join(
-            (_JAVA, f"-Djava.io.tmpdir={folder}", _THIS_MACHINE.format(folder=folder))
-        )
+        network = "" if LetThrough.NETWORK in lets else _THIS_MACHINE.format(folder=folder)
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{_JAVA} -Djava.io.tmpdir={folder} {network}"
         # Behind Spark's own jars, with which an archive of classes begins:
         os.environ["SPARK_DIST_CLASSPATH"] = str(find_jdbc_jar() or "")
         os.environ.update(process_environment(MASTER, launched=True), PYTHONPATH=worker_path())
@@ -268,19 +274,27 @@ def _started(settings: Mapping[str, str], folder: Path) -> JavaGateway:
             fewer = without_missing(settings, log)
             if fewer is None:
                 raise
-            return _started(fewer, folder)
+            return _started(fewer, folder, lets)
     # A program's own logging is that of this process, too, which has run it: nothing of the gateway's belongs there.
     vars(java_gateway)["logging"] = logging.getLogger("py4j")
     logging.getLogger("py4j").propagate = False
     return gateway
 
 
-def _popen(folder: Path, command: Sequence[str], *, preexec_fn: Callable[[], Any], **options: Any) -> Any:
+def _popen(
+    folder: Path,
+    lets: frozenset[LetThrough],
+    command: Sequence[str],
+    *,
+    preexec_fn: Callable[[], Any],
+    **options: Any,
+) -> Any:
     """Start Java, within its fence, as ``Popen`` does."""
 
     def before() -> None:
         preexec_fn()
-        fence([folder.parent, *Path.home().glob(".ivy2*")])
+        if LetThrough.WRITES not in lets:
+            fence([folder.parent, *Path.home().glob(".ivy2*")])
 
     # Java has a process group of its own: a signal to the command's ends the search in order, for which Java must live.
     apart = {**options, "process_group": 0}

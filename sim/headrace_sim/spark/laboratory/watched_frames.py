@@ -16,6 +16,7 @@ from headrace.spark.runtime.settings import ROCKSDB
 from headrace_sim.spark.client.settings import STATE_STORE
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.outputs import CsvHeader
+from headrace_sim.spark.laboratory.outside_writes import OutsideWrites
 from headrace_sim.spark.laboratory.places import shown
 from headrace_sim.spark.laboratory.postgres import is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_statements import plain_table
@@ -52,19 +53,24 @@ _ACTIONS = (
 )
 
 
-def watch_writes(probe: Probe) -> None:
-    """Report each write of a DataFrame to the probe, irreversibly, and let it fail the actions that are due."""
+def watch_writes(probe: Probe, outside: OutsideWrites) -> None:
+    """Report each write of a DataFrame to the probe, irreversibly, and let it fail the actions that are due.
+
+    ``outside``: refuses what leaves the trial.
+    """
     for name in _WRITES:
         if hasattr(DataFrameWriter, name):
-            setattr(DataFrameWriter, name, _written(probe, name, getattr(DataFrameWriter, name)))
+            setattr(DataFrameWriter, name, _written(probe, outside, name, getattr(DataFrameWriter, name)))
     for name in _WRITES_V2:
-        setattr(DataFrameWriterV2, name, _written(probe, name, getattr(DataFrameWriterV2, name)))
+        setattr(DataFrameWriterV2, name, _written(probe, outside, name, getattr(DataFrameWriterV2, name)))
     for name in _ACTIONS:
         if hasattr(dataframe.DataFrame, name):
             setattr(dataframe.DataFrame, name, _acting(probe, getattr(dataframe.DataFrame, name)))
     if MergeIntoWriter is not None:
-        MergeIntoWriter.merge = _written(probe, "merge", MergeIntoWriter.merge)
-    SparkSession.sql = _commanded(probe, SparkSession.sql)
+        MergeIntoWriter.merge = _written(probe, outside, "merge", MergeIntoWriter.merge)
+        MergeIntoWriter.__init__ = _naming(MergeIntoWriter.__init__)
+    DataFrameWriterV2.__init__ = _naming(DataFrameWriterV2.__init__)
+    SparkSession.sql = _commanded(probe, outside, SparkSession.sql)
     for name in ("mode", "format", "option", "options"):
         setattr(DataFrameWriter, name, noted(name, getattr(DataFrameWriter, name)))
 
@@ -91,12 +97,13 @@ _COMMAND = re.compile(
 )
 
 
-def _commanded(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
+def _commanded(probe: Probe, outside: OutsideWrites, really: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(really)
     def sql(self: SparkSession, text: str, *args: Any, **options: Any) -> Any:
         command = _COMMAND.match(text)
         if command is None:
             return really(self, text, *args, **options)
+        outside.refuse({}, command["table"])
         words = " ".join(command["words"].upper().split())
         with probe.action(), probe.effect(words, command["table"].replace("`", "")):
             return really(self, text, *args, **options)
@@ -104,6 +111,7 @@ def _commanded(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
     return sql
 
 
+_OF_TABLES = ("insertInto", "saveAsTable")
 _OF_JDBC = ("url", "dbtable", "mode")
 
 
@@ -112,7 +120,20 @@ def without_trace(error: BaseException) -> str:
     return re.split(r"\n\s*(?:at |JVM stacktrace:)", str(error))[0].strip()
 
 
-def _written(probe: Probe, name: str, really: Callable[..., Any]) -> Callable[..., Any]:
+def _naming(really: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the constructor of a writer that notes the name of its table."""
+
+    @functools.wraps(really)
+    def made(self: Any, frame: Any, table: str, *args: Any) -> None:
+        vars(self)["_headrace"] = {"table": table}
+        really(self, frame, table, *args)
+
+    return made
+
+
+def _written(
+    probe: Probe, outside: OutsideWrites, name: str, really: Callable[..., Any]
+) -> Callable[..., Any]:
     @functools.wraps(really)
     def write(self: Any, *args: Any, **options: Any) -> Any:
         told = vars(self).get("_headrace", {})
@@ -130,6 +151,7 @@ def _written(probe: Probe, name: str, really: Callable[..., Any]) -> Callable[..
         if "postgresql:" in str(told.get("url")):
             target = f"postgres: {plain_table(str(told.get('dbtable')))}"
         header = CsvHeader() if str(options.get("header", told.get("header"))).lower() == "true" else None
+        outside.refuse(told | options, target if name in _OF_TABLES else told.get("table", ""))
         words = " ".join(filter(None, (name, mode)))
         with probe.action(), probe.effect(words, shown(target), payload=lambda: header):
             return really(self, *args, **options)
@@ -178,7 +200,13 @@ def _stated(really: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watch_queries(
-    probe: Probe, fault: SinkFault | None, queries: Sequence[SparkJob], number: int, *, heard: bool
+    probe: Probe,
+    fault: SinkFault | None,
+    queries: Sequence[SparkJob],
+    number: int,
+    outside: OutsideWrites,
+    *,
+    heard: bool,
 ) -> Sequence[tuple[str, str, str]]:
     """Let one query of this process run through what is there and end, and tell the probe of each batch, irreversibly.
 
@@ -189,6 +217,7 @@ def watch_queries(
         fault: What strikes.
         queries: Those of the program, in order.
         number: The place of the one that is tried. The others write nowhere.
+        outside: Refuses what leaves the trial.
         heard: Whether the errors are noted that its function catches.
 
     """
@@ -197,6 +226,7 @@ def watch_queries(
     starts = count()
     written: list[tuple[str, str, str]] = []
     really_each_batch, really_start = DataStreamWriter.foreachBatch, DataStreamWriter.start
+    really_to_table = DataStreamWriter.toTable
     died_after = fault.batch + 1 if fault is not None and fault.kind is SinkFaultKind.RESTART else None
 
     def for_each_batch(self: DataStreamWriter, function: Callable[[Any, int], None]) -> DataStreamWriter:
@@ -236,6 +266,7 @@ def watch_queries(
                 self._jwrite = self._jwrite.option("checkpointLocation", "/checkpoint")
             if "function" not in told:
                 target = (*args, told.get("path") or told.get("tableName") or "")[0]
+                outside.refuse(told, target if really is really_to_table else "")
                 written.append((told.get("format") or "write", shown(target), users_place()))
             return really(self, *args, **options)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 from pyspark.serializers import CPickleSerializer
@@ -29,8 +29,11 @@ from headrace_sim.spark.refusals import is_library
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import Ledger, Probe, Settled, die
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
-from headrace_sim.spark.sinks.processes import Halt, settle
+from headrace_sim.spark.sinks.processes import Halt, LetThrough, settle
 from headrace_sim.spark.versions import StatefulProcessorApiClient, rdd
+
+if TYPE_CHECKING:
+    from headrace_sim.spark.laboratory.jvm import SparkJvm
 
 _BATCH = "streaming.sql.batchId"
 """The local property in which Spark tells a task its batch."""
@@ -62,6 +65,7 @@ class AttemptNote:
         database: What stands for each PostgreSQL, or None.
         heard: Whether the errors are noted that a task's own code catches.
         dies_held: As its driver's probe has it.
+        lets: What it does outside its trial.
 
     """
 
@@ -76,6 +80,7 @@ class AttemptNote:
     database: PostgresDatabase | None
     heard: bool
     dies_held: bool
+    lets: frozenset[LetThrough]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +95,13 @@ class _Noted:
 
 
 def watch_workers(
-    folder: Path, sparks: Path, probe: Probe, seed: int, database: PostgresDatabase | None, *, heard: bool
+    folder: Path, jvm: "SparkJvm", probe: Probe, seed: int, database: PostgresDatabase | None, *, heard: bool
 ) -> None:
     """Let what this driver sends to workers carry the note of its attempt, irreversibly.
 
     Args:
         folder: The trial's working directory.
-        sparks: The directory of Spark's temporary files.
+        jvm: Where Spark runs.
         probe: That of the driver.
         seed: Of its clock and of its random numbers.
         database: What stands for each PostgreSQL, or None.
@@ -108,8 +113,8 @@ def watch_workers(
     probe.driver = os.getpid()
     assert isinstance(probe.pause, Halt)
     note = AttemptNote(
-        folder, sparks, probe.attempt, probe.fault, os.getpid(), probe.pause, seed, tuple(sys.path), database, heard,
-        probe.dies_held,
+        folder, jvm.folder, probe.attempt, probe.fault, os.getpid(), probe.pause, seed, tuple(sys.path), database, heard,
+        probe.dies_held, jvm.lets,
     )  # fmt: skip
     really_prepare = rdd._prepare_for_python_RDD
 
@@ -191,7 +196,7 @@ def _settle(note: AttemptNote) -> Probe:
     if note.database is not None:
         watch_postgres(probe, note.database)
     probe.private = os.path.relpath(note.sparks, note.folder)
-    settle(note.folder, probe, note.seed, sparks=note.sparks)
+    settle(note.folder, probe, note.seed, sparks=note.sparks, lets=note.lets)
     _settle_chance(f"{note.seed} {context and context.partitionId()} {len(probe.ledger.entries())}")
     watch_paths(note.folder, (note.folder.parent, note.sparks))
     _watch_state(probe)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -99,6 +100,13 @@ class Sink:
     of_pipeline: bool = False
 
 
+class LetThrough(Enum):
+    """What its owner lets a trial do outside it."""
+
+    WRITES = "writes"
+    NETWORK = "network"
+
+
 class OutsideError(HeadraceError):
     """A sink accesses something outside its trial. Fields: what, place."""
 
@@ -111,6 +119,7 @@ class OutsideError(HeadraceError):
         return (
             f"{refusals.shown_place(self.place)}: the sink {self.what}, outside the directory of its trial. "
             "Use paths relative to the working directory, SQLite, HTTP through http.client, urllib or requests, or df.write"
+            f"{'; on the real Spark, --allow-network lets it' * self.what.startswith('connects')}"
         )
 
 
@@ -379,6 +388,7 @@ def settle(
     seed: int,
     *,
     sparks: Path | None = None,
+    lets: frozenset[LetThrough] = frozenset(),
     keys: Mapping[str, tuple[str, ...]] | None = None,
 ) -> StoreClients:
     """Confine this process to the folder, and report its effects to the probe. Return what answers clients of stores.
@@ -388,6 +398,7 @@ def settle(
         probe: Told of effects.
         seed: Of the clock and of random numbers.
         sparks: The directory of a real Spark's temporary files, which it may use, and this machine's network; or None.
+        lets: What it does outside its trial. With writes, it has no fence: what Python itself does is guarded nevertheless.
         keys: The columns of the keys of tables, as the author says them, by table.
 
     """
@@ -414,9 +425,13 @@ def settle(
         if sparks is not None:  # this process may not be the one that looks there
             probe.ledger.append(Refused(str(error)))
 
+    def may_reach(address: Any) -> bool:
+        return LetThrough.NETWORK in lets or (sparks is not None and _is_this_machine(address))
+
     folders = [folder.parent, *([sparks] if sparks else [])]
-    fence(folders)
-    sys.addaudithook(_guard(folders, heard, loopback=sparks is not None))
+    if LetThrough.WRITES not in lets:
+        fence(folders)
+    sys.addaudithook(_guard(folders, heard, may_reach))
     return clients
 
 
@@ -433,7 +448,7 @@ def _settle_chance(seed: int) -> None:
 
 
 def _guard(
-    folders: Sequence[Path], heard: Callable[[OutsideError], None], *, loopback: bool
+    folders: Sequence[Path], heard: Callable[[OutsideError], None], may_reach: Callable[[Any], bool]
 ) -> Callable[[str, tuple[Any, ...]], None]:
     """An audit hook that refuses access outside the folders: a trial must not touch anything real."""
     places = tuple(f"{folder}{os.sep}" for folder in folders)
@@ -458,9 +473,7 @@ def _guard(
                 path = full_path(arguments[place], -1 if folder is None else arguments[folder])
                 if path is not None and not inside(path):
                     refuse(f"changes {path}")
-        elif event == "socket.connect" and not (
-            is_open_way(arguments[1]) or (loopback and _is_this_machine(arguments[1]))
-        ):
+        elif event == "socket.connect" and not (is_open_way(arguments[1]) or may_reach(arguments[1])):
             refuse(f"connects to {arguments[1]}")
         elif event in _PROGRAMS:
             refuse(f"starts {arguments[0]}")
