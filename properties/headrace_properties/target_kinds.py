@@ -127,6 +127,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "running": Heeded(_SPARK, _SPARK_HAS_IT),
     "repeated": Heeded(_SPARK, _SPARK_HAS_IT),
     "settings": Heeded(_SPARK, _SPARK_HAS_IT),
+    "new_checkpoint": Heeded(_SPARK, _SPARK_HAS_IT),
     "late": Heeded(_QUERY, _KEEPS_STATE),
     "bounded_by": Heeded(_QUERY, _KEEPS_STATE),
     "strict": Heeded(),

@@ -39,6 +39,7 @@ SAMPLES: dict[str, Any] = {
     "bounded_by": "words",
     "repeated": True,
     "settings": ("checkpoint",),
+    "new_checkpoint": True,
     "args": ["x"],
     "env": {"A": "1"},
     "stand_ins": ["a"],

@@ -224,8 +224,8 @@ class SparkTarget:
         judge = self._judge()
         sink = check_sink(
             *self.sink_call(), prepare=self.prepare_call(), overtaken=overtaken, keys=self.keys, rows_of=self._rows_of(),
-            allow=self._allowed_of_sink(allow), duplicates=duplicates, state=self.job.state, revised=self._revised(),
-            progress=progress, watcher=judge.watcher,
+            allow=self._allowed_of_sink(allow), duplicates=duplicates, new_checkpoint=self.job.declares.new_checkpoint,
+            state=self.job.state, revised=self._revised(), progress=progress, watcher=judge.watcher,
         )  # fmt: skip
         findings, unknown = (judged.findings, judged.unknown) if judged else ((), ())
         if not any(self._outputs()):
@@ -260,6 +260,7 @@ class SparkTarget:
                 rows_of=self._rows_of(),
                 allow=self._allowed_of_sink(allow),
                 duplicates=duplicates,
+                new_checkpoint=self.job.declares.new_checkpoint,
                 progress=progress,
                 processes=laboratory.sparks,
                 watcher=judge.watcher,

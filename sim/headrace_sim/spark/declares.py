@@ -15,6 +15,7 @@ class Meant(TypedDict, total=False):
     bounded_by: str | int
     repeated: bool
     settings: tuple[str, ...]
+    new_checkpoint: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Declares:
         late: Rows behind the watermark may be lost.
         repeated: What reads the sink allows for rows that come again, once a batch was run again.
         settings: What the review of the query's settings asks about and is meant, by name: ``("latest",)``.
+        new_checkpoint: The query may be started with a new or an older checkpoint, while what it has written stays: what comes of
+            that is judged. False: that is never done. None: a note says what would come of it.
         bounded_by: What bounds state that nothing removes, in words; a number: at most so many keys have such state. "": nothing.
 
     Raises:
@@ -43,6 +46,7 @@ class Declares:
     bounded_by: str | int = ""
     repeated: bool = False
     settings: tuple[str, ...] = ()
+    new_checkpoint: bool | None = None
 
     def __post_init__(self) -> None:
         bound: object = self.bounded_by
@@ -65,4 +69,5 @@ class Declares:
             more.bounded_by or self.bounded_by,
             self.repeated or more.repeated,
             (*self.settings, *more.settings),
+            self.new_checkpoint if more.new_checkpoint is None else more.new_checkpoint,
         )

@@ -1,6 +1,7 @@
 """The host of trials on the real Spark: their directories, their sessions of Java, and their attempts."""
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -67,8 +68,9 @@ class RealDrivers:
         """Copy the owner's files, write the input, and open a catalog."""
         (folder / ROOT).mkdir()
         self._known = {folder.parent: copied(self.home, folder)}
-        for batch, rows in enumerate(sink.batches):
-            write_batch(folder.parent / "input", self.program.job, batch, rows)
+        for batch in range(sink.first_id):
+            write_batch(folder.parent / "input", self.program.job, batch, ())
+        self._write(sink, folder)
         settings = settings_of(f"trial{next(self.jvm.trials)}", folder)
         self._sessions = {folder: self.jvm.new_catalog(settings)}
         self._alive = {}
@@ -103,6 +105,23 @@ class RealDrivers:
 
         attempt = Attempt(run, ledger, plan.number, None if restarted else fault)
         return RealAttempt(attempt, self, sink, folder, session, ledger, plan, cut)
+
+    def rewind(self, sink: Sink, folder: Path) -> None:
+        """Remove what the checkpoint knows of batches from ``sink.first_id`` on, as `Host` says; all of it if that is 0."""
+        checkpoints = [path.parent for path in folder.rglob("offsets") if (path.parent / "commits").is_dir()]
+        for checkpoint in checkpoints:
+            if sink.first_id == 0:
+                shutil.rmtree(checkpoint)
+            for entry in (*checkpoint.glob("[oc]*/*"), *checkpoint.glob("sources/*/*")):
+                number = entry.name.strip(".").partition(".")[0]
+                if number.isdigit() and int(number) >= sink.first_id:
+                    entry.unlink()
+        held_back(folder.parent / "input", sink.first_id - 1)
+        self._write(sink, folder)
+
+    def _write(self, sink: Sink, folder: Path) -> None:
+        for batch, rows in enumerate(sink.batches, sink.first_id):
+            write_batch(folder.parent / "input", self.program.job, batch, rows)
 
     def kill_with_java(self, attempt: "RealAttempt") -> None:
         """Kill an attempt that waits to die, and Java, with SIGKILL; start another Java, which knows the same tables."""

@@ -27,7 +27,7 @@ Column = tuple[str, str]
 
 _SQLITE = b"SQLite format 3\0"
 _BESIDE_SQLITE = ("-journal", "-wal", "-shm")
-_EMPTY = "(an empty file)"
+EMPTY_FILE = "(an empty file)"
 
 
 def collected(folder: Path, effects: list[Effect], counts: Callable[[Path], bool] = lambda _: True) -> Raw:
@@ -68,7 +68,7 @@ def _pairs(row: Any) -> Item:
 def items_of(content: bytes, suffix: str) -> list[Item]:
     """Parse as JSON, as lines of JSON, or as CSV; else as lines of text; or, if it is not text, as one item."""
     if not content:
-        return [_EMPTY]
+        return [EMPTY_FILE]
     try:
         text = content.decode()
     except UnicodeDecodeError:

@@ -89,7 +89,7 @@ def told_losses(
         rows = _rows_told(baseline.batches, lost.rows)
         question = _question(lost, rows, caught, rows_of)
         if question is not None:
-            place = caught[0].place if caught else _last(lost, by_batch, names).place
+            place = caught[0].place if caught else last_effect(lost.destination, by_batch, names).place
             questions.append(SinkQuestion(question[0], lost.destination, place, *question[1:]))
         elif lost.loss is Loss.CHOSEN:
             what = "in no effect, in whatever batch and order: filtered, a duplicate or an older version?"
@@ -121,8 +121,7 @@ def _beside(
         "Is it a log of changes? Then declare running=True, or say --allow batching. "
         "If not: MERGE by the key, replace the whole table, or choose outputMode('append') with a watermark"
     )
-    lost = Lost(Loss.CHOSEN, (), 0, where)
-    return SinkQuestion(Asked.BATCHING, where, _last(lost, by_batch, names).place, message, answer)
+    return SinkQuestion(Asked.BATCHING, where, last_effect(where, by_batch, names).place, message, answer)
 
 
 def _question(
@@ -189,7 +188,7 @@ def _finding(
         if lost.instead:
             story = f"Undisturbed, {rows} not in {where}, and {instead} there instead; in one batch the sink chooses otherwise."
         remedy = "Compare with the row that is there, too (DO UPDATE ... WHERE excluded.version > version): it may be newer."
-    blamed = _last(lost, by_batch, names)
+    blamed = last_effect(lost.destination, by_batch, names)
     place, effect = blamed.place, blamed.action
     if wrong is Wrong.SWALLOWED:
         place, effect = caught[0].place, caught[0].error
@@ -205,10 +204,10 @@ def _rows_told(batches: Sequence[Sequence[Any]], numbers: Iterable[int]) -> str:
     return f"the row {shown[0]} is" if len(shown) == 1 else f"the rows {', '.join(shown[:2])}{more} are"
 
 
-def _last(lost: Lost, by_batch: Sequence[Sequence[Effect]], names: frozenset[str]) -> Effect:
+def last_effect(destination: str, by_batch: Sequence[Sequence[Effect]], names: frozenset[str]) -> Effect:
     """Return the last effect on the destination, or the last one of all."""
     effects = [effect for effects in by_batch for effect in effects]
-    wanted = pattern_of(lost.destination)
+    wanted = pattern_of(destination)
     patterns = [{pattern_of(each.target), pattern_of(destination_of(each.target, names))} for each in effects]
     of_it = [effect for effect, known in zip(effects, patterns, strict=True) if wanted in known]
     return (of_it or effects)[-1]
@@ -246,7 +245,7 @@ def redelivered(
             what = f"{destination} lacks {shown_items(missing)}"
         if missing and surplus:
             what = f"{destination} has {shown_items(surplus)} instead of {shown_items(missing)}"
-    blamed = _last(Lost(Loss.CHOSEN, (), 0, destination), by_batch, usual.names)
+    blamed = last_effect(destination, by_batch, usual.names)
     remedy = "Give the rows a key: dropDuplicates() in the batch, and a table that takes each key once, or MERGE, across batches."
     story = f"If the source delivers {how}, {what}."
     return SinkFinding(Wrong.REDELIVERED, destination, (), blamed.place, blamed.action, story, remedy, fault)

@@ -258,6 +258,9 @@ class Host(Protocol):
     def attempt(self, sink: Sink, folder: Path, ledger: Ledger, plan: AttemptPlan) -> Running:
         """Start an attempt that works in the trial's directory and notes in the ledger what it does."""
 
+    def rewind(self, sink: Sink, folder: Path) -> None:
+        """Let the next attempt have the sink's batches, and a checkpoint that knows none from ``sink.first_id`` on."""
+
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left."""
 
@@ -279,6 +282,9 @@ class SimulatedDrivers:
     def attempt(self, sink: Sink, folder: Path, ledger: Ledger, plan: AttemptPlan) -> Attempt:
         """Start an attempt, as `Host` says."""
         return Attempt(lambda probe: _run(sink, folder, probe, plan), ledger, plan.number, plan.fault)
+
+    def rewind(self, sink: Sink, folder: Path) -> None:
+        """Do nothing: an attempt has the batches of its sink, and keeps no checkpoint."""
 
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left: files, and what stand-ins keep."""

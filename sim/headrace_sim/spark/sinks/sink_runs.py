@@ -14,6 +14,7 @@ from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Item
 from headrace_sim.spark.sinks.effects import Effect, Entry, Failed, Ledger, Loaded, Refused, Returned
+from headrace_sim.spark.sinks.new_checkpoints import Restart
 from headrace_sim.spark.sinks.processes import AttemptPlan, Sink
 
 
@@ -136,6 +137,22 @@ def tried(
             plan = AttemptPlan(1, first, reordered=reordered)
             sink.host.attempt(sink, folder, ledger, plan).finish()
         return replace(_left(fault, sink, folder, ledger), struck=seen)
+
+
+def restarted(sink: Sink, restart: Restart) -> Trial:
+    """Run a sink, replace its checkpoint, and run it again."""
+    lives = (
+        replace(sink, batches=tuple(map(tuple, batches)), first_id=first_id)
+        for batches, first_id in ((restart.before, 0), (restart.behind, restart.first_id))
+    )
+    with trial_folder(sink.host.trials) as (folder, ledger):
+        for number, life in enumerate(lives):
+            if number == 0:
+                life.host.begin(life, folder)
+            else:
+                life.host.rewind(life, folder)
+            life.host.attempt(life, folder, ledger, AttemptPlan(number, chance=number)).finish()
+        return _left(restart.fault, sink, folder, ledger)
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ class Wrong(Enum):
     OVERWRITTEN = "overwritten"
     STALE = "stale"
     REDELIVERED = "delivered twice"
+    RESTARTED = "new checkpoint"
     APART = "ids apart"
     UNSENT = "not flushed"
 
@@ -271,10 +272,10 @@ class Story:
                 return f"in {batch} the driver died {after}{before}, and its rows came back in {how}"
             case SinkFaultKind.TASK | SinkFaultKind.STATE:
                 return f"in {batch} a task died {self._where_in_task(effects)}, and Spark ran it again"
-            case SinkFaultKind.NONE | SinkFaultKind.REDELIVER:
-                return _UNSTRUCK[self.fault.kind]
             case SinkFaultKind.REORDER | SinkFaultKind.RESTART:
                 return f"the driver died after {batch}, before Spark noted it as done, and its rows came back in another order"
+            case _:
+                return _UNSTRUCK[self.fault.kind]
 
     def _where_in_task(self, effects: list[Effect]) -> str:
         if self.fault.kind is SinkFaultKind.TASK:
@@ -288,6 +289,8 @@ _NONE = frozenset[str]()
 _UNSTRUCK = {
     SinkFaultKind.NONE: "undisturbed",
     SinkFaultKind.REDELIVER: "the source delivers rows twice",
+    SinkFaultKind.NEW_CHECKPOINT: "the checkpoint was deleted",
+    SinkFaultKind.OLDER_CHECKPOINT: "the checkpoint was replaced by an older one",
 }
 
 

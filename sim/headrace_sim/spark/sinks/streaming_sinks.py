@@ -35,7 +35,8 @@ _GUIDE = "https://spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-
 STREAMING_SINKS = (
     StreamingSink(
         ("", "avro", "csv", "json", "orc", "parquet", "text", "xml"), BatchAgain.SKIPPED, _GUIDE,
-        "Readers must go by its log, _spark_metadata, as Spark does: a batch that died may leave files that are not in it",
+        "Readers must go by its log, _spark_metadata, as Spark does: a batch that died may leave files that are not in it. It has"
+        " batch ids alone: if the checkpoint is deleted, and it stays, new batches are skipped until their ids pass the last one",
     ),
     StreamingSink(
         ("delta",), BatchAgain.SKIPPED, "https://docs.delta.io/latest/delta-streaming.html#delta-table-as-a-sink",
@@ -50,7 +51,8 @@ STREAMING_SINKS = (
         ("hudi", "org.apache.hudi"), BatchAgain.SKIPPED,
         "https://github.com/apache/hudi/blob/master/hudi-spark-datasource/hudi-spark-common/src/main/scala/org/apache/hudi/"
         "HoodieStreamingSink.scala",
-        "Its commits have the id of their batch, since version 0.13",
+        "Its commits have the id of their batch, since version 0.13: if the checkpoint is deleted, new batches are skipped until"
+        " their ids pass the last one, unless hoodie.datasource.write.streaming.checkpoint.identifier changes with it",
     ),
     StreamingSink(
         ("kafka",), BatchAgain.WRITTEN,

@@ -30,7 +30,22 @@ from headrace_sim.spark.sinks.effects import (
     StateCall,
     Swallowed,
 )
-from headrace_sim.spark.sinks.losses import RowsOf, redelivered, redeliveries, swallowed_in_trial, told_losses
+from headrace_sim.spark.sinks.losses import (
+    RowsOf,
+    last_effect,
+    redelivered,
+    redeliveries,
+    swallowed_in_trial,
+    told_losses,
+)
+from headrace_sim.spark.sinks.new_checkpoints import (
+    REMEDY,
+    AfterRestart,
+    Restart,
+    differences,
+    noted,
+    restarts,
+)
 from headrace_sim.spark.sinks.parallel_trials import in_order
 from headrace_sim.spark.sinks.points import fault_points, thinned
 from headrace_sim.spark.sinks.processes import Host, Sink, SinkFunction
@@ -40,6 +55,7 @@ from headrace_sim.spark.sinks.sink_runs import (
     Trial,
     UnfollowableSinkError,
     Watcher,
+    restarted,
     stuck_at,
     tried,
     undisturbed,
@@ -108,6 +124,7 @@ def check_sink(
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
     duplicates: bool = False,
+    new_checkpoint: bool | None = None,
     state: SessionState | None = None,
     revised: Sequence[tuple[int, int]] = (),
     progress: Progress | None = None,
@@ -129,6 +146,7 @@ def check_sink(
         rows_of: Where the rows come from: a source may deliver them in other batches.
         allow: What is meant of what the undisturbed run loses: ``batching``, ``order``, ``loss``.
         duplicates: Whether the source may deliver a row twice.
+        new_checkpoint: Whether it is judged what a new checkpoint, or an older one, does; False: not tried; None: told in a note.
         state: What the session knows when a driver begins: views, functions, settings.
         revised: The numbers of rows, over all batches, of which the second one is a newer result for the key of the first one.
         progress: Called after each trial; a true result stops the search.
@@ -142,7 +160,7 @@ def check_sink(
     """
     check = _Check(
         _sink(function, batches, schema, prepare, keys, state), frozenset(ignore), rows_of, frozenset(allow), revised,
-        watcher=watcher,
+        new_checkpoint, watcher=watcher,
     )  # fmt: skip
     return check.run(progress, overtaken=overtaken, duplicates=duplicates)
 
@@ -216,12 +234,15 @@ def check_sink_of(
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
     duplicates: bool = False,
+    new_checkpoint: bool | None = None,
     progress: Progress | None = None,
     processes: int = 1,
     watcher: Watcher | None = None,
 ) -> SinkReport:
     """Check a sink on its host, as `check_sink` does. ``processes``: how many share the trials, each with a host like it."""
-    check = _Check(sink, frozenset(), rows_of, frozenset(allow), processes=processes, watcher=watcher)
+    check = _Check(
+        sink, frozenset(), rows_of, frozenset(allow), new_checkpoint=new_checkpoint, processes=processes, watcher=watcher
+    )  # fmt: skip
     return check.run(progress, overtaken=overtaken, duplicates=duplicates)
 
 
@@ -264,6 +285,7 @@ class _Check:
     rows_of: RowsOf = RowsOf.SOURCE
     allow: frozenset[str] = frozenset()
     revised: Sequence[tuple[int, int]] = ()
+    new_checkpoint: bool | None = None
     findings: dict[Any, SinkFinding] = field(default_factory=dict)
     questions: dict[str, SinkQuestion] = field(default_factory=dict)
     asked: dict[str, SinkQuestion] = field(default_factory=dict)
@@ -298,7 +320,7 @@ class _Check:
         else:
             self._judge_calm(usual, by_batch)
         if duplicates and any(by_batch):
-            self._redeliver(by_batch)
+            self._redeliver(by_batch, usual)
         tasks = self.sink.host.runs_tasks_again
         points = fault_points(by_batch, noted, overtaken=overtaken, tasks=tasks)
         if self.sink.of_pipeline:
@@ -317,6 +339,11 @@ class _Check:
         if judged == len(faults) and self.sink.host.shares_java:
             unknown += self._kill_with_java(faults, usual, by_batch, progress)
         unknown += map(_UNSTEADY.format, sorted(self.drawn or ()))
+        if judged == len(faults) and (
+            self.new_checkpoint or not (self.findings or self.new_checkpoint is False)
+        ):
+            why = self._restart(usual, by_batch, is_judged=self.new_checkpoint is True)
+            unknown += [f"a new checkpoint was not tried: {why}"] if why and self.new_checkpoint else []
         counts = tuple(len(batch) for batch in by_batch)
         found = self._found()
         outcomes = (PointOutcome(fault, frozenset(self.shown.get(fault, ()))) for fault in faults[:judged])
@@ -336,9 +363,12 @@ class _Check:
             if fault.kind is SinkFaultKind.NONE and any(usual.contents.values()):
                 self._judge_calm(usual, by_batch)
             elif calm:
-                self._redeliver(by_batch)
+                self._redeliver(by_batch, usual)
             found = self._found()
             return OneTrial(found, calm, (), calm=usual.contents, questions=self._asked(found))
+        if fault.kind in {SinkFaultKind.NEW_CHECKPOINT, SinkFaultKind.OLDER_CHECKPOINT}:
+            self._restart(usual, by_batch, is_judged=True, only=fault)
+            return OneTrial(self._found(), calm, (), calm=usual.contents)
         is_call = fault.kind is SinkFaultKind.STATE and fault.effect < sum(
             isinstance(entry, StateCall) and entry.batch == fault.batch for entry in noted
         )
@@ -479,13 +509,15 @@ class _Check:
         except UnfollowableSinkError:
             return None
 
-    def _redeliver(self, by_batch: list[list[Effect]]) -> None:
-        """Deliver rows twice: in their batch, and after those of the next one. Ids of batches may then differ."""
-        calm = [self._plain(self.sink.batches), self._plain(self.sink.batches, 1, _OTHER_IDS)]
+    def _with_other_ids(self) -> Expected | None:
+        """Return what is left whatever the ids of the batches are, or None if the sink fails then."""
+        calm = [self._plain(self.sink.batches), self._plain(self.sink.batches, 1, len(self.sink.batches))]
         runs = [(trial.contents, trial.effects) for trial in calm if trial is not None]
-        if not runs:
-            return
-        usual = expected([runs[0], runs[-1]])
+        return expected(runs) if len(runs) == len(calm) else None
+
+    def _redeliver(self, by_batch: list[list[Effect]], usual: Expected) -> None:
+        """Deliver rows twice: in their batch, and after those of the next one. Ids of batches may then differ."""
+        usual = self._with_other_ids() or usual
         for number, batches in enumerate(redeliveries(self.sink.batches)):
             fault = SinkFault(SinkFaultKind.REDELIVER, 0, number)
             trial = self._plain(batches)
@@ -495,6 +527,68 @@ class _Check:
             for destination in sorted(set(usual.contents) - {*usual.unsteady, *self.ignore}):
                 if found is None or found.get(destination) != usual.contents[destination]:
                     self._add(redelivered(destination, usual, found, by_batch, fault))
+
+    def _restart(
+        self,
+        usual: Expected,
+        by_batch: list[list[Effect]],
+        *,
+        is_judged: bool,
+        only: SinkFault | None = None,
+    ) -> str:
+        """Replace the checkpoint; return why that cannot be tried, or "".
+
+        What a first look shows is looked at whatever ids batches have. ``only``: the one that is tried.
+        """
+        if self.rows_of not in _OF_A_SOURCE:
+            return "it forgets the query's state"
+        lives = restarts(self.sink.batches)
+        if not lives:
+            return "fewer than two batches have rows"
+        try:
+            if not self._after(lives[0], usual):
+                return ""
+            other = self._with_other_ids()
+            if other is None:
+                return "the sink fails if its batches have other ids"
+            found = [
+                after for life in lives if only in {None, life.fault} for after in self._after(life, other)
+            ]
+        except _StoppedError:
+            return "the search was stopped"
+        except UnfollowableSinkError as error:
+            return str(error)
+        wrong = {finding.destination for finding in self.findings.values()}
+        found = [after for after in found if after.destination not in wrong]
+        # What lacks rows says more than what adds them up.
+        found.sort(key=lambda after: " instead of " in after.what)
+        blamed = [last_effect(after.destination, by_batch, usual.names) for after in found]
+        if found and not is_judged:
+            self.notes = (*self.notes, noted(found, shown_place(blamed[0].place)))
+            return ""
+        for after, effect in zip(found, blamed, strict=True):
+            told = str(after)[0].upper() + f"{str(after)[1:]}."
+            self._add(
+                SinkFinding(
+                    Wrong.RESTARTED, after.destination, (), effect.place, effect.action, told, REMEDY, after.restart.fault
+                )
+            )  # fmt: skip
+        return ""
+
+    def _after(self, life: Restart, usual: Expected) -> list[AfterRestart]:
+        """Return what a restart makes different, in destinations where the cut of the rows alone does not."""
+        compared = set(usual.contents) - {*usual.unsteady, *self.ignore}
+        if [*map(tuple, life.cut)] != [tuple(batch) for batch in self.sink.batches if batch]:
+            cut = self._plain(life.cut)
+            same = {} if cut is None else usual.read(cut.contents, cut.effects)
+            compared = {name for name in compared if same.get(name) == usual.contents[name]}
+        trial = restarted(replace(self.sink, in_order=True), life)
+        failure = stuck_at(trial.entries)
+        if failure is not None:
+            error = f"the sink raises {failure.error}: {failure.message}"
+            return [AfterRestart(life, error, f"{error}, as it will each time")]
+        left = usual.read(trial.contents, trial.effects)
+        return [*differences(life, usual.contents, left, compared)]
 
     def _kill_with_java(
         self,
@@ -681,8 +775,8 @@ _BY_KEY = {Wrong.TWICE, Wrong.DIFFERS, Wrong.STALE, Wrong.OVERWRITTEN, Wrong.RED
 _UNSTEADY = "{} differs from one undisturbed run to the next, and is not compared: draw with a seed, take times from the rows"
 _MORE_CHANCES = range(2, 8)
 """Choice: the seeds of six further undisturbed runs. Of rows that are drawn by halves, all are the same in one of a hundred."""
-_OTHER_IDS = 1_009
-"""Choice: the id of the first batch, where others are tried."""
+_OF_A_SOURCE = {RowsOf.SOURCE, RowsOf.UNKNOWN}
+"""Where rows come from that are not the results of a state, which a new checkpoint forgets."""
 
 
 def _failing(error: SinkFailsError) -> SinkFinding:
