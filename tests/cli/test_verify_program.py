@@ -91,7 +91,8 @@ def test_only_one_query_may_be_asked_for(job: Path, run: Run) -> None:
         (("-m", "no_such_module"), "there is no module 'no_such_module' to run"),
         (("-m", "jobs/stream.py"), "-m takes a module"),
         (("jobs/stream.py", "--env", "PLACE"), "'PLACE' has no value"),
-        (("jobs/stream.py", "--version", "a:b"), "left out for a Spark"),
+        (("jobs/stream.py", "--version", "jobs/no.py"), "cannot read jobs/no.py"),
+        (("jobs/stream.py", "--feeds", "2"), "left out for a Spark"),
     ],
 )
 def test_what_is_wrong_with_a_command_is_said(

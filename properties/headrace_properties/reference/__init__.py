@@ -61,7 +61,13 @@ class RunResult:
 
 
 def run_reference(
-    pipeline: Pipeline, feed: Feed, on_entry: Callable[[int], object] | None = None, host: StepHost = run_step
+    pipeline: Pipeline,
+    feed: Feed,
+    on_entry: Callable[[int], object] | None = None,
+    host: StepHost = run_step,
+    *,
+    deployed: Pipeline | None = None,
+    after: int = 0,
 ) -> RunResult:
     """Run a pipeline over a feed, sequentially.
 
@@ -70,6 +76,8 @@ def run_reference(
         feed: the input.
         on_entry: called before each of the feed's entries with the number done; if it returns ``True``, the run ends there.
         host: runs user code; default: runs it once, in this process.
+        deployed: another version, which takes its place behind ``after`` entries (3); it has the same injectors.
+        after: how many entries the first version takes.
 
     Raises:
         HeadraceError: user code or input failed, and the policy is to stop.
@@ -78,6 +86,8 @@ def run_reference(
     for done, entry in enumerate(feed.entries):
         if on_entry is not None and on_entry(done) is True:
             return reference.result()
+        if deployed is not None and done == after:
+            reference.deploy(deployed)
         reference.take(entry)
     return reference.finish()
 
@@ -86,15 +96,21 @@ class _Reference:
     def __init__(self, pipeline: Pipeline, host: StepHost) -> None:
         self._pipeline = pipeline
         self._host = host
-        self._stages = {
-            name: RunningComputation(spec, pipeline.senders(name))
-            for name, spec in pipeline.computations.items()
-        }
+        self._stages = dict[str, RunningComputation]()
+        self.deploy(pipeline)
         self._sources = {
             name: dict.fromkeys(spec.addresses(), MIN_TIME) for name, spec in pipeline.injectors.items()
         }
         self._outputs: Counter[Emitted] = Counter()
         self._now = 0
+
+    def deploy(self, pipeline: Pipeline) -> None:
+        """Put a version in force: its computations go on with what those of their names have stored."""
+        before, self._pipeline = self._stages, pipeline
+        self._stages = {
+            name: RunningComputation(spec, pipeline.senders(name), before.get(name))
+            for name, spec in pipeline.computations.items()
+        }
 
     # Arrivals
 

@@ -70,18 +70,23 @@ class KeyRow(msgspec.Struct):
 
 
 class RunningComputation:
-    """One computation: its rows, its waiting records, and its progress."""
+    """One computation: its rows, its waiting records, and its progress.
+
+    ``before``: the one of an earlier version (3), whose they are.
+    """
 
     __slots__ = ("_initial", "input_us", "low_us", "queue", "rows", "senders", "spec", "wall_timers")
 
-    def __init__(self, spec: ComputationSpec, senders: tuple[str, ...]) -> None:
+    def __init__(
+        self, spec: ComputationSpec, senders: tuple[str, ...], before: "RunningComputation | None" = None
+    ) -> None:
         self.spec = spec
         self.senders = senders
-        self.queue: deque[Delivery] = deque()
-        self.rows: dict[str, KeyRow] = {}
-        self.input_us = MIN_TIME
-        self.low_us = MIN_TIME
-        self.wall_timers = 0
+        self.queue: deque[Delivery] = deque() if before is None else before.queue
+        self.rows: dict[str, KeyRow] = {} if before is None else before.rows
+        self.input_us: int = MIN_TIME if before is None else before.input_us
+        self.low_us: int = MIN_TIME if before is None else before.low_us
+        self.wall_timers: int = 0 if before is None else before.wall_timers
         self._initial = spec.state_codec.encode(spec.computation.initial_state())
 
     def load(self, key: str) -> Any:

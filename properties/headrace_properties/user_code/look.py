@@ -148,7 +148,13 @@ class Look:
             case Habit.NOT_READ_BACK:
                 yield from self._left_otherwise()
                 self._caller.restore()
-            case Habit.SHARES_STATE | Habit.FAILS_IN_ANOTHER_ORDER | Habit.DEPENDS_ON_FAULTS | Habit.GROWTH:
+            case (
+                Habit.SHARES_STATE
+                | Habit.FAILS_IN_ANOTHER_ORDER
+                | Habit.DEPENDS_ON_FAULTS
+                | Habit.MISREADS
+                | Habit.GROWTH
+            ):
                 pass  # a small input shows kept state this way, the orders what fails in one; the rest takes runs, or all inputs
             case Habit.DEPENDS_ON_ORDER:
                 yield from self._other_orders()

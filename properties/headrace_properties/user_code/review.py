@@ -31,6 +31,7 @@ from headrace_properties.user_code.metamorphic import ARRIVAL, RELATIONS, REPLAY
 from headrace_properties.user_code.orders import combiner_place
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.settled_runs import settling_of
+from headrace_properties.user_code.succeeding_versions import Succession
 from headrace_properties.user_frames import Place
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import ClusterOptions, Feed, Versions, versions_of
@@ -134,7 +135,7 @@ def review(
     notes = {
         DECLARED: _declared(versions, next(iter(few.values()))),
         PERMITTED: permitted_by(versions[0]),
-        NOT_ASKED: (() if all(names) else (_NO_NAME,)) + ((_NO_MEANING,) if len(versions) > 1 else ()),
+        NOT_ASKED: () if all(names) else (_NO_NAME,),
         NOT_COMPARED: tuple(name for name, verdict in relations.items() if _is_missed(verdict)),
     }
     told = (Finding(kind, message) for kind, messages in notes.items() for message in messages)
@@ -151,11 +152,6 @@ def _is_missed(verdict: Verdict) -> bool:
 
 _NO_NAME = (
     "hash() and the order of sets: no importable module defines the pipeline, so no other process can run it"
-)
-
-_NO_MEANING = (
-    "whether a version takes what another one has left, states and timers, for what it is: the versions are compared each by"
-    " itself, and only errors and promises tell"
 )
 
 
@@ -183,6 +179,7 @@ class _Review:
             yield relations
             if not known.of(FindingClass.VIOLATED):
                 yield from self._of_relations(known, relations)
+                yield from self._of_versions()
 
     def _findings(self, version: Pipeline, name: tuple[str, str] | None, board: Board) -> Iterator[Finding]:
         if name is None:
@@ -240,6 +237,23 @@ class _Review:
         others = [name for name in broken if name != ARRIVAL]
         if others:
             yield self._of_relation(others[0], relations[others[0]])
+
+    def _of_versions(self) -> Iterator[Finding]:
+        """Yield what later versions make of what the first one leaves."""
+        feed_seed, feed = next(iter(self.feeds.items()))
+        for number, version in enumerate(self.versions[1:], 1):
+            succession = Succession(self.versions[0], version, f"version {number}")
+            shown = succession.misread(feed)
+            if shown is not None and not shown.is_wrong:
+                yield Finding(NOTED, f"{shown.computation!r} of {shown.detail}")
+            elif shown is not None:
+                kept = fewest(
+                    tuple(range(feed.records)), partial(succession.is_wrong, feed), Budget(_SHRINKS)
+                )
+                few = feed.only(kept)
+                shown = succession.misread(few) or shown
+                witness = Witness(shown.computation, shown.detail, len(kept))
+                yield finding_of(Habit.MISREADS, witness, CodeTrial(feed_seed, kept, self.seed), few, version)
 
     def _of_relation(self, name: str, violated: Verdict) -> Finding:
         feed_seed, feed = next(iter(self.feeds.items()))

@@ -361,12 +361,6 @@ def test_a_pipeline_outside_any_module_lists_skipped_checks() -> None:
     assert "no importable module defines the pipeline" in why
 
 
-def test_what_versions_make_of_each_others_states_is_listed_as_skipped() -> None:
-    pipeline, feed = of(Memo())
-    assert len(review(pipeline, feed).noted(NOT_ASKED)) == 1
-    assert "only errors and promises tell" in review([pipeline, pipeline.copy()], feed).noted(NOT_ASKED)[1]
-
-
 def test_declarations_and_permitted_effects_are_listed() -> None:
     pipeline, feed = of(Remembering())
     declared = pipeline.with_computation(
