@@ -160,7 +160,9 @@ REPLAY_OPTIONS: Mapping[str, Heeded] = {
 
 EFFECT = "effect"
 """What a user calls effects outside the process, which any target may be allowed."""
-OF_A_SINK = frozenset({EFFECT, "batching", "loss", "order", "repeated", "settings"})
+ORDER = "order"
+"""What a user calls the order of arrival, on which a job's outcome may be allowed to depend."""
+OF_A_SINK = frozenset({EFFECT, ORDER, "batching", "loss", "repeated", "settings"})
 """What a sink may be allowed: what its undisturbed run leaves out, what it does again, and its query's settings."""
 
 
@@ -173,7 +175,7 @@ def check_allowed(names: Iterable[str], kind: TargetKind) -> None:
     """
     known = {
         TargetKind.PIPELINE: frozenset({EFFECT}),
-        TargetKind.HOSTED: frozenset({EFFECT}),
+        TargetKind.HOSTED: frozenset({EFFECT, ORDER}),
         TargetKind.SINK: OF_A_SINK,
     }
     for name in names:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from headrace import Pipeline
 from headrace_properties.checkers import judge
-from headrace_properties.findings import Family, Finding, Kind
+from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.promises import Promise
 from headrace_properties.promises.promise_judge import promise_checkers
 from headrace_properties.reference import Emitted, RunResult
 from headrace_properties.results import result_of
 from headrace_properties.search.judging import violations
+from headrace_properties.target_kinds import ORDER
 from headrace_properties.user_code.comparison import same_output
 from headrace_properties.verdict import Holds, Unknown, Verdict
 from headrace_sim.spark.laboratory.hosted import OUTPUTS
@@ -43,21 +44,29 @@ class HostedOutcome:
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     promised: frozenset[str] = frozenset()
 
-    def findings(self, expected: RunResult) -> Iterator[Finding]:
-        """Yield what is wrong: what differs from the reference, and what is violated, the cause first."""
+    def findings(
+        self, expected: RunResult, difference: FindingClass = FindingClass.VIOLATED
+    ) -> Iterator[Finding]:
+        """Yield what is wrong: what differs from the reference, and what is violated, the cause first.
+
+        Args:
+            expected: what the reference comes to.
+            difference: what a difference claims: of code whose outcome depends on the order of arrival, or with late records,
+                it may be meant.
+        """
         compared = same_output(expected.outputs, self.outputs)
         missing, extra = compared.only_first.total(), compared.only_second.total()
         if missing or extra:
             message = f"outputs: {missing} missing, {extra} extra, {compared.common} as expected"
             yield _difference(
-                "outputs", message, [f"{mark} {record}" for mark, record in compared.examples()]
+                "outputs", difference, message, [f"{mark} {record}" for mark, record in compared.examples()]
             )
         names = sorted(expected.states.keys() | self.states.keys())
         differing = [name for name in names if expected.states.get(name) != self.states.get(name)]
         if differing:
             message = f"states: {len(differing)} of {len(names)} differ from the reference"
             yield _difference(
-                "states", message, [self._told(name, expected) for name in differing[:_EXAMPLES]]
+                "states", difference, message, [self._told(name, expected) for name in differing[:_EXAMPLES]]
             )
         for name, violated in violations(dict(self.verdicts)).items():
             family = Family.PROMISE if name in self.promised else Family.INVARIANT
@@ -91,8 +100,12 @@ class HostedOutcome:
 _EXAMPLES = 10
 
 
-def _difference(name: str, message: str, story: Sequence[str]) -> Finding:
-    return Finding(Kind(Family.OUTCOME, name), message, story=tuple(story))
+def _difference(name: str, claims: FindingClass, message: str, story: Sequence[str]) -> Finding:
+    asks = claims is FindingClass.UNDECLARED
+    remedy = (
+        f"Hosts differ in the order of arrival, and in what is late. If it depends on that: --allow {ORDER}"
+    )
+    return Finding(Kind(Family.OUTCOME, name, claims), message, remedy=remedy * asks, story=tuple(story))
 
 
 def outcome_of(

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from headrace import Pipeline
 from headrace.api.errors import HeadraceError
-from headrace_properties.findings import Finding, ranked
+from headrace_properties.findings import Finding, FindingClass, ranked
 from headrace_properties.promises import Promise
 from headrace_properties.reference import run_reference
 from headrace_properties.search.guard import effects_let_through, refusal_in
@@ -285,7 +285,10 @@ class SparkTarget:
                 f"promise {name} is not judged on the real Spark: it is not about a table" for name in names
             )
             return SparkReport(self.name, None, sink, findings, (*unknown, *unjudged), (told, *review.notes))
-        findings = ranked([*reader.first.findings(reader.expected), *findings])
+        of_pipeline = reader.first.findings(reader.expected, FindingClass.UNDECLARED)
+        violated = FindingClass.VIOLATED
+        kept = (found for found in of_pipeline if found.finding_class is violated or Cause.ORDER not in allow)
+        findings = ranked([*kept, *findings])
         unknown = (*unknown, *reader.first.unknown(allow_unknown))
         notes = (told, reader.first.note, *review.notes)
         return SparkReport(self.name, None, sink, findings, unknown, notes)

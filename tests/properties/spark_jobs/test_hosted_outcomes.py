@@ -3,6 +3,7 @@
 from collections import Counter
 
 from headrace.spark.hosting import history_export as _export
+from headrace_properties.findings import FindingClass
 from headrace_properties.promises import Moment, at_end
 from headrace_properties.reference import run_reference
 from headrace_properties.spark_jobs.hosted_outcomes import HostedOutcome, Row, TrialReader, outcome_of
@@ -42,6 +43,16 @@ def test_a_lost_output_is_found() -> None:
     rows = healthy()
     index = next(number for number, row in enumerate(rows) if row[0] is not None)
     assert problems(rows[:index] + rows[index + 1 :]) == ["outputs: 1 missing, 0 extra, 155 as expected"]
+
+
+def test_a_difference_may_be_a_question_and_a_violation_may_not() -> None:
+    found = outcome_of(turnstiles.pipeline, [row for row in healthy() if row[0] != "passed"][:-3])
+    classes = {
+        finding.kind.name: finding.finding_class
+        for finding in found.findings(EXPECTED, FindingClass.UNDECLARED)
+    }
+    assert classes.pop("outputs") is classes.pop("states") is FindingClass.UNDECLARED
+    assert set(classes.values()) == {FindingClass.VIOLATED}
 
 
 def test_an_output_that_came_twice_is_found() -> None:

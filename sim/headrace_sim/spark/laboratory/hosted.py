@@ -20,6 +20,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from headrace import Pipeline
 from headrace.wire.effects import SourceEvent
+from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import Source, SparkJob, SparkSink
 from headrace_sim.spark.laboratory.looks import called_in_laboratory
 from headrace_sim.spark.plan.streams import PARAMETER
@@ -37,13 +38,22 @@ OUTPUTS = f"{_DATABASE}: {_TABLE}"
 
 
 def query_of_pipeline(pipeline: Pipeline) -> SparkJob:
-    """Return the query that hosts a pipeline, with a stream for each injector."""
-    from headrace.spark.sources.schema import INJECTED_SCHEMA  # noqa: PLC0415  not every PySpark hosts pipelines
+    """Return the query that hosts a pipeline, with a stream for each injector.
 
+    Raises:
+        HeadraceError: An injector has a skew limit.
+
+    """
+    # Not every PySpark hosts pipelines:
+    from headrace.spark.jobs.attach import check_followed  # noqa: PLC0415
+    from headrace.spark.sources.schema import INJECTED_SCHEMA  # noqa: PLC0415
+
+    check_followed(pipeline, {}, "a trial of the laboratory")
     sources = tuple(Source(name, "", INJECTED_SCHEMA) for name in pipeline.injectors)
     several = t.StructType([t.StructField(source.name, source.schema) for source in sources])
     alone = INJECTED_SCHEMA if len(sources) == 1 else several
-    return SparkJob(alone, sink=SparkSink(called_in_laboratory), sources=sources)
+    meant = Declares(new_checkpoint=False)  # which begins with no state: nothing would be as it was
+    return SparkJob(alone, sink=SparkSink(called_in_laboratory), sources=sources, declares=meant)
 
 
 def place_of_sink(module: str) -> str:
