@@ -61,6 +61,12 @@ def has_one_application(df: Any, batch_id: int) -> None:
     writer.option("txnVersion", batch_id).save("s3a://lake/payments")
 
 
+def keys_partitions(df: Any, batch_id: int) -> None:
+    rows = rows_of(df.select(F.spark_partition_id() * 100 + F.col("id"), "amount"))
+    with sqlite3.connect("bank.db") as db:
+        db.executemany("INSERT OR REPLACE INTO amounts VALUES (?, ?)", rows)
+
+
 def keys_rows(df: Any, batch_id: int) -> None:
     with sqlite3.connect("bank.db") as db:
         db.executemany("INSERT OR IGNORE INTO amounts VALUES (?, ?)", rows_of(df))
@@ -129,3 +135,10 @@ def test_declared_new_checkpoint_that_cannot_be_tried_is_unknown() -> None:
     one_batch = _check(keys_rows, BATCHES[:1], new_checkpoint=True)
     assert of_state.unknown == ("a new checkpoint was not tried: it forgets the query's state",)
     assert one_batch.unknown == ("a new checkpoint was not tried: fewer than two batches have rows",)
+
+
+def test_rows_that_are_keyed_by_their_partition_are_doubled_when_a_batch_comes_back_in_others() -> None:
+    (finding,) = _check(keys_partitions, new_checkpoint=False).findings
+    assert (finding.wrong, finding.fault.kind) == (Wrong.TWICE, SinkFaultKind.REORDER)
+    assert "and its rows came back in other partitions; then bank.db: amounts has" in finding.story
+    assert finding.remedy.startswith("Replace rows by a key of their own")

@@ -82,10 +82,15 @@ class RealDrivers:
         """Start an attempt. Spark's checkpoint says with which batch it begins."""
         fault, reordered = plan.fault, plan.reordered
         rows = folder.parent / "input"
+        part_bytes = None
         if reordered is not None:
-            write_batch(rows, self.program.job, reordered, sink.batches[reordered][::-1])
+            part_bytes = write_batch(
+                rows, self.program.job, reordered, sink.batches[reordered][::-1], parts=2
+            )
         before = self._sessions[folder]
         session = self.jvm.successor_of(before, overtaken=bool(self._alive.get(folder)))
+        if part_bytes is not None:
+            session.conf().set("spark.sql.files.maxPartitionBytes", str(part_bytes))
         self._sessions[folder] = session
         self._alive[folder] = self._alive.get(folder, 0) + 1
         os.environ.setdefault("TZ", "UTC")

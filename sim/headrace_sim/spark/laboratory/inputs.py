@@ -20,26 +20,33 @@ from headrace_sim.spark.versions import arrow_table
 
 Rows = Sequence[tuple[Any, ...]]
 _EPOCH_S = 1_700_000_000
+_WHOLE_BYTES = 1 << 27
 READS = ("csv", "json", "load", "orc", "parquet", "table", "text", "xml")
 
 
-def write_batch(folder: Path, job: SparkJob, batch: int, rows: Rows) -> None:
-    """Write the rows of a batch, for each stream of a job its own.
+def write_batch(folder: Path, job: SparkJob, batch: int, rows: Rows, parts: int = 1) -> int:
+    """Write the rows of a batch, for each stream of a job its own; return the size of partitions that keep parts apart, in bytes.
 
     Args:
         folder: Of the trial's input.
         job: It.
         batch: Its index.
         rows: As the job takes them.
+        parts: The number of parts of each file.
 
     """
+    sizes = [_WHOLE_BYTES]
     is_alone = len(job.sources) == 1 and job.input == job.sources[0].schema
     for place, source in enumerate(job.sources):
         own = rows if is_alone else [row[place] for row in rows if row[place] is not None]
         into = folder / str(place) / f"{batch:05}.parquet"
         into.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(arrow_table(list(own), source.schema), into)
+        pq.write_table(arrow_table(list(own), source.schema), into, row_group_size=-(-len(own) // parts) or 1)
         os.utime(into, (_EPOCH_S + batch, _EPOCH_S + batch))
+        written = pq.read_metadata(into)
+        second = written.row_group(1).column(0) if written.num_row_groups > 1 else None
+        sizes += [second.dictionary_page_offset or second.data_page_offset] if second else []
+    return min(sizes)
 
 
 def held_back(folder: Path, after: int) -> None:

@@ -157,7 +157,7 @@ class Story:
             if self.fault.kind is SinkFaultKind.FAIL:
                 remedy = "Let the error be raised, and commit nothing after it, in except or finally: Spark runs the batch again."
             if self.fault.kind is SinkFaultKind.REORDER and self._nearest().partition is not None:
-                remedy = "Replace rows by a key of their own: a batch that runs again may be cut into other partitions."
+                remedy = _OTHER_PARTITIONS
             return self._blamed(Wrong.MISSING, destination, missing, self._last_durable(), told, remedy)
         blamed = self._again(destination, usual.names)
         if missing and self.fault.kind is SinkFaultKind.REORDER:
@@ -170,7 +170,8 @@ class Story:
                 Wrong.DIFFERS, destination, surplus, blamed, f"{self.struck()}; then {instead}.", _remedy(blamed),
             )  # fmt: skip
         told = f"{self.struck()}; then {destination} has {shown_items(surplus)} once too often."
-        return self._blamed(Wrong.TWICE, destination, surplus, blamed, told, _remedy(blamed))
+        remedy = _OTHER_PARTITIONS if self.fault.kind is SinkFaultKind.REORDER else _remedy(blamed)
+        return self._blamed(Wrong.TWICE, destination, surplus, blamed, told, remedy)
 
     def apart(self, one: Column, other: Column, value: str, names: frozenset[str]) -> SinkFinding:
         """The rows are all there, but those of two destinations have random ids of different calls."""
@@ -268,12 +269,12 @@ class Story:
             case SinkFaultKind.PAUSE:
                 return f"in {batch} the driver hung {after}{before}, another took over, and then the first went on"
             case SinkFaultKind.REORDER if at is not None:
-                how = "another order" if at.partition is None else "one partition"
+                how = "another order and other partitions" if at.partition is None else "one partition"
                 return f"in {batch} the driver died {after}{before}, and its rows came back in {how}"
             case SinkFaultKind.TASK | SinkFaultKind.STATE:
                 return f"in {batch} a task died {self._where_in_task(effects)}, and Spark ran it again"
             case SinkFaultKind.REORDER | SinkFaultKind.RESTART:
-                return f"the driver died after {batch}, before Spark noted it as done, and its rows came back in another order"
+                return f"the driver died after {batch}, before Spark noted it as done, and its rows came back in other partitions"
             case _:
                 return _UNSTRUCK[self.fault.kind]
 
@@ -284,6 +285,9 @@ class Story:
         return f"before {call.call}" + (f" ({shown_place(call.place)})" if call.place else "")
 
 
+_OTHER_PARTITIONS = (
+    "Replace rows by a key of their own: a batch that runs again may be cut into other partitions."
+)
 _IN_STATE = "Keep it in a state variable, not in a module, a class or an object: another worker may run the next task."
 _NONE = frozenset[str]()
 _UNSTRUCK = {
