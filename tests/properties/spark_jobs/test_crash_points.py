@@ -23,6 +23,7 @@ def wrong_at(outcomes: dict[str, Any]) -> dict[str, str]:
 def test_simulation_comes_to_what_the_real_spark_came_to_at_each_crash_point(name: str) -> None:
     ((_, simulated),) = outcomes_of([CORPUS[name]], "here")
     for query, real in REAL[name].items():
+        assert set(real.get("found", ())) <= set(simulated[query]["found"])
         ours, theirs = wrong_at(simulated[query]), wrong_at(real)
         if (
             not ours
