@@ -273,6 +273,7 @@ def watch_queries(
         return start
 
     DataStreamWriter.foreachBatch = for_each_batch
+    DataStreamWriter.foreach = noted("function", DataStreamWriter.foreach)
     for name in ("format", "option", "options"):
         setattr(DataStreamWriter, name, noted(name, getattr(DataStreamWriter, name)))
     for name in ("start", "toTable"):

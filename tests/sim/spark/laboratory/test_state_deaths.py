@@ -107,12 +107,14 @@ def test_query_whose_timers_go_by_the_clock_ends_and_has_the_store_of_its_state(
     jvm: SparkJvm, tmp_path: Path
 ) -> None:
     (tmp_path / "counting.py").write_text(
-        PROCESSOR.replace("TOLD", "n").replace("getCurrentWatermarkInMs", "getCurrentProcessingTimeInMs")
+        PROCESSOR.replace("TOLD", "n").replace(
+            "getCurrentWatermarkInMs() + 15_000", "getCurrentProcessingTimeInMs() + 86_400_000"
+        )
     )
     program = PROCESSED.replace("EventTime", "ProcessingTime").replace("spark.conf.set", "print")
     trial = tried(jvm, tmp_path, READ + program + WRITTEN, SinkFault(SinkFaultKind.KILL, 1, 1))
     assert {finding.wrong for finding in trial.findings} == set()
-    assert {len(rows) for rows in trial.left.values()} == {1}
+    assert {len(rows) for rows in trial.left.values()} == {3}
 
 
 @pytest.mark.parametrize(("told", "found"), [("seen", {Wrong.MEMORY}), ("n", set())])

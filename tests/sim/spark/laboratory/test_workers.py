@@ -93,6 +93,16 @@ def test_a_writer_of_rows_is_tried_in_its_task(
     assert sum(trial.left[PAYMENTS].values()) == 4 + twice
 
 
+@NIGHTLY
+def test_spark_writes_nothing_itself_where_a_writer_of_rows_does_nothing(
+    jvm: SparkJvm, tmp_path: Path
+) -> None:
+    writer = "def write(row):\n    if row.id == 1:\n        Path('out.txt').write_text(f'{row}')\n"
+    program = f"from pathlib import Path\n{READ}{writer}payments.writeStream.foreach(write){START}"
+    trial = tried(jvm, tmp_path, program, SinkFault(KILL, 1, 0))
+    assert {effect.batch for effect in trial.undisturbed} == {0}
+
+
 @pytest.mark.parametrize("kind", [pytest.param(KILL, marks=NIGHTLY), pytest.param(RESTART, marks=NIGHTLY)])
 def test_a_file_sink_is_sound_where_spark_dies_before_its_commit(
     jvm: SparkJvm, tmp_path: Path, kind: SinkFaultKind
