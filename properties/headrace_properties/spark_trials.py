@@ -82,7 +82,8 @@ class SparkTrials:
 
     def retry(self, kept: KeptFailures) -> Sequence[Retried]:
         """Look for kept findings again, unless the outcome may depend on what they are about."""
-        settled = {*self.allow} if self.duplicates else {*self.allow, Cause.DUPLICATES}
+        tried = self.duplicates or self.target.job.declares.at_least_once
+        settled = {*self.allow} if tried else {*self.allow, Cause.DUPLICATES}
         for failure in kept.load():
             trial = failure.replay.trial
             if isinstance(trial, QueryTrial | SinkTrial) and not _is_allowed(trial, failure.replay, settled):
@@ -255,7 +256,7 @@ def _is_allowed(trial: QueryTrial | SinkTrial, replay: Replay, causes: Collectio
     """Return whether a trial showed what the outcome may depend on. ``causes``: what is allowed."""
     if isinstance(trial, QueryTrial):
         return trial.cause in causes
-    if trial.fault.kind not in {SinkFaultKind.NONE, SinkFaultKind.REDELIVER}:
+    if trial.fault.kind not in {SinkFaultKind.NONE, SinkFaultKind.DELIVERED}:
         return False
     allowed = {cause.value for cause in causes}
     allowed |= {wrong.value for wrong, name in ALLOWED.items() if name in allowed}

@@ -128,6 +128,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "repeated": Heeded(_SPARK, _SPARK_HAS_IT),
     "settings": Heeded(_SPARK, _SPARK_HAS_IT),
     "new_checkpoint": Heeded(_SPARK, _SPARK_HAS_IT),
+    "at_least_once": Heeded(_SPARK, _SPARK_HAS_IT),
     "late": Heeded(_QUERY, _KEEPS_STATE),
     "bounded_by": Heeded(_QUERY, _KEEPS_STATE),
     "strict": Heeded(),
@@ -162,7 +163,7 @@ EFFECT = "effect"
 """What a user calls effects outside the process, which any target may be allowed."""
 ORDER = "order"
 """What a user calls the order of arrival, on which a job's outcome may be allowed to depend."""
-OF_A_SINK = frozenset({EFFECT, ORDER, "batching", "loss", "repeated", "settings"})
+OF_A_SINK = frozenset({EFFECT, ORDER, "batching", "duplicates", "loss", "repeated", "settings"})
 """What a sink may be allowed: what its undisturbed run leaves out, what it does again, and its query's settings."""
 
 

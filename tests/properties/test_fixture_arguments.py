@@ -40,6 +40,7 @@ SAMPLES: dict[str, Any] = {
     "repeated": True,
     "settings": ("checkpoint",),
     "new_checkpoint": True,
+    "at_least_once": True,
     "args": ["x"],
     "env": {"A": "1"},
     "stand_ins": ["a"],

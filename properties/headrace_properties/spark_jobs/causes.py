@@ -92,7 +92,7 @@ CAUSES = {
     ),
     Cause.DUPLICATES: CauseRow(
         "changes when the source delivers a row twice",
-        "Keep the ids of rows that have been counted in state, or dropDuplicatesWithinWatermark() before",
+        "Keep the ids of rows that have been counted in state, or dropDuplicatesWithinWatermark() before", allowable=True,
     ),
     Cause.UPGRADE: CauseRow(
         remedy="Give what is new another name, fill it from the old state, or start with a new checkpoint",

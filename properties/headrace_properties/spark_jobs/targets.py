@@ -91,6 +91,8 @@ _REFUSED = re.compile("output mode", re.IGNORECASE)
 _MISSING = re.compile(r"(?:ClassNotFoundException|Failed to find (?:the )?data source): ([\w.$]*[\w$])")
 """What Spark says of a connector or a driver whose jar it has not."""
 NO_ROW = "no row came to the sink: nothing could be lost or doubled"
+_SELECTIVE = frozenset({"filter", "dropna", "join", "sample"})
+"""The steps that may leave no row of a batch."""
 SINK_TRIES = 3
 """Choice: the number of smaller inputs tried for a finding about a sink. Each takes a few processes."""
 CALM_TRIES = 40
@@ -194,6 +196,7 @@ class SparkTarget:
 
         """
         judged, review = None, review_query(self.job, allow)
+        duplicates = duplicates or bool(self.job.declares.at_least_once)
         if self.laboratory is not None:
             return self._in_laboratory(
                 self.laboratory,
@@ -224,8 +227,9 @@ class SparkTarget:
         judge = self._judge()
         sink = check_sink(
             *self.sink_call(), prepare=self.prepare_call(), overtaken=overtaken, keys=self.keys, rows_of=self._rows_of(),
-            allow=self._allowed_of_sink(allow), duplicates=duplicates, new_checkpoint=self.job.declares.new_checkpoint,
-            state=self.job.state, revised=self._revised(), progress=progress, watcher=judge.watcher,
+            allow=self._allowed_of_sink(allow), duplicates=duplicates, filters=self._filters,
+            new_checkpoint=self.job.declares.new_checkpoint, state=self.job.state, revised=self._revised(), progress=progress,
+            watcher=judge.watcher,
         )  # fmt: skip
         findings, unknown = (judged.findings, judged.unknown) if judged else ((), ())
         if not any(self._outputs()):
@@ -366,7 +370,8 @@ class SparkTarget:
 
     def _allowed_of_sink(self, allow: Collection[Cause]) -> list[str]:
         declares = self.job.declares
-        declared = {Cause.ORDER: declares.ordered, Cause.BATCHING: declares.running}
+        once = declares.at_least_once is False
+        declared = {Cause.ORDER: declares.ordered, Cause.BATCHING: declares.running, Cause.DUPLICATES: once}
         return [cause.value for cause in Cause if cause in allow or declared.get(cause)]
 
     def _stamped(self, finding: Finding) -> Finding:
@@ -386,8 +391,13 @@ class SparkTarget:
             return try_fault_of(sink, fault, self._rows_of(), self._allowed_of_sink(()), watcher)
         return try_fault(
             *self.sink_call(), fault, prepare=self.prepare_call(), keys=self.keys, rows_of=self._rows_of(),
-            allow=self._allowed_of_sink(()), state=self.job.state, watcher=watcher,
+            allow=self._allowed_of_sink(()), filters=self._filters, state=self.job.state, watcher=watcher,
         )  # fmt: skip
+
+    @property
+    def _filters(self) -> bool:
+        """Whether the query may leave no row of a batch that its source gives."""
+        return any(isinstance(step, Columns) and step.call in _SELECTIVE for step in self.job.steps)
 
     def _rows_of(self) -> RowsOf:
         if not self.job.stateful:

@@ -14,6 +14,7 @@ class Meant(TypedDict, total=False):
     late: bool
     bounded_by: str | int
     repeated: bool
+    at_least_once: bool | None
     settings: tuple[str, ...]
     new_checkpoint: bool | None
 
@@ -30,6 +31,8 @@ class Declares:
             result of each key and the state may not.
         late: Rows behind the watermark may be lost.
         repeated: What reads the sink allows for rows that come again, once a batch was run again.
+        at_least_once: Whether the source may give a row again, in the same batch or a later one: that is tried then. False: it
+            promises each row once. None: nobody has said, and it is asked where the code counts on it.
         settings: What the review of the query's settings asks about and is meant, by name: ``("latest",)``.
         new_checkpoint: The query may be started with a new or an older checkpoint, while what it has written stays: what comes of
             that is judged. False: that is never done. None: a note says what would come of it.
@@ -47,6 +50,7 @@ class Declares:
     repeated: bool = False
     settings: tuple[str, ...] = ()
     new_checkpoint: bool | None = None
+    at_least_once: bool | None = None
 
     def __post_init__(self) -> None:
         bound: object = self.bounded_by
@@ -70,4 +74,5 @@ class Declares:
             self.repeated or more.repeated,
             (*self.settings, *more.settings),
             self.new_checkpoint if more.new_checkpoint is None else more.new_checkpoint,
+            self.at_least_once if more.at_least_once is None else more.at_least_once,
         )

@@ -303,8 +303,8 @@ def test_always_reads_what_is_committed_where_a_driver_dies() -> None:
 def test_redelivered_rows_are_judged_by_the_promises_too() -> None:
     plant = replace(PLANTS["delivered-twice"], feed=[[(1, 10)], [(2, 5)]])
     assert seen(plant, plant.wrong) == ""
-    told = seen(plant, plant.wrong, SinkFault(SinkFaultKind.REDELIVER, 0, 0))
-    assert told.startswith("the source delivers rows twice; in the end: payments has id=")
+    told = seen(plant, plant.wrong, SinkFault(SinkFaultKind.DELIVERED, 0, 0))
+    assert told.startswith("the source delivers each row twice in its batch; in the end: payments has id=")
 
 
 @at_end(table="refunds")

@@ -1,6 +1,5 @@
 """What is told of rows that the undisturbed run loses: a finding, a question that only the author can answer, or a note."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -8,9 +7,9 @@ from typing import Any
 
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Loss, Lost, grows_whole, pattern_of
-from headrace_sim.spark.sinks.contents import Contents, Expected, destination_of
+from headrace_sim.spark.sinks.contents import destination_of
 from headrace_sim.spark.sinks.effects import Effect, Swallowed
-from headrace_sim.spark.sinks.story import Asked, SinkFinding, SinkQuestion, Wrong, shown_items
+from headrace_sim.spark.sinks.story import Asked, SinkFinding, SinkQuestion, Wrong
 
 _ALLOWED = {
     Loss.OVERWRITTEN: "batching", Loss.SKIPPED: "batching", Loss.COMPANIONS: "batching", Loss.STALE: "order",
@@ -218,34 +217,3 @@ def swallowed_in_trial(finding: SinkFinding, caught: Swallowed) -> SinkFinding:
     story = finding.story.replace("; then ", f"; the sink caught {caught} and went on; then ", 1)
     remedy = "Let the error be raised: Spark then runs the batch again."
     return replace(finding, place=caught.place, effect=caught.error, story=story, remedy=remedy)
-
-
-def redeliveries(batches: Sequence[Sequence[Any]]) -> tuple[list[list[Any]], ...]:
-    """Return the batches with each row twice in its batch, and with those of each batch again after those of the next one."""
-    again = [[row for row in batch for _ in range(2)] for batch in batches]
-    later = [[*batch, *earlier] for earlier, batch in zip([[], *batches], batches, strict=False)]
-    return (again, later) if len(batches) > 1 else (again,)
-
-
-def redelivered(
-    destination: str,
-    usual: Expected,
-    found: Contents | None,
-    by_batch: Sequence[Sequence[Effect]],
-    fault: SinkFault,
-) -> SinkFinding:
-    """Return the finding that rows that the source delivers twice change what is left. ``found``: None if the sink failed."""
-    how = "each row twice in its batch" if fault.effect == 0 else "rows again after those of the next batch"
-    what = "the sink fails"
-    if found is not None:
-        surplus = found.get(destination, Counter()) - usual.contents[destination]
-        missing = usual.contents[destination] - found.get(destination, Counter())
-        what = f"{destination} has {shown_items(surplus)} too often"
-        if missing:
-            what = f"{destination} lacks {shown_items(missing)}"
-        if missing and surplus:
-            what = f"{destination} has {shown_items(surplus)} instead of {shown_items(missing)}"
-    blamed = last_effect(destination, by_batch, usual.names)
-    remedy = "Give the rows a key: dropDuplicates() in the batch, and a table that takes each key once, or MERGE, across batches."
-    story = f"If the source delivers {how}, {what}."
-    return SinkFinding(Wrong.REDELIVERED, destination, (), blamed.place, blamed.action, story, remedy, fault)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from headrace_sim.deliveries import Delivery
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Column, Expected, Item, destination_of
@@ -44,6 +45,7 @@ class Asked(Enum):
     ORDER = "order"
     LOSS = "loss"
     KEYS = "keys"
+    DUPLICATES = "duplicates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +278,7 @@ class Story:
             case SinkFaultKind.REORDER | SinkFaultKind.RESTART:
                 return f"the driver died after {batch}, before Spark noted it as done, and its rows came back in other partitions"
             case _:
-                return _UNSTRUCK[self.fault.kind]
+                return _UNSTRUCK[self.fault.kind].format([*Delivery][max(0, place) % len(Delivery)].value)
 
     def _where_in_task(self, effects: list[Effect]) -> str:
         if self.fault.kind is SinkFaultKind.TASK:
@@ -292,7 +294,7 @@ _IN_STATE = "Keep it in a state variable, not in a module, a class or an object:
 _NONE = frozenset[str]()
 _UNSTRUCK = {
     SinkFaultKind.NONE: "undisturbed",
-    SinkFaultKind.REDELIVER: "the source delivers rows twice",
+    SinkFaultKind.DELIVERED: "the source delivers {}",
     SinkFaultKind.NEW_CHECKPOINT: "the checkpoint was deleted",
     SinkFaultKind.OLDER_CHECKPOINT: "the checkpoint was replaced by an older one",
 }

@@ -21,6 +21,7 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
 from headrace_sim.spark.sinks.contents import Contents, Expected, Item, expected, ids
 from headrace_sim.spark.sinks.databases import BEGIN
+from headrace_sim.spark.sinks.delivered import Delivered
 from headrace_sim.spark.sinks.effects import (
     DEADLY,
     AssumedTable,
@@ -31,10 +32,9 @@ from headrace_sim.spark.sinks.effects import (
     Swallowed,
 )
 from headrace_sim.spark.sinks.losses import (
+    ALLOWED,
     RowsOf,
     last_effect,
-    redelivered,
-    redeliveries,
     swallowed_in_trial,
     told_losses,
 )
@@ -125,6 +125,7 @@ def check_sink(
     allow: Collection[str] = (),
     duplicates: bool = False,
     new_checkpoint: bool | None = None,
+    filters: bool = False,
     state: SessionState | None = None,
     revised: Sequence[tuple[int, int]] = (),
     progress: Progress | None = None,
@@ -147,6 +148,7 @@ def check_sink(
         allow: What is meant of what the undisturbed run loses: ``batching``, ``order``, ``loss``.
         duplicates: Whether the source may deliver a row twice.
         new_checkpoint: Whether it is judged what a new checkpoint, or an older one, does; False: not tried; None: told in a note.
+        filters: Whether the query before the sink may leave no row of a batch.
         state: What the session knows when a driver begins: views, functions, settings.
         revised: The numbers of rows, over all batches, of which the second one is a newer result for the key of the first one.
         progress: Called after each trial; a true result stops the search.
@@ -160,7 +162,7 @@ def check_sink(
     """
     check = _Check(
         _sink(function, batches, schema, prepare, keys, state), frozenset(ignore), rows_of, frozenset(allow), revised,
-        new_checkpoint, watcher=watcher,
+        new_checkpoint, watcher=watcher, filters=filters,
     )  # fmt: skip
     return check.run(progress, overtaken=overtaken, duplicates=duplicates)
 
@@ -191,6 +193,7 @@ def try_fault(
     keys: Mapping[str, Sequence[str]] | None = None,
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
+    filters: bool = False,
     state: SessionState | None = None,
     watcher: Watcher | None = None,
 ) -> OneTrial:
@@ -205,7 +208,8 @@ def try_fault(
         keys: As in `check_sink`; so are ``rows_of`` and ``allow``.
         rows_of: Where the rows come from.
         allow: What is meant.
-        state: As in `check_sink`; so is ``watcher``.
+        filters: As in `check_sink`; so are ``state`` and ``watcher``.
+        state: What the session knows.
         watcher: Told what is seen.
 
     Raises:
@@ -213,7 +217,7 @@ def try_fault(
 
     """
     sink = _sink(function, batches, schema, prepare, keys, state)
-    return try_fault_of(sink, fault, rows_of, allow, watcher)
+    return _Check(sink, frozenset(), rows_of, frozenset(allow), watcher=watcher, filters=filters).one(fault)
 
 
 def try_fault_of(
@@ -297,6 +301,7 @@ class _Check:
     drawn: frozenset[str] | None = None
     processes: int = 1
     watcher: Watcher | None = None
+    filters: bool = False
 
     def run(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
         """Make all trials, until ``progress`` asks to stop."""
@@ -319,8 +324,9 @@ class _Check:
             unknown.append(_nothing_left(by_batch))
         else:
             self._judge_calm(usual, by_batch)
-        if duplicates and any(by_batch):
-            self._redeliver(by_batch, usual)
+        if any(by_batch):
+            asks = not duplicates and Asked.DUPLICATES.value not in self.allow
+            self._deliver(usual, by_batch, duplicates=duplicates, asks=asks)
         tasks = self.sink.host.runs_tasks_again
         points = fault_points(by_batch, noted, overtaken=overtaken, tasks=tasks)
         if self.sink.of_pipeline:
@@ -359,13 +365,14 @@ class _Check:
         except SinkFailsError as error:
             return OneTrial((_failing(error),), (), ())
         calm = tuple(effect for effects in by_batch for effect in effects)
-        if fault.kind is SinkFaultKind.NONE or fault.kind is SinkFaultKind.REDELIVER:
+        if fault.kind is SinkFaultKind.NONE or fault.kind is SinkFaultKind.DELIVERED:
             if fault.kind is SinkFaultKind.NONE and any(usual.contents.values()):
                 self._judge_calm(usual, by_batch)
             elif calm:
-                self._redeliver(by_batch, usual)
+                self._deliver(usual, by_batch, duplicates=fault.effect < 2, asks=fault.effect == 1)
             found = self._found()
-            return OneTrial(found, calm, (), calm=usual.contents, questions=self._asked(found))
+            beside = found if fault.kind is SinkFaultKind.NONE else ()
+            return OneTrial(found, calm, (), calm=usual.contents, questions=self._asked(beside))
         if fault.kind in {SinkFaultKind.NEW_CHECKPOINT, SinkFaultKind.OLDER_CHECKPOINT}:
             self._restart(usual, by_batch, is_judged=True, only=fault)
             return OneTrial(self._found(), calm, (), calm=usual.contents)
@@ -515,18 +522,44 @@ class _Check:
         runs = [(trial.contents, trial.effects) for trial in calm if trial is not None]
         return expected(runs) if len(runs) == len(calm) else None
 
-    def _redeliver(self, by_batch: list[list[Effect]], usual: Expected) -> None:
-        """Deliver rows twice: in their batch, and after those of the next one. Ids of batches may then differ."""
-        usual = self._with_other_ids() or usual
-        for number, batches in enumerate(redeliveries(self.sink.batches)):
-            fault = SinkFault(SinkFaultKind.REDELIVER, 0, number)
-            trial = self._plain(batches)
-            if trial is not None:
-                self._watch(replace(trial, fault=fault).at_end(len(batches)))
-            found = None if trial is None else usual.read(trial.contents, trial.effects)
-            for destination in sorted(set(usual.contents) - {*usual.unsteady, *self.ignore}):
-                if found is None or found.get(destination) != usual.contents[destination]:
-                    self._add(redelivered(destination, usual, found, by_batch, fault))
+    def _in_order(self) -> Expected | None:
+        """Return what is left if the rows of a batch come in their order, or None if the sink fails then."""
+        trial = self._plain(self.sink.batches)
+        return None if trial is None else expected([(trial.contents, trial.effects)] * 2)
+
+    def _deliver(
+        self, usual: Expected, by_batch: list[list[Effect]], *, duplicates: bool, asks: bool
+    ) -> None:
+        """Deliver the rows as their source may: repeated, if that is said, or to ask whether it may; and empty, or spoiled."""
+        from_source = self.rows_of in {RowsOf.SOURCE, RowsOf.UNKNOWN} and not self.sink.host.shares_java
+        if not (from_source or duplicates):
+            return
+        in_order = self._with_other_ids() or usual if duplicates else self._in_order()
+        if in_order is None:
+            return
+        compared = sorted(set(in_order.contents) - {*usual.unsteady, *in_order.unsteady, *self.ignore})
+        delivered = Delivered(
+            self.sink.batches, self._heard, in_order, by_batch, compared, self.swallowed, self.filters,
+            lambda trial: self._watch(trial.at_end(len(self.sink.batches))),
+        )  # fmt: skip
+        ways = [delivered.again] if duplicates else []
+        if from_source:
+            ways += [delivered.asked_of_repeats] * asks
+            ways += [delivered.spoiled_or_empty if self.rows_of is RowsOf.SOURCE else delivered.empty]
+        for way in ways:
+            with contextlib.suppress(UnfollowableSinkError):
+                way()
+        for finding in delivered.findings:
+            if ALLOWED.get(finding.wrong) not in self.allow:
+                self._add(finding)
+        for question in delivered.questions:
+            self.asked.setdefault(question.destination, question)
+        self.notes = (*self.notes, *delivered.notes)
+
+    def _heard(self, batches: Batches) -> Trial:
+        """Run the sink undisturbed on other batches, and note what it catches. Raise `SinkFailsError`."""
+        rows = tuple(map(tuple, batches))
+        return self._undisturbed(replace(self.sink, batches=rows, in_order=True, heard=True), 0)
 
     def _restart(
         self,

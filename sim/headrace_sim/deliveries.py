@@ -1,0 +1,156 @@
+"""What sources really deliver, as a table: each row of it varies batches of rows, for Spark queries, sinks and pipelines alike.
+
+Rows are tuples of values. What a value means is read from the value itself, so that a row of a table, a message of Kafka with
+JSON in it and the value of a pipeline's record are all spoiled, or moved into the future, in one way.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from itertools import chain
+from typing import Any
+
+Row = tuple[Any, ...]
+Batches = Sequence[Sequence[Row]]
+
+FAR_YEAR = 2100
+"""Choice: the year of a clock that is wrong."""
+_FAR_S = 4_102_444_800
+_YEAR = re.compile(r"\b20[2-4]\d(?=-\d\d)")
+_EPOCH = re.compile(r"(?<![\d.])(?:1[6-9]|2[0-4])\d{8}(?:\d{3}){0,2}(?![\d.])")
+"""Seconds, milliseconds or microseconds since 1970, between 2020 and 2049."""
+
+
+class Delivery(Enum):
+    """How rows come otherwise than a feed says."""
+
+    AGAIN = "each row twice in its batch"
+    LATER = "rows again after those of the next batch"
+    EMPTY = "a batch without rows"
+    SPOILED = "a row that does not parse, or has a null"
+    FUTURE = f"a row of the year {FAR_YEAR}"
+
+
+class SourcePromise(Enum):
+    """What a source may promise."""
+
+    ONCE = "each row comes once"
+    CLEAN = "each row parses, and has no nulls"
+    CLOCK = "no row has a time in the future"
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """A row of the table."""
+
+    of: Callable[
+        [Batches], list[list[Row]]
+    ]  # returns the batches as they come then; as they are: it changes nothing
+    presumes: SourcePromise | None = (
+        None  # what a source must promise for it not to be tried; None: it always may
+    )
+
+
+def spoiled_rows(batches: Batches) -> list[Row]:
+    """Return a row once for each of its values, which does not parse there or is null."""
+    first = next(chain.from_iterable(batches), ())
+    return [row for row in _spoiled(first) if isinstance(row, tuple)]
+
+
+def with_first(batches: Batches, rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the batches with some more rows behind those of the first one that has any."""
+    place = next((place for place, batch in enumerate(batches) if batch), 0)
+    return [[*batch, *(rows if number == place else ())] for number, batch in enumerate(batches)]
+
+
+def future_row(batches: Batches) -> Row | None:
+    """Return the first row with its times in the far future; None: it has none."""
+    first = next(chain.from_iterable(batches), ())
+    moved = in_future(first)
+    return None if moved == first else moved
+
+
+def in_future(value: Any) -> Any:
+    """Return a value with each time in it moved into the far future."""
+    match value:
+        case tuple():
+            return tuple(map(in_future, value))
+        case bytes():
+            return _text_in_future(value.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        case str():
+            return _text_in_future(value)
+        case date():  # and datetime
+            return value.replace(year=FAR_YEAR, day=min(value.day, 28))
+        case bool():
+            return value
+        case int():
+            return int(_text_in_future(str(value)))
+        case _:
+            return value
+
+
+def _text_in_future(text: str) -> str:
+    moved = _YEAR.sub(str(FAR_YEAR), text)
+    return _EPOCH.sub(lambda found: str(_FAR_S) + "0" * (len(found[0]) - 10), moved)
+
+
+def _spoiled(value: Any) -> Iterator[Any]:
+    """Yield forms of a value that its reader may not expect."""
+    if isinstance(value, tuple):
+        places = (1,) if _is_message(value) else range(len(value))
+        for place in places:
+            yield from ((*value[:place], other, *value[place + 1 :]) for other in _spoiled(value[place]))
+    elif isinstance(value, str | bytes) and isinstance(known := _parsed(value), dict):
+        texts = ["{", *(json.dumps(known | {name: None}, separators=(",", ":")) for name in known)]
+        yield from (text.encode() if isinstance(value, bytes) else text for text in texts)
+        yield None
+    elif isinstance(value, str) and value[:1].isdecimal():
+        yield from ("?", None)
+    elif value is not None:
+        yield None
+
+
+def _is_message(row: Row) -> bool:
+    """Return whether a row is a message of Kafka: key, value, topic, partition, offset, time and its kind."""
+    return len(row) == 7 and isinstance(row[1], bytes) and isinstance(row[2], str)
+
+
+def _parsed(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _again(batches: Batches) -> list[list[Row]]:
+    return [[row for row in batch for _ in range(2)] for batch in batches]
+
+
+def _later(batches: Batches) -> list[list[Row]]:
+    if len(batches) < 2:
+        return [*map(list, batches)]
+    return [[*batch, *earlier] for earlier, batch in zip([[], *batches], batches, strict=False)]
+
+
+def _empty(batches: Batches) -> list[list[Row]]:
+    return [*map(list, batches[:1]), [], *map(list, batches[1:])]
+
+
+def _future(batches: Batches) -> list[list[Row]]:
+    row = future_row(batches)
+    return with_first(batches, () if row is None else (row,))
+
+
+DELIVERIES = {
+    Delivery.AGAIN: Variation(_again, SourcePromise.ONCE),
+    Delivery.LATER: Variation(_later, SourcePromise.ONCE),
+    Delivery.EMPTY: Variation(_empty),
+    Delivery.SPOILED: Variation(
+        lambda batches: with_first(batches, spoiled_rows(batches)), SourcePromise.CLEAN
+    ),
+    Delivery.FUTURE: Variation(_future, SourcePromise.CLOCK),
+}
+"""What each does to batches."""
