@@ -19,6 +19,7 @@ from headrace_properties.spark_jobs.alone import LOOKS, lasting
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.changes import BY_CLOCK, by_clock, changes_of, cuts_otherwise, left_out_of
 from headrace_properties.spark_jobs.job_findings import EFFECT_FIRST, NO_OUTPUT, WAITING, JobReport
+from headrace_properties.spark_jobs.odd_records import told_of_odd_records
 from headrace_properties.spark_jobs.promised import QueryJudge
 from headrace_properties.spark_jobs.query_probe import QueryProbe
 from headrace_properties.spark_jobs.runs import StoppedError, run_changed
@@ -73,6 +74,9 @@ def check_job(
     search = _Search(probe, frozenset(allow), limits, duplicates=duplicates)
     with guarded(allows_effects=Cause.EFFECT in allow), call_time_limited(limits):
         report = search.run(schedules, seed, progress)
+        if report.schedules == schedules:
+            odd = told_of_odd_records(replace(probe.job, sink=job.sink), feed, report.outcome)
+            report = replace(report, notes=(*report.notes, *odd))
     untested = (f"the promise {name} {why}" for name, why in search.untested() if name not in allow_unknown)
     return replace(report, unknown=(*report.unknown, *untested))
 

@@ -1,0 +1,78 @@
+"""What becomes of a query that meets a record which does not parse, has a null, or has a time of the far future.
+
+Spark does what is documented, and no promise is broken: it is told, since nobody sees it before it happens.
+"""
+
+from collections.abc import Iterator
+
+from headrace.api.errors import HeadraceError
+from headrace_properties.search.limits import CodeLimits, call_time_limited
+from headrace_properties.spark_jobs.alone import place_of_watermark
+from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.runs import place_of_failure, raised_told, run_changed
+from headrace_sim.deliveries import (
+    DELIVERIES,
+    FAR_YEAR,
+    Batches,
+    Delivery,
+    future_row,
+    spoiled_rows,
+    with_first,
+)
+from headrace_sim.spark.job import SparkJob, watermarks_of
+from headrace_sim.spark.query.queries import Outcome
+from headrace_sim.spark.query.schedules import Feed, Schedule
+from headrace_sim.spark.refusals import shown_place
+
+_HASTY = CodeLimits(call_s=1.0)
+"""Choice: the limits of a call on an odd record, which may have it count up to the far future."""
+
+
+def told_of_odd_records(job: SparkJob, feed: Feed, calm: Outcome) -> Iterator[str]:
+    """Yield what is told of a query. ``calm``: its outcome on the feed as it is."""
+    with call_time_limited(_HASTY):
+        yield from _future(job, feed, calm)
+        if (
+            job.stateful or job.sink.function is None
+        ):  # else the trials of the sink have the rows of the source
+            yield from _spoiled(job, feed)
+
+
+def _future(job: SparkJob, feed: Feed, calm: Outcome) -> Iterator[str]:
+    row = future_row(feed)
+    outcome = None if row is None else _outcome(job, DELIVERIES[Delivery.FUTURE].of(feed))
+    if outcome is None:
+        return
+    if outcome.failure is not None:
+        yield _ended(job, f"one row of the year {FAR_YEAR}, such as {row},", outcome.failure)
+    elif any(watermarks_of(job.steps)) and (lost := outcome.late - calm.late) > 0:
+        yield (
+            f"{shown_place(place_of_watermark(job))}: behind one row of the year {FAR_YEAR}, {lost} more are dropped as late: "
+            "the watermark follows the latest time that was ever seen, also after a restart. Filter such times out before "
+            "withWatermark(): they are later than current_timestamp()"
+        )
+
+
+def _spoiled(job: SparkJob, feed: Feed) -> Iterator[str]:
+    together = _outcome(job, DELIVERIES[Delivery.SPOILED].of(feed))
+    if together is None or together.failure is None:
+        return
+    for row in spoiled_rows(feed):
+        alone = _outcome(job, with_first(feed, [row]))
+        if alone is not None and alone.failure is not None:
+            yield _ended(job, f"one bad record, such as {row},", alone.failure)
+            return
+
+
+def _outcome(job: SparkJob, batches: Batches) -> Outcome | None:
+    """Return the outcome on these rows; None: they cannot be followed."""
+    try:
+        return run_changed(job, batches, Schedule(), Cause.FAULTS)
+    except HeadraceError:
+        return None
+
+
+def _ended(job: SparkJob, what: str, failure: Exception) -> str:
+    place = place_of_failure(failure, next((step.place for step in (*job.working, *job.stateful)), ""))
+    told = f"{what} ends the query with {raised_told(failure)}, and again after each restart"
+    return f"{shown_place(place)}: {told}. Filter such rows out, or set them aside"
