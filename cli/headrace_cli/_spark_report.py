@@ -62,6 +62,7 @@ class SparkSearchReport:
         for tried in self.trials.parts:
             if tried.report is not None:
                 _print_query(console, tried.report)
+                _print_stated(console, tried, verbose=verbose)
         for number, finding in enumerate(self.trials.findings):
             part = self.trials.part_of(finding)
             print_lines(console, f"\n{finding.finding_class.name}: {self._whose(part)}{finding.kind.title}")
@@ -147,6 +148,39 @@ def _print_query(console: Console, report: "SparkReport") -> None:
         print_lines(console, f"{report.name}: {rows} rows in {len(report.written)} batches reach the sink")
     for note in _notes(report):
         print_lines(console, f"Note: {note}")
+
+
+def _print_stated(console: Console, part: "SparkTrials", *, verbose: bool) -> None:
+    """Print by what the run without failures was judged; if by nothing, that, and what could be promised."""
+    report = part.report
+    assert report is not None
+    if part.target.promises or report.calm is None:
+        return
+    hint = "" if verbose else ": --verbose proposes promises"
+    print_lines(
+        console, f"Compared with a run without failures. Whether that run is right, nobody said{hint}"
+    )
+    if not verbose:
+        return
+    from headrace_properties.spark_jobs.proposals import proposals  # noqa: PLC0415
+
+    found = proposals(part.target, report.calm)
+    names = sorted({proposal.code.partition("(")[0] for proposal in found})
+    if not found:
+        print_lines(
+            console,
+            "No promise is guessed from its tables. Write your own: how-to/promises in the documentation",
+        )
+        return
+    script = part.source.name if part.source.is_program and part.source.name.endswith(".py") else ""
+    where = f"{script.removesuffix('.py')}_promises.py, beside it" if script else "its module"
+    print_lines(console, f"What could be promised, in {where}:")
+    print_lines(console, f"  from headrace_properties.promises import {', '.join(names)}")
+    print_lines(console, "  promises = [")
+    for proposal in found:
+        told = f"broken by this run: {proposal.broken}" if proposal.broken else "kept by this run"
+        print_lines(console, f"      {proposal.code},  # {told}")
+    print_lines(console, "  ]")
 
 
 def _print_input(console: Console, finding: Finding, feed: "Feed") -> None:

@@ -19,6 +19,7 @@ from headrace_properties.spark_jobs.programs import (
     prepare_of,
     program_of,
     run_program,
+    said_beside,
 )
 from headrace_properties.spark_jobs.shared_tables import not_judged, shared_tables
 from headrace_properties.spark_jobs.targets import SparkTarget
@@ -240,13 +241,19 @@ def trials_of_program(
 def read_program(
     script: Script, module: Any, laboratory: Laboratory | None
 ) -> tuple[ScriptRun, Laboratory | None, bool]:
-    """Run a program in the simulation, or, if that cannot read it, in the laboratory; return where, and whether it was read."""
+    """Run a program in the simulation, or, if that cannot read it, in the laboratory; return where, and whether it was read.
+
+    Its variables are also those of the file beside it, ``NAME_promises.py``. Raises as `run_program` does.
+    """
+    beside = said_beside(script)
     try:
-        return run_program(script, module), laboratory, True
+        run, is_read = run_program(script, module), True
     except CannotFollowError as error:
         if laboratory is None:
             raise
-        return laboratory.looked(str(error)), replace(laboratory, beside=False), False
+        run, is_read = laboratory.looked(str(error)), False
+        laboratory = replace(laboratory, beside=False)
+    return replace(run, variables={**run.variables, **beside}), laboratory, is_read
 
 
 def in_laboratory(

@@ -113,7 +113,8 @@ def same_total(
             for table, amount in amounts.items()
         }
         if len({plain(total) for total in totals.values()}) > 1:
-            raise Broken(", but ".join(f"{_the(table)} has {total}" for table, total in totals.items()))
+            told = [f"{_the(table)} has {total}" for table, total in totals.items()]
+            raise Broken((", but " if len(told) == 2 else ", ").join(told))
 
     if len(amounts) < 2:
         raise PromiseError(name, "declaration", "", "compares nothing: name two tables, each with its column")

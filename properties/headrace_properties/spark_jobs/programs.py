@@ -1,5 +1,6 @@
 """A program that starts queries, as a target: it is run once, and each of its queries is tried."""
 
+import runpy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from headrace_properties.search.guard import refusal_in
 from headrace_properties.search.limits import CodeLimits, OverrunError
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import place_at
+from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.targets import (
     DECLARES,
     FEED,
@@ -25,7 +27,7 @@ from headrace_properties.target import TargetError
 from headrace_sim.spark.client.scripts import Script, ScriptRun, run_script
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.refusals import place_of_error, shown_place
 from headrace_sim.spark.sinks.database_servers import databases_kept
 
 
@@ -72,6 +74,24 @@ def run_program(script: Script, module: Any) -> ScriptRun:
         raise TargetError(script.name, str(end), "Let it start its queries, and wait for them") from end
     except HeadraceError as error:
         raise refusal_in(error) or error from error.__cause__
+
+
+def said_beside(script: Script) -> dict[str, Any]:
+    """Return what the file beside a program says of it, such as ``promises``: ``orders_promises.py`` of ``orders.py``.
+
+    Raise `TargetError` if the file fails, or `PromiseError` if its ``promises`` are none.
+    """
+    file = None if script.file is None else script.file.with_name(f"{script.file.stem}_promises.py")
+    if file is None or not file.is_file():
+        return {}
+    try:
+        variables = runpy.run_path(str(file))
+    except (Exception, SystemExit) as error:
+        place = shown_place(place_of_error(error, f"{file}:1"))
+        problem = f"{file.name} fails at {place}: {type(error).__name__}: {error}".rstrip(".")
+        raise TargetError(script.name, problem, "Fix it, or move it away") from error
+    check_promises_of_job(variables.get(PROMISES, ()))
+    return {name: variables[name] for name in (FEED, PREPARE, PROMISES, DECLARES) if name in variables}
 
 
 def program_of(script: Script, run: ScriptRun, given: ProgramInput, seed: int, query: str = "") -> Program:

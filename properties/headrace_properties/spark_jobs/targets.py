@@ -74,7 +74,7 @@ from headrace_sim.spark.sinks import (
 )
 from headrace_sim.spark.sinks.foreach_writers import function_of_writer
 from headrace_sim.spark.sinks.processes import SinkFunction
-from headrace_sim.spark.sinks.sink_runs import SinkFailsError, Watcher
+from headrace_sim.spark.sinks.sink_runs import Sight, SinkFailsError, Watcher
 from headrace_sim.spark.sinks.trial import Progress, check_sink_of, try_fault_of, undisturbed_run
 from headrace_sim.spark.versions import versions
 
@@ -111,6 +111,7 @@ class SparkReport:
     unknown: tuple[str, ...] = ()  # what was not judged, each with the reason
     notes: tuple[str, ...] = ()  # what is worth knowing of the query's settings and its sink
     written: tuple[int, ...] = ()  # the number of rows that reach a sink which is not code, by batch
+    calm: Sight | None = None  # what the sink left undisturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,8 @@ class SparkTarget:
             unknown = (*unknown, NO_ROW)
         unknown = (*unknown, *_untested(judge, allow_unknown))
         findings = ranked([*findings, *self._broken(judge, sink), *self._shown(sink), *review.findings])
-        return SparkReport(self.name, judged, sink, findings, (*unknown, *sink.unknown), review.notes)
+        unknown = (*unknown, *sink.unknown)
+        return SparkReport(self.name, judged, sink, findings, unknown, review.notes, calm=judge.calm)
 
     def _in_laboratory(
         self,
@@ -288,7 +290,8 @@ class SparkTarget:
             unjudged = (
                 f"promise {name} is not judged on the real Spark: it is not about a table" for name in names
             )
-            return SparkReport(self.name, None, sink, findings, (*unknown, *unjudged), (told, *review.notes))
+            unknown, notes = (*unknown, *unjudged), (told, *review.notes)
+            return SparkReport(self.name, None, sink, findings, unknown, notes, calm=judge.calm)
         of_pipeline = reader.first.findings(reader.expected, FindingClass.UNDECLARED)
         violated = FindingClass.VIOLATED
         kept = (found for found in of_pipeline if found.finding_class is violated or Cause.ORDER not in allow)
@@ -302,7 +305,7 @@ class SparkTarget:
         asked, outcome = self._promises_of_sink, None
         try:
             if asked and not (self.laboratory is not None and self.assumed):
-                outcome = self._outcome()
+                outcome = self.outcome()
         except HeadraceError:  # only the real Spark can compute it
             if self.laboratory is None:
                 raise
@@ -466,9 +469,9 @@ class SparkTarget:
 
     def _outputs(self) -> list[list[tuple[Any, ...]]]:
         """Return the job's output, undisturbed."""
-        return [rows for _, rows in sorted(self._outcome().outputs.items())]
+        return [rows for _, rows in sorted(self.outcome().outputs.items())]
 
-    def _outcome(self) -> Outcome:
+    def outcome(self) -> Outcome:
         """Run the query, undisturbed. Raise `JobFailsError` if it fails."""
         outcome = run_job(without_sink(self.job), self.feed)
         if outcome.failure is not None:

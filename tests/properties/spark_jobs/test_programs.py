@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from headrace_properties.findings import FindingClass
+from headrace_properties.program_trials import read_program
 from headrace_properties.spark_jobs.programs import Program, ProgramInput, program_of, run_program
 from headrace_properties.spark_jobs.shared_tables import not_judged, shared_tables
 from headrace_properties.target import TargetError
@@ -67,6 +68,24 @@ def test_queries_are_judged_together(program: Any, name: str) -> None:
     findings = program(text).findings
     assert [(finding.kind.name, finding.finding_class) for finding in findings] == right
     assert all(finding.place.file.endswith("job.py") for finding in findings)
+
+
+def test_file_beside_a_program_says_its_promises(program: Any) -> None:
+    promised = "from headrace_properties.promises import unique\npromises = [unique('id')]\nspark = 1\n"
+    Path("job_promises.py").write_text(promised)
+    Path("job.py").write_text(BEGIN + 'batches("a")\nfeed = [[(1, "x")]]')
+    script = Script("job.py")
+    with surroundings(script) as module:
+        run, _, _ = read_program(script, module, None)
+        (target,) = program_of(script, run, ProgramInput(), 0).queries.values()
+    assert [promise.name for promise in target.promises] == ["unique_id"]
+    assert target.feed == [[(1, "x")]]
+    Path("job_promises.py").write_text("promises = [1 / 0]")
+    with (
+        surroundings(script) as module,
+        pytest.raises(TargetError, match=r"job_promises.py fails at .*:1: ZeroDivision"),
+    ):
+        read_program(script, module, None)
 
 
 LOG = """

@@ -30,12 +30,14 @@ from headrace_properties.promises import (
 )
 from headrace_properties.replays import Replay
 from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
+from headrace_properties.spark_jobs.proposals import proposals
 from headrace_properties.spark_jobs.targets import SparkTarget, spark_target
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.spark_trials import Again, SparkTrials
 from headrace_properties.target import SparkSource
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.table_rows import value_of
+from headrace_sim.spark.sinks.trial import undisturbed_run
 
 Sink = Callable[[Any, int], None]
 MAIL = "http://mail/send"
@@ -276,6 +278,30 @@ def test_versions_are_drawn_within_the_json_of_kafka_too() -> None:
     changed = in_versions(rows, ["value", "offset"], [promise])
     told = [json.loads(value) for batch in changed for value, _ in batch]
     assert told == [{"id": 0, "n": 2}, {"id": 1, "n": 1}, {"id": 0, "n": 0}, {"id": 1, "n": 3}]
+
+
+def proposed(columns: str, sink: Sink, feed: Any) -> dict[str, str]:
+    target = spark_target("plant", sink, schemas=columns, feed=feed)
+    calm = undisturbed_run(*target.sink_call(), None).at_end(len(feed))
+    return {proposal.code: proposal.broken for proposal in proposals(target, calm)}
+
+
+def test_promises_are_proposed_from_keys_versions_and_totals_and_tried() -> None:
+    unique_id = 'unique("id", table="shop.db: orders")'
+    newest = 'newest_wins("id", version="version", table="shop.db: orders")'
+    found = proposed("id INT, version INT", upsert(""), [[(1, 1), (2, 5)], [(3, 3)]])
+    assert found.keys() == {unique_id, newest}
+    assert found[unique_id] == ""
+    assert found[newest].startswith("shop.db: orders has Row(id=")
+    sound = upsert("WHERE excluded.version > version")
+    assert proposed("id INT, version INT", sound, [[(1, 1), (2, 5)], [(3, 3)]]) == {unique_id: "", newest: ""}
+
+
+def test_totals_of_the_input_and_of_two_tables_are_proposed() -> None:
+    found = proposed("id INT, amount INT", book(fee=1), PAID)
+    total = 'same_total({"input": "amount", "bank.db: balances": "amount", "bank.db: payments": "amount"})'
+    assert found[total] == "the input has 42, bank.db: balances has 38, bank.db: payments has 42"
+    assert proposed("id INT, amount INT", book(fee=0), PAID)[total] == ""
 
 
 def test_always_reads_what_is_committed_where_a_driver_dies() -> None:

@@ -39,9 +39,8 @@ def _versioned(
     }
     usable = [*distinct.values()][::-1]
     half = len(usable) // 2
-    for number, ((one, first), (other, second)) in enumerate(zip(usable, usable[half:], strict=False)):
-        if number == half:
-            return
+    pairs = zip(usable[:half], usable[len(usable) - half :], strict=True)
+    for number, ((one, first), (other, second)) in enumerate(pairs):
         ends = sorted([first[versions.version], second[versions.version]], reverse=number % 2 == 0)
         key = {column: first[column] for column in versions.by}
         yield repr(one), _changed(one, names, {versions.version: ends[0]})
