@@ -33,6 +33,7 @@ class Cause(Enum):
     REPEATED = "repeated"
     SETTINGS = "settings"
     UPGRADE = "upgrade"
+    EVALUATED = "evaluated"
 
     def kind(self, finding_class: FindingClass | None = None) -> Kind:
         """Return the kind of its findings. ``finding_class``: what they claim, if not what they usually do."""
@@ -99,6 +100,7 @@ CAUSES = {
         finding_class=_ASKED, allowable=True,
     ),
     Cause.LOSS: CauseRow(finding_class=_ASKED, allowable=True),
+    Cause.EVALUATED: CauseRow(finding_class=_ASKED, allowable=True),
     Cause.REPEATED: CauseRow(finding_class=_ASKED, allowable=True, answer="repeated=True"),
     Cause.SETTINGS: CauseRow(finding_class=_ASKED, allowable=True, answer="settings=('latest',)"),
     Cause.LATE: CauseRow(

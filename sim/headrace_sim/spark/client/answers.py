@@ -27,6 +27,7 @@ from headrace_sim.spark.client.sql_commands import counts_of, sql_command
 from headrace_sim.spark.client.table_commands import merge_statement, reader
 from headrace_sim.spark.client.writes import request_of, request_of_v2
 from headrace_sim.spark.columns.ddl import parse_type
+from headrace_sim.spark.columns.evaluations import begin_action
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.grammar import SqlTextError, tree_of
 from headrace_sim.spark.columns.in_force import settings_in_force
@@ -174,6 +175,7 @@ class Answers:
             return made
 
         rows: Rows | None = None
+        begin_action()
         with observing() as observed:
             if plan.HasField("command"):
                 self._command(plan.command, part())

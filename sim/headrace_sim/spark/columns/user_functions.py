@@ -12,6 +12,7 @@ from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.bound import Bound
+from headrace_sim.spark.columns.evaluations import note_result
 from headrace_sim.spark.columns.recorded import NAMED_ARGUMENT, Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows, from_pickled
 from headrace_sim.spark.refusals import CannotFollowError
@@ -34,7 +35,10 @@ def called(node: Recorded, bind: Callable[[Any], Value]) -> Value:
 
     def value(row: Any) -> Any:
         by_name = {name: argument(row) for name, argument in named.items()}
-        return convert(function.func(*[argument(row) for argument in placed], **by_name))
+        given = [argument(row) for argument in placed]
+        result = convert(function.func(*given, **by_name))
+        note_result(function._name, node.place, (given, by_name), result)
+        return result
 
     return value
 
@@ -79,7 +83,10 @@ def called_on_columns(
         for frame in read.frames([tuple(bound.value(row) for bound in given) for row in rows], _BATCH):
             series = [frame[name] for name in frame.columns]
             by_name = dict(zip(named, series[len(placed) :], strict=True))
-            results += out.from_frames([_result(function, series[: len(placed)], by_name, len(frame))])
+            made = out.from_frames([_result(function, series[: len(placed)], by_name, len(frame))])
+            for given_row, (result,) in zip(frame.itertuples(index=False, name=None), made, strict=True):
+                note_result(function._name, node.place, given_row, result)
+            results += made
         found.append([row[0] for row in results])
     return found
 

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from pyspark.errors import PySparkException
 
+from headrace_sim.spark.columns.evaluations import Evaluated
 from headrace_sim.spark.columns.task_context import running_partition
 from headrace_sim.spark.refusals import is_library, shown_place, users_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
@@ -144,7 +145,7 @@ class Struck:
 
 
 Entry = (
-    Effect | Acted | StateCall | Settled | RolledBack | Returned | Failed | Swallowed | Refused | Loaded | Struck
+    Effect | Acted | StateCall | Settled | RolledBack | Returned | Failed | Swallowed | Refused | Loaded | Struck | Evaluated
 )  # fmt: skip
 
 

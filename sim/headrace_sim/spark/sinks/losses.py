@@ -1,13 +1,15 @@
 """What is told of rows that the undisturbed run loses: a finding, a question that only the author can answer, or a note."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import islice
 from typing import Any
 
+from headrace_sim.spark.columns.evaluations import Evaluated
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Loss, Lost, grows_whole, pattern_of
-from headrace_sim.spark.sinks.contents import destination_of
+from headrace_sim.spark.sinks.contents import Raw, destination_of
 from headrace_sim.spark.sinks.effects import Effect, Swallowed
 from headrace_sim.spark.sinks.story import Asked, SinkFinding, SinkQuestion, Wrong
 
@@ -99,6 +101,35 @@ def told_losses(
         errors = dict.fromkeys(str(entry) for entry in swallowed)
         notes += [f"an error was caught in the sink, undisturbed: {error}" for error in list(errors)[:2]]
     return Losses(tuple(findings), tuple(questions), tuple(notes), frozenset(replaced))
+
+
+def evaluated_apart(
+    entries: Iterable[object], contents: Raw, allow: Collection[str]
+) -> Iterator[SinkQuestion]:
+    """Ask about results of Python functions of which one action left other ones than another, in one batch.
+
+    ``entries``: of the undisturbed run. ``contents``: what it left.
+    """
+
+    def left(values: Iterable[str]) -> Iterator[tuple[str, str]]:
+        return ((value, name) for value in values for name, items in contents.items() if value in repr(items))
+
+    noted = (
+        [] if Asked.EVALUATED.value in allow else [each for each in entries if isinstance(each, Evaluated)]
+    )
+    for each in noted:
+        for (one, here), (other, there) in islice(zip(left(each.first), left(each.later), strict=False), 1):
+            message = (
+                f"{each.function}() is called anew for each action on the frame: in one batch, {here} has {one!r}, and {there}"
+                f" has {other!r} for the same values"
+            )
+            yield SinkQuestion(Asked.EVALUATED, there, each.place, message, _EVALUATED_ONCE)
+
+
+_EVALUATED_ONCE = (
+    "Is that meant? Then say --allow evaluated. If not: make it of what the row says (uuid5), or write the frame once and read it"
+    " back; cache() keeps it only until Spark evicts it"
+)
 
 
 def _beside(

@@ -31,6 +31,7 @@ from headrace_sim.spark import refusals
 from headrace_sim.spark.client.answers import Answers, SessionState
 from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.columns.draws import forget_draws
+from headrace_sim.spark.columns.evaluations import begin_noting, differing
 from headrace_sim.spark.columns.task_context import begin_batch
 from headrace_sim.spark.real.answers import is_open_way, opened
 from headrace_sim.spark.refusals import definition_of, place_of_error
@@ -332,10 +333,13 @@ def _process(sink: Sink, session: Session, probe: Probe, behind: "_Behind", plan
         frame = of_query.frame(sink.schema, [rows[::-1]] if batch == plan.reordered else parts)
         begin_batch(sink.first_id + batch)
         probe.begin(batch)
+        begin_noting()
         behind.go_on()
         heard = HeardErrors(probe, batch) if sink.heard else nullcontext()
         if not _call(sink.function, (frame, sink.first_id + batch), probe, batch, heard):
             return False
+        for each in differing():
+            probe.ledger.append(each)
         probe.returned()
         if probe.was_paused:
             break  # its commit of the batch is refused, or overwritten by the process that took over

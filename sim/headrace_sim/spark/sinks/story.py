@@ -46,6 +46,7 @@ class Asked(Enum):
     LOSS = "loss"
     KEYS = "keys"
     DUPLICATES = "duplicates"
+    EVALUATED = "evaluated"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from headrace_sim.spark.sinks.effects import (
 from headrace_sim.spark.sinks.losses import (
     ALLOWED,
     RowsOf,
+    evaluated_apart,
     last_effect,
     swallowed_in_trial,
     told_losses,
@@ -441,6 +442,8 @@ class _Check:
         for effect in _left_open(calm[0].entries):
             self._add(uncommitted(effect, len(by_batch[effect.batch])))
         self.swallowed = tuple(entry for entry in calm[0].entries if isinstance(entry, Swallowed))
+        for question in evaluated_apart(calm[0].entries, calm[0].contents, self.allow):
+            self.asked.setdefault(question.destination, question)
         return expected([(trial.contents, trial.effects) for trial in calm]), by_batch, calm[0].entries
 
     def _undisturbed(self, sink: Sink, chance: int) -> Trial:
