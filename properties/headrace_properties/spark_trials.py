@@ -27,7 +27,7 @@ from headrace_properties.verdict import Holds, Verdict
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.real.answers import collected, is_used, remember
 from headrace_sim.spark.real.wire import Answer
-from headrace_sim.spark.sink_faults import SinkFaultKind
+from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFaultKind
 from headrace_sim.spark.sinks import ALLOWED, OneTrial
 from headrace_sim.spark.sinks.trial import Progress
 from headrace_sim.spark.versions import INSTALLED, differing
@@ -86,12 +86,19 @@ class SparkTrials:
         settled = {*self.allow} if tried else {*self.allow, Cause.DUPLICATES}
         for failure in kept.load():
             trial = failure.replay.trial
-            if isinstance(trial, QueryTrial | SinkTrial) and not _is_allowed(trial, failure.replay, settled):
+            if not isinstance(trial, QueryTrial | SinkTrial) or self._is_undeclared(trial):
+                continue
+            if not _is_allowed(trial, failure.replay, settled):
                 again = _retried(failure, trial, self.target_of(trial.feed_seed))
                 if self.progress is not None and self.progress(0, 0):
                     break  # a signal may have ended this trial's process, too
                 self.again = (*self.again, again)
         return self.again
+
+    def _is_undeclared(self, trial: QueryTrial | SinkTrial) -> bool:
+        """Return whether a trial replaces the checkpoint, which is judged only where that is declared."""
+        replaces = isinstance(trial, SinkTrial) and trial.fault.kind in REPLACED_CHECKPOINTS
+        return replaces and not self.target.job.declares.new_checkpoint
 
     def search(self) -> None:
         """Run the schedules and the trials of the sink. What the second engine cannot try is said, and the first one's counts."""

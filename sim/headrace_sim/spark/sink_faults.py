@@ -37,6 +37,10 @@ class SinkFaultKind(Enum):
     """The process dies after the batch was committed, and is not processed again."""
 
 
+REPLACED_CHECKPOINTS = frozenset({SinkFaultKind.NEW_CHECKPOINT, SinkFaultKind.OLDER_CHECKPOINT})
+"""What an operator does to the checkpoint."""
+
+
 @dataclass(frozen=True, slots=True)
 class SinkFault:
     """One fault: its kind, the index of the batch, and the index of the effect in this batch before or in which it strikes.

@@ -9,15 +9,19 @@ import pytest
 from pyspark.sql import Row
 
 from headrace import OptionsError
-from headrace_properties.findings import FindingClass
+from headrace_properties.findings import Family, Finding, FindingClass, Kind
+from headrace_properties.kept_failures import KeptFailures
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobReport
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_properties.spark_jobs.targets import spark_target
-from headrace_properties.target import TargetError
+from headrace_properties.spark_jobs.trials import SinkTrial
+from headrace_properties.spark_trials import SparkTrials
+from headrace_properties.target import SparkSource, TargetError
 from headrace_properties.verifier import InvariantViolatedError, NotExercisedError, Verifier
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumOfCall, at, job
 
 KEPT = "one key for each customer"
@@ -174,3 +178,29 @@ def test_fixture_asks_and_takes_the_answer(tmp_path: Path) -> None:
     assert verify(job(RunningTotal()), FEW, running=True, bounded_by=2).findings == ()
     with pytest.raises(InvariantViolatedError, match=r"breaks .*\(growth\)"):
         verify(job(RunningTotal()), FEW, running=True, bounded_by=1)
+
+
+def _replaced_by_id(df: Any, batch_id: int) -> None:
+    Path(f"batch-{batch_id}.txt").write_text(str(df.collect()))
+
+
+def test_finding_about_a_new_checkpoint_is_kept_only_while_that_is_declared(tmp_path: Path) -> None:
+    def trials(*, new_checkpoint: bool | None) -> SparkTrials:
+        target = spark_target(
+            "declared:sink", _replaced_by_id, schemas="n INT", feed=[[(1,)], [(2,)]],
+            declares=Declares(new_checkpoint=new_checkpoint),
+        )  # fmt: skip
+        return SparkTrials(target, lambda _: target, SparkSource("declared:sink", feed="feed"), 0)
+
+    judged = trials(new_checkpoint=True)
+    trial = SinkTrial(SinkFault(SinkFaultKind.NEW_CHECKPOINT, 0, 0))
+    kind = Kind(Family.SINK, "new checkpoint")
+    data = judged.replay(Finding(kind, "old rows are replaced", trial=trial))
+    assert data is not None
+    kept = KeptFailures(tmp_path, judged.source)
+    kept.keep(data)
+    (again,) = judged.retry(kept)
+    assert again.found is not None
+    assert again.found.kind == kind
+    assert trials(new_checkpoint=False).retry(kept) == ()
+    assert trials(new_checkpoint=None).retry(kept) == ()

@@ -17,7 +17,7 @@ from headrace_sim.spark.client.answers import SessionState
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
 from headrace_sim.spark.sinks.contents import Contents, Expected, Item, expected, ids
 from headrace_sim.spark.sinks.databases import BEGIN
@@ -374,7 +374,7 @@ class _Check:
             found = self._found()
             beside = found if fault.kind is SinkFaultKind.NONE else ()
             return OneTrial(found, calm, (), calm=usual.contents, questions=self._asked(beside))
-        if fault.kind in {SinkFaultKind.NEW_CHECKPOINT, SinkFaultKind.OLDER_CHECKPOINT}:
+        if fault.kind in REPLACED_CHECKPOINTS:
             self._restart(usual, by_batch, is_judged=True, only=fault)
             return OneTrial(self._found(), calm, (), calm=usual.contents)
         is_call = fault.kind is SinkFaultKind.STATE and fault.effect < sum(
