@@ -284,7 +284,10 @@ class Story:
     def _where_in_task(self, effects: list[Effect]) -> str:
         if self.fault.kind is SinkFaultKind.TASK:
             return f"after {_named(effects[self.fault.effect - 1])}"
-        call = [entry for entry in self.entries if isinstance(entry, StateCall)][self.fault.effect]
+        calls = [entry for entry in self.entries if isinstance(entry, StateCall)]
+        if self.fault.effect >= len(calls):  # it failed before
+            return "at a call of its state"
+        call = calls[self.fault.effect]
         return f"before {call.call}" + (f" ({shown_place(call.place)})" if call.place else "")
 
 
