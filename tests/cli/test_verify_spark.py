@@ -90,7 +90,7 @@ def payments(folder: Path) -> Path:
     [
         ("append", 1, "payments.py:13: In batch 0 the driver died after write on payments.txt"),
         ("replace", 0, "Holds with PySpark "),
-        ("build", 0, "Holds with PySpark "),
+        ("build", 0, "Whether that run is right, nobody said: --verbose proposes promises"),
         ("build_with_a_function", 1, "then payments.txt has A once too often"),
         ("show", 3, "UNKNOWN: no effect of the sink was seen"),
     ],

@@ -61,7 +61,7 @@ def newest_wins(*by: Column, version: Column, table: str = "", name: str = "") -
         for key, rows in kept.items():
             newest, held = known.get(key), max(_versions(rows, version), default=None)
             if newest is not None and (held is None or held < newest):
-                row = next(row for row in came[key] if _value(row, version) == newest)
+                row = next(row for row in came[key] if plain(_value(row, version)) == newest)
                 raise Broken(f"{_the(table)} has {_some(rows)}, and a newer version came: {row}")
 
     title = f"{_the(table)} has the newest version of each {_columns(by)}"

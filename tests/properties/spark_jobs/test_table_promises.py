@@ -5,6 +5,7 @@ import sqlite3
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from pyspark.sql import Row
 
 from headrace_properties.promises import (
+    Broken,
     Promise,
     PromiseError,
     PromiseKind,
@@ -30,6 +32,7 @@ from headrace_properties.promises import (
 )
 from headrace_properties.replays import Replay
 from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
+from headrace_properties.spark_jobs.promised import JobMoment
 from headrace_properties.spark_jobs.proposals import proposals
 from headrace_properties.spark_jobs.targets import SparkTarget, spark_target
 from headrace_properties.spark_jobs.trials import SinkTrial
@@ -302,6 +305,15 @@ def test_totals_of_the_input_and_of_two_tables_are_proposed() -> None:
     total = 'same_total({"input": "amount", "bank.db: balances": "amount", "bank.db: payments": "amount"})'
     assert found[total] == "the input has 42, bank.db: balances has 38, bank.db: payments has 42"
     assert proposed("id INT, amount INT", book(fee=0), PAID)[total] == ""
+
+
+def test_versions_that_are_times_are_compared_with_their_text_in_a_table() -> None:
+    came = tuple(Row(id=1, at=datetime(2030, 1, day)) for day in (2, 1))
+    promise = newest_wins("id", version="at", table="orders")
+    kept, old = ({"shop.db: orders": (Row(id=1, at=f"2030-01-0{day} 00:00:00"),)} for day in (2, 1))
+    assert promise(JobMoment(came, came, {}, 0, kept)) is None  # type: ignore[arg-type]
+    with pytest.raises(Broken, match="a newer version came: Row"):
+        promise(JobMoment(came, came, {}, 0, old))  # type: ignore[arg-type]
 
 
 def test_always_reads_what_is_committed_where_a_driver_dies() -> None:
