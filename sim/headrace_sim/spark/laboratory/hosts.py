@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -173,7 +174,9 @@ class RealDrivers:
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left, without what was there before it, and without the epochs of Headrace's own sink."""
         rows = {} if self._database is None else tables_of(self._database)
-        found = collected(folder, effects, self._known.get(folder.parent, {})) | rows
+        (session,) = self._sessions.values()
+        read = partial(self.jvm.read_iceberg, session, folder)
+        found = collected(folder, effects, self._known.get(folder.parent, {}), read) | rows
         found = {name: items for name, items in found.items() if not name.endswith(f": {WRITERS}")}
         return self.program.read(found)
 

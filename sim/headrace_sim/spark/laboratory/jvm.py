@@ -10,6 +10,7 @@ Rules of this file:
 """
 
 import atexit
+import json
 import logging
 import os
 import shlex
@@ -35,8 +36,9 @@ from pyspark.sql import SparkSession
 
 from headrace.spark.runtime.session import process_environment, worker_path
 from headrace_sim.spark.laboratory.jars import without_missing
-from headrace_sim.spark.laboratory.places import WAREHOUSE
+from headrace_sim.spark.laboratory.places import WAREHOUSE, views_of
 from headrace_sim.spark.laboratory.postgres import find_jdbc_jar
+from headrace_sim.spark.sinks.contents import Item
 from headrace_sim.spark.sinks.processes import LetThrough
 from headrace_sim.spark.sinks.write_fence import fence
 from headrace_sim.spark.versions import CHECKPOINT_FILES, JARS, LET_THROUGH, java_sessions
@@ -183,6 +185,15 @@ class SparkJvm:
         )
         for table in tables:
             catalog.createTable(read(table), True)
+
+    def read_iceberg(self, session: Any, folder: Path, path: str) -> list[Item]:
+        """Return the rows of a table of Iceberg, as a session reads them. ``folder``: of a trial, or its copy."""
+        for name, view in views_of(path, folder).items():
+            session.conf().set(name, view)
+        java_sessions(self.gateway.jvm).SparkSession.setActiveSession(session)  # Iceberg asks it
+        frame = session.read().format("iceberg").load(path)
+        columns, rows = list(frame.columns()), map(json.loads, frame.toJSON().collectAsList())
+        return [tuple((name, repr(row.get(name))) for name in columns) for row in rows]
 
     def end_queries(self, session: Any, *, jobs: bool) -> None:
         """End what still runs for a session whose program has ended.

@@ -1,7 +1,7 @@
 """What a trial of the laboratory left: files, databases, and directories that Spark wrote, as rows.
 
 A directory of parts is one destination. Of a directory with a log of its own (``_spark_metadata``, ``_delta_log``) only what
-the log counts is read, as any reader does; what lies in ``_temporary`` counts nowhere.
+the log counts is read, as any reader does; what lies in ``_temporary`` counts nowhere. Spark itself reads Iceberg's tables.
 """
 
 import json
@@ -20,6 +20,8 @@ from headrace_sim.spark.sinks.contents import collected as collected_files
 from headrace_sim.spark.sinks.effects import Effect
 
 _LOGS = ("_spark_metadata", "_delta_log")
+_ICEBERG = "metadata/version-hint.text"
+"""What says which version of an Iceberg table counts, if no server does."""
 _PART = re.compile(r"part-\d+")
 _TABLES: Mapping[str, Callable[[Path], list[dict[str, object]]]] = {
     ".parquet": lambda path: pq.ParquetFile(path).read().to_pylist(),
@@ -32,20 +34,32 @@ class CsvHeader:
     """What is kept of a write whose files of CSV begin with the names of the columns."""
 
 
-def collected(folder: Path, effects: list[Effect], known: Mapping[str, tuple[int, int]]) -> Raw:
+def collected(
+    folder: Path,
+    effects: list[Effect],
+    known: Mapping[str, tuple[int, int]],
+    read_iceberg: Callable[[str], list[Item]],
+) -> Raw:
     """Return what is in a trial's folder, and in the stand-ins, by destination.
 
     Args:
         folder: Its working directory.
         effects: Those of all attempts.
         known: The files that were there before, by relative path.
+        read_iceberg: Reads a table of Iceberg, of this path.
 
     """
     unchanged = {name for name, told in looked_at(folder).items() if known.get(name) == told}
     changed = [path for path in folder.rglob("part-*") if str(path.relative_to(folder)) not in unchanged]
     checkpoints = [path.parent for path in folder.rglob("metadata") if (path.parent / "offsets").is_dir()]
     tables = {_table_of(path, folder) for path in changed if path.is_file()}
-    skipped = [*checkpoints, *tables, *(path.parent for name in _LOGS for path in folder.rglob(name))]
+    of_iceberg = [path.parent.parent for path in folder.rglob(_ICEBERG)]
+    skipped = [
+        *checkpoints,
+        *tables,
+        *of_iceberg,
+        *(path.parent for name in _LOGS for path in folder.rglob(name)),
+    ]
 
     def counts(path: Path) -> bool:
         return str(path.relative_to(folder)) not in unchanged and not any(
@@ -53,6 +67,10 @@ def collected(folder: Path, effects: list[Effect], known: Mapping[str, tuple[int
         )
 
     found = {shown(name): items for name, items in collected_files(folder, effects, counts).items()}
+    for place in of_iceberg:
+        if str((place / _ICEBERG).relative_to(folder)) not in unchanged:
+            name = shown(str(place.relative_to(folder)))
+            found[name] = read_iceberg(name)
     with_header = {effect.target for effect in effects if isinstance(effect.payload, CsvHeader)}
     for table in sorted(tables):
         if not any(table.is_relative_to(place) for place in checkpoints):

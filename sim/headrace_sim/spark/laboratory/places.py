@@ -70,20 +70,29 @@ def watch_commands(folder: Path, hadoop: Any) -> None:
         hadoop: Spark's Hadoop configuration, which learns of each remote file system when it is first named.
 
     """
-    known = set[tuple[str, str]]()
+    known = set[str]()
     really_send = ClientServerConnection.send_command
 
     def send(self: Any, command: str) -> Any:
-        for scheme, host in set(_NAMED.findall(command)) - known:
-            known.add((scheme, host))
-            place = folder / scheme / host
-            place.mkdir(parents=True, exist_ok=True)
-            hadoop.set(f"fs.viewfs.mounttable.{host or 'default'}.linkFallback", place.as_uri())
+        views = {name: view for name, view in views_of(command, folder).items() if name not in known}
+        known.update(views)
+        for name, view in views.items():
+            hadoop.set(name, view)
         if "file:" in command and str(folder.parent) not in command:
             command = _OF_THIS_MACHINE.sub("", command)
         return really_send(self, command)
 
     ClientServerConnection.send_command = send
+
+
+def views_of(text: str, folder: Path) -> dict[str, str]:
+    """Return the settings by which the remote file systems that a text names are directories of a trial, which are made."""
+    settings = {}
+    for scheme, host in set(_NAMED.findall(text)):
+        place = folder / scheme / host
+        place.mkdir(parents=True, exist_ok=True)
+        settings[f"fs.viewfs.mounttable.{host or 'default'}.linkFallback"] = place.as_uri()
+    return settings
 
 
 def watch_paths(folder: Path, left: Sequence[Path]) -> None:

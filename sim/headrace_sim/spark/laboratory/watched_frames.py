@@ -146,7 +146,11 @@ def _written(
             }
         mode = options.get("mode") or told.get("mode") or ""
         target = next((str(given) for given in args if isinstance(given, str)), "") or str(
-            options.get("path") or options.get("name") or options.get("tableName") or told.get("format", "")
+            options.get("path")
+            or options.get("name")
+            or options.get("tableName")
+            or told.get("table")
+            or told.get("format", "")
         )
         if "postgresql:" in str(told.get("url")):
             target = f"postgres: {plain_table(str(told.get('dbtable')))}"
