@@ -67,6 +67,12 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 counts = payments.withColumn("key", F.col("id") * 0).groupBy("key").applyInPandasWithState(
     count, "key LONG, n LONG", "n LONG", "update", GroupStateTimeout.NoTimeout)
 """
+BY_CLOCK = PROCESSOR.replace(
+    "getCurrentWatermarkInMs() + 15_000", "getCurrentProcessingTimeInMs() + 86_400_000"
+)
+CLOCKED = PROCESSED.replace("EventTime", "ProcessingTime")
+LIVES_A_MILLISECOND = BY_CLOCK.replace('"n LONG")', '"n LONG", ttlDurationMs=1)')
+"""Java's clock is the real one: by the next batch, that has passed."""
 WRITTEN = f"""
 def write(df, batch_id):
     df.write.mode("overwrite").parquet(f"/data/out/batch={{batch_id}}")
@@ -80,9 +86,10 @@ counts.writeStream.outputMode("update").foreachBatch(write){START}"""
         (PROCESSOR, PROCESSED, 1, "the rows or the timer of a key"),
         (PROCESSOR, PROCESSED, 4, "update"),
         (PROCESSOR, PROCESSED, 5, "registerTimer"),
+        (LIVES_A_MILLISECOND, CLOCKED, 1, "the rows or the timer of a key"),
         (FUNCTION, GROUPED, 0, "update"),
     ],
-    ids=["key", "value", "timer", "group"],
+    ids=["key", "value", "timer", "ttl", "group"],
 )
 @pytest.mark.parametrize(("told", "found"), [("seen", {Wrong.MEMORY}), ("n", set())])
 def test_a_task_dies_at_a_call_of_its_state(
@@ -106,12 +113,8 @@ def test_a_task_dies_at_a_call_of_its_state(
 def test_query_whose_timers_go_by_the_clock_ends_and_has_the_store_of_its_state(
     jvm: SparkJvm, tmp_path: Path
 ) -> None:
-    (tmp_path / "counting.py").write_text(
-        PROCESSOR.replace("TOLD", "n").replace(
-            "getCurrentWatermarkInMs() + 15_000", "getCurrentProcessingTimeInMs() + 86_400_000"
-        )
-    )
-    program = PROCESSED.replace("EventTime", "ProcessingTime").replace("spark.conf.set", "print")
+    (tmp_path / "counting.py").write_text(BY_CLOCK.replace("TOLD", "n"))
+    program = CLOCKED.replace("spark.conf.set", "print")
     trial = tried(jvm, tmp_path, READ + program + WRITTEN, SinkFault(SinkFaultKind.KILL, 1, 1))
     assert {finding.wrong for finding in trial.findings} == set()
     assert {len(rows) for rows in trial.left.values()} == {3}
