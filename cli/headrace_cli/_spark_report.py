@@ -63,6 +63,8 @@ class SparkSearchReport:
             if tried.report is not None:
                 _print_query(console, tried.report)
                 _print_stated(console, tried, verbose=verbose)
+                for note in _notes(tried.report):
+                    print_lines(console, f"Note: {note}")
         for number, finding in enumerate(self.trials.findings):
             part = self.trials.part_of(finding)
             print_lines(console, f"\n{finding.finding_class.name}: {self._whose(part)}{finding.kind.title}")
@@ -146,8 +148,6 @@ def _print_query(console: Console, report: "SparkReport") -> None:
     if report.written:
         rows = ", ".join(map(str, report.written))
         print_lines(console, f"{report.name}: {rows} rows in {len(report.written)} batches reach the sink")
-    for note in _notes(report):
-        print_lines(console, f"Note: {note}")
 
 
 def _print_stated(console: Console, part: "SparkTrials", *, verbose: bool) -> None:
