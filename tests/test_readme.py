@@ -33,7 +33,7 @@ FILES_AT_HOME = re.compile(
 )
 
 MANY_EXAMPLES = re.compile(r"--examples \d+")
-DEFAULT_EXAMPLES = re.compile(r"^headrace verify \S+$")
+DEFAULT_EXAMPLES = re.compile(r"^headrace verify \S+(?<!\.py)$")
 FEWER = "--examples 30"
 FEWER_THAN_SAID = "--examples 25"
 FEWER_INPUTS = "--feeds 4"
@@ -108,6 +108,9 @@ def needs_spark(command: Command) -> bool:
     return "spark" in command.shell
 
 
+BY_NIGHT = ("symptoms.md",)
+"""It runs twenty jobs under every failure."""
+
 BY_DAY = ("README.md", "spark-jobs.md")
 """Each of the other pages takes more than half a minute on Spark."""
 ON_SPARK = [page for page in PAGES if any(map(needs_spark, commands_of(page)))]
@@ -128,7 +131,13 @@ def check(command: Command, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.nightly if page.name in BY_NIGHT else (), id=name_of(page))
+        for page in PAGES
+    ],
+)
 def test_each_command_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
     """In order, as a reader types them: one saves the file that the next one replays. Numbers may always differ."""
     text = page.read_text()

@@ -274,7 +274,9 @@ def _value(text: str) -> Any:
 def _take(queries: dict[str, QueryLog], log: Path, place: str, kind: str, fields: Mapping[str, Any]) -> None:
     try:
         if kind == "Progress":
-            progress = msgspec.convert(fields, _Progress)
+            progress = msgspec.convert(
+                {name: value for name, value in fields.items() if value is not None}, _Progress
+            )
             event: MicroBatch | QueryRun = _micro_batch(place, progress)
         else:
             event = QueryRun(place, str(fields["runId"]), kind == _ENDED, str(fields.get("exception") or ""))
@@ -320,8 +322,9 @@ def _offset(value: Any) -> Any:
 
 
 def micros(text: str) -> int:
-    """Return a time as Spark writes it in microseconds since 1970."""
-    return round(datetime.fromisoformat(text).timestamp() * 1_000_000)
+    """Return a time as Spark writes it in microseconds since 1970; without a zone, it is UTC."""
+    time = datetime.fromisoformat(text)
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000_000)
 
 
 def partitions(offset: Any) -> dict[tuple[str, str], int]:

@@ -194,6 +194,27 @@ def test_progress_is_read_wherever_it_was_written(tmp_path: Path) -> None:
     assert len(read_spark_logs(tmp_path / "driver.log.gz")[0].batches) == 3
 
 
+def test_progress_of_older_releases_lacks_fields_and_is_read(tmp_path: Path) -> None:
+    old = {
+        "id": "q",
+        "runId": "r",
+        "name": None,
+        "timestamp": "2018-01-01T00:00:00",
+        "batchId": 3,
+        "eventTime": None,
+        "durationMs": None,
+        "stateOperators": [{"numRowsTotal": 1, "numRowsUpdated": 1}],
+        "sources": [
+            {"description": "FileStreamSource[x]", "startOffset": None, "endOffset": 4, "numInputRows": 1}
+        ],
+        "sink": {"description": "console"},
+    }
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(old))
+    (query,) = read_spark_logs(path)
+    assert (query.batches[0].at_us, query.batches[0].rows, query.gaps) == (1_514_764_800_000_000, 1, 0)
+
+
 def test_what_is_no_log_is_refused_with_what_to_give(tmp_path: Path) -> None:
     (tmp_path / "app.lz4").write_bytes(b"x")
     with pytest.raises(HistoryFormatError, match="compressed with lz4"):
