@@ -71,7 +71,7 @@ def test_what_the_real_spark_cannot_try_is_said_beside_what_the_simulation_found
         raise UnfollowableSinkError("it lacks a jar")
 
     engines = (SimpleNamespace(verify=lambda **_: WRONG), SimpleNamespace(verify=refuse))
-    target: Any = SimpleNamespace(engines=engines)
+    target: Any = SimpleNamespace(engines=engines, upgrade=None)
     trials = SparkTrials(target, lambda _: target, SparkSource("job.py"), 0)
     trials.search()
     assert trials.report is not None
