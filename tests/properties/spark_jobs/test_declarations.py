@@ -141,7 +141,7 @@ def test_bound_of_lasting_state_is_told_and_a_number_is_checked(
     report = check_job(declared, FEW, schedules=20)
     assert _claims(report) == claims
     told = KEPT if bound == KEPT else f"at most {bound} keys"
-    assert report.notes == (f"nothing removes the state of 2 keys on this input; declared: {told}",)
+    assert report.notes[0] == f"nothing removes the state of 2 keys on this input; declared: {told}"
 
 
 @pytest.mark.parametrize("bound", [True, 0, -1, None])
