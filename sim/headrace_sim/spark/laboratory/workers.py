@@ -188,7 +188,7 @@ def _settle(note: AttemptNote) -> Probe:
     """Let this worker be one of a trial; return its probe."""
     sys.path[:] = [*sys.path, *(place for place in note.path if place not in sys.path)]
     waits = note.dies_held or (note.fault is not None and note.fault.kind is SinkFaultKind.PAUSE)
-    halt = note.halt.of_process(note.driver) if waits else note.halt
+    halt = note.halt.here() if waits else note.halt
     probe = Probe(Ledger(note.folder.parent / "ledger"), note.number, note.fault, halt, note.driver)
     probe.dies_held = note.dies_held
     probe.ledger.append(Settled(note.number, os.getpid(), os.getpgrp()))

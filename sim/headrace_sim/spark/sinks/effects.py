@@ -153,7 +153,7 @@ class Ledger:
     """A file that outlives processes, with what they did, in order."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND)
         self._write = os.write  # `os.write` itself is watched in attempts
 

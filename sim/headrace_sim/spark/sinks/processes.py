@@ -129,28 +129,40 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Where an attempt waits until another has taken over: the ends of two pipes.
+    """Where an attempt waits until another has taken over: the ends of two named pipes.
 
     Attributes:
         paused: Says that it waits.
         resumed: Ends when it goes on.
+        place: The directory of the pipes.
 
     """
 
     paused: int
     resumed: int
+    place: Path
 
     def __call__(self) -> None:
         """Say so, and wait."""
         os.write(self.paused, b"paused")
         os.read(self.resumed, 1)
 
-    def of_process(self, pid: int) -> "Halt":
+    def here(self) -> "Halt":
         """Return the same for this process, if another one has those ends."""
-        folder = f"/proc/{pid}/fd"
-        return Halt(
-            os.open(f"{folder}/{self.paused}", os.O_WRONLY), os.open(f"{folder}/{self.resumed}", os.O_RDONLY)
-        )
+        return Halt(os.open(self.place / "paused", os.O_WRONLY), _reader(self.place / "resumed"), self.place)
+
+
+def _pipe(place: Path) -> tuple[int, int]:
+    """Make a named pipe; return the ends to read and to write."""
+    os.mkfifo(place)
+    return _reader(place), os.open(place, os.O_WRONLY)
+
+
+def _reader(place: Path) -> int:
+    """Open a pipe to read, whether anybody writes yet or not."""
+    reader = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    return reader
 
 
 class Attempt:
@@ -168,8 +180,9 @@ class Attempt:
         self, run: Callable[[Probe], NoReturn], ledger: Ledger, number: int, fault: SinkFault | None
     ) -> None:
         opened()
-        self._resume_reader, self._resume_writer = os.pipe()
-        self._paused_reader, self._paused_writer = os.pipe()
+        place = Path(tempfile.mkdtemp("-halt", dir=ledger.path.parent))
+        self._resume_reader, self._resume_writer = _pipe(place / "resumed")
+        self._paused_reader, self._paused_writer = _pipe(place / "paused")
         loaded(is_database), loaded(is_store_client)
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -181,7 +194,7 @@ class Attempt:
             self._pid = os.fork()
         if self._pid == 0:
             os.close(self._resume_writer)
-            run(Probe(ledger, number, fault, Halt(self._paused_writer, self._resume_reader)))
+            run(Probe(ledger, number, fault, Halt(self._paused_writer, self._resume_reader, place)))
         signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         os.close(self._paused_writer)
         os.close(self._resume_reader)
