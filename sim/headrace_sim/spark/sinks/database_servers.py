@@ -8,6 +8,7 @@ Deviation: a writer locks the whole database until the end of its transaction, a
 """
 
 import importlib
+import operator
 import re
 import shutil
 import sqlite3
@@ -54,6 +55,34 @@ def loaded(wanted: Callable[[ModuleType], bool]) -> list[ModuleType]:
         found = [module for module in modules if isinstance(module, ModuleType) and wanted(module)]
         _LOADED[wanted] = len(sys.modules), found
     return found
+
+
+_Places = list[tuple[ModuleType, str]]
+_BOUND: dict[Callable[..., Any], _Places] = {}
+"""Where the user's modules have what is replaced, by function; as of these modules:"""
+_BOUND_IN: list[Any] = []
+
+
+def look_for_bindings() -> None:
+    """Look where the user's modules have what will be replaced. A process that forks does so first: see `loaded`."""
+    if not _are_bindings_known():
+        _BOUND_IN[:] = sys.modules.values()
+        _BOUND.clear()
+    for module in loaded(is_database):
+        for owner, name in _replaceable(module):
+            function = getattr(owner, name)
+            if function not in _BOUND:
+                _BOUND[function] = _bindings(function)
+
+
+def _are_bindings_known() -> bool:
+    return len(_BOUND_IN) == len(sys.modules) and all(map(operator.is_, _BOUND_IN, sys.modules.values()))
+
+
+def _bindings(function: Callable[..., Any]) -> _Places:
+    """Return where the user's modules have a function."""
+    users = [sys.modules[name] for name in list(sys.modules) if not refusals.is_installed(name)]
+    return [(user, name) for user in users for name, value in list(vars(user).items()) if value is function]
 
 
 def when_imported(answer: Callable[[ModuleType], None], wanted: Callable[[ModuleType], bool]) -> None:
@@ -163,10 +192,17 @@ def _answer(module: ModuleType) -> None:
 
     connect.stands_in = True  # type: ignore[attr-defined]
     replace_in(module, "connect", connect)
+    for owner, name in _replaceable(module)[1:]:
+        replace_in(owner, name, EXTRAS[name])
+
+
+def _replaceable(module: ModuleType) -> _Places:
+    """Return what is replaced of a module of DB-API: where it is, and its name."""
+    if module.__name__.startswith(_OWN):
+        return []
     extras = sys.modules.get(f"{module.__name__}.extras")
-    for name, function in EXTRAS.items():
-        if extras is not None and hasattr(extras, name):
-            replace_in(extras, name, function)
+    of_extras = [(extras, name) for name in EXTRAS if extras is not None and hasattr(extras, name)]
+    return [(module, "connect"), *of_extras]
 
 
 def replace_in(module: ModuleType, name: str, function: Callable[..., Any]) -> None:
@@ -174,10 +210,9 @@ def replace_in(module: ModuleType, name: str, function: Callable[..., Any]) -> N
     real = getattr(module, name)
     _REPLACED.append((module, name, real))
     setattr(module, name, function)
-    for loaded in [name for name in list(sys.modules) if not refusals.is_installed(name)]:
-        for known, value in list(vars(sys.modules[loaded]).items()):
-            if value is real:
-                setattr(sys.modules[loaded], known, function)
+    places = _BOUND.get(real) if _are_bindings_known() else None
+    for user, known in _bindings(real) if places is None else places:
+        setattr(user, known, function)
 
 
 def _connected(module: ModuleType, args: tuple[Any, ...], options: dict[str, Any]) -> Any:

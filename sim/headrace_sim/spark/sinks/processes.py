@@ -38,7 +38,7 @@ from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.background_threads import BackgroundThreads
 from headrace_sim.spark.sinks.contents import Raw, collected
-from headrace_sim.spark.sinks.database_servers import answer_databases, is_database, loaded
+from headrace_sim.spark.sinks.database_servers import answer_databases, loaded, look_for_bindings
 from headrace_sim.spark.sinks.databases import watch_sqlite
 from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Loaded, Probe, Refused
 from headrace_sim.spark.sinks.file_effects import WRITING, full_path, watch_files
@@ -183,7 +183,8 @@ class Attempt:
         place = Path(tempfile.mkdtemp("-halt", dir=ledger.path.parent))
         self._resume_reader, self._resume_writer = _pipe(place / "resumed")
         self._paused_reader, self._paused_writer = _pipe(place / "paused")
-        loaded(is_database), loaded(is_store_client)
+        look_for_bindings()
+        loaded(is_store_client)
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", DeprecationWarning
