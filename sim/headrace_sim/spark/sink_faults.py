@@ -23,7 +23,7 @@ class SinkFaultKind(Enum):
     """The process dies, and the batch comes back with its rows in another order."""
     NONE = "undisturbed"
     """Nothing: the run shows it as it is."""
-    DELIVERED = "delivered otherwise"
+    DELIVERED = "delivered twice"  # all that it was when files were first written
     """Nothing fails, but the source delivers the rows in another way: which, says its place in `Delivery` (``effect``)."""
     NEW_CHECKPOINT = "new checkpoint"
     """Nothing fails, but the checkpoint is deleted between two batches, and what the sink has written stays."""
