@@ -110,23 +110,26 @@ class Upgrade:
             f"upgraded from {self.earlier.name}, {part.what}" for part in changes if part.fate is Fate.KEPT
         )
         found = self.find(QueryTrial(Cause.UPGRADE))
+        unknown = [part.what for part in changes if part.fate is Fate.UNKNOWN]
         if not any(part.fate in _NOT_RUN for part in changes):
             try:
                 found = self._smallest() or found
             except _OtherInputError as other:
-                return UpgradeReport(
-                    (), (f"the upgrade from {self.earlier.name} was not run: {other}",), notes
-                )
+                unknown.append(str(other))
+        told = tuple(f"the upgrade from {self.earlier.name} was not run: {why}" for why in unknown)
         if found is None or (allowed and found.finding_class is FindingClass.UNDECLARED):
-            return UpgradeReport(notes=notes)
-        return UpgradeReport((found,), notes=notes)
+            return UpgradeReport((), told, notes)
+        return UpgradeReport((found,), told, notes)
 
     def find(self, trial: QueryTrial) -> Finding | None:
         """Return what a trial shows: what a checkpoint of the earlier version is, or what comes of going on from it."""
+        changes = [part for part in changes_between(self.earlier.job, self.job) if part.fate is not Fate.KEPT]
         if trial.upgraded_after:
+            if any(part.fate in _NOT_RUN for part in changes):
+                return None
             with guarded(), call_time_limited(self.limits):
                 return self._gone_on(trial)
-        changes = [part for part in changes_between(self.earlier.job, self.job) if part.fate is not Fate.KEPT]
+        changes = [part for part in changes if part.fate is not Fate.UNKNOWN]
         if not changes:
             return None
         worst = min((part.fate for part in changes), key=list(Fate).index)
@@ -206,8 +209,8 @@ class Upgrade:
             return run_changed(job, rows, Schedule(), Cause.UPGRADE, after_batch=after_batch), checkpoints
 
 
-_NOT_RUN = frozenset({Fate.REFUSED, Fate.REREAD})
-"""What is not run: it is refused, or Spark's own state is not what the simulation has of it."""
+_NOT_RUN = frozenset({Fate.REFUSED, Fate.REREAD, Fate.UNKNOWN})
+"""What is not run: it is refused, not known, or Spark's own state is not what the simulation has of it."""
 
 
 class _OtherInputError(Exception):

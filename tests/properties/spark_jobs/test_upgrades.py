@@ -12,6 +12,7 @@ from headrace_properties.findings import FindingClass
 from headrace_properties.spark_jobs.outcomes import without_sink
 from headrace_properties.spark_jobs.upgrades import Earlier, Upgrade, UpgradeReport
 from headrace_sim.spark.client.recording import record
+from headrace_sim.spark.query.schedules import Feed
 
 SCHEMA = "user STRING, amount LONG, at TIMESTAMP"
 FEED = [[("a", 5, None)], [("a", 7, None), ("b", 1, None)], [("b", 2, None)]]
@@ -60,14 +61,16 @@ def _with(processor: Any) -> Callable[[Any], Any]:
     )
 
 
-def _checked(old: Callable[[Any], Any], new: Callable[[Any], Any], *, mode: str = "update") -> UpgradeReport:
+def _checked(
+    old: Callable[[Any], Any], new: Callable[[Any], Any], *, mode: str = "update", feed: Feed = FEED
+) -> UpgradeReport:
     before, after = (
         without_sink(
             record(lambda frame, build=build: build(frame).writeStream.outputMode(mode).start(), SCHEMA)
         )
         for build in (old, new)
     )
-    return Upgrade(Earlier("v1.py", before, nullcontext), after, FEED).check()
+    return Upgrade(Earlier("v1.py", before, nullcontext), after, feed).check()
 
 
 def _summed(frame: Any) -> Any:
@@ -111,6 +114,22 @@ def test_upgrade_is_judged(old: Any, new: Any, claim: FindingClass, said: str) -
 )
 def test_upgrade_that_goes_on_is_left_alone(old: Any, new: Any) -> None:
     assert _checked(old, new) == UpgradeReport()
+
+
+def test_join_of_streams_that_keeps_other_columns_is_not_judged() -> None:
+    def joined(*columns: str) -> Callable[[Any], Any]:
+        def build(frame: Any) -> Any:
+            its = frame.selectExpr("user AS whom", "amount AS its_amount", "at AS its_at")
+            return frame.join(its, F.expr("user = whom AND at = its_at")).select("user", *columns)
+
+        return build
+
+    assert (
+        "columns that are read behind it"
+        in _checked(joined(), joined("its_amount"), mode="append").unknown[0]
+    )
+    twice = [[(row, None) for row in batch] + [(None, row) for row in batch] for batch in FEED]
+    assert _checked(joined(), joined(), mode="append", feed=twice) == UpgradeReport()
 
 
 def test_version_that_reads_what_the_rows_do_not_have_is_not_judged() -> None:

@@ -1,7 +1,7 @@
 """A Python function in a frame is called anew for each action on it: two writes of one batch may differ without any failure."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -30,6 +30,15 @@ def evaluated_twice(df: Any, batch_id: int) -> None:
     _written(df.withColumn("id", F.udf(_drawn)("item")), batch_id, "ids", "items")
 
 
+def _numbered(frames: Iterator[Any]) -> Iterator[Any]:
+    for frame in frames:
+        yield frame.assign(id=[str(uuid.uuid4()) for _ in range(len(frame))])
+
+
+def mapped_twice(df: Any, batch_id: int) -> None:
+    _written(df.mapInPandas(_numbered, "item STRING, id STRING"), batch_id, "ids", "items")
+
+
 def evaluated_once(df: Any, batch_id: int) -> None:
     _written(df.withColumn("id", F.udf(_drawn)("item")).cache(), batch_id, "ids", "items")
 
@@ -53,6 +62,10 @@ def test_results_of_two_actions_that_are_both_left_are_asked_about() -> None:
     (asked,) = _checked(evaluated_twice).questions
     assert (asked.about, asked.message.startswith("_drawn() is called anew")) == (Asked.EVALUATED, True)
     assert _checked(evaluated_twice, ["evaluated"]).questions == ()
+
+
+def test_rows_that_two_actions_make_are_asked_about() -> None:
+    assert [asked.about for asked in _checked(mapped_twice).questions] == [Asked.EVALUATED]
 
 
 @pytest.mark.parametrize("sink", [evaluated_once, made_of_the_row, counted_first])

@@ -18,6 +18,9 @@ REREAD = {
     "sessions of another gap", "duplicates by another column", "a processor by another key",
 }  # fmt: skip
 """What Spark takes without a word, and should not."""
+NOT_KNOWN = {
+    "a join of streams by another key", "a join of streams within another time", "one more column behind a join of streams",
+}  # fmt: skip
 
 
 def versions_of(case: Upgraded) -> tuple[SparkJob, SparkJob]:
@@ -28,14 +31,16 @@ def versions_of(case: Upgraded) -> tuple[SparkJob, SparkJob]:
     return version(0), version(1)
 
 
-def rows_of(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    return [(*row[:3], datetime.fromisoformat(row[3]), row[4]) for row in rows]
+def rows_of(rows: list[tuple[Any, ...]], job: SparkJob) -> list[tuple[Any, ...]]:
+    """Return the rows of a job's input; of one that reads its source twice, each for both streams."""
+    read = [(*row[:3], datetime.fromisoformat(row[3]), row[4]) for row in rows]
+    return read if len(job.input) > 2 else [*((row, None) for row in read), *((None, row) for row in read)]
 
 
 def gone_on(old: SparkJob, new: SparkJob) -> list[list[str]]:
-    checkpoint = run_job(old, [rows_of(FIRST)]).checkpoint
+    checkpoint = run_job(old, [rows_of(FIRST, old)]).checkpoint
     assert isinstance(checkpoint, Checkpoint)
-    outcome = run_job(new, [rows_of(SECOND)], start=handed_over(checkpoint, old, new))
+    outcome = run_job(new, [rows_of(SECOND, new)], start=handed_over(checkpoint, old, new))
     assert outcome.failure is None
     later = (rows for number, rows in outcome.outputs.items() if number >= len(checkpoint.batches))
     return sorted([str(value) for value in row] for rows in later for row in rows)
@@ -47,6 +52,9 @@ def test_upgrade_comes_to_what_is_recorded_on_spark(name: str) -> None:
     changes: dict[Fate, list[Change]] = {}
     for change in changes_between(old, new):
         changes.setdefault(change.fate, []).append(change)
+    assert (Fate.UNKNOWN in changes) == (name in NOT_KNOWN)
+    if name in NOT_KNOWN:
+        return
     refused = RECORDED[name].get("refused")
     assert (Fate.REFUSED in changes) == (refused is not None)
     assert refused is None or any(refused in change.what for change in changes[Fate.REFUSED])

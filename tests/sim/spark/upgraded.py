@@ -69,6 +69,16 @@ def _windows(length: str, delay: str = "1 minute") -> Build:
     return lambda frame: frame.withWatermark("at", delay).groupBy(F.window("at", length)).count()
 
 
+def _joined(key: str = "user", *columns: str, hours: int = 1) -> Build:
+    def build(frame: Any) -> Any:
+        its = frame.selectExpr("user AS its_user", "country AS its_country", "n", "at AS its_at")
+        its = its.withWatermark("its_at", "1 day")
+        near = f"{key} = its_{key} AND its_at BETWEEN at AND at + INTERVAL {hours} HOURS"
+        return frame.withWatermark("at", "1 day").drop("n").join(its, F.expr(near)).select("user", *columns)
+
+    return build
+
+
 def _timed(frame: Any) -> Any:
     return frame.withWatermark("at", "1 minute")
 
@@ -127,6 +137,10 @@ CASES = {
     ),
     "state where there was none": Upgraded(lambda frame: frame.select("user"), _summed(_total)),
     "no state where there was some": Upgraded(_summed(_total), lambda frame: frame.select("user")),
+    "the same join of streams": Upgraded(_joined(), _joined(), "append"),
+    "a join of streams by another key": Upgraded(_joined(), _joined("country"), "append"),
+    "a join of streams within another time": Upgraded(_joined(), _joined(hours=2), "append"),
+    "one more column behind a join of streams": Upgraded(_joined(), _joined("user", "amount"), "append"),
     "a state variable renamed": Upgraded(_processed(n="n INT"), _processed(m="n INT")),
     "one more state variable": Upgraded(_processed(n="n INT"), _processed(n="n INT", m="n INT")),
     "one state variable less": Upgraded(_processed(n="n INT", m="n INT"), _processed(n="n INT")),

@@ -4,7 +4,7 @@ Only what a function gave for the same values at the first action, and otherwise
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,14 @@ def note_result(function: str, place: str, given: Any, result: Any) -> None:
     if _batch is not None:
         actions = _batch.results.setdefault((function, place, repr(given)), {})
         actions.setdefault(_batch.action, Counter())[str(result)] += 1
+
+
+def note_rows(function: Callable[..., Any], place: str, given: Any, rows: Iterable[Iterable[Any]]) -> None:
+    """Note the rows that a function from frames to frames gave for those of a partition or a group."""
+    if _batch is not None:
+        text = repr(given)
+        for value in (value for row in rows for value in row):
+            note_result(getattr(function, "__name__", "a function"), place, text, value)
 
 
 def differing() -> Iterator[Evaluated]:

@@ -5,6 +5,7 @@ from inspect import signature
 from typing import Any
 
 from headrace_sim.spark.columns.bound import hashable
+from headrace_sim.spark.columns.evaluations import note_rows
 from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded
@@ -33,7 +34,9 @@ def grouped_map(function: Any, keys: Sequence[Recorded], place: str) -> Callable
         made: list[tuple[Any, ...]] = []
         for group in groups.values():
             key = (tuple(value(group[0]) for value in by),) if takes_key else ()
-            made += out.from_frames(function.func(*key, frame) for frame in read.slices(group))
+            told = out.from_frames(function.func(*key, frame) for frame in read.slices(group))
+            note_rows(function.func, place, group, told)
+            made += told
         return Rows(function.returnType, [tuple(made)])
 
     return mapped

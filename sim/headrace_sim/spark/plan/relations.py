@@ -19,6 +19,7 @@ from pyspark.sql.udf import UserDefinedFunction
 
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.draws import frame_of_draws
+from headrace_sim.spark.columns.evaluations import note_rows
 from headrace_sim.spark.columns.frames import Change, Rows, adding, column, keeping, selecting
 from headrace_sim.spark.columns.held import held
 from headrace_sim.spark.columns.in_force import all_in_force
@@ -299,6 +300,8 @@ def _map_partitions(compiler: Compiler, message: Any, place: str) -> Computed:
         parts = [
             tuple(out.from_frames(function.func(read.frames(list(rows), None)))) for rows in given.partitions
         ]
+        for rows, part in zip(given.partitions, parts, strict=True):
+            note_rows(function.func, place, rows, part)
         return Rows(function.returnType, parts)
 
     return mapped

@@ -15,6 +15,7 @@ from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.job import (
     Aggregate,
     ApplyWithState,
+    Columns,
     Deduplicate,
     Limit,
     SparkJob,
@@ -35,6 +36,7 @@ class Fate(Enum):
     REREAD = "read as something else"
     EMPTY = "begun empty"
     KEPT = "kept as it was"
+    UNKNOWN = "not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,10 @@ def changes_between(old: SparkJob, new: SparkJob) -> tuple[Change, ...]:
         what = f"the checkpoint has the state of {kept}, and the query has {wanted} (STREAMING_STATEFUL_OPERATOR_{code})"
         return (Change(Fate.REFUSED, what, place),)
     found = [change for one, other in zip(before, after, strict=True) for change in _changes(one, other)]
+    joins = [layout for layout in after if layout.kind == _JOIN]
+    if joins and _around_joins(old) != _around_joins(new):
+        what = "what a join of streams keeps depends on its condition and on the columns that are read behind it: these differ"
+        found.append(Change(Fate.UNKNOWN, what, joins[0].place))
     if before and old.partitions != new.partitions:
         what = f"state stays in {old.partitions} partitions: spark.sql.shuffle.partitions has no effect on a checkpoint"
         found.append(Change(Fate.KEPT, what, place))
@@ -96,6 +102,17 @@ def handed_over(checkpoint: Checkpoint, old: SparkJob, new: SparkJob) -> Checkpo
                     store.forget(name)
         state[after.place] = stores
     return replace(checkpoint, state=state)
+
+
+_JOIN = "a join of two streams"
+
+
+def _around_joins(job: SparkJob) -> list[Any]:
+    """Return what decides which columns Spark keeps of the rows of joins: it leaves out those that nobody reads."""
+    joins = [step for step in job.stateful if isinstance(step, StreamJoin)]
+    around = [(step.how, _meaning(step.on), step.output.simpleString()) for step in joins]
+    read = [_meaning(step.nodes) for step in job.steps if isinstance(step, Columns)]
+    return [*around, *read, job.output.simpleString()]
 
 
 def _stateful(job: SparkJob) -> list[Stage]:
@@ -160,7 +177,7 @@ def _layout(stage: Stage) -> _Layout:
             names = tuple(name for name in step.output.names if name in step.keys)
             return _Layout(kind, step.place, _named(names, step.output))
         case StreamJoin():
-            return _Layout("a join of two streams", step.place)
+            return _Layout(_JOIN, step.place)
         case Limit():
             return _Layout("limit", step.place)
         case TransformWithState():
