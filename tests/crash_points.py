@@ -60,7 +60,7 @@ def _told(job: CorpusJob, engine: str) -> Outcomes:
         dict(part.split("=", 1) for part in variables),
     )
     # What Java's death adds is told of findings, and not of points.
-    alone = patch("headrace_sim.spark.sinks.trial._Check._kill_with_java", return_value=[])
+    alone = patch("headrace_sim.spark.sinks.sink_check.SinkCheck._kill_with_java", return_value=[])
     with surroundings(script) as module, alone:
         laboratory = Laboratory(script) if engine == "spark" else None
         trials = trials_of_program(script, module, ProgramInput(), TrialOptions(laboratory=laboratory))

@@ -89,7 +89,7 @@ def spark_trials(
         return dataclasses.replace(target, promises=promises, limits=limits)
 
     target = target_of(search.seed)
-    from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
+    from headrace_properties.spark_jobs.named_targets import causes_named  # noqa: PLC0415
     from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
 
     source = spark_source(name, schemas, options.feed_name, target.keys, samples)
@@ -127,8 +127,8 @@ def program_trials(
 
     """
     from headrace_properties.program_trials import TrialOptions, trials_of_program  # noqa: PLC0415
+    from headrace_properties.spark_jobs.named_targets import causes_named, keys_named  # noqa: PLC0415
     from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
-    from headrace_properties.spark_jobs.targets import causes_named, keys_named  # noqa: PLC0415
 
     names = names_of(options.allow)
     given = ProgramInput(
@@ -181,7 +181,7 @@ def load_spark_target(
 
     """
     try:
-        from headrace_properties.spark_jobs.targets import hosted_target, keys_named, spark_target_on  # noqa: PLC0415
+        from headrace_properties.spark_jobs.named_targets import hosted_target, keys_named, spark_target_on  # noqa: PLC0415
         from headrace_properties.spark_jobs.upgrades import Earlier  # noqa: PLC0415
         from headrace_sim.spark.client.sessions import ModuleSession, connected  # noqa: PLC0415
     except ModuleNotFoundError:

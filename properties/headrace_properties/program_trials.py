@@ -32,7 +32,7 @@ from headrace_sim.spark.client.scripts import Script, ScriptRun
 from headrace_sim.spark.laboratory.looks import called_in_laboratory
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.sinks.contents import Contents
-from headrace_sim.spark.sinks.trial import Progress
+from headrace_sim.spark.sinks.sink_reports import Progress
 from headrace_sim.spark.versions import INSTALLED
 
 

@@ -29,7 +29,7 @@ from headrace_sim.spark.real.answers import collected, is_used, remember
 from headrace_sim.spark.real.wire import Answer
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFaultKind
 from headrace_sim.spark.sinks import ALLOWED, OneTrial
-from headrace_sim.spark.sinks.trial import Progress
+from headrace_sim.spark.sinks.sink_reports import Progress
 from headrace_sim.spark.versions import INSTALLED, differing
 
 

@@ -320,7 +320,7 @@ class Verifier:
         __tracebackhide__ = True
         # PySpark need not be installed.
         from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415
-        from headrace_properties.spark_jobs.targets import causes_named, spark_target_on  # noqa: PLC0415
+        from headrace_properties.spark_jobs.named_targets import causes_named, spark_target_on  # noqa: PLC0415
         from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
 
         used_seed, runs = self._instead_of(seed, examples)
@@ -420,8 +420,8 @@ class Verifier:
         # PySpark need not be installed.
         from headrace_properties.program_trials import TrialOptions, trials_of_program  # noqa: PLC0415
         from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415
+        from headrace_properties.spark_jobs.named_targets import causes_named  # noqa: PLC0415
         from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
-        from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
         from headrace_sim.spark.client.scripts import Script, surroundings  # noqa: PLC0415
 
         used_seed, runs = self._instead_of(seed, examples)
@@ -561,7 +561,7 @@ class _NamesOfJob:
 
 def _names_of(job: Any, feed: Any, prepare: Callable[[], Any] | None) -> _NamesOfJob:
     # PySpark need not be installed.
-    from headrace_properties.spark_jobs.targets import DECLARES, FEED, PREPARE  # noqa: PLC0415
+    from headrace_properties.spark_jobs.named_targets import DECLARES, FEED, PREPARE  # noqa: PLC0415
 
     names = _importable_name(job, job if feed is None else feed)
     module = sys.modules.get(names[0].partition(":")[0]) if names else None

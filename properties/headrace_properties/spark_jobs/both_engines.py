@@ -13,7 +13,7 @@ from dataclasses import replace
 from headrace_properties.findings import ranked
 from headrace_properties.spark_jobs.targets import SparkReport
 from headrace_properties.spark_jobs.trials import SinkTrial
-from headrace_sim.spark.sinks.trial import PointOutcome, SinkReport
+from headrace_sim.spark.sinks.sink_reports import PointOutcome, SinkReport
 
 _MOST_TOLD = 5
 

@@ -30,7 +30,7 @@ from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink
 from headrace_sim.spark.query.queries import Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule, draw_schedule
-from headrace_sim.spark.sinks.trial import Progress
+from headrace_sim.spark.sinks.sink_reports import Progress
 
 SCHEDULES = 200
 """Choice: number of schedules per job."""

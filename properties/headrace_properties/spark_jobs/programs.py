@@ -13,15 +13,9 @@ from headrace_properties.search.guard import refusal_in
 from headrace_properties.search.limits import CodeLimits, OverrunError
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import place_at
+from headrace_properties.spark_jobs.named_targets import DECLARES, FEED, PREPARE, PROMISES, spark_target
 from headrace_properties.spark_jobs.promised import check_promises_of_job
-from headrace_properties.spark_jobs.targets import (
-    DECLARES,
-    FEED,
-    PREPARE,
-    PROMISES,
-    SparkTarget,
-    spark_target,
-)
+from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_jobs.together import judged_together, labels_of, told_together
 from headrace_properties.target import TargetError
 from headrace_sim.spark.client.scripts import Script, ScriptRun, run_script

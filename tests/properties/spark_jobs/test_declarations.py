@@ -13,8 +13,8 @@ from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.kept_failures import KeptFailures
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobReport
+from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.outcomes import check_job
-from headrace_properties.spark_jobs.targets import spark_target
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.spark_trials import SparkTrials
 from headrace_properties.target import SparkSource, TargetError

@@ -24,7 +24,7 @@ from headrace_properties.spark_jobs.feeds.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.feeds.hints import Hints
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.feeds.query_plans import read_hints
-from headrace_properties.spark_jobs.targets import spark_target
+from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_sim.spark.client.answers import Answers
 from headrace_sim.spark.client.recording import captured, record
 from headrace_sim.spark.columns.frames import Rows

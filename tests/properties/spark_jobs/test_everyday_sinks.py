@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from headrace_properties.spark_jobs.targets import spark_target
+from headrace_properties.spark_jobs.named_targets import spark_target
 
 pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.spark_jobs.targets import SparkReport, spark_target
+from headrace_properties.spark_jobs.named_targets import spark_target
+from headrace_properties.spark_jobs.targets import SparkReport
 from headrace_properties.target_kinds import TargetKind
 from tests.properties.spark_jobs.planted import Processor
 

@@ -25,9 +25,9 @@ from headrace_properties.replays import Replay
 from headrace_properties.spark_jobs import promised
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobReport
+from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_properties.spark_jobs.promised import check_promises_of_job
-from headrace_properties.spark_jobs.targets import spark_target
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.spark_trials import Again, SparkTrials
 from headrace_properties.target import SparkSource

@@ -11,8 +11,8 @@ from headrace import OptionsError
 from headrace.spark.runtime.settings import ROCKSDB
 from headrace_properties.findings import FindingClass
 from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.query_review import RULES, review_query
-from headrace_properties.spark_jobs.targets import spark_target
 from headrace_sim.spark.client.answers import SessionState
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.settings import STATE_STORE, Settings

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
-from headrace_properties.spark_jobs.targets import spark_target
+from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import Source, SparkJob
 

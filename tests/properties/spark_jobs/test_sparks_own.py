@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from headrace_properties.findings import FindingClass
-from headrace_properties.spark_jobs.targets import SparkReport, spark_target
+from headrace_properties.spark_jobs.named_targets import spark_target
+from headrace_properties.spark_jobs.targets import SparkReport
 from headrace_properties.target_kinds import TargetKind
 from headrace_sim.spark.declares import Declares
 

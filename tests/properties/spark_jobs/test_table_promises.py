@@ -32,9 +32,10 @@ from headrace_properties.promises import (
 )
 from headrace_properties.replays import Replay
 from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
+from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.promised import JobMoment
 from headrace_properties.spark_jobs.proposals import proposals
-from headrace_properties.spark_jobs.targets import SparkTarget, spark_target
+from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.spark_trials import Again, SparkTrials
 from headrace_properties.target import SparkSource

@@ -15,7 +15,8 @@ from pyspark.sql import types as t
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.feeds.drawn_rows import drawn_batches
-from headrace_properties.spark_jobs.targets import SparkReport, causes_named, spark_target
+from headrace_properties.spark_jobs.named_targets import causes_named, spark_target
+from headrace_properties.spark_jobs.targets import SparkReport
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.verifier import InvariantViolatedError, Verifier
 from headrace_sim.spark.client.recording import record

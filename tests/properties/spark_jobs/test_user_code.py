@@ -17,8 +17,9 @@ from headrace_properties.search.guard import EffectRefusedError, guarded
 from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobFailsError
+from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.outcomes import check_job
-from headrace_properties.spark_jobs.targets import SparkTarget, spark_target
+from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.target import TargetError
 from headrace_properties.verifier import InvariantViolatedError, Verifier
 from headrace_sim.spark.columns.ddl import parse_schema

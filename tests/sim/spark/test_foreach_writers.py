@@ -9,7 +9,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkAttributeError
 
-from headrace_properties.spark_jobs.targets import spark_target
+from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.sinks import SinkReport, check_sink

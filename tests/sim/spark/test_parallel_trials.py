@@ -9,8 +9,9 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.sinks.parallel_trials import in_order
 from headrace_sim.spark.sinks.processes import SIMULATED, Host, Sink
+from headrace_sim.spark.sinks.sink_reports import SinkReport
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError
-from headrace_sim.spark.sinks.trial import SinkReport, check_sink_of
+from headrace_sim.spark.sinks.trial import check_sink_of
 
 SCHEMA = t.StructType([t.StructField("id", t.LongType())])
 

@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 
 from headrace.spark.errors import JavaNotFoundError
 from headrace_properties.replays import read_replay, to_replay
-from headrace_properties.spark_jobs.targets import spark_target
+from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.target import SparkSource
 from headrace_properties.user_code.tracing import Trace, tracing

@@ -1,9 +1,10 @@
 """Sinks under every failure: `check_sink` calls a ``foreachBatch`` function with its process killed, restarted and overtaken."""
 
 from headrace_sim.spark.sinks.losses import ALLOWED, RowsOf
+from headrace_sim.spark.sinks.sink_reports import OneTrial, SinkReport
 from headrace_sim.spark.sinks.sink_runs import SinkFailsError, UnfollowableSinkError
 from headrace_sim.spark.sinks.story import SinkFinding, SinkQuestion, Wrong
-from headrace_sim.spark.sinks.trial import OneTrial, SinkReport, check_sink, try_fault
+from headrace_sim.spark.sinks.trial import check_sink, try_fault
 
 __all__ = [
     "ALLOWED", "OneTrial", "RowsOf", "SinkFailsError", "SinkFinding", "SinkQuestion", "SinkReport", "UnfollowableSinkError",

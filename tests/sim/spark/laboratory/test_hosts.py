@@ -12,8 +12,9 @@ from headrace_sim.spark.laboratory.hosts import RealDrivers
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
+from headrace_sim.spark.sinks.sink_reports import OneTrial
 from headrace_sim.spark.sinks.story import Wrong
-from headrace_sim.spark.sinks.trial import OneTrial, check_sink_of, try_fault_of
+from headrace_sim.spark.sinks.trial import check_sink_of, try_fault_of
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,8 @@ from headrace_sim.spark.laboratory.postgres import NoPostgresError
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.database_servers import databases_kept
 from headrace_sim.spark.sinks.processes import Sink
-from headrace_sim.spark.sinks.trial import OneTrial, try_fault_of
+from headrace_sim.spark.sinks.sink_reports import OneTrial
+from headrace_sim.spark.sinks.trial import try_fault_of
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("psycopg")

@@ -11,7 +11,8 @@ from headrace_sim.spark.laboratory.hosts import RealDrivers, looked
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
-from headrace_sim.spark.sinks.trial import OneTrial, try_fault_of
+from headrace_sim.spark.sinks.sink_reports import OneTrial
+from headrace_sim.spark.sinks.trial import try_fault_of
 
 pytestmark = pytest.mark.spark
 

@@ -1,0 +1,538 @@
+"""The trials of one sink, judged: an undisturbed run, then each fault at each effect, deliveries and restarts."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
+from headrace_sim.spark.sinks.calm_effects import assumed, failing, left_open, nothing_left, questions_of
+from headrace_sim.spark.sinks.contents import Contents, Expected, Item, expected, ids
+from headrace_sim.spark.sinks.delivered import Delivered
+from headrace_sim.spark.sinks.effects import (
+    DEADLY,
+    Effect,
+    Entry,
+    StateCall,
+    Swallowed,
+)
+from headrace_sim.spark.sinks.losses import (
+    ALLOWED,
+    RowsOf,
+    evaluated_apart,
+    last_effect,
+    swallowed_in_trial,
+    told_losses,
+)
+from headrace_sim.spark.sinks.new_checkpoints import (
+    REMEDY,
+    AfterRestart,
+    Restart,
+    differences,
+    noted,
+    restarts,
+)
+from headrace_sim.spark.sinks.parallel_trials import in_order
+from headrace_sim.spark.sinks.points import fault_points, thinned
+from headrace_sim.spark.sinks.processes import Host, Sink
+from headrace_sim.spark.sinks.sink_reports import OneTrial, PointOutcome, Progress, SinkReport
+from headrace_sim.spark.sinks.sink_runs import (
+    Sight,
+    SinkFailsError,
+    Trial,
+    UnfollowableSinkError,
+    Watcher,
+    restarted,
+    stuck_at,
+    tried,
+    undisturbed,
+)
+from headrace_sim.spark.sinks.story import (
+    ONE_ROW_OF_EACH_KEY,
+    Asked,
+    SinkFinding,
+    SinkQuestion,
+    Story,
+    Wrong,
+    distinct,
+    merged_twice,
+    uncommitted,
+)
+from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
+from headrace_sim.spark.tables.versions import Version
+
+
+class _StoppedError(Exception):
+    """The search is to stop, and no trial under a fault has been made."""
+
+
+_PLAIN_DEATHS = {SinkFaultKind.KILL, SinkFaultKind.TEAR}
+
+_BY_KEY = {Wrong.TWICE, Wrong.DIFFERS, Wrong.STALE, Wrong.OVERWRITTEN, Wrong.REDELIVERED}
+"""What depends on the key by which a connector writes."""
+
+_UNSTEADY = "{} differs from one undisturbed run to the next, and is not compared: draw with a seed, take times from the rows"
+
+_MORE_CHANCES = range(2, 8)
+"""Choice: the seeds of six further undisturbed runs. Of rows that are drawn by halves, all are the same in one of a hundred."""
+
+_OF_A_SOURCE = {RowsOf.SOURCE, RowsOf.UNKNOWN}
+"""Where rows come from that are not the results of a state, which a new checkpoint forgets."""
+
+
+@dataclass(slots=True)
+class SinkCheck:
+    """The trials of one sink."""
+
+    sink: Sink
+    ignore: frozenset[str]
+    rows_of: RowsOf = RowsOf.SOURCE
+    allow: frozenset[str] = frozenset()
+    revised: Sequence[tuple[int, int]] = ()
+    new_checkpoint: bool | None = None
+    findings: dict[Any, SinkFinding] = field(default_factory=dict)
+    questions: dict[str, SinkQuestion] = field(default_factory=dict)
+    asked: dict[str, SinkQuestion] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    replaced: frozenset[str] = frozenset()
+    swallowed: tuple[Swallowed, ...] = ()
+    progress: Progress | None = None
+    shown: dict[SinkFault, set[tuple[Wrong, str]]] = field(default_factory=dict)
+    drawn: frozenset[str] | None = None
+    processes: int = 1
+    watcher: Watcher | None = None
+    filters: bool = False
+
+    def run(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
+        """Make all trials, until ``progress`` asks to stop."""
+        self.progress = progress
+        try:
+            return self._searched(progress, overtaken=overtaken, duplicates=duplicates)
+        except _StoppedError:
+            told = "the search was stopped before its first trial"
+            return SinkReport(tuple(self.findings.values()), (told,), 0, (), stopped=True)
+
+    def _searched(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
+        try:
+            usual, by_batch, noted = self._calm()
+        except SinkFailsError as error:
+            return SinkReport((failing(error),), (), 0, ())
+        unknown = [_UNSTEADY.format(name) for name in usual.unsteady if name not in self.ignore]
+        if not any(by_batch):
+            unknown.append("no effect of the sink was seen: nothing was tried")
+        elif not (any(usual.contents.values()) or usual.unsteady or self.findings):
+            unknown.append(nothing_left(by_batch))
+        else:
+            self._judge_calm(usual, by_batch)
+        if any(by_batch):
+            asks = not duplicates and Asked.DUPLICATES.value not in self.allow
+            self._deliver(usual, by_batch, duplicates=duplicates, asks=asks)
+        tasks = self.sink.host.runs_tasks_again
+        points = fault_points(by_batch, noted, overtaken=overtaken, tasks=tasks)
+        if self.sink.of_pipeline:
+            points = thinned(points, by_batch)
+        faults = list(points) if any(by_batch) else []
+        judged = 0
+        with contextlib.closing(in_order(self._trial_on, self.sink.host, faults, self.processes)) as trials:
+            for done, (fault, trial) in enumerate(zip(faults, trials, strict=True), 1):
+                if progress is not None and progress(
+                    done, len(faults)
+                ):  # a signal may have ended this trial's process, too
+                    unknown.append(f"the search was stopped after {judged:,} of {len(faults):,} trials")
+                    break
+                self._judge(trial, fault, usual, by_batch)
+                judged = done
+        if judged == len(faults) and self.sink.host.shares_java:
+            unknown += self._kill_with_java(faults, usual, by_batch, progress)
+        unknown += map(_UNSTEADY.format, sorted(self.drawn or ()))
+        if judged == len(faults) and (
+            self.new_checkpoint or not (self.findings or self.new_checkpoint is False)
+        ):
+            why = self._restart(usual, by_batch, is_judged=self.new_checkpoint is True)
+            unknown += [f"a new checkpoint was not tried: {why}"] if why and self.new_checkpoint else []
+        counts = tuple(len(batch) for batch in by_batch)
+        found = self._found()
+        outcomes = (PointOutcome(fault, frozenset(self.shown.get(fault, ()))) for fault in faults[:judged])
+        return SinkReport(
+            found, tuple(unknown), judged, counts, judged < len(faults), self.notes, self._asked(found), usual.contents,
+            tuple(outcomes),
+        )  # fmt: skip
+
+    def one(self, fault: SinkFault) -> OneTrial:
+        """Return what one fault shows, which the search has found before."""
+        self.drawn = frozenset()  # the search has told chance apart
+        try:
+            usual, by_batch, noted = self._calm()
+        except SinkFailsError as error:
+            return OneTrial((failing(error),), (), ())
+        calm = tuple(effect for effects in by_batch for effect in effects)
+        if fault.kind is SinkFaultKind.NONE or fault.kind is SinkFaultKind.DELIVERED:
+            if fault.kind is SinkFaultKind.NONE and any(usual.contents.values()):
+                self._judge_calm(usual, by_batch)
+            elif calm:
+                self._deliver(usual, by_batch, duplicates=fault.effect < 2, asks=fault.effect == 1)
+            found = self._found()
+            beside = found if fault.kind is SinkFaultKind.NONE else ()
+            return OneTrial(found, calm, (), calm=usual.contents, questions=self._asked(beside))
+        if fault.kind in REPLACED_CHECKPOINTS:
+            self._restart(usual, by_batch, is_judged=True, only=fault)
+            return OneTrial(self._found(), calm, (), calm=usual.contents)
+        is_call = fault.kind is SinkFaultKind.STATE and fault.effect < sum(
+            isinstance(entry, StateCall) and entry.batch == fault.batch for entry in noted
+        )
+        if (
+            fault.batch >= len(by_batch)
+            or not (is_call or fault.effect <= len(by_batch[fault.batch]))
+            or not calm
+        ):
+            return OneTrial((), calm, ())
+        if fault.kind is SinkFaultKind.PAUSE and any(usual.contents.values()):
+            self._judge_calm(usual, by_batch)  # an older whole result is mended by the next one
+            self.findings.clear()
+        with_java = self.sink.host.shares_java and fault.kind in DEADLY
+        trial = tried(self.sink, fault, looking=True, with_java=with_java)
+        of_batches = tuple(effect for effect in trial.effects if effect.batch >= 0)
+        struck = usual.read(trial.struck.contents, trial.struck.effects) if trial.struck else None
+        self._judge(trial, fault, usual, by_batch)
+        found = self._found()
+        return OneTrial(
+            found, calm, of_batches, fault, Story(fault, trial.entries, by_batch).struck(), usual.contents,
+            struck, usual.read(trial.contents, trial.effects), self._asked(found),
+        )  # fmt: skip
+
+    def _asked(self, found: Iterable[SinkFinding]) -> tuple[SinkQuestion, ...]:
+        """Return what is asked of destinations of which nothing else is found."""
+        wrong = {finding.destination for finding in found}
+        return tuple(question for name, question in self.asked.items() if name not in wrong)
+
+    def _found(self) -> tuple[SinkFinding, ...]:
+        """Return what was found; a merge that fails for ever says more than the rows that it inserts side by side."""
+        told = [
+            finding
+            for finding in self.findings.values()
+            if finding.remedy != ONE_ROW_OF_EACH_KEY
+            or finding.wrong is Wrong.STUCK
+            or (Wrong.STUCK, finding.place) not in self.findings
+        ]
+        return distinct([self._caused(finding) for finding in told])
+
+    def _caused(self, finding: SinkFinding) -> SinkFinding:
+        """Blame an error that the sink caught in the trial, and not in the undisturbed run, for what is missing."""
+        if finding.wrong is not Wrong.MISSING or finding.fault.kind in {
+            SinkFaultKind.FAIL,
+            SinkFaultKind.REFUSE,
+        }:
+            return finding
+        usual = {(entry.error, entry.place) for entry in self.swallowed}
+        heard = tried(self.sink, finding.fault, heard=True).entries
+        errors = (entry for entry in heard if isinstance(entry, Swallowed))
+        caught = next((entry for entry in errors if (entry.error, entry.place) not in usual), None)
+        return finding if caught is None else swallowed_in_trial(finding, caught)
+
+    def _calm(self) -> tuple[Expected, list[list[Effect]], list[Entry]]:
+        """Run the sink undisturbed, twice; return its results, its effects by batch, and all that it has noted."""
+        calm = [self._undisturbed(replace(self.sink, heard=chance == 0), chance) for chance in (0, 1)]
+        self._watch(calm[0].at_end(len(self.sink.batches)))
+        effects = calm[0].effects
+        by_batch = [
+            [effect for effect in effects if effect.batch == batch] for batch in range(len(self.sink.batches))
+        ]
+        self.questions = questions_of(effects, self.sink.keys)
+        self.notes = assumed(effects)
+        for effect in left_open(calm[0].entries):
+            self._add(uncommitted(effect, len(by_batch[effect.batch])))
+        self.swallowed = tuple(entry for entry in calm[0].entries if isinstance(entry, Swallowed))
+        for question in evaluated_apart(calm[0].entries, calm[0].contents, self.allow):
+            self.asked.setdefault(question.destination, question)
+        return expected([(trial.contents, trial.effects) for trial in calm]), by_batch, calm[0].entries
+
+    def _undisturbed(self, sink: Sink, chance: int) -> Trial:
+        """Run a sink without faults, as `undisturbed` does. Raise `_StoppedError` if the search is to stop."""
+        try:
+            return undisturbed(sink, chance)
+        finally:  # a signal may have ended its process, too: nothing may be said of it
+            if self.progress is not None and self.progress(0, 0):
+                raise _StoppedError
+
+    def _judge_calm(self, usual: Expected, by_batch: list[list[Effect]]) -> None:
+        """Judge the undisturbed run: each row leaves a trace, and what stays does not depend on how batches are cut."""
+
+        def run(batches: Batches) -> Contents | None:
+            trial = self._plain(batches)
+            return None if trial is None else by_pattern(usual.read(trial.contents, trial.effects))
+
+        left_out = {pattern_of(name) for name in (*usual.unsteady, *self.ignore)}
+        if self.sink.of_pipeline or self._merges_twice(by_batch):
+            return
+        patterns = Counter(map(pattern_of, usual.contents))
+        compared = {
+            pattern_of(name): name if patterns[pattern_of(name)] == 1 else pattern_of(name)
+            for name in usual.contents
+            if pattern_of(name) not in left_out
+        }
+        caught = frozenset(entry.batch for entry in self.swallowed)
+        baseline = Baseline(self.sink.batches, run, compared, caught, self.sink.host.most_runs)
+
+        def errors_without(rows: Collection[int]) -> set[tuple[str, str]]:
+            trial = self._plain(baseline.without(rows))
+            entries = [] if trial is None else trial.entries
+            return {(entry.error, entry.place) for entry in entries if isinstance(entry, Swallowed)}
+
+        losses = told_losses(
+            baseline, by_batch, self.swallowed, self.rows_of, self.allow, usual.names, errors_without, self.revised,
+        )  # fmt: skip
+        for finding in losses.findings:
+            self._add(finding)
+        for question in losses.questions:
+            self.asked.setdefault(question.destination, question)
+        self.notes, self.replaced = (*self.notes, *losses.notes), losses.replaced
+
+    def _merges_twice(self, by_batch: list[list[Effect]]) -> bool:
+        """Merge all rows in one batch, as after an outage; return whether a table then has a key twice, or the merge fails."""
+        merges = any(effect.action.startswith("merge ") for effects in by_batch for effect in effects)
+        if not merges or self.rows_of is not RowsOf.SOURCE or Asked.BATCHING.value in self.allow:
+            return False
+        before = len(self.findings)
+        trial = self._plain([[row for batch in self.sink.batches for row in batch]])
+        effects = [] if trial is None else trial.effects
+        twice = [effect for effect in effects if isinstance(effect.payload, Version) and effect.payload.twins]
+        for effect in twice:
+            self._add(merged_twice(effect, effect.payload.twins))
+        return len(self.findings) > before
+
+    def _plain(self, batches: Batches, chance: int = 0, first_id: int = 0) -> Trial | None:
+        """Run the sink undisturbed on other batches, whose rows come in order; None if it fails."""
+        rows = tuple(map(tuple, batches))
+        try:
+            sink = replace(
+                self.sink, batches=rows, in_order=True, heard=bool(self.swallowed), first_id=first_id
+            )
+            return self._undisturbed(sink, chance)
+        except SinkFailsError as error:
+            if (
+                MULTIPLE_MATCHES in error.message
+                and self.rows_of is RowsOf.SOURCE
+                and Asked.BATCHING.value not in self.allow
+            ):
+                self._add(failing(error))
+            return None
+        except UnfollowableSinkError:
+            return None
+
+    def _with_other_ids(self) -> Expected | None:
+        """Return what is left whatever the ids of the batches are, or None if the sink fails then."""
+        calm = [self._plain(self.sink.batches), self._plain(self.sink.batches, 1, len(self.sink.batches))]
+        runs = [(trial.contents, trial.effects) for trial in calm if trial is not None]
+        return expected(runs) if len(runs) == len(calm) else None
+
+    def _in_order(self) -> Expected | None:
+        """Return what is left if the rows of a batch come in their order, or None if the sink fails then."""
+        trial = self._plain(self.sink.batches)
+        return None if trial is None else expected([(trial.contents, trial.effects)] * 2)
+
+    def _deliver(
+        self, usual: Expected, by_batch: list[list[Effect]], *, duplicates: bool, asks: bool
+    ) -> None:
+        """Deliver the rows as their source may: repeated, if that is said, or to ask whether it may; and empty, or spoiled."""
+        from_source = self.rows_of in {RowsOf.SOURCE, RowsOf.UNKNOWN} and not self.sink.host.shares_java
+        if not (from_source or duplicates):
+            return
+        in_order = self._with_other_ids() or usual if duplicates else self._in_order()
+        if in_order is None:
+            return
+        compared = sorted(set(in_order.contents) - {*usual.unsteady, *in_order.unsteady, *self.ignore})
+        delivered = Delivered(
+            self.sink.batches, self._heard, in_order, by_batch, compared, self.swallowed, self.filters,
+            lambda trial: self._watch(trial.at_end(len(self.sink.batches))),
+        )  # fmt: skip
+        ways = [delivered.again] if duplicates else []
+        if from_source:
+            ways += [delivered.asked_of_repeats] * asks
+            ways += [delivered.spoiled_or_empty if self.rows_of is RowsOf.SOURCE else delivered.empty]
+        for way in ways:
+            with contextlib.suppress(UnfollowableSinkError):
+                way()
+        for finding in delivered.findings:
+            if ALLOWED.get(finding.wrong) not in self.allow:
+                self._add(finding)
+        for question in delivered.questions:
+            self.asked.setdefault(question.destination, question)
+        self.notes = (*self.notes, *delivered.notes)
+
+    def _heard(self, batches: Batches) -> Trial:
+        """Run the sink undisturbed on other batches, and note what it catches. Raise `SinkFailsError`."""
+        rows = tuple(map(tuple, batches))
+        return self._undisturbed(replace(self.sink, batches=rows, in_order=True, heard=True), 0)
+
+    def _restart(
+        self,
+        usual: Expected,
+        by_batch: list[list[Effect]],
+        *,
+        is_judged: bool,
+        only: SinkFault | None = None,
+    ) -> str:
+        """Replace the checkpoint; return why that cannot be tried, or "".
+
+        What a first look shows is looked at whatever ids batches have. ``only``: the one that is tried.
+        """
+        if self.rows_of not in _OF_A_SOURCE:
+            return "it forgets the query's state"
+        lives = restarts(self.sink.batches)
+        if not lives:
+            return "fewer than two batches have rows"
+        try:
+            if not self._after(lives[0], usual):
+                return ""
+            other = self._with_other_ids()
+            if other is None:
+                return "the sink fails if its batches have other ids"
+            found = [
+                after for life in lives if only in {None, life.fault} for after in self._after(life, other)
+            ]
+        except _StoppedError:
+            return "the search was stopped"
+        except UnfollowableSinkError as error:
+            return str(error)
+        wrong = {finding.destination for finding in self.findings.values()}
+        found = [after for after in found if after.destination not in wrong]
+        # What lacks rows says more than what adds them up.
+        found.sort(key=lambda after: " instead of " in after.what)
+        blamed = [last_effect(after.destination, by_batch, usual.names) for after in found]
+        if found and not is_judged:
+            self.notes = (*self.notes, noted(found, shown_place(blamed[0].place)))
+            return ""
+        for after, effect in zip(found, blamed, strict=True):
+            told = str(after)[0].upper() + f"{str(after)[1:]}."
+            self._add(
+                SinkFinding(
+                    Wrong.RESTARTED, after.destination, (), effect.place, effect.action, told, REMEDY, after.restart.fault
+                )
+            )  # fmt: skip
+        return ""
+
+    def _after(self, life: Restart, usual: Expected) -> list[AfterRestart]:
+        """Return what a restart makes different, in destinations where the cut of the rows alone does not."""
+        compared = set(usual.contents) - {*usual.unsteady, *self.ignore}
+        if [*map(tuple, life.cut)] != [tuple(batch) for batch in self.sink.batches if batch]:
+            cut = self._plain(life.cut)
+            same = {} if cut is None else usual.read(cut.contents, cut.effects)
+            compared = {name for name in compared if same.get(name) == usual.contents[name]}
+        trial = restarted(replace(self.sink, in_order=True), life)
+        failure = stuck_at(trial.entries)
+        if failure is not None:
+            error = f"the sink raises {failure.error}: {failure.message}"
+            return [AfterRestart(life, error, f"{error}, as it will each time")]
+        left = usual.read(trial.contents, trial.effects)
+        return [*differences(life, usual.contents, left, compared)]
+
+    def _kill_with_java(
+        self,
+        faults: list[SinkFault],
+        usual: Expected,
+        by_batch: list[list[Effect]],
+        progress: Progress | None,
+    ) -> list[str]:
+        """Try the deaths that showed something, and two that did not, once more with kill -9 of the driver and Java.
+
+        What that shows counts. Return what it does not show, which is not judged then.
+        """
+        deadly = dict.fromkeys(found.fault for found in self.findings.values() if found.fault.kind in DEADLY)
+        calm = [fault for fault in faults if fault.kind in _PLAIN_DEATHS and fault not in self.shown]
+        sample = [*deadly, *dict.fromkeys([*calm[len(calm) // 2 :][:1], *calm[-1:]])]
+        unlike, done = list[str](), 0
+        for fault in sample:
+            trial = tried(self.sink, fault, with_java=True)
+            if progress is not None and progress(len(faults) + done + 1, len(faults) + len(sample)):
+                break
+            done += 1
+            again = replace(self, findings={}, asked={}, shown={})
+            again._judge(trial, fault, usual, by_batch)
+            known, shown = self.shown.get(fault, set()), again.shown.get(fault, set())
+            struck = Story(fault, trial.entries, by_batch).struck()
+            for wrong, where in sorted(known ^ shown, key=str):
+                only = "only" if (wrong, where) in shown else "not"
+                unlike.append(f"{struck}: {wrong.value} in {where} shows {only} if Java dies, too")
+            kept = [found for found in self.findings.items() if _of(found[1]) not in known - shown]
+            new = [found for found in again.findings.items() if _of(found[1]) not in known]
+            self.findings = dict(new) | dict(kept)
+        if done:
+            told = f"{done} crashes, {min(done, len(deadly))} of them with a finding, were repeated with kill -9 of the driver"
+            self.notes = (*self.notes, f"{told} and its Java: {'another' if unlike else 'the same'} outcome")
+        return unlike
+
+    def _trial_on(self, host: Host, fault: SinkFault) -> Trial:
+        return tried(
+            replace(self.sink, host=host), fault, looking=self.watcher is not None and self.watcher.at_deaths
+        )
+
+    def _watch(self, sight: Sight | None) -> None:
+        if self.watcher is not None and sight is not None:
+            self.watcher.tell(sight)
+
+    def _judge(self, trial: Trial, fault: SinkFault, usual: Expected, by_batch: list[list[Effect]]) -> None:
+        story = Story(fault, trial.entries, by_batch)
+        failure = stuck_at(trial.entries)
+        if failure is not None:
+            self._add(story.stuck(failure))
+            return
+        self._watch(trial.struck)
+        self._watch(trial.at_end(len(self.sink.batches)))
+        found = usual.read(trial.contents, trial.effects)
+        for destination in sorted({*found, *usual.contents}):
+            if destination in usual.unsteady or destination in self.ignore:
+                continue
+            if fault.kind is SinkFaultKind.FAIL and destination not in usual.contents:
+                continue  # where the function notes errors
+            surplus = found.get(destination, Counter()) - usual.contents.get(destination, Counter())
+            missing = usual.contents.get(destination, Counter()) - found.get(destination, Counter())
+            only_order = fault.kind is SinkFaultKind.REORDER and _letters(surplus) == _letters(missing)
+            if (surplus or missing) and not only_order and destination not in self._drawn(usual):
+                self._add(story.different(destination, surplus, missing, usual))
+        drawn = ids(trial.contents, usual.names)
+        for one, other in usual.joins:
+            lost = drawn.get(one, set()) - drawn.get(other, set())
+            same = all(found.get(name) == usual.contents.get(name) for name, _ in (one, other))
+            if lost and same and not self.ignore & {one[0], other[0]}:
+                self._add(story.apart(one, other, min(lost), usual.names))
+
+    def _drawn(self, usual: Expected) -> frozenset[str]:
+        """Return the destinations that chance alone makes differ, where two undisturbed runs happened to agree.
+
+        They are looked for once, when a trial first shows a difference.
+        """
+        if self.drawn is None:
+            self.drawn = frozenset()
+            for chance in _MORE_CHANCES[: self.sink.host.most_runs // 2]:
+                with contextlib.suppress(SinkFailsError):
+                    trial = undisturbed(self.sink, chance)
+                    found = usual.read(trial.contents, trial.effects)
+                    names = {*found, *usual.contents} - {*usual.unsteady, *self.ignore}
+                    self.drawn |= {name for name in names if found.get(name) != usual.contents.get(name)}
+        return self.drawn
+
+    def _add(self, finding: SinkFinding) -> None:
+        older = finding.fault.kind is SinkFaultKind.PAUSE and finding.destination in self.replaced
+        if older and finding.wrong is Wrong.DIFFERS:
+            return
+        self.shown.setdefault(finding.fault, set()).add(_of(finding))
+        question = self.questions.get(finding.destination)
+        if question is not None and finding.wrong in _BY_KEY:
+            self.asked.setdefault(finding.destination, replace(question, fault=finding.fault))
+            return
+        key = (finding.wrong, finding.place)
+        known = self.findings.get(key)
+        self.findings[key] = finding if known is None else replace(known, trials=known.trials + 1)
+
+
+def _letters(items: Counter[Item]) -> Counter[str]:
+    """Return a form that is equal for the same rows in another order, however they are written."""
+    return Counter("".join(map(str, items.elements())))
+
+
+def _of(finding: SinkFinding) -> tuple[Wrong, str]:
+    """Return what is wrong, and where."""
+    return finding.wrong, finding.destination

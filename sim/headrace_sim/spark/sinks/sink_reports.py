@@ -1,0 +1,67 @@
+"""What the trials of a sink come to."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace_sim.spark.sink_faults import SinkFault
+from headrace_sim.spark.sinks.contents import Contents
+from headrace_sim.spark.sinks.effects import (
+    Effect,
+)
+from headrace_sim.spark.sinks.story import (
+    SinkFinding,
+    SinkQuestion,
+    Wrong,
+)
+
+Progress = Callable[[int, int], object]
+"""Told the number of trials that are done, and of all, which is 0 while the sink runs undisturbed.
+
+What it returns says whether to stop, and to report what was found.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PointOutcome:
+    """What a fault made different; nothing: what is left is the same."""
+
+    fault: SinkFault
+    wrong: frozenset[tuple[Wrong, str]]  # what, and at which destination
+
+
+@dataclass(frozen=True, slots=True)
+class SinkReport:
+    """The results of a sink's trials."""
+
+    findings: tuple[SinkFinding, ...]  # what it gets wrong, in the order in which it was found
+    # what could not be judged, each with the reason. A sink without findings is sound only if this is empty
+    unknown: tuple[str, ...]
+    trials: int  # the number of trials
+    effects: tuple[int, ...]  # the number of effects of the undisturbed run, by batch
+    stopped: bool = False  # whether the search was stopped; ``unknown`` says how far it was
+    notes: tuple[str, ...] = ()  # what is worth knowing of the undisturbed run, and changes no verdict
+    # what only the author can say. It is sound only if they are answered, too
+    questions: tuple[SinkQuestion, ...] = ()
+    left: Contents = field(default_factory=dict)  # what the undisturbed run leaves, by destination
+    outcomes: tuple[PointOutcome, ...] = ()  # of each fault that was judged
+
+    @property
+    def holds(self) -> bool:
+        """Whether each row exists exactly once after every trial, and everything could be judged."""
+        return not self.findings and not self.unknown and not self.questions
+
+
+@dataclass(frozen=True, slots=True)
+class OneTrial:
+    """The results of one fault."""
+
+    findings: tuple[SinkFinding, ...]  # what the sink gets wrong
+    undisturbed: tuple[Effect, ...]  # its effects without the fault
+    effects: tuple[Effect, ...]  # its effects with the fault, by all processes
+    fault: SinkFault | None = None  # the fault, if it could strike
+    told: str = ""  # what happened then, in a sentence
+    calm: Contents = field(default_factory=dict)  # what is left without the fault, by destination
+    # what was there when the fault had struck, before another process took over; None: none did
+    struck: Contents | None = None
+    left: Contents = field(default_factory=dict)  # what is left in the end
+    questions: tuple[SinkQuestion, ...] = ()  # what only the author can say
