@@ -38,7 +38,7 @@ def unique(
             if len(rows) > 1:
                 raise Broken(f"{_the(table)} has {_shown(by, key)} {len(rows)} times: {_some(rows)}")
 
-    title = f"no two rows of {_the(table)} have the same {_columns(by)}"
+    title = f"No two rows of {_the(table)} have the same {_columns(by)}"
     return _made(no_key_twice, "unique", by, table, name, title, when)
 
 
@@ -89,7 +89,7 @@ def no_gap(number: Column, *, of: Names = (), table: str = "", name: str = "") -
                     whose = f" of {_shown(by, key)}" if by else ""
                     raise Broken(f"{_the(table)} has {one} and then {other} as {_columns([number])}{whose}")
 
-    title = f"no {_columns([number])} is left out in {_the(table)}"
+    title = f"No {_columns([number])} is left out in {_the(table)}"
     return _made(no_number_lacks, "no_gap", [number], table, name, title)
 
 
@@ -118,7 +118,7 @@ def same_total(
 
     if len(amounts) < 2:
         raise PromiseError(name, "declaration", "", "compares nothing: name two tables, each with its column")
-    title = f"the totals of {' and '.join(map(_the, amounts))} are the same"
+    title = f"The totals of {' and '.join(map(_the, amounts))} are the same"
     return _made(adds_up, "same_total", (), tuple(amounts), name, title, when)
 
 
@@ -136,7 +136,7 @@ def one_row_each(by: Column, of: Column, table: str, name: str) -> Promise:
             if len(told) > 1:
                 raise Broken(f"{_the(table)} has {_shown([of], key)} {len(told)} times: {_some(told)}")
 
-    title = f"each {_columns([by])} that comes in has exactly one row in {_the(table)}"
+    title = f"Each {_columns([by])} that comes in has exactly one row in {_the(table)}"
     return _made(each_once, "answered_once", [by], table, name, title)
 
 
