@@ -36,12 +36,10 @@ promises = [nothing_is_counted]
 
 
 @pytest.fixture
-def views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def views(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HEADRACE_NO_COLOR", "1")
-    monkeypatch.syspath_prepend(tmp_path)
     Path("views.py").write_text(VIEWS)
-    return tmp_path
+    return folder
 
 
 @pytest.mark.nightly
