@@ -96,7 +96,7 @@ CAUSES = {
         "Keep the ids of rows that have been counted in state, or dropDuplicatesWithinWatermark() before", allowable=True,
     ),
     Cause.UPGRADE: CauseRow(
-        remedy="Give what is new another name, fill it from the old state, or start with a new checkpoint",
+        remedy="Give new state a new name, fill it from the old one, or start from a new checkpoint",
         finding_class=_ASKED, allowable=True,
     ),
     Cause.LOSS: CauseRow(finding_class=_ASKED, allowable=True),

@@ -136,7 +136,7 @@ class Upgrade:
         what = "; ".join(part.what for part in changes if part.fate is worst)
         claim = FindingClass.VIOLATED if worst is Fate.REFUSED else FindingClass.UNDECLARED
         begin = (
-            "Spark does not start from the checkpoint of" if worst is Fate.REFUSED else "on the checkpoint of"
+            "Spark refuses the checkpoint of" if worst is Fate.REFUSED else "resumed from the checkpoint of"
         )
         message = f"{begin} {self.earlier.name}: {what}"
         return replace(finding_of(Cause.UPGRADE, changes[0].place, message, finding_class=claim), trial=trial)
@@ -165,14 +165,14 @@ class Upgrade:
             return None
         start = handed_over(checkpoints[number - 1], self.earlier.job, self.job)
         later = run_changed(self.job, feed[number:], Schedule(), Cause.UPGRADE, start=start)
-        rows = f"{size_told(feed)}, the first {number} of them by {self.earlier.name}"
+        rows = f"{size_told(feed)}, of which {self.earlier.name} ran the first{f' {number}' * (number > 1)}"
         steps = (*self.job.stateful, *self.job.working)
         place = next((step.place for step in steps), "")
         if later.failure is not None:
             told, place = raised_told(later.failure), place_of_failure(later.failure, place)
             claim, message = (
                 FindingClass.VIOLATED,
-                f"on the checkpoint of {self.earlier.name}, the query raises {told}",
+                f"resumed from the checkpoint of {self.earlier.name}, the query raises {told}",
             )
         else:
             expected = _from(new, number)
@@ -180,8 +180,9 @@ class Upgrade:
             if differs is None or (trial.kept is not None and expected.rows() == later.rows()):
                 return None  # a smaller feed is to show it in the output
             claim = FindingClass.VIOLATED if self._agree else FindingClass.UNDECLARED
-            other = "not that of both versions alone" if self._agree else "not that of the new version alone"
-            message = f"on the checkpoint of {self.earlier.name}, the outcome is {other}: {differs}"
+            other = "either version on its own" if self._agree else "it does on its own"
+            begin = f"resumed from the checkpoint of {self.earlier.name}"
+            message = f"{begin}, the job comes to something else than {other}: {differs}"
         return replace(
             finding_of(Cause.UPGRADE, place, f"{message}; with {rows}", finding_class=claim), trial=trial
         )

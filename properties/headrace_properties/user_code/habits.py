@@ -39,7 +39,7 @@ class Habit(enum.Enum):
     NOT_READ_BACK = "leaves something in its state that the codec does not read back as it was"
     FAILS_IN_ANOTHER_ORDER = "raises an exception in another order of arrival"
     DEPENDS_ON_FAULTS = "comes to something else after a crash, a retry or a move to another machine"
-    MISREADS = "takes what the version before has left for something else"
+    MISREADS = "misreads what the previous version has left"
     DEPENDS_ON_ORDER = "depends on the order of arrival"
     DEPENDS_ON_SCHEDULE = "depends on when records arrive, or on how far the low watermark has come"
     GROWTH = "leaves state that nothing will ever clean up"

@@ -84,9 +84,9 @@ class Succession:
         senders = (name for name, spec in self.later.computations.items() if record.stream in spec.outputs)
         told = [
             f"{what} {shown[side].value.decode(errors='backslashreplace'):.80} for key {shown[side].key!r}"
-            for side, what in (("second", "it gives out"), ("first", "alone it gives out"))
+            for side, what in (("second", "gives"), ("first", "on its own gives"))
             if side in shown
         ]
-        alone = "both versions alone give out the same" if is_wrong else "the versions alone do not agree"
-        detail = f"{self.name}, deployed behind {place} of the input's entries: {', '.join(told)}; {alone}"
+        alone = "on their own, both versions agree" if is_wrong else "on their own, the versions differ, too"
+        detail = f"{self.name}, deployed after {place} of the input's entries, {', and '.join(told)}; {alone}"
         return Misread(next(senders, ""), detail, is_wrong)

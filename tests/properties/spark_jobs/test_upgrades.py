@@ -93,7 +93,7 @@ def _summed(frame: Any) -> Any:
             _summed,
             lambda frame: _summed(frame.dropDuplicates(["user", "amount"])),
             VIOLATED,
-            "Spark does not start from the checkpoint of v1.py",
+            "Spark refuses the checkpoint of v1.py",
         ),
     ],
 )

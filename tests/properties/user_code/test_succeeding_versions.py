@@ -70,7 +70,7 @@ def _misread(found: CodeReview) -> list[Finding]:
 def test_state_that_is_taken_for_something_else_is_found(before: Computation, after: Computation) -> None:
     (finding,) = _misread(_reviewed(before, after))
     assert finding.subject == "totals"
-    assert "both versions alone give out the same" in finding.message
+    assert "on their own, both versions agree" in finding.message
     assert len(finding.trial.kept) <= 3
 
 
@@ -85,4 +85,4 @@ def test_version_that_counts_otherwise_is_told_what_it_goes_on_from() -> None:
     found = _reviewed(Totals(), Totals(step=lambda value: 2 * value))
     assert _misread(found) == []
     (line,) = found.noted(NOTED)
-    assert "the versions alone do not agree" in line
+    assert "on their own, the versions differ, too" in line

@@ -120,7 +120,7 @@ def evaluated_apart(
     for each in noted:
         for (one, here), (other, there) in islice(zip(left(each.first), left(each.later), strict=False), 1):
             message = (
-                f"{each.function}() is called anew for each action on the frame: in one batch, {here} has {one!r}, and {there}"
+                f"each action on the frame calls {each.function}() again: in one batch, {here} has {one!r} and {there}"
                 f" has {other!r} for the same values"
             )
             yield SinkQuestion(Asked.EVALUATED, there, each.place, message, _EVALUATED_ONCE)
