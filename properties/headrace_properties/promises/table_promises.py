@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -174,11 +174,11 @@ def _comparable(row: Any, columns: list[str] | None) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a value that is the same in every store: a time is text there, and the last digits of a float are chance."""
+    """Return a value that is the same in every store: a time is text without a zone there; a float's last digits are chance."""
     if isinstance(value, float):
         return float(f"{value:.9g}") if value == value else None  # noqa: PLR0124  pandas' null
     if isinstance(value, date):
-        return str(value)
+        return str(value.replace(tzinfo=None) if isinstance(value, datetime) else value)
     return repr(value) if isinstance(value, list | dict | set) else value
 
 

@@ -5,7 +5,7 @@ import sqlite3
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -308,8 +308,9 @@ def test_totals_of_the_input_and_of_two_tables_are_proposed() -> None:
     assert proposed("id INT, amount INT", book(fee=0), PAID)[total] == ""
 
 
-def test_versions_that_are_times_are_compared_with_their_text_in_a_table() -> None:
-    came = tuple(Row(id=1, at=datetime(2030, 1, day)) for day in (2, 1))
+@pytest.mark.parametrize("zone", [None, UTC])
+def test_versions_that_are_times_are_compared_with_their_text_in_a_table(zone: tzinfo | None) -> None:
+    came = tuple(Row(id=1, at=datetime(2030, 1, day, tzinfo=zone)) for day in (2, 1))
     promise = newest_wins("id", version="at", table="orders")
     kept, old = ({"shop.db: orders": (Row(id=1, at=f"2030-01-0{day} 00:00:00"),)} for day in (2, 1))
     assert promise(JobMoment(came, came, {}, 0, kept)) is None  # type: ignore[arg-type]
