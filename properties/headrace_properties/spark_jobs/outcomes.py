@@ -113,8 +113,9 @@ def check_again(
 
 
 def without_sink(job: SparkJob) -> SparkJob:
-    """Return the job without its own sink."""
-    return replace(job, sink=SparkSink(output_mode=job.sink.output_mode))
+    """Return the job without the code of its sink."""
+    is_code = job.sink.function is not None or job.sink.writer is not None
+    return replace(job, sink=SparkSink(output_mode=job.sink.output_mode)) if is_code else job
 
 
 def declared(job: SparkJob, allow: Collection[Cause]) -> SparkJob:
@@ -124,6 +125,7 @@ def declared(job: SparkJob, allow: Collection[Cause]) -> SparkJob:
         running=Cause.BATCHING in allow,
         late=Cause.LATE in allow,
         bounded_by="few keys" if Cause.GROWTH in allow else "",
+        repeated=Cause.REPEATED in allow,
     )
     return replace(job, declares=allowed | job.declares)
 

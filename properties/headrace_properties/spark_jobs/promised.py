@@ -18,6 +18,7 @@ from headrace_properties.promises.promise import PromiseKind
 from headrace_properties.promises.promise_judge import check_are_promises
 from headrace_properties.promises.reach import Reach
 from headrace_properties.promises.watch import Watch
+from headrace_properties.spark_jobs.written_tables import written_tables
 from headrace_sim.spark.columns.values import InputRows
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.queries import Batch, Outcome
@@ -138,7 +139,7 @@ class QueryJudge:
         outputs = [row for _, given in sorted(outcome.outputs.items()) for row in given]
         state = {name_and_key: held for part in outcome.state.values() for name_and_key, held in part.items()}
         given, told = InputRows(self._job.input).rows(rows), InputRows(self._job.output).rows(outputs)
-        return JobMoment(tuple(given), tuple(told), state, outcome.late)
+        return JobMoment(tuple(given), tuple(told), state, outcome.late, written_tables(self._job, outcome))
 
     def _ask(self, promises: Sequence[Promise], outcome: Outcome, when: str) -> None:
         if not promises or self._error is not None:

@@ -15,10 +15,11 @@ from headrace_properties.spark_jobs.job_findings import place_at
 from headrace_sim.spark.client.query_lives import QueryLife
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.tables.connectors import TARGETS
 
 _LOGGED = frozenset({"csv", "json", "orc", "parquet", "text", "avro"})
 """Formats of Spark's file sink, whose log of batches (``_spark_metadata``) is in the place that it writes to."""
-_PLACES = ("path", "topic", "dbtable", "table", "kafka.topic")
+_PLACES = (*TARGETS, "kafka.topic")
 
 
 def label_of(job: SparkJob) -> str:
@@ -30,7 +31,7 @@ def label_of(job: SparkJob) -> str:
         return f"foreachBatch({getattr(sink.function, '__name__', type(sink.function).__name__)})"
     if sink.writer is not None:
         return f"foreach({getattr(sink.writer, '__name__', type(sink.writer).__name__)})"
-    return f"{sink.format or 'table'} {_target(job)}".rstrip()
+    return f"{sink.format or 'table'} {target_of_query(job)}".rstrip()
 
 
 def labels_of(jobs: Sequence[SparkJob]) -> list[str]:
@@ -54,8 +55,9 @@ def told_together(jobs: Sequence[SparkJob]) -> Iterator[str]:
     labels = labels_of(jobs)
     for writer, written in zip(jobs, labels, strict=True):
         for reader, read in zip(jobs, labels, strict=True):
-            if writer is not reader and _target(writer) and _target(writer) in _read(reader):
-                yield f"{read} reads {_target(writer)}, which {written} writes: what that doubles or loses, this does, too"
+            target = target_of_query(writer)
+            if writer is not reader and target and target in _read(reader):
+                yield f"{read} reads {target}, which {written} writes: what that doubles or loses, this does, too"
 
 
 def _checkpoint(first: QueryLife, second: QueryLife) -> Finding | None:
@@ -73,8 +75,8 @@ def _checkpoint(first: QueryLife, second: QueryLife) -> Finding | None:
 
 
 def _files(first: QueryLife, second: QueryLife) -> Finding | None:
-    place, formats = _target(first.job), {first.job.sink.format, second.job.sink.format}
-    if not place or place != _target(second.job) or not formats <= _LOGGED:
+    place, formats = target_of_query(first.job), {first.job.sink.format, second.job.sink.format}
+    if not place or place != target_of_query(second.job) or not formats <= _LOGGED:
         return None
     if _checkpoint(first, second) is not None:
         return None
@@ -101,8 +103,8 @@ def _option(job: SparkJob, name: str) -> str:
     return next((value.rstrip("/") for key, value in job.sink.options if key.lower() == name), "")
 
 
-def _target(job: SparkJob) -> str:
-    """Return where a query writes to."""
+def target_of_query(job: SparkJob) -> str:
+    """Return where a query writes to: a path, a table, a topic; "": it does not say."""
     return (job.sink.target or next(filter(None, (_option(job, name) for name in _PLACES)), "")).rstrip("/")
 
 

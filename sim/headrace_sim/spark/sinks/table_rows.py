@@ -1,6 +1,7 @@
 """The items that a trial leaves, as rows with values: for promises, which read them."""
 
 import ast
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -18,6 +19,15 @@ def rows_of_table(items: Iterable[Item], calm: Iterable[Item]) -> Iterator[Row]:
     columns = dict.fromkeys(column for row in (*named, *found) for column in row)
     for row in found:
         yield Row(**{column: value_of(row[column]) if column in row else None for column in columns})
+
+
+def with_json(row: Row) -> Row:
+    """Return a record of a topic with the fields of the JSON object that its value holds, if it holds one."""
+    try:
+        fields = json.loads(row["value"])
+    except (TypeError, ValueError):
+        return row
+    return Row(**{**fields, **row.asDict()}) if isinstance(fields, dict) else row
 
 
 def value_of(text: str) -> Any:
