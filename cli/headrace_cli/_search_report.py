@@ -204,6 +204,7 @@ class SearchReport:
             if found.feed_seeds:
                 print_text(console, _inputs(found, self.target.feed_name))
             print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
+            print_text(console, f"Assumed of the source: {self.target.feed_source.assumed}")
         if found.ordering is not None:
             print_text(console, _bound(found.ordering))
         for breach in self.trials.wanted.outside:
@@ -325,6 +326,7 @@ class SearchReport:
             "pipeline": self.target.name,
             "versions": self.target.versions,
             "feed": self.target.feed_name,
+            "assumed": self.target.feed_source.assumed,
             "seed": self._seed,
             "feed_seeds": found.feed_seeds,
             "protocol": self.target.protocol.name,

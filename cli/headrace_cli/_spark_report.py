@@ -62,6 +62,7 @@ class SparkSearchReport:
         for tried in self.trials.parts:
             if tried.report is not None:
                 _print_query(console, tried.report)
+                print_lines(console, f"Assumed of the source: {tried.feed_source.assumed}")
                 _print_stated(console, tried, verbose=verbose)
                 for note in _notes(tried.report):
                     print_lines(console, f"Note: {note}")
@@ -124,6 +125,7 @@ def _query_document(part: "SparkTrials") -> dict[str, Any]:
         "trials": report.sink.trials if report.sink else 0,
         "effects": report.sink.effects if report.sink else (),
         "written": report.written,
+        "assumed": part.feed_source.assumed,
         "notes": _notes(report),
     }
 

@@ -18,7 +18,7 @@ from headrace_properties.drawn_feeds import feed_function
 from headrace_properties.pipeline_target import PipelineTarget, failure_told, pipeline_target
 from headrace_properties.promises import Promise, check_promises
 from headrace_properties.search.limits import CodeLimits, OverrunError
-from headrace_properties.target import TargetError
+from headrace_properties.target import TargetError, source_in
 from headrace_sim import SOUND, Protocol
 
 DEFAULT_FEED = "feed"
@@ -65,6 +65,7 @@ def load_target(
         promises=found,
         limits=limits,
         protocol=protocol,
+        feed_source=source_in(module),
     )
 
 

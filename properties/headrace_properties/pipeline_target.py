@@ -24,7 +24,8 @@ from headrace_properties.search.verification import Verification
 from headrace_properties.target import PipelineSource, TargetError
 from headrace_properties.target_kinds import SearchKind, TargetKind
 from headrace_properties.user_frames import is_users_file
-from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
+from headrace_sim import SOUND, ClusterOptions, Feed, FeedSource, Protocol
+from headrace_sim.deliveries import UNSAID
 from headrace_sim.faults import Breach
 
 RUNS = 200
@@ -79,6 +80,7 @@ class PipelineTarget:
         versions: names of further versions of the pipeline, ``MODULE:PIPELINE``.
         protocol: the state machines to host.
         options: of the cluster, where a plan does not vary them; ``None``: the usual ones.
+        feed_source: what the source of its feed promises.
     """
 
     name: str
@@ -87,6 +89,7 @@ class PipelineTarget:
     versions: tuple[str, ...] = ()
     protocol: Protocol = SOUND
     options: ClusterOptions | None = None
+    feed_source: FeedSource = UNSAID
 
     @property
     def kind(self) -> TargetKind:
@@ -206,6 +209,7 @@ def pipeline_target(
     limits: CodeLimits | None = None,
     protocol: Protocol = SOUND,
     options: ClusterOptions | None = None,
+    feed_source: FeedSource = UNSAID,
 ) -> PipelineTarget:
     """Return a pipeline as a target.
 
@@ -219,11 +223,18 @@ def pipeline_target(
         limits: of each call of its code.
         protocol: the state machines to host.
         options: of the cluster.
+        feed_source: what the source of the feed promises.
+
+    Raises:
+        TargetError: ``feed_source`` promises an order, which does not reach a pipeline's computations.
     """
+    if feed_source.ordered:
+        problem = "source promises an order, and records may overtake each other behind it"
+        raise TargetError(name, problem, "Declare it of what counts on it: pipeline.add(..., ordered=True)")
     others = versions or {}
     checked = _checked(name, pipeline, feed_of, feed_name)
     application = Application((pipeline, *others.values()), checked, promises, limits or CodeLimits())
-    return PipelineTarget(name, application, feed_name, tuple(others), protocol, options)
+    return PipelineTarget(name, application, feed_name, tuple(others), protocol, options, feed_source)
 
 
 def _checked(name: str, pipeline: Pipeline, feed_of: Callable[[int], object], feed_name: str) -> FeedOf:

@@ -24,6 +24,7 @@ from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import SparkSource
 from headrace_properties.target_kinds import TargetKind
 from headrace_properties.verdict import Holds, Verdict
+from headrace_sim.deliveries import FeedSource
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.real.answers import collected, is_used, remember
 from headrace_sim.spark.real.wire import Answer
@@ -64,6 +65,12 @@ class SparkTrials:
         """Itself: it is one query."""
         return (self,)
 
+    @property
+    def feed_source(self) -> FeedSource:
+        """What its source promises."""
+        told = self.target.job.declares.source
+        return dataclasses.replace(told, once=False) if self.duplicates else told
+
     notes: ClassVar[tuple[str, ...]] = ()
     pyspark: ClassVar[str] = INSTALLED
 
@@ -82,8 +89,7 @@ class SparkTrials:
 
     def retry(self, kept: KeptFailures) -> Sequence[Retried]:
         """Look for kept findings again, unless the outcome may depend on what they are about."""
-        tried = self.duplicates or self.target.job.declares.at_least_once
-        settled = {*self.allow} if tried else {*self.allow, Cause.DUPLICATES}
+        settled = {*self.allow} if self.feed_source.once is False else {*self.allow, Cause.DUPLICATES}
         for failure in kept.load():
             trial = failure.replay.trial
             if not isinstance(trial, QueryTrial | SinkTrial) or self._is_undeclared(trial):

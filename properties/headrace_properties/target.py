@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from headrace import HeadraceError
+from headrace_sim.deliveries import UNSAID, FeedSource
 
 
 class TargetError(HeadraceError):
@@ -91,6 +92,14 @@ class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
 
 
 Source = PipelineSource | SparkSource
+SOURCE = "source"
+"""What a module calls what the source of its feed promises."""
+
+
+def source_in(module: object) -> FeedSource:
+    """Return what a module says of the source of its feed; a variable of that name may be its own."""
+    found = getattr(module, SOURCE, None)
+    return found if isinstance(found, FeedSource) else UNSAID
 
 
 def is_program(name: str) -> bool:

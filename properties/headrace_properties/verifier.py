@@ -28,7 +28,7 @@ from headrace_properties.search.parallel import cores
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.verification import Verification
 from headrace_properties.session import Memory, Result, Session
-from headrace_properties.target import Source, TargetError, spark_source
+from headrace_properties.target import Source, TargetError, source_in, spark_source
 from headrace_properties.target_kinds import (
     EFFECT,
     OPTIONS,
@@ -39,7 +39,7 @@ from headrace_properties.target_kinds import (
 )
 from headrace_properties.user_code.habits import Habit
 from headrace_properties.user_code.review import NOT_COMPARED, CodeReview
-from headrace_sim import SOUND, ClusterOptions, Protocol
+from headrace_sim import SOUND, ClusterOptions, FeedSource, Protocol
 from headrace_sim.spark.declares import Declares, Meant
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class Verifier:
         depth: int | None = None,
         scope: Scope | None = None,
         allow: Iterable[str] = (),
+        source: FeedSource | None = None,
     ) -> Verification: ...
 
     @overload
@@ -198,6 +199,7 @@ class Verifier:
         depth: int | None = None,
         scope: Scope | None = None,
         allow: Iterable[str] = (),
+        source: FeedSource | None = None,
     ) -> Verification:
         """Run a pipeline under fault schedules, and fail the test unless every invariant and promise was exercised and holds.
 
@@ -218,6 +220,7 @@ class Verifier:
             depth: with ``pct``, of the failures to look for; default: 2; see docs/explanation/exhaustive.md.
             scope: of an exhaustive search only; default: three records, one fault and two delays, on two workers.
             allow: ``["effect"]``: the code may change files, use sockets and start processes, which is refused otherwise.
+            source: what the source of the feed promises; default: ``source`` beside the pipeline and its feed.
 
         Raises:
             PromiseError: a promise is wrong in itself.
@@ -258,6 +261,9 @@ class Verifier:
             limits=self._limits,
             protocol=protocol or SOUND,
             options=options,
+            feed_source=source_in(sys.modules.get(names[0].partition(":")[0] if names else ""))
+            if source is None
+            else source,
         )
         memory = self._memory(target.source if names else None)
         trials = PipelineTrials(target, wanted, _jobs())
@@ -310,7 +316,7 @@ class Verifier:
             keys: the columns by which a connector of ``df.write`` that is not known writes, by table; none: it adds rows.
             on: simulate it (here), run it on the real Spark (spark), or compare (both).
             postgres: on the real Spark, the URL of a PostgreSQL for tests; default: one that is installed.
-            meant: the fields of `Declares` (``ordered=True``), which add to what its module declares.
+            meant: the fields of `Declares` (``running=True``), which add to what its module declares.
 
         Raises:
             InvariantViolatedError: the outcome depends on something else, or an effect is not idempotent.
@@ -341,7 +347,7 @@ class Verifier:
                 prepare=prepare,
                 promises=asked,
                 keys=keys,
-                declares=(names.declares or Declares()) | declared,
+                declares=names.declares | declared,
                 samples=samples,
             )
             return replace(target, limits=self._limits)
@@ -549,19 +555,19 @@ class _NamesOfJob:
         feed: what its module calls its rows.
         importable: whether a replay file can name it.
         promises: that its module makes.
-        declares: what its module declares, or ``None``.
+        declares: what its module declares.
     """
 
     job: str
     feed: str
     importable: bool
     promises: Sequence[Promise]
-    declares: "Declares | None"
+    declares: "Declares"
 
 
 def _names_of(job: Any, feed: Any, prepare: Callable[[], Any] | None) -> _NamesOfJob:
     # PySpark need not be installed.
-    from headrace_properties.spark_jobs.named_targets import DECLARES, FEED, PREPARE  # noqa: PLC0415
+    from headrace_properties.spark_jobs.named_targets import FEED, PREPARE, declared_in  # noqa: PLC0415
 
     names = _importable_name(job, job if feed is None else feed)
     module = sys.modules.get(names[0].partition(":")[0]) if names else None
@@ -573,7 +579,7 @@ def _names_of(job: Any, feed: Any, prepare: Callable[[], Any] | None) -> _NamesO
         FEED if names is None or feed is None else names[1],
         names is not None,
         getattr(home, _PROMISES, ()),
-        getattr(home, DECLARES, None),
+        declared_in(names[0] if names else str(job), home),
     )
 
 

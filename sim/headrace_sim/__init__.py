@@ -3,6 +3,7 @@
 from headrace_sim.arrivals import Arrivals, Delay, Priorities
 from headrace_sim.cluster import Cluster
 from headrace_sim.contention import Contention
+from headrace_sim.deliveries import FeedSource
 from headrace_sim.distributions import Constant, Distribution, Exponential, LogNormal, Uniform
 from headrace_sim.faults import NO_FAULTS, FaultSchedule, StepFault
 from headrace_sim.feed import Feed, FeedBuilder, FeedEntry
@@ -27,6 +28,7 @@ __all__ = [
     "Feed",
     "FeedBuilder",
     "FeedEntry",
+    "FeedSource",
     "LogNormal",
     "Moment",
     "Priorities",

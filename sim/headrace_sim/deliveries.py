@@ -34,12 +34,37 @@ class Delivery(Enum):
     FUTURE = f"a row of the year {FAR_YEAR}"
 
 
-class SourcePromise(Enum):
-    """What a source may promise."""
+@dataclass(frozen=True, slots=True)
+class FeedSource:
+    """What the source of a feed promises, in one place: ``source = FeedSource(once=False)`` beside the feed.
 
-    ONCE = "each row comes once"
-    CLEAN = "each row parses, and has no nulls"
-    CLOCK = "no row has a time in the future"
+    >>> FeedSource(once=False, ordered=True).assumed
+    'records may come again, those of a key in order'
+
+    Attributes:
+        once: Each record comes once. False: it may come again, in the same batch or a later one, which is tried. None: nobody has
+            said; it is taken to be so, and asked where the code counts on it.
+        ordered: The records of a key come in the order in which they count: the outcome may depend on it.
+    """
+
+    once: bool | None = None
+    ordered: bool = False
+
+    @property
+    def assumed(self) -> str:
+        """What is assumed, for the report."""
+        once = "records may come again" if self.once is False else "each record comes once"
+        order = "those of a key in order" if self.ordered else "in any order"
+        unsaid = ". Whether any comes again, nobody said: source = FeedSource(once=...)"
+        return f"{once}, {order}{unsaid if self.once is None else ''}"
+
+    def __or__(self, more: "FeedSource") -> "FeedSource":
+        """Return what either of them says."""
+        return FeedSource(self.once if more.once is None else more.once, self.ordered or more.ordered)
+
+
+UNSAID = FeedSource()
+"""Of a source of which nobody has said anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +74,6 @@ class Variation:
     of: Callable[
         [Batches], list[list[Row]]
     ]  # returns the batches as they come then; as they are: it changes nothing
-    presumes: SourcePromise | None = (
-        None  # what a source must promise for it not to be tried; None: it always may
-    )
 
 
 def spoiled_rows(batches: Batches) -> list[Row]:
@@ -145,12 +167,10 @@ def _future(batches: Batches) -> list[list[Row]]:
 
 
 DELIVERIES = {
-    Delivery.AGAIN: Variation(_again, SourcePromise.ONCE),
-    Delivery.LATER: Variation(_later, SourcePromise.ONCE),
+    Delivery.AGAIN: Variation(_again),
+    Delivery.LATER: Variation(_later),
     Delivery.EMPTY: Variation(_empty),
-    Delivery.SPOILED: Variation(
-        lambda batches: with_first(batches, spoiled_rows(batches)), SourcePromise.CLEAN
-    ),
-    Delivery.FUTURE: Variation(_future, SourcePromise.CLOCK),
+    Delivery.SPOILED: Variation(lambda batches: with_first(batches, spoiled_rows(batches))),
+    Delivery.FUTURE: Variation(_future),
 }
 """What each does to batches."""

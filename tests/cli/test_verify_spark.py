@@ -93,6 +93,11 @@ def payments(folder: Path) -> Path:
         ("append", 1, "payments.py:13: In batch 0 the driver died after write on payments.txt"),
         ("replace", 0, "Holds with PySpark "),
         ("build", 0, "Whether that run is right, nobody said: --verbose proposes promises"),
+        (
+            "build",
+            0,
+            "Assumed of the source: each record comes once, in any order. Whether any comes again, nobody said",
+        ),
         ("build_with_a_function", 1, "then payments.txt has A once too often"),
         ("show", 3, "UNKNOWN: no effect of the sink was seen"),
     ],
@@ -334,7 +339,7 @@ def test_question_about_a_sink_is_asked_again_until_its_module_answers(folder: P
     assert run(*verify).exit_code == 3
     again = run("replay", str(next(folder.rglob("headrace-failure-*.json"))))
     assert (again.exit_code, "UNDECLARED again" in again.output) == (3, True), again.output
-    answer = "\nfrom headrace_sim.spark.declares import Declares\n\ndeclares = Declares(ordered=True)\n"
+    answer = "\nfrom headrace_sim import FeedSource\n\nsource = FeedSource(ordered=True)\n"
     (folder / "latest.py").write_text(LATEST + answer)
     sys.modules.pop("latest", None)
     answered = run(*verify)

@@ -9,10 +9,11 @@ import pytest
 
 from headrace import OptionsError
 from headrace_properties.promises import sometimes
+from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import OPTIONS, TargetKind
 from headrace_properties.verifier import InvariantViolatedError, NotExercisedError, Verifier
 from headrace_scenarios.zeitgeist import feed, pipeline
-from headrace_sim import SOUND, ClusterOptions
+from headrace_sim import SOUND, ClusterOptions, FeedSource
 from headrace_sim.spark.declares import Declares, Meant
 
 SCHEMA = "word STRING, n INT"
@@ -33,14 +34,13 @@ SAMPLES: dict[str, Any] = {
     "duplicates": True,
     "keys": {"t": ("word",)},
     "allow": ["batching"],
-    "ordered": True,
     "running": True,
     "late": True,
     "bounded_by": "words",
     "repeated": True,
     "settings": ("checkpoint",),
     "new_checkpoint": True,
-    "at_least_once": True,
+    "source": FeedSource(once=False),
     "args": ["x"],
     "env": {"A": "1"},
     "stand_ins": ["a"],
@@ -68,6 +68,13 @@ TARGETS: dict[TargetKind, tuple[Any, Any]] = {
 @sometimes
 def many_rows(moment: Any) -> bool:
     return len(moment.rows) > 1000
+
+
+def test_order_of_a_source_is_refused_for_a_pipeline_whose_records_may_overtake_each_other(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(TargetError, match="Declare it of what counts on it"):
+        _verifier(tmp_path)(pipeline, feed, source=FeedSource(ordered=True))
 
 
 def _verifier(folder: Path, *allowed: str) -> Verifier:

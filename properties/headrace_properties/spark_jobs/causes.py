@@ -113,7 +113,7 @@ CAUSES = {
     ),
     Cause.ORDER: CauseRow(
         "depends on the order of rows", "Compare event times instead of relying on arrival",
-        _ASKED, allowable=True, answer="ordered=True",
+        _ASKED, allowable=True, answer="source=FeedSource(ordered=True)",
     ),
     Cause.GROWTH: CauseRow(
         remedy="Register a timer that clears it, or give it a TTL",

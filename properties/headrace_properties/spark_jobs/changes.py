@@ -47,7 +47,7 @@ def changes_of(job: SparkJob, batches: int, *, duplicates: bool, timed: bool, ke
     if not any(isinstance(step, Limit) for step in job.stateful):
         more = job.partitions + 2
         yield Change(Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or more))
-    in_any_order = not job.declares.ordered and not left_out_of(job)
+    in_any_order = not job.declares.source.ordered and not left_out_of(job)
     if in_any_order:
         yield Change(Cause.ORDER, lambda drawn: Schedule(order=drawn.order))
     if duplicates:

@@ -17,7 +17,7 @@ from headrace_properties.spark_jobs.hosted_outcomes import TrialReader
 from headrace_properties.spark_jobs.laboratory import Laboratory
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.targets import SparkTarget
-from headrace_properties.target import TargetError
+from headrace_properties.target import TargetError, source_in
 from headrace_sim import Feed
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.columns.ddl import Schema, parse_schema
@@ -109,16 +109,22 @@ def spark_target(
         _check_streams(name, job.input.names, taken)
     if keys and job.sink.function is None:
         raise TargetError(name, "a key is declared, and no foreachBatch() function is there", "Leave it out")
-    meant = getattr(module, DECLARES, None) if declares is None else declares
-    if meant is not None and not isinstance(meant, Declares):
-        remedy = "Write it as declares = Declares(ordered=True)"
-        raise TargetError(name, f"declares is {meant!r:.100}", remedy)
-    job = replace(job, declares=job.declares | (meant or Declares()))
+    meant = declared_in(name, module) if declares is None else declares
+    job = replace(job, declares=job.declares | meant)
     assumed = given is None and not job.steps and found is job.sink.function
     target = SparkTarget(
         name, job, taken, prepare, check_promises_of_job(asked), keys or {}, assumed=assumed, feed_seed=seed
     )
     return target if given is not None or samples else target.with_drawn_rows()
+
+
+def declared_in(name: str, module: Any) -> Declares:
+    """Return what a module declares, also of its source. Raise `TargetError` if ``declares`` is something else."""
+    meant = getattr(module, DECLARES, None)
+    if meant is not None and not isinstance(meant, Declares):
+        remedy = "Write it as declares = Declares(running=True)"
+        raise TargetError(name, f"declares is {meant!r:.100}", remedy)
+    return Declares(source=source_in(module)) | (meant or Declares())
 
 
 def hosted_target(

@@ -26,6 +26,7 @@ from headrace_properties.spark_jobs.runs import StoppedError, run_changed
 from headrace_properties.spark_jobs.smaller_feeds import TRIES, narrowed, shrunk
 from headrace_properties.spark_jobs.swallowed import RaisedCall, heard_run
 from headrace_properties.spark_jobs.trials import QueryTrial
+from headrace_sim.deliveries import FeedSource
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink
 from headrace_sim.spark.query.queries import Outcome
@@ -121,7 +122,7 @@ def without_sink(job: SparkJob) -> SparkJob:
 def declared(job: SparkJob, allow: Collection[Cause]) -> SparkJob:
     """Return the job with what is allowed by name declared as well."""
     allowed = Declares(
-        ordered=Cause.ORDER in allow,
+        source=FeedSource(ordered=Cause.ORDER in allow),
         running=Cause.BATCHING in allow,
         late=Cause.LATE in allow,
         bounded_by="few keys" if Cause.GROWTH in allow else "",

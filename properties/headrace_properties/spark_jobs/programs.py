@@ -17,7 +17,7 @@ from headrace_properties.spark_jobs.named_targets import DECLARES, FEED, PREPARE
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_jobs.together import judged_together, labels_of, told_together
-from headrace_properties.target import TargetError
+from headrace_properties.target import SOURCE, TargetError
 from headrace_sim.spark.client.scripts import Script, ScriptRun, run_script
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import SparkJob
@@ -85,7 +85,9 @@ def said_beside(script: Script) -> dict[str, Any]:
         problem = f"{file.name} fails at {place}: {type(error).__name__}: {error}".rstrip(".")
         raise TargetError(script.name, problem, "Fix it, or move it away") from error
     check_promises_of_job(variables.get(PROMISES, ()))
-    return {name: variables[name] for name in (FEED, PREPARE, PROMISES, DECLARES) if name in variables}
+    return {
+        name: variables[name] for name in (FEED, PREPARE, PROMISES, DECLARES, SOURCE) if name in variables
+    }
 
 
 def program_of(script: Script, run: ScriptRun, given: ProgramInput, seed: int, query: str = "") -> Program:
@@ -193,4 +195,5 @@ def _sayings(variables: Mapping[str, Any], feed_name: str) -> SimpleNamespace:
     promised = isinstance(promises, list | tuple) and all(isinstance(one, Promise) for one in promises)
     declares = declares if isinstance(declares, Declares) else None
     said = {FEED: feed if makes_rows else None, PREPARE: prepare if makes_tables else None}
-    return SimpleNamespace(**said, **{PROMISES: promises if promised else (), DECLARES: declares})
+    said |= {PROMISES: promises if promised else (), DECLARES: declares, SOURCE: variables.get(SOURCE)}
+    return SimpleNamespace(**said)

@@ -78,7 +78,7 @@ class QueryProbe:
     def find(self, trial: QueryTrial) -> Finding | None:
         """Return what a trial shows of its cause, or ``None``."""
         declares = self.job.declares
-        by_order = declares.ordered and trial.changed is Cause.ORDER
+        by_order = declares.source.ordered and trial.changed is Cause.ORDER
         if by_order or (declares.late and trial.cause is Cause.LATE):
             return None
         match trial.cause:

@@ -173,7 +173,7 @@ class SparkTarget:
 
         """
         judged, review = None, review_query(self.job, allow)
-        duplicates = duplicates or bool(self.job.declares.at_least_once)
+        duplicates = duplicates or self.job.declares.source.once is False
         if self.laboratory is not None:
             return self._in_laboratory(
                 self.laboratory,
@@ -348,9 +348,9 @@ class SparkTarget:
         yield from (question_of_sink(asked, self.feed_seed, None, self._spark) for asked in sink.questions)
 
     def _allowed_of_sink(self, allow: Collection[Cause]) -> list[str]:
-        declares = self.job.declares
-        once = declares.at_least_once is False
-        declared = {Cause.ORDER: declares.ordered, Cause.BATCHING: declares.running, Cause.DUPLICATES: once}
+        source, running = self.job.declares.source, self.job.declares.running
+        once = source.once is True
+        declared = {Cause.ORDER: source.ordered, Cause.BATCHING: running, Cause.DUPLICATES: once}
         return [cause.value for cause in Cause if cause in allow or declared.get(cause)]
 
     def _stamped(self, finding: Finding) -> Finding:

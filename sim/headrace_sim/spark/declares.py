@@ -4,17 +4,17 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from headrace import OptionsError
+from headrace_sim.deliveries import UNSAID, FeedSource
 
 
 class Meant(TypedDict, total=False):
     """The fields of `Declares`, as a test gives them by name."""
 
-    ordered: bool
     running: bool
     late: bool
     bounded_by: str | int
     repeated: bool
-    at_least_once: bool | None
+    source: FeedSource
     settings: tuple[str, ...]
     new_checkpoint: bool | None
 
@@ -23,16 +23,14 @@ class Meant(TypedDict, total=False):
 class Declares:
     """What the outcome of a query may depend on, because it is meant.
 
-    >>> declares = Declares(ordered=True, bounded_by="one key for each account")
+    >>> declares = Declares(running=True, bounded_by="one key for each account")
 
     Attributes:
-        ordered: The rows of a key arrive in the order in which they count: the outcome may depend on it.
         running: Each batch gives a running result, so what is given out may depend on how the input is cut into batches. The last
             result of each key and the state may not.
         late: Rows behind the watermark may be lost.
         repeated: What reads the sink allows for rows that come again, once a batch was run again.
-        at_least_once: Whether the source may give a row again, in the same batch or a later one: that is tried then. False: it
-            promises each row once. None: nobody has said, and it is asked where the code counts on it.
+        source: What the source promises of its rows. A module may say it beside its feed as well: ``source = FeedSource(...)``.
         settings: What the review of the query's settings asks about and is meant, by name: ``("latest",)``.
         new_checkpoint: The query may be started with a new or an older checkpoint, while what it has written stays: what comes of
             that is judged. False: that is never done. None: a note says what would come of it.
@@ -43,14 +41,13 @@ class Declares:
 
     """
 
-    ordered: bool = False
     running: bool = False
     late: bool = False
     bounded_by: str | int = ""
     repeated: bool = False
     settings: tuple[str, ...] = ()
     new_checkpoint: bool | None = None
-    at_least_once: bool | None = None
+    source: FeedSource = UNSAID
 
     def __post_init__(self) -> None:
         bound: object = self.bounded_by
@@ -67,12 +64,11 @@ class Declares:
     def __or__(self, more: "Declares") -> "Declares":
         """Return what either of them declares."""
         return Declares(
-            self.ordered or more.ordered,
             self.running or more.running,
             self.late or more.late,
             more.bounded_by or self.bounded_by,
             self.repeated or more.repeated,
             (*self.settings, *more.settings),
             self.new_checkpoint if more.new_checkpoint is None else more.new_checkpoint,
-            self.at_least_once if more.at_least_once is None else more.at_least_once,
+            self.source | more.source,
         )

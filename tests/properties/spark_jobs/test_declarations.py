@@ -19,11 +19,13 @@ from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.spark_trials import SparkTrials
 from headrace_properties.target import SparkSource, TargetError
 from headrace_properties.verifier import InvariantViolatedError, NotExercisedError, Verifier
+from headrace_sim import FeedSource
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumOfCall, at, job
 
+ORDERED = FeedSource(ordered=True)
 KEPT = "one key for each customer"
 FEW = [[("a", at(1), 1), ("a", at(2), 2)], [("a", at(3), 4), ("b", at(4), 5)], [("b", at(5), 6)]]
 
@@ -98,7 +100,7 @@ def _claims(report: JobReport) -> dict[str, FindingClass]:
 
 QUESTIONS = {
     "running total": (job(RunningTotal()), {"batching", "growth"}, {"running": True, "bounded_by": KEPT}),
-    "latest": (job(Latest()), {"order", "growth"}, {"ordered": True, "bounded_by": KEPT}),
+    "latest": (job(Latest()), {"order", "growth"}, {"source": ORDERED, "bounded_by": KEPT}),
 }
 
 
@@ -112,13 +114,16 @@ def test_sound_job_is_asked_what_it_means_and_holds_once_it_says_so(name: str) -
 def test_question_has_the_line_that_answers_it() -> None:
     report = check_job(job(Latest()), FEW, schedules=20)
     told = {finding.kind.name: str(finding) for finding in report.findings}
-    assert "Is that meant? Then declare ordered=True, or say --allow order. If not: compare" in told["order"]
+    assert (
+        "Is that meant? Then declare source=FeedSource(ordered=True), or say --allow order. If not: compare"
+        in told["order"]
+    )
     assert "declare bounded_by='what bounds its keys', or say --allow growth" in told["growth"]
 
 
 @pytest.mark.parametrize(
     ("planted", "declares"),
-    [(CachedTotal(), {"running": True}), (LatestOfTask(), {"ordered": True})],
+    [(CachedTotal(), {"running": True}), (LatestOfTask(), {"source": ORDERED})],
     ids=["running", "ordered"],
 )
 def test_mistake_below_a_question_is_found_and_stands_first(planted: Any, declares: dict[str, Any]) -> None:
@@ -137,7 +142,7 @@ def test_running_result_that_does_not_come_to_the_same_is_violated() -> None:
 def test_bound_of_lasting_state_is_told_and_a_number_is_checked(
     bound: str | int, claims: dict[str, FindingClass]
 ) -> None:
-    declared = _declaring(job(Latest()), ordered=True, bounded_by=bound)
+    declared = _declaring(job(Latest()), source=ORDERED, bounded_by=bound)
     report = check_job(declared, FEW, schedules=20)
     assert _claims(report) == claims
     told = KEPT if bound == KEPT else f"at most {bound} keys"
@@ -163,10 +168,10 @@ def test_allowed_by_name_means_the_same_as_declared() -> None:
 
 
 def test_module_declares_beside_its_feed() -> None:
-    module: Any = type("module", (), {"feed": FEW, "declares": Declares(ordered=True)})
+    module: Any = type("module", (), {"feed": FEW, "source": ORDERED})
     target = spark_target("m:job", replace(MENDED, declares=Declares(running=True)), module=module)
-    assert target.job.declares == Declares(ordered=True, running=True)
-    module.declares = {"ordered": True}
+    assert target.job.declares == Declares(source=ORDERED, running=True)
+    module.declares = {"running": True}
     with pytest.raises(TargetError, match="Write it as declares = Declares"):
         spark_target("m:job", MENDED, module=module)
 

@@ -10,6 +10,7 @@ from headrace_properties.program_trials import read_program
 from headrace_properties.spark_jobs.programs import Program, ProgramInput, program_of, run_program
 from headrace_properties.spark_jobs.shared_tables import not_judged, shared_tables
 from headrace_properties.target import TargetError
+from headrace_sim import FeedSource
 from headrace_sim.spark.client.scripts import Script, surroundings
 from headrace_sim.spark.declares import Declares
 
@@ -182,9 +183,13 @@ def test_query_for_looking_is_run_and_said_to_be_one(program: Any) -> None:
 
 
 def test_feed_and_declarations_beside_the_program_are_its_own(program: Any) -> None:
-    beside = "from headrace_sim.spark.declares import Declares\nfeed = [[(1, 'a')]]\ndeclares = Declares(ordered=True)\n"
+    beside = (
+        "from headrace_sim import FeedSource\nfrom headrace_sim.spark.declares import Declares\nfeed = [[(1, 'a')]]\n"
+        "declares = Declares(running=True)\nsource = FeedSource(ordered=True)\n"
+    )
     (target,) = program(f"{beside}batches('a')").queries.values()
-    assert ([list(batch) for batch in target.feed], target.job.declares.ordered) == ([[(1, "a")]], True)
+    assert [list(batch) for batch in target.feed] == [[(1, "a")]]
+    assert target.job.declares == Declares(running=True, source=FeedSource(ordered=True))
     own = "feed = rows\ndef prepare(df): pass\npromises = 'many'\ndeclares = 3\nbatches('a')"
     (target,) = program(own).queries.values()
     assert (target.prepare, target.promises, target.job.declares) == (None, (), Declares())

@@ -187,8 +187,8 @@ class Delivered:
         blamed = last_effect(name, self.by_batch, self.usual.names)
         message = f"a row that comes twice in a batch is written once, and in a later batch again: {self._changed(name, left)}"
         answer = (
-            "Does the source never repeat a row across batches, or is that meant? Then declare at_least_once=False, or say "
-            f"--allow duplicates. If not: {_ONCE[0].lower()}{_ONCE[1:]}"
+            "Does the source never repeat a row across batches, or is that meant? Then declare "
+            f"source=FeedSource(once=True), or say --allow duplicates. If not: {_ONCE[0].lower()}{_ONCE[1:]}"
         )
         return SinkQuestion(Asked.DUPLICATES, name, blamed.place, message, answer, _fault(Delivery.LATER))
 

@@ -168,7 +168,7 @@ def _question(
         return (
             Asked.ORDER,
             f"{rows} replaced, or not, by the order in which rows come. A source keeps it within a partition only",
-            "Does it so for each key? Then declare ordered=True, or say --allow order. If not: compare a column of the rows",
+            "Does it so for each key? Then declare source=FeedSource(ordered=True), or say --allow order. If not: compare times",
         )
     if lost.loss is Loss.CHOSEN and caught:
         return (
