@@ -10,7 +10,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests import huge_pages
 
-pytest_plugins = ["tests.skips", "tests.cpu", "tests.releases"]
+pytest_plugins = ["tests.skips", "tests.cpu", "tests.releases", "tests.rewriting"]
 
 SPARK_TESTS = "tests/spark/"
 OWN_SPARK = (
