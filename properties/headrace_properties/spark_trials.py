@@ -89,7 +89,11 @@ class SparkTrials:
 
     def retry(self, kept: KeptFailures) -> Sequence[Retried]:
         """Look for kept findings again, unless the outcome may depend on what they are about."""
-        settled = {*self.allow} if self.feed_source.once is False else {*self.allow, Cause.DUPLICATES}
+        settled = (
+            {*self.allow}
+            if self.feed_source.once is False
+            else {*self.allow, Cause.DUPLICATES, Cause.FORGOTTEN}
+        )
         for failure in kept.load():
             trial = failure.replay.trial
             if not isinstance(trial, QueryTrial | SinkTrial) or self._is_undeclared(trial):

@@ -44,23 +44,30 @@ class FeedSource:
     Attributes:
         once: Each record comes once. False: it may come again, in the same batch or a later one, which is tried. None: nobody has
             said; it is taken to be so, and asked where the code counts on it.
+        again_within_s: How long after the first time a record may come again at most, in seconds. None: nobody has said.
         ordered: The records of a key come in the order in which they count: the outcome may depend on it.
     """
 
     once: bool | None = None
+    again_within_s: int | None = None
     ordered: bool = False
 
     @property
     def assumed(self) -> str:
         """What is assumed, for the report."""
-        once = "records may come again" if self.once is False else "each record comes once"
+        within = f" within {self.again_within_s:,} s" if self.again_within_s else ""
+        once = f"records may come again{within}" if self.once is False else "each record comes once"
         order = "those of a key in order" if self.ordered else "in any order"
         unsaid = ". Whether any comes again, nobody said: source = FeedSource(once=...)"
         return f"{once}, {order}{unsaid if self.once is None else ''}"
 
     def __or__(self, more: "FeedSource") -> "FeedSource":
         """Return what either of them says."""
-        return FeedSource(self.once if more.once is None else more.once, self.ordered or more.ordered)
+        return FeedSource(
+            self.once if more.once is None else more.once,
+            more.again_within_s or self.again_within_s,
+            self.ordered or more.ordered,
+        )
 
 
 UNSAID = FeedSource()
@@ -86,6 +93,11 @@ def with_first(batches: Batches, rows: Sequence[Row]) -> list[list[Row]]:
     """Return the batches with some more rows behind those of the first one that has any."""
     place = next((place for place, batch in enumerate(batches) if batch), 0)
     return [[*batch, *(rows if number == place else ())] for number, batch in enumerate(batches)]
+
+
+def without_stream(batches: Batches, place: int) -> list[list[Row]]:
+    """Leave out the rows of one of several streams, whose values stand at that place."""
+    return [[row for row in batch if row[place] is None] for batch in batches]
 
 
 def future_row(batches: Batches) -> Row | None:

@@ -25,6 +25,7 @@ class Cause(Enum):
     GROWTH = "growth"
     ERROR = "error"
     DUPLICATES = "duplicates"
+    FORGOTTEN = "forgotten"
     PROMISE = "promise"
     EFFECT = "effect"
     VALUE = "value"
@@ -94,6 +95,11 @@ CAUSES = {
     Cause.DUPLICATES: CauseRow(
         "changes when the source delivers a row twice",
         "Keep the ids of rows that have been counted in state, or dropDuplicatesWithinWatermark() before", allowable=True,
+    ),
+    Cause.FORGOTTEN: CauseRow(
+        "changes when the source delivers a row again long after the first time, when its id is forgotten",
+        "Keep ids longer than the source may repeat them, or let the target take each key once",
+        _ASKED, allowable=True, answer="source=FeedSource(once=False, again_within_s=...)",
     ),
     Cause.UPGRADE: CauseRow(
         remedy="Give new state a new name, fill it from the old one, or start from a new checkpoint",

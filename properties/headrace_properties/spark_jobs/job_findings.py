@@ -198,6 +198,7 @@ def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
         rows = [str(row) for batch in feed for row in batch]
         moved = [rows[number] for number in schedule.delayed or schedule.twice if number < len(rows)]
         how = "two batches later" if schedule.delayed else "again two batches later"
+        how += f", {round(schedule.step_ms / 500):,} s after the first time" * (cause is Cause.FORGOTTEN)
         return f"with {size}, of which {' and '.join(moved) or 'none'} comes {how}"
     if schedule.cuts is not None:
         size += f", cut into {', '.join(str(len(batch)) for batch in schedule.batches(feed) if batch)}"

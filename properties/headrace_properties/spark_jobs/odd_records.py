@@ -18,8 +18,9 @@ from headrace_sim.deliveries import (
     future_row,
     spoiled_rows,
     with_first,
+    without_stream,
 )
-from headrace_sim.spark.job import SparkJob, watermarks_of
+from headrace_sim.spark.job import SparkJob, StreamJoin, Union, watermarks_of
 from headrace_sim.spark.query.queries import Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.refusals import shown_place
@@ -30,12 +31,28 @@ _HASTY = CodeLimits(call_s=1.0)
 
 def told_of_odd_records(job: SparkJob, feed: Feed, calm: Outcome) -> Iterator[str]:
     """Yield what is told of a query. ``calm``: its outcome on the feed as it is."""
+    yield from _resting(job, feed, calm)
     with call_time_limited(_HASTY):
         yield from _future(job, feed, calm)
         if (
             job.stateful or job.sink.function is None
         ):  # else the trials of the sink have the rows of the source
             yield from _spoiled(job, feed)
+
+
+def _resting(job: SparkJob, feed: Feed, calm: Outcome) -> Iterator[str]:
+    """Tell of the first stream without which nothing that waits for the watermark comes out."""
+    if not (isinstance(job.steps[0], Union | StreamJoin) and calm.watermark_ms > 0):
+        return
+    for place, stream in enumerate(job.input.names):
+        outcome = _outcome(job, without_stream(feed, place))
+        if outcome is not None and outcome.failure is None and outcome.watermark_ms <= 0:
+            yield (
+                f"{shown_place(place_of_watermark(job))}: while the stream {stream} has no rows, nothing comes out that waits "
+                "for the watermark, which is the least of all streams', and state grows. Let the source send heartbeats, or set "
+                "spark.sql.streaming.multipleWatermarkPolicy to max if rows of the slower stream may be dropped"
+            )
+            return
 
 
 def _future(job: SparkJob, feed: Feed, calm: Outcome) -> Iterator[str]:

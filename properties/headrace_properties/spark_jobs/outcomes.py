@@ -31,8 +31,11 @@ from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink
 from headrace_sim.spark.query.queries import Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule, draw_schedule
+from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sinks.sink_reports import Progress
 
+LONG_AFTER_S = 400 * 86_400
+"""Choice: when a row comes again of which nobody has said how late it may, in seconds."""
 SCHEDULES = 200
 """Choice: number of schedules per job."""
 
@@ -159,8 +162,9 @@ class _Search:
         if done < schedules:
             unknown.append(f"the search was stopped after {done:,} of {schedules:,} schedules")
         left_out = BY_CLOCK if self._probe.follows_the_clock else left_out_of(self._probe.job)
+        notes = (*self._long_after(),) if done == schedules else ()
+        notes += _notes(self._probe.job.declares, len({key for _, _, key in lasting(calm, noted)}))
         found = ranked(self._findings.values())
-        notes = _notes(self._probe.job.declares, len({key for _, _, key in lasting(calm, noted)}))
         return JobReport(found, tuple(unknown), done, most_late, calm, left_out, notes)
 
     def _tried(self, schedules: int, seed: int, progress: Progress | None) -> tuple[int, int]:
@@ -186,6 +190,23 @@ class _Search:
             if is_stopped or isinstance(outcome.failure, StoppedError):  # each more would take as long
                 return number + 1, most_late
         return schedules, most_late
+
+    def _long_after(self) -> Iterator[str]:
+        """Let all rows come again long after the first time, of a query that takes each once if they come again soon.
+
+        Yield what is told of it where nobody has said that rows come again.
+        """
+        probe, source = self._probe, self._probe.job.declares.source
+        twice, seconds = tuple(range(probe.rows)), source.again_within_s or LONG_AFTER_S
+        soon = QueryTrial(Cause.DUPLICATES, Cause.DUPLICATES, Schedule(twice=twice, step_ms=0))
+        late = QueryTrial(Cause.FORGOTTEN, Cause.FORGOTTEN, Schedule(twice=twice, step_ms=seconds * 500 - 1))
+        if source.once or not probe.follows_the_clock or probe.find(soon) is not None:
+            return
+        if self._duplicates:
+            self._take(late)
+        elif (found := probe.find(late)) is not None:
+            declare = "Say how late it may repeat one: source = FeedSource(once=False, again_within_s=...)"
+            yield f"{shown_place(str(found.place or ''))}: {found.message}. {declare}"
 
     def untested(self) -> Iterator[tuple[str, str]]:
         """Yield the promises that no run has tested, each with the reason."""

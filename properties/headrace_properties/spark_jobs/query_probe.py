@@ -98,7 +98,10 @@ class QueryProbe:
         """Return the kind of what is found: what breaks a promise or a declaration is violated."""
         if cause is Cause.PROMISE:
             return Kind(Family.PROMISE, promise, FindingClass.VIOLATED, cause.kind().rank)
-        declared = cause is Cause.BATCHING and self.job.declares.running
+        source, running = self.job.declares.source, self.job.declares.running
+        declared = (cause is Cause.BATCHING and running) or (
+            cause is Cause.FORGOTTEN and source.again_within_s
+        )
         return cause.kind(FindingClass.VIOLATED if declared else None)
 
     def run(self, trial: QueryTrial) -> Outcome:
@@ -181,6 +184,8 @@ class QueryProbe:
         if calm.failure is not None or trial.schedule is None:
             return None
         outcome = self.run(trial)
+        if trial.changed is Cause.FORGOTTEN:  # by then, what is left in state has expired, or not
+            calm, outcome = replace(calm, state={}), replace(outcome, state={})
         differs = self.difference(calm, outcome, trial.schedule)
         if outcome.failure is None and trial.cause is Cause.ERROR:
             return None

@@ -1,20 +1,34 @@
 """What the source, the clock and the checkpoint may do to a job; and a wrong simulated Spark is noticed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import Row
 
+from headrace_properties.findings import FindingClass
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobReport
-from headrace_properties.spark_jobs.outcomes import check_job
+from headrace_properties.spark_jobs.outcomes import check_again, check_job
+from headrace_sim import FeedSource
+from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.query import queries
 from headrace_sim.spark.query.queries import run_job
 from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
 from headrace_sim.spark.state.stores import Store
-from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumByMinute, at, job, minute_of
+from tests.properties.spark_jobs.planted import (
+    FEED,
+    MENDED,
+    Processor,
+    SumByMinute,
+    at,
+    by_clock,
+    job,
+    minute_of,
+)
+from tests.properties.spark_jobs.planted_state import FirstOfKeyForAnHour
 
 
 class FirstToArrive(Processor):
@@ -61,6 +75,7 @@ class WritesLog(SumByMinute):
 
 
 ONE_BY_ONE = [[("a", at(1), 1)], [("a", at(2), 2)], [("b", at(3), 3)]]
+ONCE_EACH_KEY = [[("a", at(1), 1)], [("b", at(2), 2)], [("c", at(3), 3)]]
 ALLOW = frozenset({Cause.GROWTH})
 
 
@@ -104,6 +119,35 @@ def test_restored_checkpoint_runs_batches_again_to_the_same_outcome() -> None:
         calm.watermark_ms,
     )
     assert [call.batch for call in restored.sink_calls] == [0, 1, 2, 3, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("within_s", "claims"),
+    [
+        (3600, {}),
+        (7200, {Cause.FORGOTTEN: FindingClass.VIOLATED}),
+        (None, {Cause.FORGOTTEN: FindingClass.UNDECLARED}),
+    ],
+)
+def test_row_that_comes_again_after_the_ttl_that_tells_it_is_found_as_its_source_promises(
+    within_s: int | None, claims: dict[Cause, FindingClass]
+) -> None:
+    source = FeedSource(once=False, again_within_s=within_s)
+    first = replace(by_clock(FirstOfKeyForAnHour()), declares=Declares(source=source))
+    report = check_job(first, ONCE_EACH_KEY, schedules=4, duplicates=True)
+    assert {found.trial.cause: found.finding_class for found in report.findings} == claims
+    for found in report.findings:
+        assert check_again(first, ONCE_EACH_KEY, found.trial) == found
+        assert "again two batches later, " in found.message
+
+
+def test_what_a_row_long_after_the_ttl_does_is_told_where_nobody_said_that_rows_come_again() -> None:
+    first = by_clock(FirstOfKeyForAnHour())
+    report = check_job(first, ONCE_EACH_KEY, schedules=4)
+    assert report.findings == ()
+    assert ["when its id is forgotten" in note for note in report.notes] == [True]
+    once = replace(first, declares=Declares(source=FeedSource(once=True)))
+    assert check_job(once, ONCE_EACH_KEY, schedules=4).notes == ()
 
 
 def _dirty_retry(patch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from pyspark.sql import Row
 
+from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.odd_records import told_of_odd_records
+from headrace_properties.spark_jobs.outcomes import without_sink
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.queries import run_job
 from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumByMinute, job, minute_of
+from tests.properties.spark_jobs.test_unions import FEED as STREAMS
+from tests.properties.spark_jobs.test_unions import SCHEMA, hourly
+from tests.sim.spark.apart import call
 
 
 class CountsToTheLatest(Processor):
@@ -40,6 +46,22 @@ def test_row_of_the_far_future_and_a_null_are_told_with_their_lines() -> None:
     assert "more are dropped as late" in future
     assert "one bad record, such as ('a', None, 1), ends the query with " in null
     assert "planted.py:" in null
+
+
+@pytest.mark.parametrize("policy", ["min", "max"])
+def test_stream_that_rests_is_told_where_it_holds_the_watermark(policy: str) -> None:
+    def both(spark: Any, left: Any, right: Any) -> Any:
+        spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", policy)
+        return hourly(left, right)
+
+    told = call(_told_of_streams, both)
+    resting = [line for line in told if "while the stream left has no rows, nothing comes out" in line]
+    assert len(resting) == (policy == "min")
+
+
+def _told_of_streams(build: Any) -> list[str]:
+    target = spark_target("both", build, schemas={"left": SCHEMA, "right": SCHEMA}, feed=STREAMS)
+    return [*told_of_odd_records(without_sink(target.job), target.feed, target.outcome())]
 
 
 def test_job_that_leaves_out_nulls_and_has_no_watermark_is_told_nothing() -> None:
