@@ -80,7 +80,6 @@ class PipelineTarget:
         versions: names of further versions of the pipeline, ``MODULE:PIPELINE``.
         protocol: the state machines to host.
         options: of the cluster, where a plan does not vary them; ``None``: the usual ones.
-        feed_source: what the source of its feed promises.
     """
 
     name: str
@@ -89,7 +88,6 @@ class PipelineTarget:
     versions: tuple[str, ...] = ()
     protocol: Protocol = SOUND
     options: ClusterOptions | None = None
-    feed_source: FeedSource = UNSAID
 
     @property
     def kind(self) -> TargetKind:
@@ -110,6 +108,11 @@ class PipelineTarget:
     def deployed(self) -> tuple[Pipeline, ...]:
         """All versions."""
         return self.application.deployed
+
+    @property
+    def feed_source(self) -> FeedSource:
+        """What the source of its feed promises."""
+        return self.application.source
 
     @property
     def promises(self) -> tuple[Promise, ...]:
@@ -233,8 +236,10 @@ def pipeline_target(
         raise TargetError(name, problem, "Declare it of what counts on it: pipeline.add(..., ordered=True)")
     others = versions or {}
     checked = _checked(name, pipeline, feed_of, feed_name)
-    application = Application((pipeline, *others.values()), checked, promises, limits or CodeLimits())
-    return PipelineTarget(name, application, feed_name, tuple(others), protocol, options, feed_source)
+    application = Application(
+        (pipeline, *others.values()), checked, promises, limits or CodeLimits(), feed_source
+    )
+    return PipelineTarget(name, application, feed_name, tuple(others), protocol, options)
 
 
 def _checked(name: str, pipeline: Pipeline, feed_of: Callable[[int], object], feed_name: str) -> FeedOf:

@@ -79,6 +79,7 @@ class PipelineTrials:
             seed=wanted.seed,
             limits=target.application.limits,
             promises=target.promises,
+            source=target.feed_source,
         )
 
     def retry(self, kept: KeptFailures) -> Sequence[Retried]:
@@ -296,7 +297,12 @@ def shown_again(application: Application, trial: CodeTrial, kinds: Collection[Ki
     """
     feed = {trial.feed_seed: application.input_of(trial)}
     found = review(
-        application.versions, feed, seed=trial.seed, limits=application.limits, promises=application.promises
+        application.versions,
+        feed,
+        seed=trial.seed,
+        limits=application.limits,
+        promises=application.promises,
+        source=application.source,
     )
     names = {kind.name for kind in kinds}
     shown = tuple(finding for finding in found.findings if finding.trial is not None)

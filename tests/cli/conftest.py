@@ -16,7 +16,7 @@ from headrace_properties.search.guard import unguarded
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.review import CodeReview, review
-from headrace_sim import ClusterOptions, Feed
+from headrace_sim import ClusterOptions, Feed, FeedSource
 from tests.cli.rig import COLOUR_SWITCHES, Run, write_modules
 
 
@@ -57,6 +57,7 @@ def _reviewed_once(
     seed: int,
     limits: CodeLimits,
     promises: tuple[Promise, ...],
+    source: FeedSource,
     options: ClusterOptions | None = None,
 ) -> CodeReview:
     """The review of the same code on the same inputs, once for all tests, if it has found nothing: it is the longest part
@@ -64,12 +65,14 @@ def _reviewed_once(
     sources = tuple((path.name, path.read_text()) for path in sorted(Path.cwd().rglob("*.py")))
     names = tuple(map(importable_name, versions))
     bounded = tuple(promise.bounds for promise in promises)
-    asked = sources, names, tuple(feeds.items()), options, seed, limits, bounded
+    asked = sources, names, tuple(feeds.items()), options, seed, limits, bounded, source
     if asked in _REVIEWS:
         return _REVIEWS[asked]
     with unguarded():  # this function of the tests is no user code, whose time is limited
         left = signal.setitimer(signal.ITIMER_REAL, 0)
-    found = review(versions, feeds, options=options, seed=seed, limits=limits, promises=promises)
+    found = review(
+        versions, feeds, options=options, seed=seed, limits=limits, promises=promises, source=source
+    )
     with unguarded():
         signal.setitimer(signal.ITIMER_REAL, *left)
     if all(names) and not found.findings:

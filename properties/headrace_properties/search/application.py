@@ -10,7 +10,8 @@ from headrace import Pipeline
 from headrace_properties.promises import Promise
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.search.plans import Plan
-from headrace_sim import Feed, FeedEntry, Redraw, Versions, versions_of
+from headrace_sim import Feed, FeedEntry, FeedSource, Redraw, Versions, versions_of
+from headrace_sim.deliveries import UNSAID
 
 FeedOf = Callable[[int], Feed]
 """Makes the input from a seed."""
@@ -55,12 +56,14 @@ class Application:
         feed_of: makes an input from a seed; called once for each seed.
         promises: what must hold of every run, besides the invariants.
         limits: what user code may take.
+        source: what the source of the inputs promises.
     """
 
     versions: Versions
     feed_of: FeedOf
     promises: tuple[Promise, ...] = ()
     limits: CodeLimits = field(default_factory=CodeLimits)
+    source: FeedSource = UNSAID
     _feeds: dict[int, Feed] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod

@@ -7,9 +7,9 @@ import msgspec
 
 from headrace import MINUTE, SECOND, DeadLetter, MalformedRecordError, Pipeline
 from headrace.injector.injection import productions_of
-from headrace.wire.effects import SourceRecord
+from headrace.wire.effects import SourceEvent, SourceRecord
 from headrace_sim import Feed
-from headrace_sim.feed import FeedEntry
+from headrace_sim.feed import FeedEntry, ends_source
 
 _LAGS_US = (0, SECOND, MINUTE)
 _CHANGES = 0.1
@@ -104,6 +104,42 @@ def postponed(feed: Feed, by_us: int) -> Feed:
         event = msgspec.structs.replace(entry.event, arrived_us=at_us)
         entries.append(msgspec.structs.replace(entry, at_us=at_us, event=event))
     return Feed(tuple(entries))
+
+
+def records_of(feed: Feed) -> list[tuple[FeedEntry, SourceRecord]]:
+    """Return the records of a feed, each with its entry."""
+    return [(entry, entry.event) for entry in feed.entries if isinstance(entry.event, SourceRecord)]
+
+
+def twice(feed: Feed) -> Feed:
+    """Let each record come twice, one behind the other."""
+    return _numbered(
+        [entry for entry in feed.entries for _ in range(1 + isinstance(entry.event, SourceRecord))]
+    )
+
+
+def at_end(feed: Feed, more: Sequence[FeedEntry]) -> Feed:
+    """Let more entries come behind all others; only then do the sources end."""
+    ends = [entry for entry in feed.entries if ends_source(entry.event)]
+    others = [entry for entry in feed.entries if not ends_source(entry.event)]
+    last = [msgspec.structs.replace(entry, at_us=feed.end_us) for entry in (*more, *ends)]
+    return _numbered([*others, *last])
+
+
+def with_record(feed: Feed, behind: FeedEntry, *events: SourceEvent) -> Feed:
+    """Let more events come from the source of an entry, behind that entry."""
+    more = [msgspec.structs.replace(behind, event=event) for event in events]
+    place = feed.entries.index(behind) + 1
+    return _numbered([*feed.entries[:place], *more, *feed.entries[place:]])
+
+
+def resting(feed: Feed, address: str, *, watermarks: bool = False) -> Feed:
+    """Let a source give nothing until it ends. ``watermarks``: it still reports its low watermarks."""
+    kept = [
+        entry for entry in feed.entries
+        if entry.address != address or ends_source(entry.event) or (watermarks and not isinstance(entry.event, SourceRecord))
+    ]  # fmt: skip
+    return _numbered(kept)
 
 
 def has_dead_letters(pipeline: Pipeline, feed: Feed) -> bool:

@@ -152,6 +152,7 @@ class Look:
                 Habit.SHARES_STATE
                 | Habit.FAILS_IN_ANOTHER_ORDER
                 | Habit.DEPENDS_ON_FAULTS
+                | Habit.COUNTS_AGAIN
                 | Habit.MISREADS
                 | Habit.GROWTH
             ):

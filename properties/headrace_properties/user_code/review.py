@@ -31,10 +31,12 @@ from headrace_properties.user_code.metamorphic import ARRIVAL, RELATIONS, REPLAY
 from headrace_properties.user_code.orders import combiner_place
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.settled_runs import settling_of
+from headrace_properties.user_code.source_deliveries import SourceDeliveries
 from headrace_properties.user_code.succeeding_versions import Succession
 from headrace_properties.user_frames import Place
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from headrace_sim import ClusterOptions, Feed, Versions, versions_of
+from headrace_sim import ClusterOptions, Feed, FeedSource, Versions, versions_of
+from headrace_sim.deliveries import UNSAID
 
 STOPS = "the code stops without any fault"
 """Why no runs are made: there is nothing to see."""
@@ -102,6 +104,7 @@ def review(
     seed: int = 0,
     limits: CodeLimits | None = None,
     promises: Iterable[Promise] = (),
+    source: FeedSource = UNSAID,
 ) -> CodeReview:
     """Check a pipeline's user code in a separate process.
 
@@ -112,6 +115,7 @@ def review(
         seed: seed of all random choices.
         limits: resource limits of user code; default: 10 s per call, and 1 GiB.
         promises: which may say that state is meant to stay.
+        source: what the source of the inputs promises.
     """
     versions = versions_of(pipeline)
     by_seed = {seed: feeds} if isinstance(feeds, Feed) else dict(feeds)
@@ -120,7 +124,7 @@ def review(
     }
     names = [importable_name(version) for version in versions]
     limits = limits or CodeLimits()
-    work = _Review(versions, few, names, options, seed, limits)
+    work = _Review(versions, few, names, options, seed, limits, source)
     bounded = {name for promise in promises for name in promise.bounds}
     findings: list[Finding] = []
     relations: dict[str, Verdict] = {}
@@ -165,6 +169,7 @@ class _Review:
     options: ClusterOptions | None
     seed: int
     limits: CodeLimits
+    source: FeedSource
 
     def __call__(self, board: Board) -> Iterator[Finding | dict[str, Verdict]]:
         findings: list[Finding] = []
@@ -180,6 +185,7 @@ class _Review:
             if not known.of(FindingClass.VIOLATED):
                 yield from self._of_relations(known, relations)
                 yield from self._of_versions()
+                yield from self._of_deliveries()
 
     def _findings(self, version: Pipeline, name: tuple[str, str] | None, board: Board) -> Iterator[Finding]:
         if name is None:
@@ -254,6 +260,26 @@ class _Review:
                 shown = succession.misread(few) or shown
                 witness = Witness(shown.computation, shown.detail, len(kept))
                 yield finding_of(Habit.MISREADS, witness, CodeTrial(feed_seed, kept, self.seed), few, version)
+
+    def _of_deliveries(self) -> Iterator[Finding]:
+        """Yield what the first version makes of records as their source really delivers them."""
+        feed_seed, feed = next(iter(self.feeds.items()))
+        pipeline = self.versions[0]
+
+        def counts_again(kept: tuple[int, ...]) -> Witness | None:
+            return SourceDeliveries(pipeline, feed.only(kept), self.source).counts_again()
+
+        kept = tuple(range(feed.records))
+        if counts_again(kept) is not None:
+            kept = fewest(kept, lambda some: counts_again(some) is not None, Budget(_SHRINKS))
+            witness = counts_again(kept)
+            assert witness is not None
+            witness = replace(witness, computation=", ".join(pipeline.computations))
+            yield finding_of(
+                Habit.COUNTS_AGAIN, witness, CodeTrial(feed_seed, kept, self.seed), feed.only(kept), pipeline
+            )
+        for told in SourceDeliveries(pipeline, feed, self.source).told():
+            yield Finding(NOTED, told)
 
     def _of_relation(self, name: str, violated: Verdict) -> Finding:
         feed_seed, feed = next(iter(self.feeds.items()))
