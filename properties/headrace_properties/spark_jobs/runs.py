@@ -13,6 +13,7 @@ from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.watching import (
+    Kept,
     Lifetime,
     Noted,
     Watched,
@@ -32,11 +33,17 @@ from headrace_sim.spark.refusals import place_of_error
 
 def watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:
     """Run a job undisturbed; return the outcome, and what was noted of its code."""
-    trace, outside = Trace(), outside_of(job)
+    trace, outside, held = Trace(), outside_of(job), list[Kept]()
+
+    def at_end_of_batch(_batch: Batch, _outcome: Outcome) -> None:
+        held.extend(outside.kept())  # in the end, all may be taken out again
+
     with _chance(0), tracing(trace):
-        outcome, noted = watched_run(lambda: _ended(lambda: run_job(watched_job(job), feed)))
+        outcome, noted = watched_run(
+            lambda: _ended(lambda: run_job(watched_job(job), feed, after_batch=at_end_of_batch))
+        )
     known = {kept.what for kept in noted.kept}
-    noted.kept += [kept for kept in outside.kept() if kept.what not in known]
+    noted.kept += [kept for kept in dict.fromkeys([*held, *outside.kept()]) if kept.what not in known]
     outside.restore()
     noted.effects = [(what, f"{place.file}:{place.line}") for what, place in trace.effects]
     return outcome, noted

@@ -60,6 +60,7 @@ _totals: dict[str, int] = {}
 _versions: dict[str, tuple[int, int]] = {}
 _days: dict[int, str] = {}
 _told: dict[str, int] = {}
+_counted: dict[str, int] = {}
 
 
 class CacheBeforeState(Totals):
@@ -142,6 +143,19 @@ class CountsByClock(Processor):
 
     def counted(self, before: int, more: int) -> int:
         return before + more
+
+
+class CountsInModule(CountsByClock):
+    """Counts in the module of its worker, from which the timer takes what it tells: in the end, nothing is there."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        rows = list(rows)
+        _counted[key[0]] = _counted.get(key[0], 0) + len(rows)
+        yield from super().handleInputRows(key, iter(rows), timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        yield Row(k=key[0], n=_counted.pop(key[0], 0))
+        self.count.clear()
 
 
 class CountsTheLastCall(CountsByClock):
@@ -259,6 +273,9 @@ PLANTED_STATE = {
     ),
     "a cache of the class before the state": Planted(
         job(CacheOfClass()), job(CacheOnSelf()), FEED, "memory", ("known", "outside state")
+    ),
+    "counts by the clock in the module, until a timer takes them": Planted(
+        by_clock(CountsInModule()), by_clock(CountsByClock()), FEED, "memory", ("_counted", "outside state")
     ),
     "counts by the clock, each call for itself": Planted(
         by_clock(CountsTheLastCall()),
