@@ -242,7 +242,7 @@ class SparkTarget:
                 rows_of=self._rows_of(),
                 allow=self._allowed_of_sink(allow),
                 duplicates=duplicates,
-                new_checkpoint=self.job.declares.new_checkpoint,
+                new_checkpoint=False if is_for_looking(self.job) else self.job.declares.new_checkpoint,
                 progress=progress,
                 processes=laboratory.sparks,
                 watcher=judge.watcher,

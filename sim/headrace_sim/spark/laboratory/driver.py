@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, current_thread
+from threading import Event, current_thread, main_thread
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -18,6 +18,7 @@ from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
+from pyspark.sql.streaming import StreamingQuery
 
 from headrace_sim.spark.client.scripts import Script, surroundings
 from headrace_sim.spark.job import SparkJob
@@ -266,6 +267,17 @@ def _resting(shift: Callable[[float], Any], spark: SparkSession) -> Callable[[fl
     return rest
 
 
+def _stopping(really: Callable[[StreamingQuery], None]) -> Callable[[StreamingQuery], None]:
+    """Return what stops a query once it has run through what is there, however short the program's waits were."""
+
+    def stop(query: StreamingQuery) -> None:
+        if current_thread() is main_thread():  # else its own function may call this
+            query.awaitTermination()
+        really(query)
+
+    return stop
+
+
 def _keep_running(spark: SparkSession) -> None:
     """Let the program have the session that is there, and not stop it."""
     context = spark.sparkContext
@@ -276,6 +288,7 @@ def _keep_running(spark: SparkSession) -> None:
     SparkContext.__new__ = only
     SparkContext.__init__ = lambda *_args, **_options: None
     SparkContext.stop = lambda _self: None
+    StreamingQuery.stop = _stopping(StreamingQuery.stop)
     SparkSession.stop = lambda _self: None
     really_get = SparkSession.Builder.getOrCreate
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from headrace_sim.spark.job import Source, SparkJob
-from headrace_sim.spark.laboratory.watched_frames import noted
+from headrace_sim.spark.laboratory.watched_frames import closest, noted
 from headrace_sim.spark.plan.streams import FIXED_SCHEMAS, PARAMETER
 from headrace_sim.spark.refusals import users_place
 from headrace_sim.spark.versions import arrow_table
@@ -82,14 +82,16 @@ def read_from(folder: Path, queries: Sequence[SparkJob], number: int) -> None:
             known = waiting.get(f"{PARAMETER} {told.get('name', '')}" if is_parameter else users_place())
             schema, rows = told.get("schema") or FIXED_SCHEMAS.get(str(told.get("format", "")).lower()), None
             if known is not None:
-                source, rows = known.pop(0) if len(known) > 1 else known[0]
+                texts = [{source.path, *(value for _, value in source.options)} for source, _ in known]
+                place = closest(texts, [*args, *options.values(), *told.values()])
+                source, rows = known.pop(place) if len(known) > 1 else known[0]
                 schema = source.schema
             if schema is None:
                 return really(reader, *args, **options)
-            place = folder / ("empty" if rows is None else str(rows))
-            place.mkdir(parents=True, exist_ok=True)
+            into = folder / ("empty" if rows is None else str(rows))
+            into.mkdir(parents=True, exist_ok=True)
             own = reader._spark.readStream.schema(schema)
-            return really_parquet(own.option("maxFilesPerTrigger", 1), place.as_uri())
+            return really_parquet(own.option("maxFilesPerTrigger", 1), into.as_uri())
 
         return read
 

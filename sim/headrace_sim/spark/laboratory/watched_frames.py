@@ -2,9 +2,8 @@
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
-from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +13,8 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from headrace.spark.runtime.settings import ROCKSDB
 from headrace_sim.spark.client.settings import STATE_STORE
-from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.job import SparkJob, SparkSink
+from headrace_sim.spark.laboratory.kept_rows import is_shown, keep_rows
 from headrace_sim.spark.laboratory.outputs import CsvHeader
 from headrace_sim.spark.laboratory.outside_writes import OutsideWrites
 from headrace_sim.spark.laboratory.places import shown
@@ -88,6 +88,15 @@ def noted(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
         return really(self, *given, **options)
 
     return called
+
+
+def closest(waiting: Sequence[Collection[str]], given: Iterable[object]) -> int:
+    """Return the place of what has most of its texts in what is given, the first of several.
+
+    Threads start what one line starts in another order each time.
+    """
+    texts = set(map(str, given))
+    return max(range(len(waiting)), key=lambda place: len(texts & {*waiting[place]}))
 
 
 _COMMAND = re.compile(
@@ -203,6 +212,17 @@ def _stated(really: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def _started(waiting: list[SparkSink], given: Iterable[object]) -> SparkSink | None:
+    """Return the query that starts with what is given, which then waits no longer; None: it is another."""
+    here = [sink for sink in waiting if sink.place == users_place()]
+    if not here:
+        return None
+    texts = [{sink.name, sink.target, *(value for _, value in sink.options)} - {""} for sink in here]
+    started = here[closest(texts, given)]
+    waiting[:] = [sink for sink in waiting if sink is not started]
+    return started
+
+
 def watch_queries(
     probe: Probe,
     fault: SinkFault | None,
@@ -225,9 +245,8 @@ def watch_queries(
         heard: Whether the errors are noted that its function catches.
 
     """
-    tried = queries[number].sink.place
-    before = sum(job.sink.place == tried for job in queries[:number])
-    starts = count()
+    tried = queries[number].sink
+    waiting = [job.sink for job in queries]
     written: list[tuple[str, str, str]] = []
     really_each_batch, really_start = DataStreamWriter.foreachBatch, DataStreamWriter.start
     really_to_table = DataStreamWriter.toTable
@@ -261,16 +280,16 @@ def watch_queries(
             told = {**vars(self).get("_headrace", {}), **options}
             available = self._spark._jvm.org.apache.spark.sql.streaming.Trigger.AvailableNow()
             self._jwrite = self._jwrite.trigger(available)
-            if users_place() != tried or next(starts) != before:
+            if _started(waiting, [*args, *told.values()]) is not tried:
                 self._jwrite = self._jwrite.format("noop").option("checkpointLocation", f"/{uuid4()}")
                 return really_start(self)
-            if "checkpointlocation" not in {name.lower() for name in told} and not self._spark.conf.get(
-                _CHECKPOINTS, ""
-            ):
-                self._jwrite = self._jwrite.option("checkpointLocation", "/checkpoint")
+            given = "checkpointlocation" in map(str.lower, told) or self._spark.conf.get(_CHECKPOINTS, "")
+            self._jwrite = self._jwrite if given else self._jwrite.option("checkpointLocation", "/checkpoint")
             if "function" not in told:
                 target = (*args, told.get("path") or told.get("tableName") or "")[0]
                 outside.refuse(told, target if really is really_to_table else "")
+                if is_shown(tried):
+                    target = keep_rows(tried, self, really_each_batch)
                 written.append((told.get("format") or "write", shown(target), users_place()))
             return really(self, *args, **options)
 
@@ -278,7 +297,7 @@ def watch_queries(
 
     DataStreamWriter.foreachBatch = for_each_batch
     DataStreamWriter.foreach = noted("function", DataStreamWriter.foreach)
-    for name in ("format", "option", "options"):
+    for name in ("format", "option", "options", "queryName"):
         setattr(DataStreamWriter, name, noted(name, getattr(DataStreamWriter, name)))
     for name in ("start", "toTable"):
         setattr(DataStreamWriter, name, starting(getattr(DataStreamWriter, name)))

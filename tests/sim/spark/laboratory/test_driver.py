@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from headrace_sim.spark.laboratory.driver import forget_users_modules
+from headrace_sim.spark.laboratory.watched_frames import closest
 
 pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
 
@@ -21,3 +22,9 @@ def test_a_driver_imports_the_users_modules_anew(tmp_path: Path, monkeypatch: py
         forget_users_modules()
         assert {"pyspark", "pandas", "headrace", "headrace_sim", "pytest", "json"} & known <= set(sys.modules)
         assert importlib.import_module("sessions_of_mine").CALLS == []
+
+
+def test_queries_that_threads_start_are_told_apart_by_what_they_say_and_then_by_their_order() -> None:
+    waiting = [{"customers", "/lake/customers"}, {"deliveries", "/lake/deliveries"}, set[str]()]
+    assert closest(waiting, ["parquet", "deliveries", "/lake/deliveries", len]) == 1
+    assert closest(waiting, ["parquet"]) == 0

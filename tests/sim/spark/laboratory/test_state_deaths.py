@@ -128,3 +128,29 @@ def test_a_driver_takes_its_workers_with_it(
     trial = tried(jvm, tmp_path, READ + GROUPED + WRITTEN, SinkFault(SinkFaultKind.RESTART, 0, 1))
     assert trial.fault is not None
     assert {finding.wrong for finding in trial.findings} == found
+
+
+@pytest.mark.parametrize(("told", "found"), [("seen", {Wrong.MEMORY}), ("n", set())])
+def test_what_a_query_only_shows_is_compared(
+    jvm: SparkJvm, tmp_path: Path, told: str, found: set[Wrong]
+) -> None:
+    (tmp_path / "counting.py").write_text(FUNCTION.replace("TOLD", told))
+    shown = f'\ncounts.writeStream.outputMode("update").format("console"){START}'
+    trial = tried(jvm, tmp_path, READ + GROUPED + shown, SinkFault(SinkFaultKind.STATE, 1, 0))
+    assert {finding.wrong for finding in trial.findings} == found
+    assert {name: rows.total() for name, rows in trial.calm.items()} == {"/console": 3}
+
+
+def test_a_program_that_stops_its_query_has_it_run_through_what_is_there(
+    jvm: SparkJvm, tmp_path: Path
+) -> None:
+    looks = """
+import time
+query = payments.writeStream.format("memory").queryName("seen").start()
+time.sleep(5)
+query.stop()
+assert spark.table("seen").count() == 4
+"""
+    trial = tried(jvm, tmp_path, READ + looks, SinkFault(SinkFaultKind.KILL, 1, 1))
+    assert not trial.findings
+    assert {name: rows.total() for name, rows in trial.left.items()} == {"/memory": 4}
