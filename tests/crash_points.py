@@ -5,22 +5,46 @@ They run in one process, in a copy of their folder, as `tests.corpus` runs them:
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
+from pyspark.sql import types as t
+
+from headrace.api.errors import HeadraceError
+from headrace_properties.spark_jobs.query_review import is_for_looking
+from headrace_properties.spark_trials import SparkTrials
+from headrace_sim.spark.sinks.contents import Item
 from tests.corpus import INSTALLED
 from tests.properties.spark_jobs.corpus_table import CORPUS, FOLDER, CorpusJob
 from tests.sim.spark.outcomes import keep
 
 RECORDED = Path(__file__).parent / "sim" / "spark" / "crash_point_outcomes.json"
 """By job and query: what the real Spark found, its crash points by what is wrong there (``""``: nothing), and the rows left."""
+WITH_STATE = FOLDER.with_name("corpus_state")
+"""State, timers and times to live: a job that keeps all in Spark, and one that keeps a part in its module."""
+JOBS = CORPUS | {
+    job.name: job
+    for job in (
+        CorpusJob("idle_carts.py", 0, (), "all that it keeps is Spark's"),
+        CorpusJob(
+            "idle_carts_module.py",
+            1,
+            ("faults", "memory"),
+            "its articles are in the module of a Python worker",
+        ),
+    )
+}
 BATCHES = 2
 """How many of the drawn ones: a point of the third is like one of the second."""
 Outcomes = dict[str, dict[str, Any]]
@@ -31,7 +55,8 @@ def outcomes_of(jobs: Sequence[CorpusJob], engine: str) -> Iterator[tuple[str, O
     """Yield what jobs come to, each by its name and query. ``engine``: ``here``, or ``spark``."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "jobs"
-        shutil.copytree(FOLDER, place)
+        for jobs_of_one_kind in (FOLDER, WITH_STATE):
+            shutil.copytree(jobs_of_one_kind, place, dirs_exist_ok=True)
         names = [job.name for job in jobs]
         with subprocess.Popen(
             [sys.executable, "-m", "tests.crash_points", "--tell", engine, *names],
@@ -59,17 +84,18 @@ def _told(job: CorpusJob, engine: str) -> Outcomes:
         tuple(job.arguments.split()),
         dict(part.split("=", 1) for part in variables),
     )
-    # What Java's death adds is told of findings, and not of points.
-    alone = patch("headrace_sim.spark.sinks.sink_check.SinkCheck._kill_with_java", return_value=[])
+    # What Java's death adds is told of findings, and a new checkpoint in notes: neither is a point.
+    check = "headrace_sim.spark.sinks.sink_check.SinkCheck"
+    alone = patch.multiple(check, _kill_with_java=Mock(return_value=[]), _restart=Mock(return_value=""))
     with surroundings(script) as module, alone:
         laboratory = Laboratory(script) if engine == "spark" else None
         trials = trials_of_program(script, module, ProgramInput(), TrialOptions(laboratory=laboratory))
         for part in trials.parts:
             part.target = replace(part.target, feed=part.target.feed[:BATCHES])
         trials.search()
-        reports = {part.source.query: part.report for part in trials.parts}
+        parts = [(part.source.query, part.report, _left(part)) for part in trials.parts]
     told = {}
-    for label, report in reports.items():
+    for label, report, left in parts:
         sink = report and report.sink
         points: dict[str, list[str]] = {}
         for point in sink.outcomes if sink else ():
@@ -77,13 +103,63 @@ def _told(job: CorpusJob, engine: str) -> Outcomes:
             points.setdefault(wrong, []).append(
                 f"{point.fault.kind.value} {point.fault.batch} {point.fault.effect}"
             )
-        left = {name: items.total() for name, items in sorted(sink.left.items())} if sink else {}
         told[label] = {
             "found": sorted({finding.kind.name for finding in report.findings}) if report else [],
             "points": {wrong: ", ".join(places) for wrong, places in points.items()},
-            "left": left,
+            "left": {name: _rows(items.elements()) for name, items in sorted(left.items())},
         }
     return told
+
+
+def _left(part: SparkTrials) -> dict[str, Counter[Item]]:
+    """Return what a query leaves undisturbed; of one without code in the simulation, what reaches its sink, as ``""``."""
+    if part.report is not None and part.report.sink is not None:
+        return part.report.sink.left
+    if part.target.laboratory is not None:
+        return {}
+    left, output = Counter[Item](), part.target.job.output
+    with suppress(HeadraceError):
+        for number, rows in part.target.outcome().outputs.items():
+            batch = {"batch": number} if is_for_looking(part.target.job) else {}
+            left.update(_item(_named(row, output) | batch) for row in rows)
+    return {"": left}
+
+
+def _item(row: dict[str, Any]) -> Item:
+    return tuple((name, repr(value)) for name, value in row.items())
+
+
+def _named(row: Sequence[Any], schema: t.StructType) -> dict[str, Any]:
+    return {
+        field.name: _named(value, field.dataType)
+        if value and isinstance(field.dataType, t.StructType)
+        else value
+        for field, value in zip(schema, row, strict=True)
+    }
+
+
+def _rows(items: Iterable[Item]) -> list[str]:
+    """Return rows as text, without nulls, which JSON leaves out, and with values as both engines have them."""
+    pairs = ([("", item)] if isinstance(item, str) else item for item in items)
+    return sorted(
+        ", ".join(f"{name}={_plain(value)}".lstrip("=") for name, value in row if value != "None")
+        for row in pairs
+    )
+
+
+def _plain(value: str) -> str:
+    text = _TIME.sub(lambda time: f"'{_iso(time[1].split(', '))}'", value)
+    return _ISO_TIME.sub(lambda time: str(datetime.fromisoformat(f"{time[1]}Z")), text).strip("'")
+
+
+def _iso(parts: list[str]) -> str:
+    *date, hour, minute, second, microsecond = (part.zfill(2) for part in [*parts, "0", "0"][:7])
+    return f"{'-'.join(date)}T{hour}:{minute}:{second}.{microsecond.zfill(6)}"
+
+
+_TIME = re.compile(r"datetime\.datetime\(([\d, ]+?)(?:, tzinfo=[^),]+)?\)")
+_ISO_TIME = re.compile(r"(?:'|Timestamp\(')(\d{4}-\d\d-\d\d[T ][\d:.]+)Z?'(?:, tz='[^']*')?\)?")
+"""In JSON, and as pandas has times with nanoseconds."""
 
 
 def main(names: list[str]) -> None:
@@ -91,10 +167,10 @@ def main(names: list[str]) -> None:
     if names[0] == "--tell":
         sys.path.append(str(INSTALLED))  # behind what is really installed
         for name in names[2:]:
-            sys.stdout.write(json.dumps({"job": name, "queries": _told(CORPUS[name], names[1])}) + "\n")
+            sys.stdout.write(json.dumps({"job": name, "queries": _told(JOBS[name], names[1])}) + "\n")
             sys.stdout.flush()
         return
-    for name, told in outcomes_of([CORPUS[name] for name in names], "spark"):
+    for name, told in outcomes_of([JOBS[name] for name in names], "spark"):
         keep(RECORDED, json.loads(RECORDED.read_text()) | {name: told})
 
 
